@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import BoundedSemaphore
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from optim._engine.compare.variants import variant_models
-from optim._engine.diagnosis import measure_job, repair_job
 from optim._engine.gate.drift import worst_drift
 from optim._engine.gate.node_costs import NodeCost
 from optim._engine.gate.repair import Repair
@@ -25,6 +24,9 @@ from optim.jobs.process import WorkerFailed
 from optim.jobs.wire import from_wire
 from optim.onnx.files import is_whole
 from optim.target import Target
+
+if TYPE_CHECKING:
+    from optim._engine.diagnosis import measure_job
 
 _AT_ONCE = 2
 """Candidates applied at the same time on one machine: with more, each has less of the processors and of the memory."""
@@ -175,6 +177,8 @@ class Workbench(Preparation):
             seconds: after which nothing further is begun.
             most_s: after which it is stopped whatever was begun.
         """
+        from optim._engine.diagnosis import repair_job  # what a run from the cache needs none of
+
         assert tried.answer is not None
         whole = worst_drift(tried.answer.comparisons).relative_l2
         samples = self.prepared.compared[:_REPAIR_SAMPLES]
@@ -211,6 +215,8 @@ class Workbench(Preparation):
         Raises:
             OptimError: not-applicable, nothing-to-measure, measure-failed.
         """
+        from optim._engine.diagnosis import measure_job
+
         self.say(f"trying {trial.offered.name}{_short(trial.options)}")
         asked = self._candidate_request(trial, self.prepared.compared[:_REPAIR_SAMPLES])
         request = measure_job.Request(asked, self.prepared.explored[:_REPLAYED_SAMPLES], exact, seconds)
