@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ import psutil
 import pytest
 from installed_plugin import workers_import
 
+from optim._engine.jobs import lane
 from optim.jobs import fork_server, forked
 from optim.jobs.process import WorkerFailed, WorkerProcess, expect_workers, run_job
 
@@ -110,13 +112,27 @@ def test_a_fork_that_fails_costs_its_worker_alone(monkeypatch, tmp_path):
         server = fork_server.Server(its_end)
         monkeypatch.setattr(os, "fork", no_more)
         connection, other = os.pipe()
-        socket.send_fds(client, [b'{"start": 1}'], [other, output.fileno()])
+        socket.send_fds(client, [b'{"start": 1, "job": "unruly_job"}'], [other, output.fileno()])
         os.close(other)
         assert server._obey()
         assert json.loads(client.recv(forked.PACKET_BYTES)) == {"ended": 1, "status": 1}
         assert os.read(connection, 1) == b""  # whoever waits for the worker sees that there is none
         os.close(connection)
     assert (tmp_path / "output").read_text() == f"no worker could be forked: {os.strerror(errno.EAGAIN)}"
+
+
+def test_the_server_reads_requests_of_our_jobs_for_all_its_workers_and_imports_none_of_a_plugin(monkeypatch):
+    known = []
+    monkeypatch.setattr("optim.jobs.wire.know", known.append)
+    client, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    monkeypatch.delitem(sys.modules, "unruly_job", raising=False)
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    with client, its_end:
+        server = fork_server.Server(its_end)
+        for job in (lane.__name__, "unruly_job", lane.__name__, "optim._engine.jobs.nobody_has"):
+            server._learn(job)
+    assert known == [lane.Request]
+    assert "unruly_job" not in sys.modules
 
 
 def test_without_a_server_workers_are_programs(monkeypatch):

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 
 from optim.errors import OptimError
 from optim.model import SessionConfig
-from optim.onnx.sessions import limits, open_session, session_options
+from optim.onnx.sessions import limits, measure_limits, open_session, session_options
 from optim.target import Target
 
 
@@ -163,6 +163,16 @@ def test_limits_are_exactly_what_the_runtime_opens(tmp_path: Path) -> None:
     _refusal(_write(tmp_path / "b.onnx", _IDENTITY, ir_version=measured.ir_version + 1))
     open_session(_write(tmp_path / "c.onnx", _IDENTITY, opset=measured.opset[""]), SessionConfig())
     _refusal(_write(tmp_path / "d.onnx", _IDENTITY, opset=measured.opset[""] + 1))
+
+
+@pytest.mark.parametrize("newest", [0, 1, 2, 5, 26, 32])
+def test_the_newest_version_of_a_domain_is_found_wherever_it_lies(newest: int) -> None:
+    def opens(model: bytes) -> bool:
+        read = onnx.load_from_string(model)
+        return read.ir_version < 14 and read.opset_import[-1].version <= newest
+
+    found = measure_limits(opens)
+    assert {found.opset[domain] for domain in found.opset if domain} == {newest}
 
 
 def test_limits_tell_domains_that_the_runtime_has_from_others() -> None:

@@ -101,8 +101,8 @@ class Server:
         self._wait_until_ready()
         threading.Thread(target=self._listen, daemon=True).start()
 
-    def fork(self, handle: int, output: IO[bytes]) -> Forked:
-        """A new worker with its end of a connection, and a file for its output.
+    def fork(self, job: str, handle: int, output: IO[bytes]) -> Forked:
+        """A new worker for a job, with its end of a connection, and a file for its output.
 
         Raises:
             OSError: the server has ended.
@@ -111,7 +111,7 @@ class Server:
             if self.gone:
                 raise OSError("the fork server has ended")
             self._count += 1
-            message = json.dumps({"start": self._count}).encode()
+            message = json.dumps({"start": self._count, "job": job}).encode()
             socket.send_fds(self._connection, [message], [handle, output.fileno()])
             forked = self._workers[self._count] = Forked(self, self._count)
         return forked
@@ -203,13 +203,13 @@ def can_fork(environment: Mapping[str, str]) -> bool:
     return sys.platform == "linux" and environment.get(SWITCH, "1") != "0"
 
 
-def fork(handle: int, output: IO[bytes], environment: Mapping[str, str]) -> Forked:
-    """A worker from this process's server, which is started when there is none.
+def fork(job: str, handle: int, output: IO[bytes], environment: Mapping[str, str]) -> Forked:
+    """A worker for a job from this process's server, which is started when there is none.
 
     Raises:
         OSError: there is none, and none can be started.
     """
-    return _kept.get(environment).fork(handle, output)
+    return _kept.get(environment).fork(job, handle, output)
 
 
 def start_server(environment: Mapping[str, str]) -> None:

@@ -83,15 +83,15 @@ class WorkerProcess:
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
         self._talk, its_end = pair()
         with its_end:
-            self._process = self._start(its_end.fileno(), fresh=fresh)
+            self._process = self._start(job, its_end.fileno(), fresh=fresh)
         _alive.add(self)
         self.send({"job": job, "request": request})
 
-    def _start(self, handle: int, *, fresh: bool) -> Spawned | Forked:
+    def _start(self, job: str, handle: int, *, fresh: bool) -> Spawned | Forked:
         environment = {**_environment(), MARK_VARIABLE: self._mark}
         if can_fork(environment) and not fresh:
             with contextlib.suppress(OSError):  # no server: the worker tells better what is wrong
-                forked = fork(handle, self._stderr, environment)
+                forked = fork(job, handle, self._stderr, environment)
                 self.send({"environment": environment, "folder": _working_folder()})
                 return forked
         return Spawned(handle, self._stderr, environment)

@@ -16,6 +16,11 @@ def _adapter(cls: Any) -> TypeAdapter[Any]:
     return TypeAdapter(cls)
 
 
+def know(cls: Any) -> None:
+    """Make now what reads values of a type: it takes some 10 ms, once for a process and all that are forked of it."""
+    _adapter(cls)
+
+
 def to_wire(value: object) -> Any:
     """JSON values of a dataclass, a pydantic model or a plain value; NaN and infinity are kept."""
     return to_jsonable_python(value)

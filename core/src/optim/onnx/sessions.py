@@ -45,8 +45,6 @@ _ASKED_DOMAINS = (
     "com.ms.internal.nhwc",
 )
 _OLD_IR, _OLD_OPSET = 8, 17
-_NEWEST_DOMAIN = 8
-"""Where the search for a domain's newest version begins."""
 _FAR_TOO_NEW = 9999
 
 
@@ -232,7 +230,7 @@ def measure_limits(opens: Callable[[bytes], bool]) -> BackendLimits:
     opset = {"": _newest(partial(accepts_domain, ""), onnx.defs.onnx_opset_version() + 1)}
     for domain in _ASKED_DOMAINS:
         if not accepts(_OLD_IR, {domain: _FAR_TOO_NEW}):
-            opset[domain] = _newest(partial(accepts_domain, domain), _NEWEST_DOMAIN)
+            opset[domain] = _newest_from_one(partial(accepts_domain, domain))
     return BackendLimits(newest_ir, opset)
 
 
@@ -241,6 +239,18 @@ def _newest(accepted: Callable[[int], bool], start: int) -> int:
     if accepted(start):
         return next(version for version in itertools.count(start) if not accepted(version + 1))
     return next((version for version in range(start, 0, -1) if accepted(version)), 0)
+
+
+def _newest_from_one(accepted: Callable[[int], bool]) -> int:
+    """The newest accepted version of what accepts all below it too; most domains have one, a few as many as ONNX."""
+    refused = 1
+    while accepted(refused):
+        refused *= 2
+    newest = refused // 2
+    while refused - newest > 1:
+        middle = (newest + refused) // 2
+        newest, refused = (middle, refused) if accepted(middle) else (newest, middle)
+    return newest
 
 
 def _probe(ir_version: int, opsets: Mapping[str, int]) -> bytes:
@@ -263,6 +273,7 @@ def _opens(model: bytes) -> bool:
     options = ort.SessionOptions()
     options.log_severity_level = _SILENT
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1  # threads take longer to start than the rest
     try:
         ort.InferenceSession(model, options, providers=[CPU])
     except Exception:  # whatever it says, it does not accept the model

@@ -19,7 +19,7 @@ from optim._engine.gate.max_loss import MaxLoss
 from optim._engine.gate.outputs import faint_outputs, mixed_outputs, only_nan, without_padding
 from optim._engine.graphs.limits import check_limits
 from optim._engine.jobs.job import Job
-from optim._engine.jobs.reference_outputs import Ran, Wanted, run_once, spread, write_reference
+from optim._engine.jobs.reference_outputs import Ran, Wanted, run_once, spread_of, write_reference
 from optim.arrays import Feeds, Outputs
 from optim.backend import Session
 from optim.errors import OptimError
@@ -50,7 +50,7 @@ class Request:
         feeds: folder to make the feeds in.
         outputs: folder to keep the original's outputs in.
         seed: of the run.
-        most_samples: the gate compares at most so many, spread evenly over the feeds.
+        most_samples: the gate compares at most so many, of those held out of calibration first, spread evenly.
         metric: the task metric, where the user named one.
         max_loss: how much worse it may get.
         within_s: for finding feeds that the original takes and telling what rounding does, a third each, and for
@@ -78,7 +78,7 @@ class Answer:
         digest: of the feeds.
         origin: where they came from.
         available: samples there are.
-        compared: samples the gate compares on at the end.
+        compared: samples the gate compares on at the end, those held out of calibration first.
         explored: the few that candidates are compared on first.
         timed: one for each of the first distinct shapes.
         shapes: what the timed ones look like, e.g. ``input_ids 1x128``.
@@ -113,6 +113,7 @@ class Answer:
     device_bytes: int = 0
     cut_short: bool = False
     mixed: tuple[str, ...] | None = None
+    held_out: int = 0
 
 
 JOB = Job(__name__, Request, Answer)
@@ -129,7 +130,7 @@ def run(request: Request, channel: Channel) -> Answer:
         began = time.perf_counter()
         known: list[Ran] = []
         feeds = _make_feeds(request, session, known)
-        wanted = spread(len(feeds), request.most_samples)
+        wanted = _judged_on(feeds, request.most_samples)
         asked = Wanted(wanted, request.outputs, _for_outputs(request, began), known)
         compared, run_s = write_reference(request.model, request.place, backend, session, feeds, asked, channel)
         reference = Reference(request.feeds, request.outputs, request.model, compared)
@@ -137,8 +138,9 @@ def run(request: Request, channel: Channel) -> Answer:
         executed_on = dict(session.executed_on)
         device_bytes = session.peak_memory_bytes() or 0
         task, task_notes = _measure_task(request, session, reference, run_s)
-    timed, shapes = _timed_samples(compared, feeds)
-    explored = tuple(dict.fromkeys([*timed, *compared]))[: 1 if _is_long(run_s, request.within_s) else _EXPLORED]
+    timed, shapes = _timed_samples(sorted(compared), feeds)
+    few = dict.fromkeys([*feeds.held_out[:1], *timed, *compared])
+    explored = tuple(few)[: 1 if _is_long(run_s, request.within_s) else _EXPLORED]
     found = measure_tolerance(
         backend,
         request.model,
@@ -179,6 +181,7 @@ def run(request: Request, channel: Channel) -> Answer:
         task=task,
         cut_short=not found.complete or len(compared) < len(wanted) or (request.data is None and len(feeds) < SAMPLES),
         mixed=tuple(mixed),
+        held_out=len(feeds.held_out),
     )
 
 
@@ -302,6 +305,12 @@ def _for_rounding(request: Request, began: float) -> tuple[float, float]:
 def _is_long(run_s: float, within_s: float | None) -> bool:
     """Whether one run takes so much of the time that candidates are explored on a single sample."""
     return within_s is not None and run_s * _RUNS_IN_TIME > within_s
+
+
+def _judged_on(feeds: FeedSet, most: int) -> tuple[int, ...]:
+    """At most so many samples to compare on: first those that no pass sees, then others, spread evenly."""
+    held_out = spread_of(feeds.held_out, most)
+    return held_out + spread_of(feeds.calibration, most - len(held_out))
 
 
 def _timed_samples(compared: Sequence[int], feeds: FeedSet) -> tuple[tuple[int, ...], tuple[str, ...]]:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from optim._engine.compare.variants import variant_models
 from optim._engine.feeds.feedset import SYNTHESIZED
-from optim._engine.generation.decoder import remark_on_goal
 from optim._engine.jobs import ingest
 from optim._engine.jobs.runner import thread_executor
 from optim._engine.jobs.workplace import Workplace
@@ -20,6 +19,7 @@ from optim._engine.plugins.chosen_targets import ChosenTargets, choose_targets
 from optim._engine.plugins.registry import Registry, require_target
 from optim._engine.plugins.versions import core_digest, version_keys
 from optim._engine.reports.outcome import Outcome, RunStatus
+from optim._engine.runs.found_goal import found_goal
 from optim._engine.search.restore import damaged_files
 from optim._engine.search.settings import AUTO, RunSettings
 from optim._engine.search.targets.entrants import Plans, TargetOutcome, enter, none_runs, with_absent
@@ -77,10 +77,9 @@ def execute(
             return Workbench(replace(settings, target=target.name), registry, store, executor, say, exported, elsewhere)
 
         bench, source = _prepared(bench_on, chosen, failed)
-        if settings.goal == "generate":
-            settings.workload.require_context(exported.facts if exported else known_facts(settings.source))
-        if remark := remark_on_goal(source.model, settings.goal):
-            say(remark)
+        if bench.settings.goal != settings.goal:
+            settings = replace(settings, goal=bench.settings.goal, workload=bench.settings.workload)
+            plans = Plans(settings, registry, chosen)
         load = _load(bench, source)
         if settings.chain is None:
             _announce(bench, load, plans, say)
@@ -135,6 +134,11 @@ def _prepared(
     for name, target in {one.name: one for one in (chosen.baseline, *chosen.targets)}.items():
         bench = bench_on(target)
         source = bench.ingest()
+        facts = bench.exported.facts if bench.exported else known_facts(bench.settings.source)
+        asked, remark = found_goal(bench, source.model, facts)
+        bench.aim_at(asked)
+        if remark:
+            bench.say(remark)
         within_s = bench.run_time.for_original if bench.settings.chain is None else None
         try:
             bench.prepare(source.model, bench.check_options(source.model), within_s)

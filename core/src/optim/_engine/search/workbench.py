@@ -16,6 +16,7 @@ from optim._engine.gate.repair import Repair
 from optim._engine.jobs import candidate as candidate_job
 from optim._engine.search.preparation import Preparation
 from optim._engine.search.restore import restore
+from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate, Trial
 from optim._engine.search.time_budget import GRACE_S, LEAST_REPAIR_S
 from optim.jobs.printed import last_lines
@@ -82,6 +83,11 @@ class Workbench(Preparation):
         other = super().on(target, versions)
         other.recast_originals, other._node_costs = {}, {}
         return other
+
+    def aim_at(self, settings: RunSettings) -> None:
+        """Go on with other settings, before anything is prepared: what keys say follows them."""
+        self.settings = settings
+        self._settle(self.target)
 
     def try_all(self, wanted: Sequence[Trial], seconds: Callable[[int], float]) -> list[Tried | None]:
         """Applies passes and judges what they made, so many at the same time as there is room for, the first first.

@@ -115,6 +115,7 @@ class Beam:
     def search(self) -> list[Measured]:
         """Go from stage to stage after :meth:`look`; returns what :meth:`run` does, and raises as it does."""
         beam, ranking, looked = [self.start], [self.start], list(self._small)
+        looked += self._looked.values() if self._objective.goal == "generate" else ()
         for place, (stage, passes) in enumerate(self._legs):
             self._legs_left = len(self._legs) - place
             if self._is_over(passes):
@@ -135,8 +136,8 @@ class Beam:
             beam = self._select(ranking, beam, stage)
         self._bench.teller.stage("", lambda: self._bench.run_time.left)
         there = {item.digest for item in ranking}
-        looked = [item for item in looked if item.digest not in there]
-        return self._rank.of([*ranking, *looked]) if looked else ranking
+        more = {item.digest: item for item in looked if item.digest not in there}
+        return self._rank.of([*ranking, *more.values()]) if more else ranking
 
     def leave(self) -> None:
         """Have the rows of all passes say that there was no time for them."""

@@ -270,7 +270,8 @@ class Expander:
             attempt.settle(StepStatus.FAILED, tried.failure)
             return None
         result = tried.answer.result
-        attempt.counts, attempt.notes = dict(result.counts), (*attempt.notes, *result.notes)
+        attempt.counts = dict(result.counts)
+        attempt.notes = tuple(dict.fromkeys([*attempt.notes, *result.notes]))  # what a first look said is said again
         if not result.changed:
             attempt.settle(StepStatus.NOT_APPLICABLE, "; ".join(result.notes))
             return None

@@ -10,6 +10,9 @@ The best guess of each plugin and of each stage comes before any other, and has 
 A goal with a clock of its own goes by what single calls and starts let expect of it. Where passes were named, they come
 first, as a chain, and the others are looked at on the part of it that stands before them: what has the whole chain may
 be delivered.
+
+Where a decoder's answers are the goal, that chain has what is there for this goal alone too, a past in one buffer, and
+only what suits the goal is looked at on it: the likeliest chain is there before any stage has the time.
 """
 
 from __future__ import annotations
@@ -81,18 +84,22 @@ class FirstLooks:
         self._promises: Promises = expander.promises
         self.hoped: dict[str, float] = {}
 
-    def run(self, plan: Plan, start: float) -> list[Measured]:
+    def run(self, plan: Plan, start: float, *, likeliest: bool = True) -> list[Measured]:
         """Looks at each pass; returns what holds. Rows of the journal and promises have the rest.
 
         Args:
             plan: the passes.
             start: latency ratio of the original where candidates run.
+            likeliest: begin with what is there for the goal of answers alone; where that does not fit, without it.
 
         Returns:
             What was timed, and what was repaired since.
         """
-        passes = fair_order(plan, self._objective.goal)
-        named = NamedChain(self._bench, self._expander, self._journal, self._time, plan)
+        passes, begin = fair_order(plan, self._objective.goal), plan.forced()
+        if self._objective.goal == "generate" and likeliest:
+            begin += [one for one in passes if for_goal(one, "generate") and not one.pass_class.lossy]
+            passes = [one for one in passes if "generate" in one.pass_class.suits] if begin else passes
+        named = NamedChain(self._bench, self._expander, self._journal, self._time, plan, begin)
         if not named.is_one and (len(passes) < 2 or plan.forced()):
             for planned in passes:
                 self._promises.leave_open(step_of(planned.offered))
@@ -101,9 +108,9 @@ class FirstLooks:
         self._bench.teller.stage("first looks", lambda: self._bench.run_time.left)
         chain = named.make()
         if chain is None:
-            return []
+            return self.run(plan, start, likeliest=False) if begin != plan.forced() else []
         found = self._try(passes, {}, self._seconds, chain.before)
-        if not plan.forced():
+        if not begin:
             found += self._behind_what_makes_way(plan, passes)
         return self._timed(found, start, chain.whole)
 
@@ -157,7 +164,7 @@ class FirstLooks:
         something is there however short the time.
         """
         passes = [planned for planned in fair_order(plan, "size") if planned.pass_class.lossy]
-        named = NamedChain(self._bench, self._expander, self._journal, self._time, plan)
+        named = NamedChain(self._bench, self._expander, self._journal, self._time, plan, plan.forced())
         if not passes or (plan.forced() and not named.is_one):
             return []
         self._bench.say("first looks")
