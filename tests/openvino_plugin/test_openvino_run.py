@@ -31,6 +31,7 @@ from optim_openvino.runtime.targets import TARGET
 pytestmark = pytest.mark.usefixtures("jobs_here")
 
 
+@pytest.mark.slow
 def test_the_report_says_what_computed_the_result_and_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "cache"))
     report = optim.run(models.mlp(tmp_path), tmp_path / "out", target="openvino", search_seconds=1, stages=["tune"])
@@ -137,6 +138,7 @@ def test_without_nncf_its_passes_say_so(tmp_path, monkeypatch):
     assert "optim-plugin-openvino[nncf]" in applicable.reason
 
 
+@pytest.mark.slow
 def test_weights_in_four_bits_run_also_where_onnx_itself_has_none(tmp_path, monkeypatch):
     monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "cache"))
     passes = {"openvino.compress-weights": {"mode": "int4-sym", "group_size": 32, "scale_estimation": True}}

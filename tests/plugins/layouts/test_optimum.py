@@ -14,6 +14,8 @@ from optim.testing import LayoutConformance
 from optim_plugins.layouts.kinds.optimum import Optimum
 from optim_plugins.layouts.options import OptimumOptions
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def delivered(deliver, consumers, tmp_path_factory):

@@ -54,6 +54,7 @@ def sentences(folder: Path, *, modes: dict[str, Any], dense: int = 0, normalize:
     return folder
 
 
+@pytest.mark.slow
 def test_the_graph_gives_the_embedding_of_a_sentence(tmp_path: Path) -> None:
     import torch
 
