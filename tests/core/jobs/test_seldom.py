@@ -9,8 +9,6 @@ import pytest
 
 PROGRAM = """
 import sys
-
-import pytest
 from optim.jobs.seldom import put_off_what_is_seldom_needed
 put_off_what_is_seldom_needed()
 put_off_what_is_seldom_needed()
