@@ -28,7 +28,8 @@ class Context:
         store: the folder that all graphs of a run share; write there through :meth:`save` and :meth:`adopt`.
         seed: of the run.
         feeds_given: whether the samples are the user's; False where they were made up from the graph.
-        samples: gives a fresh iterator over the feeds for calibration, one sample at a time.
+        samples: gives a fresh iterator over the feeds for calibration, one sample at a time; in a run, of four and more
+            one in four is held out.
         log: the pass's logger; what it says at INFO or above lands in the report, with the notes of its step.
         report_progress: called with a share in 0..1 and a few words.
         score: how good a model file is on the target, higher is better: the run's task metric, without one 1 less its

@@ -108,9 +108,10 @@ def context_for(target: Target, store: Path, feeds: Path | None, *, seed: int = 
     """Returns what a pass is given beside its model; without feeds, a context that has no samples."""
     if feeds is None:
         return _without_samples(target, store, seed)
+    from optim._engine.jobs.calibration import Calibration
     from optim._engine.jobs.offer import context_for as make
 
-    return make(target, store, feeds, seed)
+    return make(target, store, Calibration(feeds), seed)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from optim._engine.feeds.synthesize import synthesize_feeds
 from optim._engine.gate.drift import NO_DRIFT, Drift, worst_drift
 from optim._engine.gate.outputs import compare_sample
 from optim._engine.graphs.ingest import ingest
+from optim._engine.jobs.calibration import Calibration
 from optim._engine.jobs.offer import context_for
 from optim.backend import Backend
 from optim.errors import OptimError
@@ -76,7 +77,7 @@ class Trial:
 
     def candidates(self, transformation: Pass) -> list[PassOptions]:
         """The options it would have tried."""
-        with context_for(self.target, self.store, self.feeds.folder, SEED) as context:
+        with context_for(self.target, self.store, Calibration(self.feeds.folder), SEED) as context:
             return list(transformation.candidates(self.model, self.target, context))
 
     def apply(self, transformation: Pass, model: Model, options: PassOptions) -> PassResult:
@@ -85,7 +86,7 @@ class Trial:
         Raises:
             OptimError[bad-result]: it returned something else than a PassResult, or one that does not fit.
         """
-        with context_for(self.target, self.store, self.feeds.folder, SEED, score=self._score) as context:
+        with context_for(self.target, self.store, Calibration(self.feeds.folder), SEED, score=self._score) as context:
             return require_fit(transformation.apply(model, options, context), PassResult, transformation.name)
 
     def apply_watched(self, transformation: Pass, options: PassOptions) -> PassResult:

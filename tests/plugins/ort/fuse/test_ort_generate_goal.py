@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,18 @@ from ort_models import DATA, apply, export
 
 import optim
 from optim import OptimError
-from optim._engine.generation.decoder import remark_on_goal
+from optim._engine.api.request import settings_from
+from optim._engine.gate.budget import Budget
+from optim._engine.generation.decoder import generates_alone
+from optim._engine.generation.workload import Workload
+from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.compare import programs
+from optim._engine.search.explore.beam import Beam
+from optim._engine.search.plan import make_plan
+from optim._engine.search.settings import RunSettings
+from optim._engine.search.workbench import Workbench
+from optim._engine.store import Store
+from optim.model import TensorInfo
 from optim.onnx.files import describe
 from optim_plugins.ort.fuse.past.share_past import SharePast
 
@@ -57,9 +68,66 @@ def test_a_folder_of_onnxruntime_genai_answers_beside_models(tmp_path: Path, mon
     assert found.models[0].generation is not None
 
 
-def test_a_run_of_a_decoder_tells_of_the_goal_for_answers() -> None:
+def test_the_goal_of_a_decoder_is_the_answer_where_nobody_names_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "cache"))
+    said: list[str] = []
+    few = {"stages": ["post-process"], "search_seconds": 0, "say": said.append}
+    with done_here():
+        found = optim.run(DATA / "llama.dynamo.onnx", tmp_path / "out", **few)
+    assert found.goal == "generate" and found.original.generation is not None
+    assert found.original.generation.prompt == 512
+    (told,) = (line for line in said if "--goal latency" in line)
+    assert "prompt=512,new=128" in told
+    said.clear()
+    with done_here():  # it has 64 positions
+        short = optim.run(DATA / "gpt2.dynamo.onnx", tmp_path / "short", **few)
+    assert short.goal == "latency" and "prompt=512,new=128 fail" in " ".join(said)
+
+
+def test_a_goal_that_is_named_stays(tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text('goal = "latency"')
+    asked = {"said": {"goal": "latency"}, "recipe": {}, "nothing": {}}
+    for name, given in asked.items():
+        settings, _ = settings_from(
+            DATA / "llama.dynamo.onnx", None, recipe if name == "recipe" else None, given, trust_code=False
+        )
+        assert (settings.goal, settings.goal_is_said) == ("latency", name != "nothing")
+
+
+def test_an_answer_that_nobody_asked_for_fits_into_the_context() -> None:
+    assert Workload().within({"context": 64}) == Workload(48, 16)
+    assert Workload().within({"context": 640}) == Workload().within({}) == Workload()
+
+
+def test_what_takes_more_than_tokens_and_its_past_is_no_decoder_by_itself() -> None:
     decoder, other = (describe(DATA / f"{name}.dynamo.onnx", digest=name) for name in ("llama", "bert"))
-    assert "--goal generate" in remark_on_goal(decoder, "latency")
-    assert remark_on_goal(decoder, "generate") == remark_on_goal(other, "latency") == ""
-    with pytest.raises(OptimError, match="not-a-decoder"):
-        remark_on_goal(other, "generate")
+    assert generates_alone(decoder) and not generates_alone(other)
+    assert not generates_alone(replace(decoder, inputs=(*decoder.inputs, TensorInfo("pixels", "float32", (1, 3)))))
+
+
+def test_where_answers_are_the_goal_the_likeliest_chain_comes_first(tmp_path: Path) -> None:
+    """A past in one buffer and weights in integers, together, before any stage has the time."""
+    registry = load_registry(only={"ort"})
+    target = registry.target("cpu")
+    wanted = {"ort.clean", "ort.share-past", "ort.quantize-weights", "ort.fuse-transformer", "ort.quantize-past"}
+    settings = RunSettings(
+        DATA / "llama.dynamo.onnx",
+        goal="generate",
+        workload=Workload(5, 3),
+        without=tuple(sorted({one.name for one in registry.offers(target)} - wanted)),
+        search_seconds=300.0,
+        most_samples=2,
+    )
+    with done_here():
+        bench = Workbench(settings, registry, Store(tmp_path / "cache"), None, lambda text: None)
+        bench.prepare(bench.ingest().model)
+        plan = make_plan(settings, registry, bench.target)
+        beam = Beam(bench, Budget(1.0, 1e-3), plan)
+        beam.look()
+    found = [[step.pass_name for step in one.candidate.steps] for one in beam._looked.values()]
+    assert found == [["ort.share-past"], ["ort.share-past", "ort.quantize-weights"]]
+    tried = {attempt.step.pass_name for attempt in beam.journal.attempts if attempt.seconds > 0}
+    assert tried == {"ort.share-past", "ort.quantize-weights"}

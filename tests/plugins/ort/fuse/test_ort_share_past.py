@@ -265,6 +265,8 @@ def test_a_past_without_room_in_memory_is_refused_before_the_first_token(
         decoder.generate([[5, 6]], max_new_tokens=4)
     growing = _session(export("gpt2.dynamo", tmp_path))
     with pytest.raises(OptimError, match="past-too-large"):
+        next(Decoder(growing, FACTS).stream([[5, 6]], max_new_tokens=4))
+    with pytest.raises(OptimError, match="past-too-large"):
         WorkloadTimer(growing, session_interface(growing), Workload(6, 5))
 
 

@@ -52,7 +52,7 @@ def settings_from(
         OptimError: the recipe cannot be used.
     """
     lock = None
-    settings = RunSettings(source=source, export=export)
+    settings = RunSettings(source=source, export=export, goal_is_said=False)
     if recipe is not None:
         from optim._engine.runs.locking import apply_recipe
 
@@ -70,6 +70,8 @@ def settings_from(
         changes.setdefault("max_loss", None)
     if "max_drift" in given:
         changes["lossless"] = False
+    if "goal" in given:
+        changes["goal_is_said"] = True
     settings = replace(settings, **changes)
     if isinstance(recipe, Path) and not trust_code:
         from optim._engine.recipes.trust import require_no_code

@@ -66,7 +66,7 @@ def run(
         data: feeds: an ``.npz``, a folder of them, or ``package.module:function``; a sample, which is a mapping of
             names to arrays; several; or a function that returns them. By default they are made up.
         goal: ``latency``, ``size``, ``memory``, ``startup``, ``throughput``, or of a decoder ``generate``: the time of
-            an answer.
+            an answer. By default ``latency``, of a decoder that takes tokens and its own past alone ``generate``.
         generate: tokens of a decoder's prompt and answer, ``prompt=512,new=128`` by default; its goal is ``generate``.
         max_latency_ms: with ``goal="throughput"``: what 95 of 100 calls keep within, in milliseconds.
         max_drift: largest relative L2 of any output that lossy passes may cause; by default 0.05, or no bound where

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 import onnx_ir as ir
 
 from optim._engine.compare.place import compare_session, mapped_feeds
+from optim._engine.feeds.feedset import SYNTHESIZED
 from optim._engine.gate.drift import worst_drift
 from optim._engine.jobs.candidate import Request
 from optim._engine.plugins.registry import load_registry
@@ -120,6 +121,7 @@ class Subject:
             samples=lambda: iter(samples()),
             log=logging.getLogger("optim.pass"),
             report_progress=lambda share, text: None,
+            feeds_given=self._feeds.origin != SYNTHESIZED,
         )
         left = [*self._kept, *(name for name in self.nodes if name in keep)]
         changed = {"keep": left} if "keep" in asked.options or left else {}
@@ -136,4 +138,5 @@ class Subject:
         return self._backend.open_estimate(model, self.request.target)
 
     def _samples(self) -> Iterator[Feeds]:
-        return (mapped_feeds(feeds, self._comparison.interfaces) for feeds in self._feeds.iterate())
+        """What the pass is fitted to, as in a run."""
+        return (self.feeds(sample) for sample in self._feeds.calibration)

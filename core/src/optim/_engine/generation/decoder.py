@@ -13,6 +13,7 @@ from optim._engine.generation.sampling import Sampling, choose
 from optim._engine.generation.steps import steps_of
 from optim._engine.generation.tensors import AnySession, tensors_of
 from optim.arrays import Array, Feeds
+from optim.decoders.kept_logits import KEPT_LOGITS
 from optim.errors import ExitStatus, OptimError
 
 if TYPE_CHECKING:
@@ -303,19 +304,11 @@ def require_generating(model: Model) -> None:
     require_decoder(interface_of(model.inputs, [info.name for info in model.outputs]))
 
 
-def remark_on_goal(model: Model, goal: str) -> str:
-    """What whoever waits is told of a goal; empty where it says itself what is timed.
-
-    Raises:
-        OptimError[not-a-decoder]: the goal is ``generate``, and the model has no past.
-    """
-    if goal == "generate":
-        require_generating(model)
-    elif goal == "latency" and interface_of(model.inputs, [info.name for info in model.outputs]).is_decoder:
-        return (
-            "the graph is a decoder with a past, and single runs of it are timed: --goal generate times whole answers"
-        )
-    return ""
+def generates_alone(model: Model) -> bool:
+    """Whether tokens and its own past are all that a model takes: no encoder, no image goes with them."""
+    interface = interface_of(model.inputs, [info.name for info in model.outputs])
+    known = {*interface.state.values(), "input_ids", "attention_mask", "position_ids", KEPT_LOGITS}
+    return interface.is_decoder and known.issuperset(interface.inputs)
 
 
 def require_decoder(interface: DecoderInterface) -> None:

@@ -50,9 +50,11 @@ def steps_of(
         constants: inputs that are the same in every step.
 
     Raises:
-        OptimError[past-too-large]: the machine has not the memory for buffers of this capacity.
+        OptimError[past-too-large]: the machine has not the memory for a past of this capacity.
     """
     if isinstance(session, OwnSession) or not shares_past(session.get_modelmeta().custom_metadata_map):
+        if isinstance(session, OwnSession) or TensorMemory.of(session).kind == "cpu":
+            _require_memory(interface, interface.buffers(batch, 2 * capacity - 1))  # of the last step: old and new
         return GrowingSteps(session, interface, batch, constants)
     return BufferSteps(session, interface, batch, capacity, constants)
 

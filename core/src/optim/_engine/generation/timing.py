@@ -115,6 +115,14 @@ class WorkloadTimer:
         return tuple(past_bytes(self._interface, depth, in_place=in_place) for depth in self._workload.depths)
 
 
+def run_at(session: Any, interface: DecoderInterface, depth: int) -> None:
+    """Run one token behind a past of so many: whether a graph goes that far."""
+    steps = steps_of(session, interface, 1, depth + 1, _constants(interface))
+    if isinstance(steps, GrowingSteps):
+        steps.fill(depth)
+    steps.advance(np.zeros((1, 1), np.int64), np.ones((1, depth + 1), np.int64))
+
+
 def past_bytes(interface: DecoderInterface, depth: int, *, in_place: bool) -> int:
     """Memory of a past of so many tokens while one is added: where that makes a new past, both are there."""
     shapes = interface.buffers(1, depth + 1 if in_place else 2 * depth + 1)

@@ -31,6 +31,13 @@ class Workload:
         last = self.prompt + max(1, self.new) - 1
         return tuple(sorted({self.prompt, (self.prompt + last) // 2, last}))
 
+    def within(self, facts: Mapping[str, Any]) -> Workload:
+        """The same, or as much as the context has room for that a model was made for, where that is known."""
+        context = facts.get("context")
+        if not isinstance(context, int) or self.prompt + self.new <= context:
+            return self
+        return Workload(max(1, context * 3 // 4), max(1, context // 4))
+
     def require_context(self, facts: Mapping[str, Any]) -> None:
         """Refuse an answer that goes beyond the context that a model was made for, where that is known.
 

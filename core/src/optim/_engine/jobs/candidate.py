@@ -17,6 +17,7 @@ from optim._engine.compare.distrust import Untouched, checked_model, require_fit
 from optim._engine.gate.drift import OutputComparison
 from optim._engine.gate.task import TaskFigure
 from optim._engine.graphs.limits import check_limits
+from optim._engine.jobs.calibration import Calibration
 from optim._engine.jobs.job import Job
 from optim._engine.jobs.offer import context_for
 from optim._engine.jobs.recorded import recorded
@@ -83,8 +84,9 @@ def run(request: Request, channel: Channel) -> Answer:
     pass_class = load_registry(only=[request.plugin]).find_pass(request.name, request.target).over_models
     options = parse_options(pass_class, request.options)
     before = Untouched.now(request.model)
+    samples = Calibration(request.comparison.reference.feeds, request.comparison.interfaces)
     try:
-        result = _apply(pass_class(), options, request)
+        result = _apply(pass_class(), options, request, samples)
     finally:  # a pass that damaged its input may well fail over it: that is the better diagnosis
         before.require(request.name)
     result = require_fit(result, PassResult, request.name)
@@ -92,7 +94,7 @@ def run(request: Request, channel: Channel) -> Answer:
     model = checked_model(result, request.model, request.store, request.name) if result.changed else request.model
     if model.digest == request.model.digest:
         return Answer(unchanged(result, request.model), 0, (), {})
-    result = replace(result, model=model)
+    result = replace(result, model=model, notes=(*result.notes, *samples.notes))
     backend = request.comparison.place.backend()
     check_limits(model, backend.limits(), backend.name)
     with _session(backend, model, request) as session:
@@ -112,14 +114,11 @@ def _session(backend: HeldBackend, model: Model, request: Request) -> Session:
     return backend.open(model, target) if target.exact or request.lossy else backend.open_reference(model, target)
 
 
-def _apply(transformation: Pass, options: PassOptions, request: Request) -> PassResult:
+def _apply(transformation: Pass, options: PassOptions, request: Request, samples: Calibration) -> PassResult:
     """What the pass makes of the model; nothing where it says that it cannot do anything for it."""
     applicable = require_fit(transformation.applicable(request.model, request.target), Applicable, request.name)
     if not applicable.yes:
         return PassResult(request.model, False, (applicable.reason or "its plugin gave no reason",))
-    comparison = request.comparison
-    score = partial(comparison.score, request.model.session, request.samples)
-    feeds = comparison.reference.feeds
-    where = context_for(request.target, request.store, feeds, request.seed, comparison.interfaces, score)
-    with where as context:
+    score = partial(request.comparison.score, request.model.session, request.samples)
+    with context_for(request.target, request.store, samples, request.seed, score) as context:
         return recorded(context.log, lambda: transformation.apply(request.model, options, context))

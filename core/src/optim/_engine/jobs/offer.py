@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,13 +11,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from optim._engine.compare.distrust import Untouched, require_fit, unchanged
-from optim._engine.compare.place import mapped_feeds
-from optim._engine.feeds.feedset import SYNTHESIZED, FeedSet
 from optim._engine.graphs.node_names import unknown_nodes
+from optim._engine.jobs.calibration import Calibration
 from optim._engine.jobs.job import Job
 from optim._engine.jobs.recorded import recorded
 from optim._engine.plugins.registry import load_registry
-from optim.arrays import Feeds
 from optim.context import Context
 from optim.errors import OptimError
 from optim.jobs.channel import Channel
@@ -25,7 +23,7 @@ from optim.jobs.wire import to_wire
 from optim.model import Model
 from optim.onnx.digests import model_digest
 from optim.options import options_class, parse_options
-from optim.passes import Applicable, Interface, KernelUse, Pass, PassResult
+from optim.passes import Applicable, KernelUse, Pass, PassResult
 from optim.target import Target
 
 
@@ -122,7 +120,7 @@ def _offer(transformation: Pass, asked: PassQuestion, request: Request) -> PassO
         promise = transformation.worth_trying(request.model, request.target, request.goal)
         if not require_fit(promise, Applicable, asked.name).yes:
             return PassOffer(asked.name, False, promise.reason or "its plugin gave no reason", not_here=True)
-    with context_for(request.target, request.store, request.feeds, request.seed) as context:
+    with context_for(request.target, request.store, Calibration(request.feeds), request.seed) as context:
         if asked.options is None:
             proposed = list(transformation.candidates(request.model, request.target, context))
             if asked.forced and not proposed:  # what was named is tried, whatever the pass thinks of it
@@ -165,22 +163,12 @@ def _tuned(transformation: Pass, options: object, request: Request, context: Con
 
 @contextmanager
 def context_for(
-    target: Target,
-    store: Path,
-    feeds: Path,
-    seed: int,
-    interfaces: Sequence[Interface] = (),
-    score: Callable[[Path], float] | None = None,
+    target: Target, store: Path, samples: Calibration, seed: int, score: Callable[[Path], float] | None = None
 ) -> Iterator[Context]:
     """A context whose scratch folder lies beside the store (same disk) and goes away with it.
 
-    Its samples are as the model takes them, through the interfaces of the steps before; ``score`` is the context's.
+    ``score`` is the context's.
     """
-    feed_set = FeedSet.open(feeds)
-
-    def samples() -> Iterator[Feeds]:
-        return (mapped_feeds(feeds, interfaces) for feeds in feed_set.iterate())
-
     store.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=store.parent, prefix="scratch-") as scratch:
         yield Context(
@@ -191,6 +179,6 @@ def context_for(
             samples=samples,
             log=logging.getLogger("optim.pass"),
             report_progress=lambda share, text: None,
-            feeds_given=feed_set.origin != SYNTHESIZED,
+            feeds_given=samples.feeds_given,
             score=score,
         )

@@ -1,4 +1,7 @@
-"""Job: the feeds of a run, the original's outputs on them, and how far rounding alone moves those outputs."""
+"""Job: the feeds of a run, the original's outputs on them, and how far rounding alone moves those outputs.
+
+What only the job needs is imported inside functions: a run from the cache reads the answer, and makes no feeds.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,12 @@ from pathlib import Path
 from optim._engine.backends.held import HeldBackend
 from optim._engine.compare.metric_spec import MetricSpec
 from optim._engine.compare.place import Place, Reference, TaskUse, chosen
-from optim._engine.compare.rounding import ToleranceTime, measure_tolerance, open_exact
 from optim._engine.feeds.feedset import FeedSet
-from optim._engine.feeds.load import load_feeds
-from optim._engine.feeds.synthesize import SAMPLES, synthesize_feeds
 from optim._engine.gate.max_loss import MaxLoss
 from optim._engine.gate.outputs import faint_outputs, mixed_outputs, only_nan, without_padding
 from optim._engine.graphs.limits import check_limits
 from optim._engine.jobs.job import Job
-from optim._engine.jobs.reference_outputs import Ran, Wanted, run_once, spread, write_reference
+from optim._engine.jobs.reference_outputs import Ran, Wanted, run_once, spread_of, write_reference
 from optim.arrays import Feeds, Outputs
 from optim.backend import Session
 from optim.errors import OptimError
@@ -50,7 +50,7 @@ class Request:
         feeds: folder to make the feeds in.
         outputs: folder to keep the original's outputs in.
         seed: of the run.
-        most_samples: the gate compares at most so many, spread evenly over the feeds.
+        most_samples: the gate compares at most so many, of those held out of calibration first, spread evenly.
         metric: the task metric, where the user named one.
         max_loss: how much worse it may get.
         within_s: for finding feeds that the original takes and telling what rounding does, a third each, and for
@@ -78,7 +78,7 @@ class Answer:
         digest: of the feeds.
         origin: where they came from.
         available: samples there are.
-        compared: samples the gate compares on at the end.
+        compared: samples the gate compares on at the end, those held out of calibration first.
         explored: the few that candidates are compared on first.
         timed: one for each of the first distinct shapes.
         shapes: what the timed ones look like, e.g. ``input_ids 1x128``.
@@ -113,6 +113,7 @@ class Answer:
     device_bytes: int = 0
     cut_short: bool = False
     mixed: tuple[str, ...] | None = None
+    held_out: int = 0
 
 
 JOB = Job(__name__, Request, Answer)
@@ -120,6 +121,9 @@ JOB = Job(__name__, Request, Answer)
 
 def run(request: Request, channel: Channel) -> Answer:
     """Make feeds, run the original on them, measure its own spread."""
+    from optim._engine.compare.rounding import ToleranceTime, measure_tolerance
+    from optim._engine.feeds.synthesize import SAMPLES
+
     backend = request.place.backend()
     check_limits(request.model, backend.limits(), backend.name)
     channel.event("progress", text="opening the original")
@@ -129,7 +133,7 @@ def run(request: Request, channel: Channel) -> Answer:
         began = time.perf_counter()
         known: list[Ran] = []
         feeds = _make_feeds(request, session, known)
-        wanted = spread(len(feeds), request.most_samples)
+        wanted = _judged_on(feeds, request.most_samples)
         asked = Wanted(wanted, request.outputs, _for_outputs(request, began), known)
         compared, run_s = write_reference(request.model, request.place, backend, session, feeds, asked, channel)
         reference = Reference(request.feeds, request.outputs, request.model, compared)
@@ -137,8 +141,9 @@ def run(request: Request, channel: Channel) -> Answer:
         executed_on = dict(session.executed_on)
         device_bytes = session.peak_memory_bytes() or 0
         task, task_notes = _measure_task(request, session, reference, run_s)
-    timed, shapes = _timed_samples(compared, feeds)
-    explored = tuple(dict.fromkeys([*timed, *compared]))[: 1 if _is_long(run_s, request.within_s) else _EXPLORED]
+    timed, shapes = _timed_samples(sorted(compared), feeds)
+    few = dict.fromkeys([*feeds.held_out[:1], *timed, *compared])
+    explored = tuple(few)[: 1 if _is_long(run_s, request.within_s) else _EXPLORED]
     found = measure_tolerance(
         backend,
         request.model,
@@ -179,6 +184,7 @@ def run(request: Request, channel: Channel) -> Answer:
         task=task,
         cut_short=not found.complete or len(compared) < len(wanted) or (request.data is None and len(feeds) < SAMPLES),
         mixed=tuple(mixed),
+        held_out=len(feeds.held_out),
     )
 
 
@@ -221,6 +227,8 @@ def _measure_task(
 
 
 def _open_original(backend: HeldBackend, request: Request) -> Session:
+    from optim._engine.compare.rounding import open_exact
+
     try:
         return open_exact(backend, request.model, request.place.target)
     except OptimError as error:
@@ -248,6 +256,8 @@ def _make_feeds(request: Request, session: Session, known: list[Ran]) -> FeedSet
     model = replace(request.model, inputs=request.inputs)
     if request.data is None:
         return _synthesized(model, request, session, known)
+    from optim._engine.feeds.load import load_feeds
+
     return load_feeds(request.data, model, request.feeds, request.seed)
 
 
@@ -264,6 +274,8 @@ def _synthesized(model: Model, request: Request, session: Session, known: list[R
         OptimError[feeds-not-found]: the model refuses all that can be made up.
         OptimError[backend-failed]: the backend does, with an error that is not about feeds. Also backend-contract.
     """
+    from optim._engine.feeds.synthesize import synthesize_feeds
+
     failures: list[OptimError] = []
 
     def check(feeds: Feeds) -> Outputs:
@@ -302,6 +314,12 @@ def _for_rounding(request: Request, began: float) -> tuple[float, float]:
 def _is_long(run_s: float, within_s: float | None) -> bool:
     """Whether one run takes so much of the time that candidates are explored on a single sample."""
     return within_s is not None and run_s * _RUNS_IN_TIME > within_s
+
+
+def _judged_on(feeds: FeedSet, most: int) -> tuple[int, ...]:
+    """At most so many samples to compare on: first those that no pass sees, then others, spread evenly."""
+    held_out = spread_of(feeds.held_out, most)
+    return held_out + spread_of(feeds.calibration, most - len(held_out))
 
 
 def _timed_samples(compared: Sequence[int], feeds: FeedSet) -> tuple[tuple[int, ...], tuple[str, ...]]:

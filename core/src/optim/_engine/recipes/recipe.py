@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class BudgetTable(_Table):
@@ -65,7 +65,7 @@ class Recipe(_Table):
         default=None, description="goal generate: tokens of a prompt and an answer, prompt=512,new=128"
     )
     goal: Literal["latency", "size", "memory", "startup", "throughput", "generate"] | None = Field(
-        default=None, description="what better means"
+        default=None, description="what better means; left out: of a decoder generate, else latency"
     )
     data: str | None = Field(default=None, description="feeds; a path is relative to the recipe")
     metric: str | None = Field(default=None, description="task metric, as after --metric")

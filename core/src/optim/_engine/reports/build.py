@@ -324,6 +324,7 @@ def _feeds(outcome: Outcome) -> FeedsReport:
     return FeedsReport(
         origin=prepared.origin,
         samples=prepared.available,
+        held_out=prepared.held_out,
         compared=len(prepared.compared),
         assumptions=tuple(Assumption(input=name, text=text) for name, text in prepared.assumptions),
     )

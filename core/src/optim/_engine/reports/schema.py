@@ -273,6 +273,7 @@ class FeedsReport(Part):
 
     origin: str
     samples: int = Field(description="samples there are")
+    held_out: int = Field(default=0, description="samples that no pass was fitted to; they are compared on first")
     compared: int = Field(description="samples the result was compared on")
     assumptions: tuple[Assumption, ...]
 

@@ -86,6 +86,7 @@ def apply_recipe(settings: RunSettings, path: Path | Mapping[str, Any]) -> tuple
         target=found.target.name,
         baseline=found.target.baseline or "",
         goal=found.goal,
+        goal_is_said=True,
         workload=Workload.parse(found.generate or ""),
         data=data_beside(found, path),
         seed=found.feeds.seed,
@@ -128,6 +129,7 @@ def _with_recipe(settings: RunSettings, recipe: Recipe) -> RunSettings:
         "metric": parse_metric(recipe.metric) if recipe.metric else None,
     }
     given = {key: value for key, value in plain.items() if value is not None}
+    given |= {"goal_is_said": True} if "goal" in given else {}
     return replace(
         settings,
         **given,

@@ -91,6 +91,8 @@ class RunSettings:
             targets the CPU.
         data: where feeds come from; None: synthesized.
         goal: what better means.
+        goal_is_said: whether the user named it, or what has one; else it goes by the graph, see
+            :func:`optim._engine.runs.found_goal.found_goal`.
         max_drift: budget for lossy passes, relative L2; None where the user did not say, see :attr:`drift_limit`.
         metric: task metric, measured beside drift.
         max_loss: how much worse the metric may get.
@@ -142,6 +144,7 @@ class RunSettings:
     max_latency_ms: float | None = None
     cluster: str = ""
     store_url: str = ""
+    goal_is_said: bool = True
 
     @property
     def needed_timeout_s(self) -> float:

@@ -12,6 +12,8 @@ from optim._engine.generation.tensors import AnySession
 from optim._engine.generation.timing import WorkloadTimer
 from optim._engine.generation.workload import Workload
 from optim._engine.jobs.clocks.goal_clock import Figure, GoalClock, Subject, Timer
+from optim.backend import Session
+from optim.model import Model
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +35,16 @@ class GenerateClock(GoalClock):
         Raises:
             OptimError[not-a-decoder]: the model has no past.
         """
-        session = _bindable(subject)
+        session = bindable(subject.session, subject.model)
         interface = session_interface(session)
         require_decoder(interface)
         return _Generate(WorkloadTimer(session, interface, Workload(self.prompt, self.new)))
 
 
-def _bindable(subject: Subject) -> AnySession:
+def bindable(held: Session, model: Model) -> AnySession:
     """The runtime's own session, where memory can be bound to it; else one that is fed arrays."""
-    held = subject.session
     own = held.onnxruntime_session() if isinstance(held, HeldSession) else None
-    return own or OwnSession(held, subject.model)
+    return own or OwnSession(held, model)
 
 
 class _Generate(Timer):

@@ -65,7 +65,9 @@ class Beam:
         races = self._objective.goal != "size"
         self.time = TimeBudget.of_run(bench.run_time, settings.timeout_s, races=races, must=bool(plan.forced()))
         by_speed = self._objective.goal == "latency"
-        self._promises = Promises(self.time.search_s if by_speed else math.inf, PassCosts.known(bench.store))
+        calibrating = [one.ordered.name for those in plan.stages.values() for one in those if one.pass_class.calibrates]
+        costs = PassCosts.known(bench.store)
+        self._promises = Promises(self.time.search_s if by_speed else math.inf, costs, calibrating)
         self._expander = Expander(bench, budget, self.journal, self.archive, self.time, self._promises)
         self._asker = self._expander.asker
         self.clock = Clock(bench, budget, self.time)
@@ -115,6 +117,7 @@ class Beam:
     def search(self) -> list[Measured]:
         """Go from stage to stage after :meth:`look`; returns what :meth:`run` does, and raises as it does."""
         beam, ranking, looked = [self.start], [self.start], list(self._small)
+        looked += self._looked.values() if self._objective.goal == "generate" else ()
         for place, (stage, passes) in enumerate(self._legs):
             self._legs_left = len(self._legs) - place
             if self._is_over(passes):
@@ -135,8 +138,8 @@ class Beam:
             beam = self._select(ranking, beam, stage)
         self._bench.teller.stage("", lambda: self._bench.run_time.left)
         there = {item.digest for item in ranking}
-        looked = [item for item in looked if item.digest not in there]
-        return self._rank.of([*ranking, *looked]) if looked else ranking
+        more = {item.digest: item for item in looked if item.digest not in there}
+        return self._rank.of([*ranking, *more.values()]) if more else ranking
 
     def leave(self) -> None:
         """Have the rows of all passes say that there was no time for them."""

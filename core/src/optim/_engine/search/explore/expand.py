@@ -157,7 +157,7 @@ class Expander:
                         attempt.settle(StepStatus.SKIPPED, self._hopeless[attempt.step.key])
                     if (options := self.repairs.known_for(attempt.step)) is not None:
                         again = self._journal.open(step_of(planned.offered, options), candidate)
-                        again.notes = (as_elsewhere(planned),)
+                        again.notes = again.notes or (as_elsewhere(planned),)
                         wanted.append((planned, Proposal(options), again))
                 elif proposal.result is None or (planned.pass_class.lossy and proposal.result.changed):
                     wanted.append((planned, proposal, attempt))  # lossy settings are compared as graphs are
@@ -270,7 +270,8 @@ class Expander:
             attempt.settle(StepStatus.FAILED, tried.failure)
             return None
         result = tried.answer.result
-        attempt.counts, attempt.notes = dict(result.counts), (*attempt.notes, *result.notes)
+        attempt.counts = dict(result.counts)
+        attempt.notes = tuple(dict.fromkeys([*attempt.notes, *result.notes]))  # what a first look said is said again
         if not result.changed:
             attempt.settle(StepStatus.NOT_APPLICABLE, "; ".join(result.notes))
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from optim._engine.search.explore.expand import Expander
@@ -44,15 +45,24 @@ class NamedChain:
         journal: has a row for each.
         time: of the search.
         plan: the passes.
+        named: those of them that the chain is made of.
     """
 
-    def __init__(self, bench: Workbench, expander: Expander, journal: Journal, time: TimeBudget, plan: Plan) -> None:
+    def __init__(
+        self,
+        bench: Workbench,
+        expander: Expander,
+        journal: Journal,
+        time: TimeBudget,
+        plan: Plan,
+        named: Sequence[Planned],
+    ) -> None:
         self._bench = bench
         self._expander = expander
         self._journal = journal
         self._time = time
         self._order = [planned for those in plan.stages.values() for planned in those]
-        self._named = plan.forced()
+        self._named = named
 
     @property
     def is_one(self) -> bool:
@@ -63,7 +73,7 @@ class NamedChain:
         """The chain; the original alone where nothing was named, None where a pass does not hold as it is guessed."""
         parts = [(0, self._bench.original)]
         for place, planned in enumerate(self._order):
-            if planned.forced:
+            if planned in self._named:
                 longer = self._after(parts[-1][1], planned)
                 if longer is None:
                     return None

@@ -50,6 +50,7 @@ class QuantizeWeights(Pass):
     lossy = True
     after = ("ort.gemm-to-matmul",)
     alternatives = "quantization"
+    suits = ("generate",)  # a token waits for weights to come from memory
     hardware = "x86-64 with AVX2, better AVX512-VNNI or AVX-VNNI; Arm with dot product"
 
     def __init__(self) -> None:
