@@ -33,6 +33,7 @@ from optim_openvino.runtime.targets import TARGET
 pytestmark = pytest.mark.usefixtures("jobs_here")
 
 
+@pytest.mark.slow
 def test_the_report_says_what_computed_the_result_and_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "cache"))
     report = optim.run(models.mlp(tmp_path), tmp_path / "out", target="openvino", search_seconds=1, stages=["tune"])
@@ -70,6 +71,7 @@ def test_beside_a_runtime_that_is_missing_the_others_go_on(tmp_path, monkeypatch
     assert "is too old" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("counted_clock")
 def test_points_of_both_runtimes_are_picked_each_with_its_own_load_py(tmp_path, monkeypatch):
     """By a clock that counts nodes both runtimes are as fast; opened, run and delivered they are real."""
@@ -189,6 +191,7 @@ def test_nncf_has_shapes_inferred_without_weights(tmp_path):
     assert of_onnx(light).graph.value_info == expected.graph.value_info
 
 
+@pytest.mark.slow
 def test_weights_in_four_bits_run_also_where_onnx_itself_has_none(tmp_path, monkeypatch):
     monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "cache"))
     passes = {"openvino.compress-weights": {"mode": "int4-sym", "group_size": 32, "scale_estimation": True}}
