@@ -12,8 +12,8 @@ from installed_plugin import workers_import
 from timed_models import network, write_network
 
 from optim._engine.gate.budget import Budget
-from optim._engine.jobs.lane import Ready
 from optim._engine.jobs.runner import thread_executor
+from optim._engine.jobs.start_up import Ready
 from optim._engine.plugins.registry import load_registry
 from optim._engine.search.effort import Effort
 from optim._engine.search.measure import race as race_module
