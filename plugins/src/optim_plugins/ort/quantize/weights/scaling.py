@@ -122,7 +122,7 @@ def _divide_columns(product: Product, factor: Floats) -> None:
     weight.const_value = ir.LazyTensor(
         lambda: ir.tensor(np.asarray(before.numpy() / by_column, np.float32), name=weight.name),
         dtype=before.dtype,
-        shape=before.shape,
+        shape=ir.Shape(before.shape.numpy()),
         name=weight.name,
     )
 
