@@ -147,6 +147,7 @@ class Attempt:
         target: name of the target that it was tried for; empty where the run has one only.
         objected: whether the gate dropped it: its outputs are not right.
         blame: the nodes that make it wrong, where that was looked into.
+        layers: of the stand-in that it was tried on; 0: it was tried on the whole model.
     """
 
     step: Step
@@ -174,6 +175,7 @@ class Attempt:
     target: str = ""
     objected: bool = False
     blame: Blame | None = None
+    layers: int = 0
 
     @property
     def why(self) -> str:
