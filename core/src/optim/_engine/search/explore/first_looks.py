@@ -76,6 +76,7 @@ class FirstLooks:
     Attributes:
         hoped: by their digest, ratios of what was not timed by the goal: those that it had before it was repaired, or
             that its calls let expect.
+        guessed: those of them of which nothing was timed: they have what was promised.
     """
 
     def __init__(self, bench: Workbench, expander: Expander, clock: Clock, journal: Journal, time: TimeBudget) -> None:
@@ -87,6 +88,7 @@ class FirstLooks:
         self._objective = Objective(bench.settings.goal, bench.target.timed)
         self._promises: Promises = expander.promises
         self.hoped: dict[str, float] = {}
+        self.guessed: set[str] = set()
 
     def run(self, plan: Plan, start: float, *, likeliest: bool = True) -> list[Measured]:
         """Looks at each pass; returns what holds. Rows of the journal and promises have the rest.
@@ -145,6 +147,7 @@ class FirstLooks:
         right = [items[one.digest] for one in [*named, *held] if one.digest in items]
         right += [Measured(one, None) for one in (*named, *held) if one.digest not in items]
         self.hoped |= {one.candidate.digest: self._hoped(one, ratios, start) for one in found if one.holds}
+        self.guessed |= self.hoped.keys() - ratios.keys()
         return right + self._repair(found, ratios, start, whole)
 
     def _hoped(self, one: _Look, ratios: Mapping[str, float], start: float) -> float:
