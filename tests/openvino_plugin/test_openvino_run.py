@@ -31,6 +31,7 @@ from optim_openvino.runtime.targets import TARGET
 pytestmark = pytest.mark.usefixtures("jobs_here")
 
 
+@pytest.mark.slow
 def test_the_report_says_what_computed_the_result_and_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "cache"))
     report = optim.run(models.mlp(tmp_path), tmp_path / "out", target="openvino", search_seconds=1, stages=["tune"])
@@ -137,6 +138,7 @@ def test_without_nncf_its_passes_say_so(tmp_path, monkeypatch):
     assert "optim-plugin-openvino[nncf]" in applicable.reason
 
 
+@pytest.mark.slow
 def test_weights_in_four_bits_run_also_where_onnx_itself_has_none(tmp_path, monkeypatch):
     monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "cache"))
     passes = {"openvino.compress-weights": {"mode": "int4-sym", "group_size": 32, "scale_estimation": True}}
@@ -195,6 +197,29 @@ def test_weights_that_a_node_transposes_are_compressed_too(tmp_path):
     weights = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in read.graph.initializer}
     assert sorted(weights) == ["w0", "w1_t", "w2"]
     assert np.array_equal(weights["w1_t"], onnx.numpy_helper.to_array(graph.graph.initializer[1]).T)
+
+
+def test_numbers_are_rounded_before_they_are_moved_so_that_products_write_integers(tmp_path):
+    random, ends = np.random.default_rng(0), []
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"], name="first"),
+        helper.make_node("Reshape", ["a", "heads"], ["b"]),
+        helper.make_node("Transpose", ["b"], ["c"], perm=[0, 2, 1, 3]),
+        helper.make_node("Transpose", ["b"], ["d"], perm=[0, 2, 3, 1]),
+        helper.make_node("MatMul", ["c", "d"], ["y"], name="second"),
+    ]
+    for name, shape in (("x", [2, 16, 32]), ("y", [2, 4, 16, 16])):
+        ends.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
+    weights = {"w": random.standard_normal((32, 32)).astype(np.float32), "heads": np.array([2, 16, 4, 8])}
+    constants = [onnx.numpy_helper.from_array(array, name) for name, array in weights.items()]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], constants)
+    path = tmp_path / "heads.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    trial = Trial.of(path, tmp_path / "trial", TARGET, OpenVinoBackend())
+    made = onnx.load(trial.apply_watched(Quantize(), trial.options(Quantize, {})).model.path).graph
+    giver = {name: node for node in made.node for name in node.output}
+    (moved,) = (node for node in made.node if node.op_type == "Reshape")
+    assert giver[moved.input[0]].op_type == "DequantizeLinear"
 
 
 def wide_mlp(folder):

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 from batch_models import relu
 
-from optim._engine.batch.cluster import executor_of
+from optim._engine.batch.cluster import _unfit, executor_of
 from optim._engine.batch.program import Work, run_program
+from optim._engine.cluster.describe import Device, Worker
 from optim.errors import OptimError
 
 distributed = pytest.importorskip("distributed", reason="dask is not installed")
@@ -94,6 +96,13 @@ def test_a_target_that_no_worker_has(tmp_path: Path) -> None:
     lacking = pytest.raises(OptimError, match=r"has no target toaster; it has .*cpu")
     with lacking, executor_of("local:1", 1, ["toaster"], tmp_path):
         pass
+
+
+def test_workers_of_two_kinds_are_refused_with_what_differs() -> None:
+    here = Worker("vm", "optim 1", "core", {}, "A/2", "vm/A/2", {"onnxruntime": "1.31"}, {"cpu": Device()})
+    problem = _unfit(here, {"one": here, "two": replace(here, machine="A/1")}, ["cpu"])
+    assert problem == "figures of two on vm and one on vm could not be compared: the one has A/1 in place of A/2"
+    assert _unfit(here, {"one": here, "two": here}, ["cpu"]) == ""
 
 
 def _worker_of(log: Path) -> psutil.Process:

@@ -7,6 +7,7 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import onnx_ir as ir
 import pytest
 from test_pool import NEEDS, WORKER, Client, pool_of
 
@@ -16,6 +17,8 @@ from optim._engine.cluster.fleet import Fleet
 from optim._engine.jobs.workplace import Work
 from optim._engine.store import Store
 from optim.errors import OptimError
+from optim.onnx.files import save_in_store
+from optim.onnx.linked import link
 
 pytest.importorskip("distributed", reason="dask is not installed")
 
@@ -65,6 +68,28 @@ def test_nobody_waits_for_a_job_when_the_run_ends(tmp_path: Path) -> None:
     with pytest.raises(CancelledError):
         fleet.do(WORK)
     assert dask.tries == 1
+
+
+def test_workers_that_were_started_here_read_what_this_process_reads(tmp_path: Path) -> None:
+    """Linked weights too, which no other machine can."""
+    store = Store(tmp_path / "cache")
+    weights = tmp_path / "weights.bin"
+    weights.write_bytes(bytes(4096))
+    shape, kind = ir.Shape([1024]), ir.DataType.FLOAT
+    linked = ir.Value(
+        name="w", shape=shape, type=ir.TensorType(kind), const_value=link(weights, 0, 4096, kind, shape, "w")
+    )
+    x = ir.Value(name="x", shape=shape, type=ir.TensorType(kind))
+    node = ir.Node("", "Add", [x, linked])
+    node.outputs[0].name = "y"
+    graph = ir.Graph([x], node.outputs, nodes=[node], initializers=[linked], opset_imports={"": 20}, name="g")
+    model = save_in_store(ir.Model(graph, ir_version=10), store.models)
+    pool, client = pool_of(Dask(closed=False), []), Dask(closed=False)
+    connection, work = Connection(client, "local:2", print), Work("m", {"model": str(model.path)}, 1.0)
+    assert Fleet(connection, pool, store, NEEDS, here=True)._order(work).files == ()
+    with pytest.raises(OptimError) as caught:
+        Fleet(connection, pool, store, NEEDS)._order(work)
+    assert caught.value.reference == "weights-elsewhere"
 
 
 def test_a_client_that_is_closed_is_a_cluster_that_is_lost(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from optim._engine.cluster.describe import Device, Worker
+from optim._engine.cluster.describe import Device, Worker, what_differs
 from optim._engine.cluster.pool import Needs, Pool
 from optim.errors import OptimError
 from optim.jobs.wire import to_wire
@@ -53,7 +53,7 @@ def test_of_a_mixed_pool_the_kind_that_most_have_takes_part() -> None:
     pool = pool_of(client, said)
     pool.settle()
     assert [one.address for one in pool.fit] == ["a", "b"]
-    assert len(said) == 1 and "c on board is left out: it is another kind of machine: B/64" in said[0]
+    assert said == ["c on board is left out: it is another kind of machine: B/64 in place of A/2"]
 
 
 def test_a_worker_that_comes_later_is_held_to_the_same() -> None:
@@ -100,3 +100,9 @@ def test_who_is_there_is_named_where_the_clock_is_missing() -> None:
     with pytest.raises(OptimError) as caught:
         pool_of(Client({"a": WORKER}, without_clock=("a",)), []).settle()
     assert caught.value.cause == "a on board (targets cpu; no clock) lacks optim-clock-cpu"
+
+
+def test_of_two_kinds_what_differs_is_said() -> None:
+    other = replace(WORKER, runtimes={"onnxruntime": "1.31"}, libraries={"torch": "2"})
+    assert what_differs(WORKER.kind, other.kind) == "onnxruntime 1.30 in place of onnxruntime 1.31, torch 2"
+    assert what_differs(other.kind, replace(other, libraries={}).kind) == "torch 2 in place of nothing"

@@ -45,6 +45,7 @@ def test_weights_are_not_written_again(tmp_path: Path) -> None:
     assert set((tmp_path / "store").glob("*.data")) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bert.ts", "gpt2.dynamo", "llama.ts", "convnet.dynamo"])
 def test_exports_and_their_fused_selves_are_converted(name: str, tmp_path: Path) -> None:
     model = export(name, tmp_path)

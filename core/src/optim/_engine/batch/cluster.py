@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from optim._engine.batch.program import end_programs
-from optim._engine.cluster.connect import client_of
-from optim._engine.cluster.describe import Worker, describe, describe_there, read
+from optim._engine.cluster.connect import client_of, is_local
+from optim._engine.cluster.describe import Worker, describe, describe_there, read, what_differs
 from optim.errors import ExitStatus, OptimError
 
 
@@ -56,7 +56,7 @@ def _require_fit(client: Any, cluster: str, targets: Sequence[str], folder: Path
 
     asked = str((folder / WORK_FOLDER).absolute()), list(targets)
     here = read(describe(*asked))
-    if cluster.partition(":")[0] == "local":  # its workers were started with what is here: importing it takes seconds
+    if is_local(cluster):  # its workers were started with what is here: importing it takes seconds
         workers = {"a worker": here}
     else:
         found: Mapping[str, str] = client.run(describe_there, *asked)
@@ -82,8 +82,11 @@ def _unfit(here: Worker, found: Mapping[str, Worker], targets: Sequence[str]) ->
             return f"{address} on {worker.host} cannot write to the batch's folder"
         missing = [name for name in targets if name not in worker.targets]
         if missing:
-            return f"{address} on {worker.host} has no target {missing[0]}; it has {', '.join(worker.targets)}"
-    kinds = {worker.machine: worker.host for worker in found.values()}
-    if len(kinds) > 1:
-        return f"their figures could not be compared: {' and '.join(sorted(kinds.values()))} are different machines"
+            return f"{address} on {worker.host} has no target {missing[0]}; it has {', '.join(worker.usable)}"
+    first_address, first = next(iter(found.items()))
+    for address, worker in found.items():
+        if worker.kind != first.kind:
+            pair = f"{address} on {worker.host} and {first_address} on {first.host}"
+            apart = what_differs(worker.kind, first.kind)
+            return f"figures of {pair} could not be compared: the one has {apart}"
     return ""

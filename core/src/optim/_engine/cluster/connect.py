@@ -44,7 +44,7 @@ def client_of(cluster: str, resources: Mapping[str, float] | None = None, *, pro
             status=ExitStatus.USAGE,
         ) from error
     kind, _, rest = cluster.partition(":")
-    if kind == "local":
+    if is_local(cluster):
         count = _count(rest, cluster)
         with _started(count, resources or {}, cluster, processes) as local, distributed.Client(local) as client:
             yield client
@@ -57,6 +57,11 @@ def client_of(cluster: str, resources: Mapping[str, float] | None = None, *, pro
             yield client
     else:
         raise _bad(cluster)
+
+
+def is_local(cluster: str) -> bool:
+    """Whether workers are started here."""
+    return cluster.partition(":")[0] == "local"
 
 
 @contextmanager

@@ -21,6 +21,9 @@ CLOCK = "optim-clock-"
 """Begins the names of dask's resources that stand for a machine's clock; the rest is a target's name."""
 
 
+_BETWEEN = ", "
+
+
 @dataclass(frozen=True, slots=True)
 class Device:
     """A target as a worker sees it.
@@ -49,7 +52,7 @@ class Worker:
         machine: what machines must have in common for their figures to be compared.
         machine_key: of that very machine, as runs there use it.
         runtimes: versions of libraries that results depend on.
-        targets: all that there are, by name; those that were asked for were looked at.
+        targets: all that there are, by name, and those that were asked for, with settings.
         sees_folder: whether it can write to the batch's folder.
         memory_bytes: that are free.
         report: what a report says of its machine.
@@ -69,11 +72,23 @@ class Worker:
     report: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def usable(self) -> list[str]:
+        """Names of the targets that can be used there."""
+        return [name for name, device in self.targets.items() if not device.reason]
+
+    @property
     def kind(self) -> str:
         """What figures and results depend on, in words."""
         devices = [device.hardware for device in self.targets.values() if device.hardware]
         versions = [f"{name} {version}" for name, version in {**self.runtimes, **self.libraries}.items()]
-        return ", ".join([self.machine, *versions, *devices])
+        return _BETWEEN.join([self.machine, *versions, *devices])
+
+
+def what_differs(kind: str, other: str) -> str:
+    """What one kind of machine has in place of what another has."""
+    ours, theirs = kind.split(_BETWEEN), other.split(_BETWEEN)
+    own, instead = ([part for part in one if part not in two] for one, two in ((ours, theirs), (theirs, ours)))
+    return f"{_BETWEEN.join(own) or 'nothing'} in place of {_BETWEEN.join(instead) or 'nothing'}"
 
 
 def describe(folder: str = "", targets: Sequence[str] = ()) -> str:
@@ -93,7 +108,7 @@ def describe(folder: str = "", targets: Sequence[str] = ()) -> str:
     registry = load_registry()
     infos = [plugin.info for plugin in registry.plugins]
     libraries = {name: version for info in infos for name, version in libraries_of(info.package).items()}
-    found: dict[str, Device] = dict.fromkeys(registry.targets(), Device())
+    found = {name: Device(registry.unavailable(registry.target(name)) or "") for name in registry.targets()}
     for name in targets:
         known = name.partition(":")[0]
         if known in found:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from optim._engine.cluster import files
 from optim._engine.cluster.carrier import Carrier
-from optim._engine.cluster.connect import client_of
+from optim._engine.cluster.connect import client_of, is_local
 from optim._engine.cluster.connection import Connection, LostError
 from optim._engine.cluster.exchange import Exchange
 from optim._engine.cluster.order import Order, Reply, State, error_of, incoming, outgoing, store_names
@@ -47,17 +47,21 @@ class Fleet:
         store: of this machine.
         needs: of the run.
         url: where files are exchanged; empty: this process carries them.
+        here: whether the workers were started here, and have the store and every file of this machine.
 
     Attributes:
         carrier: of files.
     """
 
-    def __init__(self, connection: Connection, pool: Pool, store: Store, needs: Needs, url: str = "") -> None:
+    def __init__(
+        self, connection: Connection, pool: Pool, store: Store, needs: Needs, url: str = "", *, here: bool = False
+    ) -> None:
         self._connection = connection
         self._pool = pool
         self._root = store.root
         self._needs = needs
         self._url = url
+        self._here = here
         self._exchange = Exchange(url) if url else None
         self._run = uuid.uuid4().hex
         self._marker = self._root / "active" / f"{self._run}.cluster"
@@ -142,7 +146,8 @@ class Fleet:
         request = outgoing(json.loads(json.dumps(work.request)), root)
         named = list(dict.fromkeys(store_names(request)))
         there = [name for name in named if (root / name).exists()]
-        needed = tuple(files.file_at(root, name) for name in dict.fromkeys(files.with_parts(root, there)))
+        travels = [] if self._here else dict.fromkeys(files.with_parts(root, there))
+        needed = tuple(files.file_at(root, name) for name in travels)
         if self._exchange is not None:
             self._exchange.offer(needed, root)
         makes = tuple(name for name in named if name not in there)
@@ -270,6 +275,6 @@ def fleet_of(settings: RunSettings, registry: Registry, store: Store, say: Calla
         pool.settle()
         registry.look_elsewhere(partial(seen_by, pool.timing[0].worker))
         try:
-            yield Fleet(connection, pool, store, needs, settings.store_url)
+            yield Fleet(connection, pool, store, needs, settings.store_url, here=is_local(settings.cluster))
         finally:
             connection.close()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from optim._engine.cluster.connection import LostError
-from optim._engine.cluster.describe import CLOCK, Worker, describe, describe_there, read
+from optim._engine.cluster.describe import CLOCK, Worker, describe, describe_there, read, what_differs
 from optim.errors import ExitStatus, OptimError, describe_exception
 from optim.target import Target
 
@@ -69,9 +69,8 @@ class Member:
     @property
     def text(self) -> str:
         """What it is, for a sentence."""
-        there = [name for name, device in self.worker.targets.items() if not device.reason]
         clocks = ", ".join(sorted(self.clocks)) or "no clock"
-        return f"{self.address} on {self.worker.host} (targets {', '.join(there)}; {clocks})"
+        return f"{self.address} on {self.worker.host} (targets {', '.join(self.worker.usable)}; {clocks})"
 
 
 class Pool:
@@ -178,7 +177,8 @@ class Pool:
         if self.kind:
             for one in self._members.values():
                 if one.worker.kind != self.kind:
-                    self.leave_out(one.address, f"it is another kind of machine: {one.worker.kind}, not {self.kind}")
+                    apart = what_differs(one.worker.kind, self.kind)
+                    self.leave_out(one.address, f"it is another kind of machine: {apart}")
 
     def _meet(self, address: str, said: Mapping[str, Any], answer: object) -> None:
         if isinstance(answer, ImportError | AttributeError):
@@ -211,7 +211,7 @@ class Pool:
                 return f"its plugin {name}, or a library of that, has another version than here"
         for name in needs.targets:
             if name not in worker.targets:
-                return f"it has no target {name}; it has {', '.join(worker.targets)}"
+                return f"it has no target {name}; it has {', '.join(worker.usable)}"
             if worker.targets[name].reason and name in needs.required:
                 return f"target {name} cannot be used there: {worker.targets[name].reason}"
         return ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -18,7 +17,7 @@ from optim._engine.jobs.runner import thread_executor
 from optim._engine.jobs.workplace import Workplace
 from optim._engine.plugins.chosen_targets import ChosenTargets, choose_targets
 from optim._engine.plugins.registry import Registry, require_target
-from optim._engine.plugins.versions import core_digest, version_keys
+from optim._engine.plugins.versions import core_digest, version_keys, version_of
 from optim._engine.reports.outcome import Outcome, RunStatus
 from optim._engine.runs.found_goal import found_goal
 from optim._engine.search.restore import damaged_files
@@ -303,5 +302,5 @@ def finished_run(store: Store, key: str) -> Outcome | None:
 
 def _versions(bench: Workbench, of_runtimes: Mapping[str, str]) -> dict[str, str]:
     plugins = {p.info.package: p.info.version for p in bench.registry.plugins if p.info.package}
-    own = {name: importlib.metadata.version(name) for name in _PACKAGES}
+    own = {name: version_of(name) for name in _PACKAGES}
     return {**own, **plugins, **of_runtimes}

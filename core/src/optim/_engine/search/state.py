@@ -13,7 +13,7 @@ from optim._engine.gate.drift import NO_DRIFT, Drift, OutputComparison, worst_dr
 from optim._engine.gate.task import TaskFigure
 from optim._engine.generation.timing import GenerationTimes
 from optim._engine.jobs.clocks.serving import Percentiles, Throughput
-from optim._engine.jobs.lane import Ready
+from optim._engine.jobs.start_up import Ready
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.sources.result import SourceDrift
 from optim.model import Model
