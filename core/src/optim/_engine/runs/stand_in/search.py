@@ -18,7 +18,7 @@ from optim._engine.runs.stand_in.names import Nodes, names_nodes, nodes_of
 from optim._engine.runs.stand_in.shared import with_weights_of
 from optim._engine.search.plan import Plan
 from optim._engine.search.preparation import source_choice
-from optim._engine.search.run_time import LEAST_S
+from optim._engine.search.run_time import LEAST_S, RunTime, Start
 from optim._engine.search.state import Candidate, Trial, unique
 from optim._engine.search.time_estimate import Load
 from optim._engine.search.workbench import Workbench
@@ -137,7 +137,8 @@ def _prepared(bench: Workbench, exported: ExportedSource, seconds: float, folder
         _write_samples(bench, {info.name for info in model.inputs}, folder)
         data = str(folder)
     settings = replace(bench.settings, export=exported.request, search_seconds=seconds, data=data)
-    small = Workbench(settings, bench.registry, bench.store, bench.executor, bench.say, exported, inside=True)
+    small = Workbench(settings, bench.registry, bench.store, bench.executor, bench.say, exported)
+    small.run_time = RunTime(seconds, small.turns.now, Start())  # the run around it counted the start of the command
     source = small.ingest()
     small.prepare(source.model, small.check_options(source.model), small.run_time.for_original)
     small.run_time.expect(
