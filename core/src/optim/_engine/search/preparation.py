@@ -206,8 +206,6 @@ class Preparation:
         """
         required = dict.fromkeys(name for name in self.target.requires if name not in self.settings.without)
         named = {one.name: dict(one.options) if one.options else None for one in self.settings.named}
-        if not required and not named:
-            return model.inputs
         asked = []
         there = {offered.name for offered in self.registry.offers(self.target)}
         for name, options in {**required, **named}.items():

@@ -238,7 +238,8 @@ class Expander:
         self._bench.teller.more(len(wanted))
         for (_, _, attempt), outcome in zip(order, self._bench.try_all(trials, seconds), strict=True):
             if outcome is None:
-                attempt.settle(StepStatus.SKIPPED, OUT_OF_TIME)
+                if attempt.ratio is None:  # a first look has none of it to say
+                    attempt.settle(StepStatus.SKIPPED, OUT_OF_TIME)
             else:
                 tried.append((attempt, outcome))
         return tried
