@@ -24,7 +24,7 @@ from memory import descendants, high_water_bytes
 from safetensors.numpy import save_file
 
 GB = 1e9
-WIDTH, INTERMEDIATE, HEADS, KEY_HEADS, VOCABULARY = 2048, 5632, 16, 4, 32000
+HEADS, KEY_HEADS, VOCABULARY = 16, 4, 32000
 FOUR_BITS = "ort.quantize-weights:bits=4,block_size=32,symmetric=false,method='k-quant'"
 DEFAULT = ["--with", FOUR_BITS, "--max-drift", "1"]
 """Drift says little of random weights; what is to be shown is that the way is gone to its end."""
@@ -33,20 +33,20 @@ _WORTH_TELLING = 100_000_000
 """Bytes by which the largest process grew: beside the log of the run this says what takes memory."""
 
 
-def make(folder: Path, size_bytes: float) -> int:
+def make(folder: Path, size_bytes: float, width: int) -> int:
     """A Llama's folder whose float32 weights are about so large; their size. One layer at a time is in memory."""
-    narrow = WIDTH * KEY_HEADS // HEADS
+    intermediate, narrow = width * 11 // 4, width * KEY_HEADS // HEADS
     shapes = {
-        "self_attn.q_proj": (WIDTH, WIDTH),
-        "self_attn.k_proj": (narrow, WIDTH),
-        "self_attn.v_proj": (narrow, WIDTH),
-        "self_attn.o_proj": (WIDTH, WIDTH),
-        "mlp.gate_proj": (INTERMEDIATE, WIDTH),
-        "mlp.up_proj": (INTERMEDIATE, WIDTH),
-        "mlp.down_proj": (WIDTH, INTERMEDIATE),
+        "self_attn.q_proj": (width, width),
+        "self_attn.k_proj": (narrow, width),
+        "self_attn.v_proj": (narrow, width),
+        "self_attn.o_proj": (width, width),
+        "mlp.gate_proj": (intermediate, width),
+        "mlp.up_proj": (intermediate, width),
+        "mlp.down_proj": (width, intermediate),
     }
     of_layer = 4 * sum(rows * columns for rows, columns in shapes.values())
-    layers = max(1, round((size_bytes - 8 * VOCABULARY * WIDTH) / of_layer))
+    layers = max(1, round((size_bytes - 8 * VOCABULARY * width) / of_layer))
     rng = np.random.default_rng(0)
     folder.mkdir(parents=True)
     index: dict[str, str] = {}
@@ -62,22 +62,22 @@ def make(folder: Path, size_bytes: float) -> int:
         return rng.standard_normal(shape, dtype=np.float32) * np.float32(shape[-1] ** -0.5)
 
     def ones() -> np.ndarray:
-        return np.ones(WIDTH, np.float32)
+        return np.ones(width, np.float32)
 
     for layer in range(layers):
         at = f"model.layers.{layer}"
         tensors = {f"{at}.{name}.weight": random(*shape) for name, shape in shapes.items()}
         tensors |= {f"{at}.{name}.weight": ones() for name in ("input_layernorm", "post_attention_layernorm")}
         write(f"layer-{layer:03}.safetensors", tensors)
-    ends = {"model.embed_tokens.weight": random(VOCABULARY, WIDTH), "lm_head.weight": random(VOCABULARY, WIDTH)}
+    ends = {"model.embed_tokens.weight": random(VOCABULARY, width), "lm_head.weight": random(VOCABULARY, width)}
     write("ends.safetensors", {**ends, "model.norm.weight": ones()})
     text = json.dumps({"metadata": {"total_size": total}, "weight_map": index})
     (folder / "model.safetensors.index.json").write_text(text, encoding="utf-8")
     config = {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
-        "hidden_size": WIDTH,
-        "intermediate_size": INTERMEDIATE,
+        "hidden_size": width,
+        "intermediate_size": intermediate,
         "num_hidden_layers": layers,
         "num_attention_heads": HEADS,
         "num_key_value_heads": KEY_HEADS,
@@ -153,6 +153,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gigabytes", nargs="+", type=float, default=[2.0, 4.0])
     parser.add_argument("--folder", type=Path, required=True, help="a new folder for models, cache and results")
+    parser.add_argument("--width", type=int, default=2048, help="of a layer: with less there are more of them")
     parser.add_argument("words", nargs="*", help="options of optim run, after --; 4 bits by k-quant if there are none")
     chosen = parser.parse_args()
     if chosen.folder.exists():
@@ -161,7 +162,7 @@ def main() -> int:
     print("|---|---|---|---|---|---|---|---|")
     for size in chosen.gigabytes:
         try:
-            total = make(chosen.folder / "model", size * GB)
+            total = make(chosen.folder / "model", size * GB, chosen.width)
             row = measure(chosen.folder / "model", chosen.folder / "work", chosen.words or DEFAULT)
         finally:
             shutil.rmtree(chosen.folder, ignore_errors=True)

@@ -163,8 +163,17 @@ def run(words: list[str], environment: dict[str, str] | None = None, seconds: fl
         raise SystemExit(f"{' '.join(words[:3])} ended with {done.returncode}: {done.stdout[-1500:]}")
 
 
-def raced(contenders: dict[str, dict[str, Any]], data: Path) -> list[dict[str, Any]]:
-    """Each contender's ratio to the first, and its drift from it."""
+def raced(
+    contenders: dict[str, dict[str, Any]], data: Path, *, rounds: int = ROUNDS, runs: int = 1
+) -> list[dict[str, Any]]:
+    """Each contender's ratio to the first, and its drift from it.
+
+    Args:
+        contenders: what ``runtime_contender.py`` is asked for, by name.
+        data: samples.
+        rounds: turns of each.
+        runs: of a turn; the median counts.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         open_ones, found = {}, {}
         for number, (name, asked) in enumerate(contenders.items()):
@@ -180,10 +189,10 @@ def raced(contenders: dict[str, dict[str, Any]], data: Path) -> list[dict[str, A
                 found[name] = {key: arrays[key] for key in arrays.files}
         times: dict[str, list[float]] = {name: [] for name in open_ones}
         order = list(open_ones)
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             random.shuffle(order)
             for name in order:
-                times[name].append(one_run(open_ones[name]))
+                times[name].append(float(np.median([one_run(open_ones[name]) for _ in range(runs)])))
         for process in open_ones.values():
             process.communicate()
     first = next(iter(contenders))

@@ -2,15 +2,45 @@
 
 from __future__ import annotations
 
+import json
+import runpy
+import subprocess
+import sys
+
 import numpy as np
+import onnxruntime
 import pytest
+from ort_models import DATA
 from small_decoder import FACTS, write_decoder
 
 import optim
+from optim._engine.load_script.generate import with_growing_past
 from optim._engine.runs.session_file import write_session_files
 from optim._engine.sources.export_file import ComponentFile, export_file, write_export_file
 from optim.model import SessionConfig
+from optim.onnx.files import describe
+from optim.testing import models
+from optim_openvino.runtime.load_script import load_script
 from optim_openvino.runtime.targets import TARGET
+
+SEVERAL = [[5, 6, 7, 8, 9], [10, 11], [12, 13, 14]]
+LOADED = """
+import json, runpy, sys
+script = runpy.run_path("load.py")
+session, generate = script["load"](), script["generate"]
+drawn = script["Sampling"](greedy=False, temperature=2.0, top_k=20, top_p=0.9)
+several = json.loads(sys.argv[1])
+found = [list(generate([5, 6, 7], 6, session=session)), list(generate(several, 6, session=session))]
+found.append(list(generate(several, 6, sampling=drawn, seed=3, session=session)))
+found.append(list(generate([5, 6, 7], 6, stop=[found[0][2]])))
+for prompt, more in (([[5], []], {}), ([5, 80], {}), ([5], {"max_new_tokens": -1})):
+    try:
+        next(generate(prompt, session=session, **more))
+    except ValueError as error:
+        found.append(str(error))
+found.append(sorted({"optim", "onnx", "onnxruntime"} & set(sys.modules)))
+print(json.dumps(found))
+"""
 
 
 @pytest.mark.parametrize("prompt", [[[3, 4, 5]], [[3], [7]]])
@@ -24,3 +54,45 @@ def test_a_decoder_generates_the_same_on_openvino(tmp_path, prompt):
     decoder = optim.load(tmp_path)
     assert decoder.session.session.executed_on == {"openvino": 1.0}
     assert np.array_equal(decoder.generate(prompt, max_new_tokens=5), expected)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("jobs_here")
+def test_load_py_of_a_run_generates_by_openvino_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "cache"))
+    path, folder = DATA / "llama.dynamo.onnx", tmp_path / "out"
+    optim.run(path, folder, target="openvino", search_seconds=1, stages=["tune"])
+    asked = [sys.executable, "-c", LOADED, json.dumps(SEVERAL)]
+    one, several, drawn, stopped, *refused, others = json.loads(subprocess.check_output(asked, cwd=folder))
+    decoder = optim.Decoder(onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]))
+    assert one == decoder.generate([[5, 6, 7]], max_new_tokens=6)[0].tolist()
+    assert several == decoder.generate(SEVERAL, max_new_tokens=6).T.tolist()
+    sampled = decoder.generate(SEVERAL, max_new_tokens=6, sample=True, temperature=2.0, top_k=20, top_p=0.9, seed=3)
+    assert drawn == sampled.T.tolist() != several
+    assert stopped == one[: one.index(one[2]) + 1]
+    assert refused == [
+        "a prompt holds no tokens",
+        "80 is no token of the model, which has 80",
+        "max_new_tokens and seed are 0 or more, not -1 and 0",
+    ]
+    assert others == []
+
+
+def test_load_py_feeds_a_memory_as_export_json_says(tmp_path, monkeypatch):
+    write_decoder(tmp_path)
+    model, state = describe(tmp_path / "model.onnx"), {"new": "old"}
+    component = ComponentFile("model.onnx", state, 0)
+    write_export_file(tmp_path, export_file("a/source", {**FACTS, "context": 9}, {"model": component}))
+    script = with_growing_past(load_script(), model, state)
+    write_session_files(tmp_path, SessionConfig(), TARGET, owner="optim-plugin-openvino", script=script)
+    generate = runpy.run_path(str(tmp_path / "load.py"))["generate"]
+    expected = optim.load(tmp_path).generate([[3, 4], [7, 1]], max_new_tokens=5)
+    assert list(generate([[3, 4], [7, 1]], 5)) == expected.T.tolist()
+    for prompt, count, said in (([[3], [7, 1]], 5, "no attention_mask"), ([3], 9, "context of 9")):
+        with pytest.raises(ValueError, match=said):
+            next(generate(prompt, count))
+    monkeypatch.setitem(generate.__globals__, "free_bytes", lambda: 10)
+    with pytest.raises(MemoryError, match="the past takes"):
+        next(generate([3], 5))
+    assert with_growing_past(load_script(), model, {}) == load_script()
+    assert with_growing_past(load_script(), describe(models.mlp(tmp_path)), {}) == load_script()

@@ -223,6 +223,9 @@ class Backend(ABC):
     opened_by_onnxruntime: ClassVar[bool] = False
     """Whether onnxruntime alone opens what is delivered: ``load.py`` and :func:`optim.load` do it so. Else
     :func:`optim.load` opens it by this backend, which must be installed there."""
+    loads_sessions: ClassVar[bool] = False
+    """Whether ``load()`` of its ``load.py`` returns what is called as a session of onnxruntime is, by ``run``,
+    ``get_inputs`` and ``get_outputs``: of a decoder optim then writes ``generate`` beside it."""
     exclusive: ClassVar[bool] = False
     """Whether its device takes one session at a time, of whatever process: sessions then take turns at it, and lanes of
     a race open and close in turn."""

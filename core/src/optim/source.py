@@ -42,6 +42,7 @@ class SourceRequest:
         allow_pickle: weights may be read from a pickle, which runs code.
         trust_remote_code: code in the folder may be run.
         seed: of everything random.
+        layers: only its first so many layers, of a source whose facts tell how many it has; 0: all.
     """
 
     spec: str
@@ -53,6 +54,7 @@ class SourceRequest:
     allow_pickle: bool = False
     trust_remote_code: bool = False
     seed: int = 0
+    layers: int = 0
 
     @property
     def folder(self) -> Path | None:
@@ -133,7 +135,8 @@ class Source:
     Attributes:
         request: what the user asked for.
         components: empty until a pass has loaded it.
-        facts: JSON values that go into ``export.json``: task, architecture, token ids that end a text.
+        facts: JSON values that go into ``export.json``: task, architecture, token ids that end a text; ``layers`` of a
+            source that can be loaded with fewer (:attr:`SourceRequest.layers`).
         weight_files: safetensors files whose tensors the modules map into memory.
         generations: greedy generation by the source's own library; None where it generates nothing.
     """

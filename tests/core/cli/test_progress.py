@@ -61,6 +61,17 @@ def test_at_80_columns_a_line_is_cut_and_never_broken():
     assert second.startswith("  10 min left · best so far: ratio 0.42, drift 0.012 · stage convert-precision")
 
 
+def test_at_80_columns_it_is_seen_how_long_one_has_waited():
+    clock = Clock()
+    shown = LiveLines(clock)
+    shown("waiting: another optim is timing, process 12345 (optim on encoder-of-sentences.onnx)")
+    clock.now = 40.0
+    (line,) = printed(shown)
+    assert len(line) == 80
+    assert "0:40  waiting: another optim is timing, process 12345 (" in line
+    assert line.endswith("…, 40 s")
+
+
 def test_what_a_model_is_called_does_nothing_to_the_terminal():
     shown = LiveLines(Clock())
     shown("reading [bold]\x1b[31m.onnx")

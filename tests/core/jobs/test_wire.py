@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError
 from sample_outcome import budget_missed, improved, unchanged
 
 from optim._engine.gate.outputs import compare_output
-from optim._engine.jobs.lane import Ready
+from optim._engine.jobs.start_up import Ready
 from optim._engine.reports.outcome import Outcome
 from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.state import Attempt, LaneResult, Ratio, Step, StepStatus
@@ -67,6 +67,7 @@ def test_settings_come_back_equal():
     assert round_trip(settings) == settings
 
 
+@pytest.mark.slow
 def test_the_same_request_has_the_same_key_in_every_process():
     """Sets have another order in every process, so none may be in what keys are made of."""
     script = (

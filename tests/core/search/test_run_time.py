@@ -18,9 +18,11 @@ from optim._engine.search import run_time
 from optim._engine.search.lane_seconds import AGAIN_S, FINAL_S
 from optim._engine.search.run_time import LEAST_S, MOST_S, RunTime
 from optim._engine.search.settings import AUTO, RunSettings
+from optim._engine.search.state import Attempt, Step
 from optim._engine.search.time_budget import GRACE_S, SHORTER_S, TimeBudget
 from optim._engine.search.time_estimate import Load, PassCosts, estimate_s, in_time, in_words
 from optim._engine.store import Store
+from optim.passes import Role, Stage
 
 
 class Clock:
@@ -151,9 +153,14 @@ def test_the_estimate_lies_between_half_a_minute_and_five(clock):
     assert estimate_s(Load(4_000_000_000, 400, 8, 10.0, 1.0), PASSES, PassCosts()) == MOST_S
 
 
+def step(name: str) -> Step:
+    return Step(Stage.FUSE, name, "a", {}, Role.IMPROVE, lossy=False)
+
+
 def test_what_passes_took_before_corrects_the_estimate(tmp_path):
     store = Store(tmp_path)
-    took = [SimpleNamespace(seconds=2 * MINILM.candidate_s, step=SimpleNamespace(pass_name=name)) for name in PASSES]
+    took = [Attempt(step(name), (), seconds=2 * MINILM.candidate_s) for name in PASSES]
+    took += [Attempt(step(name), (), seconds=0.1, layers=4) for name in PASSES]  # of a stand-in: says nothing
     PassCosts.known(store).learned(took, MINILM).keep(store)
     known = PassCosts.known(store)
     assert known.factors["a.0"] == pytest.approx(2.0)

@@ -9,6 +9,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from optim.jobs.memory import usable_memory_bytes
+
 _INSTRUCTION_SETS = [
     "sse4_1",
     "avx",
@@ -59,7 +61,7 @@ def this_machine() -> Machine:
     return Machine(
         cpu=_cpu(),
         cores=usable_cores(),
-        memory_bytes=_memory_bytes(),
+        memory_bytes=usable_memory_bytes(),
         os=platform.platform(aliased=True, terse=False),
         python=platform.python_version(),
         instruction_sets=_instruction_sets(_text(Path("/proc/cpuinfo"))) if sys.platform == "linux" else (),
@@ -104,15 +106,6 @@ def _instruction_sets(text: str) -> tuple[str, ...]:
             there = set(value.split())
             return tuple(name for name in _INSTRUCTION_SETS if name in there)
     return ()
-
-
-def _memory_bytes() -> int:
-    """Returns the memory of the machine, or of the container where that may use less."""
-    import psutil
-
-    total = int(psutil.virtual_memory().total)
-    limit = _text(Path("/sys/fs/cgroup/memory.max")).strip()
-    return min(total, int(limit)) if limit.isdigit() else total
 
 
 def _text(path: Path) -> str:

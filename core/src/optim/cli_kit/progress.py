@@ -62,12 +62,21 @@ class LiveLines:
         """The search stands otherwise than before."""
         self._standing = standing
 
-    def lines(self) -> list[str]:
-        """Returns what is shown now, without the spinner: one line or two."""
+    def lines(self, width: int = 0) -> list[str]:
+        """What is shown now, without the spinner: one line or two.
+
+        Args:
+            width: of the first line; what does not fit is left out of its text, so that for how long it has been going
+                on is seen. 0: as long as it is.
+        """
         now = self._now()
         for_s = now - self._since
         so_long = f", {_duration(for_s)}" if for_s >= _SAY_SECONDS_FROM else ""
-        first = f"{_clock(now - self._started)}  {self._text}{so_long}"
+        clock, text = f"{_clock(now - self._started)}  ", self._text
+        room = width - len(clock) - len(so_long)
+        if 1 < room < len(text):
+            text = f"{text[: room - 1]}…"
+        first = f"{clock}{text}{so_long}"
         second = _standing_text(self._standing) if self._standing else ""
         return [first, second] if second else [first]
 
@@ -75,7 +84,7 @@ class LiveLines:
         """The lines, each cut where the terminal ends."""
         from rich.text import Text
 
-        first, *rest = self.lines()
+        first, *rest = self.lines(options.max_width - 2)  # what the spinner and a space leave
         frame = Text.assemble(self._spinner.render(console.get_time()), " ", first)  # type: ignore[arg-type]
         for line in (frame, *(Text(f"  {line}", style="dim") for line in rest)):
             line.truncate(options.max_width, overflow="ellipsis")

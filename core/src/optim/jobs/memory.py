@@ -1,9 +1,26 @@
-"""Peak resident memory of this process."""
+"""Peak resident memory of this process, and what there is for all."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+
+_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+"""Where Linux says what a container may use, in version 2 of control groups and in version 1."""
+
+
+def usable_memory_bytes() -> int:
+    """The memory of the machine, or of the container where that may use less."""
+    import psutil
+
+    total = int(psutil.virtual_memory().total)
+    for name in _LIMITS:
+        try:
+            limit = Path(name).read_text(encoding="ascii", errors="replace").strip()
+        except OSError:
+            continue
+        total = min(total, int(limit)) if limit.isdigit() else total
+    return total
 
 
 def peak_memory_bytes() -> int:

@@ -75,12 +75,17 @@ class OnnxRuntimeBackend(Backend):
     """What it delivers needs onnxruntime alone."""
 
     def open(self, model: Model, target: Target) -> Session:
-        """Open with the model's own settings."""
+        """Open with the model's own settings; weights that are large beside the memory are read where they lie."""
         from optim.onnx.libraries import libraries_of
         from optim.onnx.sessions import open_session
+        from optim.providers.repacking import mapped_config
 
         session = open_session(
-            model.path, model.session, target, extra_config=HARNESS, libraries=libraries_of(model.opset)
+            model.path,
+            model.session,
+            target,
+            extra_config={**HARNESS, **mapped_config(model.path, target)},
+            libraries=libraries_of(model.opset),
         )
         return OnnxRuntimeSession(session, target.provider, recorded=target.shapes_on_cpu)
 

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
     from optim_openvino.quantize.quantize_options import QuantizeOptions
 
+_MOVES = ("Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
+"""They compute nothing, and have no weights."""
+
 _OPSET = 13
 """The first whose QuantizeLinear has a scale for each channel."""
 
@@ -38,6 +41,7 @@ class Quantize(Pass):
     summary = "convolutions and matrix products in 8-bit integers by NNCF, ranges fixed on samples"
     options = "optim_openvino.quantize.quantize_options:QuantizeOptions"
     lossy = True
+    calibrates = True
     after = ("ort:*",)
     alternatives = "quantization"
     hardware = "x86-64 with AVX512-VNNI, AVX-VNNI or AMX; Arm with dot product; Intel's GPUs and NPUs"
@@ -100,6 +104,10 @@ def _arguments(nncf: Any, model: Model, options: QuantizeOptions) -> dict[str, A
 
 
 def _between_products(model: Model) -> list[str]:
-    """Operators that a transformer computes in float, so that what a repair may keep is all that is quantized."""
+    """Operators that a transformer computes in float, so that what a repair may keep is all that is quantized.
+
+    What only moves numbers is none of them: NNCF rounds in front of it, so that a product writes integers and a head of
+    attention is cut out of those.
+    """
     kinds = {node.op_type for node in model.ir().graph if node.domain in ("", "ai.onnx")}
-    return sorted(kinds - {*float_graph.PRODUCTS})
+    return sorted(kinds - {*float_graph.PRODUCTS, *_MOVES})

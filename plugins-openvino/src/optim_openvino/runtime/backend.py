@@ -29,6 +29,7 @@ class OpenVinoBackend(Backend):
     """OpenVINO on a device of its own choice or the user's."""
 
     name = "openvino"
+    loads_sessions = True
 
     def open(self, model: Model, target: Target) -> OpenVinoSession:
         """Read and compile; what cannot be is refused with the operator, the device or the input that is at fault.

@@ -27,7 +27,7 @@ def chain(name, tmp_path):
 def rescued(tmp_path):
     """What is repaired and what came of it; ``ratios`` are those of looks beyond the budget, ``holds`` their places."""
 
-    def found(ratios, holds=(), held=1.0, spent_s=30.0, required=()):
+    def found(ratios, holds=(), held=1.0, spent_s=30.0, required=(), took_s=()):
         seconds = [0.0]
         run = RunTime(60.0, lambda: seconds[0])
         run.announce(60.0 + run.spent)
@@ -40,7 +40,9 @@ def rescued(tmp_path):
             planned = pass_named(f"pass {place}")
             step = step_of(planned.offered, {"keep": []})
             promises.note_ratio(step, ratio)
-            near[place] = Near(original, planned, Attempt(step, ()), None)
+            near[place] = Near(
+                original, planned, Attempt(step, (), seconds=dict(enumerate(took_s)).get(place, 1.0)), None
+            )
 
         def repair_again(one):
             place = int(one.attempt.step.pass_name[-1])
@@ -67,6 +69,10 @@ def test_the_fastest_is_repaired_first_until_one_holds(rescued):
     asked, found, _, _ = rescued([0.6, 0.4, 0.5], holds=(2,))
     assert asked == [1, 2]
     assert found == [("repaired 2", pytest.approx(0.5))]
+
+
+def test_one_that_is_evaluated_in_a_fraction_of_the_time_comes_before_one_that_is_a_little_faster(rescued):
+    assert rescued([0.38, 0.4], took_s=(11.7, 2.3))[0] == [1, 0]
 
 
 def test_it_has_the_time_of_the_end_and_gives_it_back(rescued):

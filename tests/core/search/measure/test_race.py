@@ -12,8 +12,8 @@ from installed_plugin import workers_import
 from timed_models import network, write_network
 
 from optim._engine.gate.budget import Budget
-from optim._engine.jobs.lane import Ready
 from optim._engine.jobs.runner import thread_executor
+from optim._engine.jobs.start_up import Ready
 from optim._engine.plugins.registry import load_registry
 from optim._engine.search.effort import Effort
 from optim._engine.search.measure import race as race_module
@@ -28,7 +28,8 @@ from optim.jobs.process import WorkerFailed
 from optim.model import SessionConfig
 from optim.passes import Interface
 
-QUICK = Effort(seconds=0.2, least_rounds=3, most_rounds=5, width=0.03, drop=False)
+QUICK = Effort(seconds=0.2, least_rounds=3, most_rounds=5, width=0.03, drop=False, fresh=False)
+"""Lanes are forks; those of the large race are programs, as for what is delivered."""
 WASTE = {"a": 4}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from optim._engine.jobs.lane import Ready
+from optim._engine.jobs.start_up import Ready
 from optim._engine.search.effort import Effort
 from optim._engine.search.measure import race as race_module
 from optim._engine.search.measure import race_job

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from optim._engine.gate.budget import BeyondBudget, Budget
-from optim._engine.jobs.lane import Ready
+from optim._engine.jobs.start_up import Ready
 from optim._engine.search.journal import Journal
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.idle_settings import IdleSettings

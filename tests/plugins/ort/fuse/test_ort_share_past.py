@@ -50,6 +50,7 @@ def test_every_attention_over_a_past_shares_it(name: str, tmp_path: Path) -> Non
     assert not SharePast().applicable(result.model, CPU)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DECODERS)
 def test_it_generates_in_a_buffer_what_it_generates_with_a_past_that_grows(name: str, tmp_path: Path) -> None:
     model = export(name, tmp_path)

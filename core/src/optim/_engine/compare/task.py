@@ -69,7 +69,11 @@ def measure_original(
     explored = _spread(samples, max(1, _affordable(run_s, _EXPLORE_S, least)))
     notes = []
     if len(samples) == 1:
-        notes.append(f"{metric.name} is measured on a single sample: give more with --data before you rely on it")
+        batch = max(
+            (len(label) for label in reference.feed_set().sample_labels(samples[0]).values() if label.ndim), default=1
+        )
+        single = f"batch of {batch}" if batch > 1 else "sample"
+        notes.append(f"{metric.name} is measured on a single {single}: give more with --data before you rely on it")
     elif len(samples) < len(feeds):
         notes.append(f"{metric.name} is measured on {len(samples)} of {len(feeds)} samples, spread evenly")
     use = TaskUse(spec, metric.higher_is_better, limit, samples, explored, value, rows, metric_digest(spec))

@@ -11,15 +11,12 @@ from dataclasses import dataclass
 
 from optim._engine.backends.held_session import HeldSession
 from optim._engine.compare.comparison import Comparison
-from optim._engine.gate.batch_drift import BatchDrift
-from optim._engine.gate.drift import OutputComparison
-from optim._engine.gate.task import TaskFigure
 from optim._engine.jobs.clocks.goal_clock import Subject, Timer
 from optim._engine.jobs.clocks.kinds import Clock
 from optim._engine.jobs.job import Job
-from optim._engine.jobs.start_up import StartUp, timed_run, warm_up_of
+from optim._engine.jobs.start_up import Ready, StartUp, timed_run, warm_up_of
 from optim.arrays import Feeds
-from optim.backend import KernelCount, Session
+from optim.backend import Session
 from optim.jobs.channel import Channel
 from optim.jobs.doing import doing
 from optim.jobs.memory import peak_memory_bytes
@@ -62,31 +59,6 @@ class Request:
 @dataclass(frozen=True, slots=True)
 class Answer:
     """A lane ends when it is told to."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """What a lane says before the race.
-
-    Attributes:
-        comparisons: with the original, empty where none was asked for.
-        peak_memory_bytes: of opening and running the model, above what the process had after its imports.
-        executed_on: share of nodes by provider.
-        run_s: duration of one run of each timed sample, in seconds.
-        task: the task metric, where it was asked for.
-        start: how it began; other models may have been opened beside it.
-        batch: how far its answers move in a batch and with padding, where that was asked for.
-        kernels: that compute it, where the runtime tells.
-    """
-
-    comparisons: tuple[OutputComparison, ...]
-    peak_memory_bytes: int
-    executed_on: dict[str, float]
-    run_s: tuple[float, ...]
-    task: TaskFigure | None = None
-    start: StartUp | None = None
-    batch: BatchDrift | None = None
-    kernels: tuple[KernelCount, ...] = ()
 
 
 JOB = Job(__name__, Request, Answer)

@@ -1,4 +1,7 @@
-"""Job: the feeds of a run, the original's outputs on them, and how far rounding alone moves those outputs."""
+"""Job: the feeds of a run, the original's outputs on them, and how far rounding alone moves those outputs.
+
+What only the job needs is imported inside functions: a run from the cache reads the answer, and makes no feeds.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,7 @@ from pathlib import Path
 from optim._engine.backends.held import HeldBackend
 from optim._engine.compare.metric_spec import MetricSpec
 from optim._engine.compare.place import Place, Reference, TaskUse, chosen
-from optim._engine.compare.rounding import ToleranceTime, measure_tolerance, open_exact
 from optim._engine.feeds.feedset import FeedSet
-from optim._engine.feeds.load import load_feeds
-from optim._engine.feeds.synthesize import SAMPLES, synthesize_feeds
 from optim._engine.gate.max_loss import MaxLoss
 from optim._engine.gate.outputs import faint_outputs, mixed_outputs, only_nan, without_padding
 from optim._engine.graphs.limits import check_limits
@@ -121,6 +121,9 @@ JOB = Job(__name__, Request, Answer)
 
 def run(request: Request, channel: Channel) -> Answer:
     """Make feeds, run the original on them, measure its own spread."""
+    from optim._engine.compare.rounding import ToleranceTime, measure_tolerance
+    from optim._engine.feeds.synthesize import SAMPLES
+
     backend = request.place.backend()
     check_limits(request.model, backend.limits(), backend.name)
     channel.event("progress", text="opening the original")
@@ -224,6 +227,8 @@ def _measure_task(
 
 
 def _open_original(backend: HeldBackend, request: Request) -> Session:
+    from optim._engine.compare.rounding import open_exact
+
     try:
         return open_exact(backend, request.model, request.place.target)
     except OptimError as error:
@@ -251,6 +256,8 @@ def _make_feeds(request: Request, session: Session, known: list[Ran]) -> FeedSet
     model = replace(request.model, inputs=request.inputs)
     if request.data is None:
         return _synthesized(model, request, session, known)
+    from optim._engine.feeds.load import load_feeds
+
     return load_feeds(request.data, model, request.feeds, request.seed)
 
 
@@ -267,6 +274,8 @@ def _synthesized(model: Model, request: Request, session: Session, known: list[R
         OptimError[feeds-not-found]: the model refuses all that can be made up.
         OptimError[backend-failed]: the backend does, with an error that is not about feeds. Also backend-contract.
     """
+    from optim._engine.feeds.synthesize import synthesize_feeds
+
     failures: list[OptimError] = []
 
     def check(feeds: Feeds) -> Outputs:

@@ -1,4 +1,4 @@
-"""How a model begins: opening it, its first call, and what a greater input costs once.
+"""How a model begins: opening it, its first call, and what a greater input costs once; and what a lane has by then.
 
 A runtime takes memory and chooses kernels in the first run, and again at each new greatest size.
 """
@@ -11,9 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from optim._engine.gate.batch_drift import BatchDrift
+from optim._engine.gate.drift import OutputComparison
+from optim._engine.gate.task import TaskFigure
+from optim.backend import KernelCount, Session
+
 if TYPE_CHECKING:
     from optim.arrays import Array, Feeds
-    from optim.backend import Session
 
 _NOTICED_S = 0.05
 """A first call that takes longer than others by less is not worth a call of its own: people notice 0.1 s."""
@@ -70,6 +74,31 @@ class StartUp:
     first_s: tuple[float, ...]
     run_s: tuple[float, ...]
     warm_up: Mapping[str, Zeros]
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What a lane says before the race.
+
+    Attributes:
+        comparisons: with the original, empty where none was asked for.
+        peak_memory_bytes: of opening and running the model, above what the process had after its imports.
+        executed_on: share of nodes by provider.
+        run_s: duration of one run of each timed sample, in seconds.
+        task: the task metric, where it was asked for.
+        start: how it began; other models may have been opened beside it.
+        batch: how far its answers move in a batch and with padding, where that was asked for.
+        kernels: that compute it, where the runtime tells.
+    """
+
+    comparisons: tuple[OutputComparison, ...]
+    peak_memory_bytes: int
+    executed_on: dict[str, float]
+    run_s: tuple[float, ...]
+    task: TaskFigure | None = None
+    start: StartUp | None = None
+    batch: BatchDrift | None = None
+    kernels: tuple[KernelCount, ...] = ()
 
 
 def warm_up_of(

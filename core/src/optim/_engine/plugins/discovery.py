@@ -23,6 +23,7 @@ from optim._engine.plugins.contract import new_manager, register
 from optim._engine.plugins.guard import TookTooLongError, limited, stdout_on_stderr
 from optim._engine.plugins.permission import current_permission
 from optim._engine.plugins.plugin import LoadedPlugin, PluginInfo, State
+from optim._engine.plugins.versions import headers
 from optim.errors import ExitStatus, OptimError, describe_exception
 from optim.hooks import ENTRY_POINT_GROUP
 
@@ -141,7 +142,7 @@ def _slow_start(imported: Collection[str]) -> tuple[str, ...]:
 def _info(entry: importlib.metadata.EntryPoint) -> PluginInfo:
     if entry.dist is None:
         return PluginInfo(entry.name, "unknown", "", entry.value)
-    metadata = entry.dist.metadata  # read anew, each time that it is asked for
+    metadata = headers(entry.dist)
     return PluginInfo(
         entry.name,
         metadata["Name"] or "unknown",

@@ -6,13 +6,38 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from email.message import Message
+from email.parser import HeaderParser
 from functools import cache
 from pathlib import Path
 
-from packaging.requirements import InvalidRequirement, Requirement
-
 from optim._engine.plugins.plugin import PluginInfo
+
+_REQUIRED = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]*)[^;]*(?P<marker>;.*)?")
+"""A requirement as metadata have it: its name, and when it counts. The rest of PEP 508 is not needed for a version, and
+importing `packaging` for it takes 0.01 s of every run."""
+
+
+def headers(distribution: importlib.metadata.Distribution) -> Message:
+    """The fields of a distribution's metadata, without the description that follows them; empty where it has none.
+
+    ``importlib.metadata`` parses all of it again each time that a field is asked for: a run asks for some sixty, which
+    took 0.03 of 0.9 s of processor time.
+    """
+    text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
+    return HeaderParser().parsestr(text.partition("\n\n")[0])
+
+
+def version_of(package: str) -> str:
+    """The version of a distribution.
+
+    Raises:
+        importlib.metadata.PackageNotFoundError: it is not installed.
+    """
+    return headers(importlib.metadata.distribution(package))["Version"] or ""
 
 
 def plugin_version_key(plugin: PluginInfo) -> str:
@@ -54,17 +79,14 @@ def libraries_of(package: str, *, optional: bool = True) -> Mapping[str, str]:
         optional: whether what an extra asks for counts too.
     """
     try:
-        required = importlib.metadata.requires(package) or ()
+        required = headers(importlib.metadata.distribution(package)).get_all("Requires-Dist") or ()
     except (importlib.metadata.PackageNotFoundError, ValueError):
         return {}
     found = {}
-    for text in required:
-        try:
-            one = Requirement(text)
-            if optional or "extra" not in str(one.marker or ""):
-                found[one.name] = importlib.metadata.version(one.name)
-        except (importlib.metadata.PackageNotFoundError, InvalidRequirement):
-            continue
+    for one in filter(None, map(_REQUIRED.match, required)):
+        if optional or "extra" not in (one["marker"] or ""):
+            with suppress(importlib.metadata.PackageNotFoundError):
+                found[one["name"]] = version_of(one["name"])
     return found
 
 

@@ -33,7 +33,7 @@ LOCK_VERSION = 1
 
 
 class _Table(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
 
 class Header(_Table):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class BudgetTable(_Table):

@@ -62,8 +62,12 @@ def print_report(
         console.print(f"  {export_text(report.export)}", markup=False, highlight=False)
         if report.export.result_drift is not None:
             console.print(f"  {result_drift_text(report.export.result_drift)}", markup=False, highlight=False)
-    for label, before, after in _figures(report):
-        figures = f"{label:<12}{before:>9}  ->  {after}" if console.is_terminal else f"{label}: {before} -> {after}"
+    rows_of_figures = list(_figures(report))
+    widest = max((len(label) for label, _, _ in rows_of_figures), default=0)
+    for label, before, after in rows_of_figures:
+        figures = (
+            f"{label:<{widest}}{before:>11}  ->  {after}" if console.is_terminal else f"{label}: {before} -> {after}"
+        )
         console.print(f"  {figures}", markup=False, highlight=False)
     if len(report.targets) > 1:
         console.print(f"\n{about_targets(report)}:", markup=False, highlight=False)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from optim._engine.compare.variants import variant_models
 from optim._engine.feeds.feedset import SYNTHESIZED
@@ -17,7 +17,7 @@ from optim._engine.jobs.runner import thread_executor
 from optim._engine.jobs.workplace import Workplace
 from optim._engine.plugins.chosen_targets import ChosenTargets, choose_targets
 from optim._engine.plugins.registry import Registry, require_target
-from optim._engine.plugins.versions import core_digest, version_keys
+from optim._engine.plugins.versions import core_digest, version_keys, version_of
 from optim._engine.reports.outcome import Outcome, RunStatus
 from optim._engine.runs.found_goal import found_goal
 from optim._engine.search.restore import damaged_files
@@ -33,9 +33,20 @@ from optim.jobs.owner import ending_workers
 from optim.jobs.wire import to_wire
 from optim.onnx.files import is_whole
 from optim.onnx.operators import operator_counts
+from optim.providers.repacking import mapped_config
 from optim.target import Target
 
+if TYPE_CHECKING:
+    from optim._engine.gate.budget import Budget
+    from optim._engine.runs.judge import Verdict
+    from optim._engine.search.plan import Plan
+
 _PACKAGES = ("optim-core", "onnx", "onnx-ir", "numpy", "pydantic")
+
+_MAPPED = (
+    "the original takes more than a quarter of the memory: its weights are read where they lie, and not laid out anew "
+    "for the kernels (session.disable_prepacking), while it is timed too"
+)
 
 
 def execute(
@@ -92,7 +103,7 @@ def execute(
             earlier.computed, earlier.from_cache = 0, earlier.computed + earlier.from_cache
             earlier.exported, earlier.known = bench.exported, _known_export(settings)
             return _noting(earlier, chosen)
-        outcome = _judged(bench, source, chosen, plans, failed)
+        outcome = _judged(bench, load, source, chosen, plans, failed)
         outcome.key = key
         PassCosts.known(store).learned(outcome.attempts, load).keep(store)
         proven = [point.candidate.model.path for point in outcome.points if point.proven]
@@ -155,6 +166,8 @@ def _prepared(
 def _load(bench: Workbench, source: ingest.Answer) -> Load:
     prepared, nodes = bench.prepared, sum(source.operators.values())
     bench.run_time.expect(open_s=prepared.open_s, run_s=prepared.run_s, size_bytes=source.size_bytes)
+    if mapped_config(source.model.path, bench.target):
+        bench.run_time.note(_MAPPED)
     return Load(source.size_bytes, nodes, len(prepared.compared), prepared.open_s, prepared.run_s)
 
 
@@ -170,10 +183,15 @@ def _announce(bench: Workbench, load: Load, plans: Plans, say: Callable[[str], N
 
 
 def _judged(
-    bench: Workbench, source: ingest.Answer, chosen: ChosenTargets, plans: Plans, failed: dict[str, OptimError]
+    bench: Workbench,
+    load: Load,
+    source: ingest.Answer,
+    chosen: ChosenTargets,
+    plans: Plans,
+    failed: dict[str, OptimError],
 ) -> Outcome:
     # what a run from the cache needs none of
-    from optim._engine.runs.judge import judge_chain, judge_contest, judge_search
+    from optim._engine.runs.judge import judge_contest, judge_lock
     from optim._engine.runs.operator_times import operator_times
 
     own_data = bench.prepared.origin != SYNTHESIZED
@@ -182,15 +200,14 @@ def _judged(
     rows: list[TargetOutcome] = []
     target, versions, baseline, won = bench.target, bench.prepared.versions, "", bench
     if not chosen.compete:
-        repeats = bench.settings.chain is not None
         plan = plans.by_target[chosen.baseline.name]
-        verdict = judge_chain(bench, budget) if repeats else judge_search(bench, budget, plan)
+        verdict = _searched(bench, budget, plan, load) if bench.settings.chain is None else judge_lock(bench, budget)
     else:
         from optim._engine.search.targets.contest import Contest
 
         entrants, baseline = enter(bench, chosen, plans, failed), bench.target.name
         if bench.settings.chain is not None:
-            verdict = judge_chain(entrants[0].bench, budget)
+            verdict = judge_lock(entrants[0].bench, budget)
             won = entrants[0].bench
         else:
             contest = Contest(entrants, budget)
@@ -227,6 +244,20 @@ def _judged(
         targets=tuple(rows),
         machine=bench.elsewhere.report if bench.elsewhere is not None else {},
     )
+
+
+def _searched(bench: Workbench, budget: Budget, plan: Plan, load: Load) -> Verdict:
+    """What a search of the model comes to, or of a stand-in where the model would take longer than its time."""
+    from optim._engine.runs.judge import judge_search
+    from optim._engine.runs.stand_in.layers import stand_in_for
+
+    stand_in = stand_in_for(bench, plan, load)
+    if stand_in is None:
+        return judge_search(bench, budget, plan)
+    from optim._engine.runs.stand_in.carry import judge_carried
+    from optim._engine.runs.stand_in.search import search_stand_in
+
+    return judge_carried(bench, budget, plan, stand_in, search_stand_in(bench, plan, stand_in, load))
 
 
 def _known_export(settings: RunSettings) -> KnownExport | None:
@@ -271,5 +302,5 @@ def finished_run(store: Store, key: str) -> Outcome | None:
 
 def _versions(bench: Workbench, of_runtimes: Mapping[str, str]) -> dict[str, str]:
     plugins = {p.info.package: p.info.version for p in bench.registry.plugins if p.info.package}
-    own = {name: importlib.metadata.version(name) for name in _PACKAGES}
+    own = {name: version_of(name) for name in _PACKAGES}
     return {**own, **plugins, **of_runtimes}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from optim._engine.gate.budget import Budget
@@ -12,9 +13,10 @@ from optim._engine.search.journal import Journal, failures
 from optim._engine.search.measure.racing import TimingFailed, original_failed
 from optim._engine.search.plan import Plan
 from optim._engine.search.select.archive import ParetoArchive, Point, points_of
-from optim._engine.search.select.chains import repeat
+from optim._engine.search.select.chains import OptionsAt, repeat
 from optim._engine.search.select.goal import Objective
 from optim._engine.search.select.selection import Selection
+from optim._engine.search.settings import Named
 from optim._engine.search.state import Attempt, Candidate, LaneResult, Measured, StepStatus
 from optim._engine.search.targets.contest import Contender, Contest
 from optim._engine.search.time_budget import TimeBudget
@@ -175,17 +177,29 @@ def _nothing_better(bench: Workbench, beam: Beam, selection: Selection, plan: Pl
     return _verdict(RunStatus.UNCHANGED, reason, _original(bench, beam, selection), beam, selection)
 
 
-def judge_chain(bench: Workbench, budget: Budget) -> Verdict:
+def judge_lock(bench: Workbench, budget: Budget) -> Verdict:
     """Repeat the chain that was asked for, and verify it.
 
     Raises:
         OptimError[replay-failed]: a step does not repeat, or the model is not right.
     """
-    journal = Journal(Objective(bench.settings.goal, bench.target.timed).goal, bench.original.target)
-    candidate = repeat(bench, budget, journal, bench.settings.chain or ())
-    archive = ParetoArchive(budget)
     # nothing is searched, and nothing bounds its end
     time = TimeBudget(0.0, bench.settings.timeout_s, now=bench.turns.now)
+    verdict = judge_chain(bench, budget, bench.settings.chain or (), time)
+    return replace(verdict, reason="repeated from a lock, verified, not searched again")
+
+
+def judge_chain(
+    bench: Workbench, budget: Budget, chain: Sequence[Named], time: TimeBudget, options_at: OptionsAt | None = None
+) -> Verdict:
+    """Apply a chain to the original, compare it on all samples, and time it; for its arguments see :func:`repeat`.
+
+    Raises:
+        OptimError[replay-failed]: a step does not repeat, or the model is not right.
+    """
+    journal = Journal(Objective(bench.settings.goal, bench.target.timed).goal, bench.original.target)
+    candidate = repeat(bench, budget, journal, chain, options_at)
+    archive = ParetoArchive(budget)
     selection = Selection(bench, budget, journal, archive, time)
     if bench.target.timed:
         measured = selection.measure([candidate])
@@ -203,7 +217,7 @@ def judge_chain(bench: Workbench, budget: Budget) -> Verdict:
     journal.conclude(candidate, measured[0])
     return Verdict(
         RunStatus.UNCHANGED if candidate.is_original else _delivered(measured[0], selection),
-        "repeated from a lock, verified, not searched again",
+        "",
         measured[0],
         journal.attempts,
         original=selection.clock.base,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optim._engine.backends.held import held_backend
+from optim._engine.load_script.generate import with_growing_past
 from optim._engine.load_script.text import LOAD_TEXT
 from optim._engine.plugins.registry import Registry
 from optim._engine.reports.outcome import Outcome
@@ -15,7 +16,7 @@ from optim._engine.runs.folder import RunFolder
 from optim._engine.runs.locking import lock_of
 from optim._engine.runs.session_file import MODEL_FILE, NEAREST_FOLDER, Opening, write_session_files
 from optim._engine.search.state import Candidate
-from optim._engine.sources.export_file import ComponentFile, export_file, write_export_file
+from optim._engine.sources.export_file import ComponentFile, export_file, read_export_file, write_export_file
 from optim._engine.sources.kept_files import KeptFiles, files_to_keep
 from optim.backend import Check, Delivery
 from optim.layout import carry_files
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from optim._engine.reports.schema import Report
     from optim._engine.runs.layouts.asked import Deliveries
     from optim._engine.sources.make import ExportedSource
+    from optim.model import Model
 
 
 def publish(
@@ -98,8 +100,8 @@ def write_run(
     from optim._engine.reports.schema import REPORT_FILE
 
     if outcome.delivered is not None:
-        outcome.checks = _deliver(outcome, outcome.delivered, registry, folder)
         _write_component_file(outcome, folder)
+        outcome.checks = _deliver(outcome, outcome.delivered, registry, folder)
         if files is not None:
             note = carry_files(files.folder, folder, links=files.links).note
             outcome.notes = (*outcome.notes, *filter(None, [note]))
@@ -126,13 +128,14 @@ def _deliver(outcome: Outcome, candidate: Candidate, registry: Registry, folder:
     script = LOAD_TEXT if backend.owner is None else backend.load_script(delivery)
     outcome.loader, outcome.load_script = bool(script), "" if backend.owner is None else script
     outcome.requirements = tuple(backend.requirements(outcome.target))
+    generates = bool(script) and backend.owner is not None and backend.kind.loads_sessions
     write_session_files(
         folder,
         model.session,
         outcome.target,
         libraries,
         owner=backend.owner,
-        script=script,
+        script=_with_generate(script, model, folder) if generates else script,
         opening=Opening(
             outcome.start.warm_up if outcome.start else {},
             model.adapters,
@@ -141,6 +144,13 @@ def _deliver(outcome: Outcome, candidate: Candidate, registry: Registry, folder:
     )
     write_lock(lock_of(outcome), folder / "recipe.lock.toml")
     return tuple(backend.deliver(delivery))
+
+
+def _with_generate(script: str, model: Model, folder: Path) -> str:
+    """The text of ``load.py`` of a runtime of its own, which generates where the model is a decoder."""
+    exported = read_export_file(folder)
+    state = next(iter(exported.components.values())).state if exported is not None else {}
+    return with_growing_past(script, model, state)
 
 
 def _set_aside(outcome: Outcome, candidate: Candidate, registry: Registry, folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import platform
 import time
@@ -15,7 +14,7 @@ from optim._engine.graphs.stamp import Stamp
 from optim._engine.jobs.prepare import Answer as Prepared
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.plugins.registry import Registry
-from optim._engine.plugins.versions import core_digest, plugin_version_key
+from optim._engine.plugins.versions import core_digest, plugin_version_key, version_of
 from optim._engine.search.effort import Effort
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate, Trial
@@ -65,7 +64,7 @@ class Keys:
 
     def ingest(self, stamps: Sequence[Stamp]) -> str:
         """Of what a file becomes in the store."""
-        versions = [importlib.metadata.version(package) for package in ("onnx", "onnx-ir")]
+        versions = [version_of(package) for package in ("onnx", "onnx-ir")]
         return cache_key("ingest", {"file": to_wire(tuple(stamps)), "code": [core_digest(), *versions]})
 
     def prepare(self, model: Model, inputs: tuple[TensorInfo, ...]) -> str:

@@ -80,6 +80,7 @@ class RunTime:
     Args:
         asked_s: what the user gave; ``auto``: they are announced when the model is known.
         now: seconds of a clock that never goes back.
+        start: what the command took before; None: that of this process.
 
     Attributes:
         announced_s: of the whole run; infinite until they are known.
@@ -91,9 +92,11 @@ class RunTime:
         notes: what there was no time for, a sentence each.
     """
 
-    def __init__(self, asked_s: SearchSeconds, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, asked_s: SearchSeconds, now: Callable[[], float] = time.monotonic, start: Start | None = None
+    ) -> None:
         self.now = now
-        start = start_of_command()
+        start = start or start_of_command()
         self._begin = now() - start.seconds
         self._slowness = min(_MOST_SLOWNESS, start.slowness)
         self.announced_s = math.inf if asked_s == AUTO else asked_s

@@ -13,7 +13,7 @@ from optim._engine.gate.drift import NO_DRIFT, Drift, OutputComparison, worst_dr
 from optim._engine.gate.task import TaskFigure
 from optim._engine.generation.timing import GenerationTimes
 from optim._engine.jobs.clocks.serving import Percentiles, Throughput
-from optim._engine.jobs.lane import Ready
+from optim._engine.jobs.start_up import Ready
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.sources.result import SourceDrift
 from optim.model import Model
@@ -147,6 +147,7 @@ class Attempt:
         target: name of the target that it was tried for; empty where the run has one only.
         objected: whether the gate dropped it: its outputs are not right.
         blame: the nodes that make it wrong, where that was looked into.
+        layers: of the stand-in that it was tried on; 0: it was tried on the whole model.
     """
 
     step: Step
@@ -174,6 +175,7 @@ class Attempt:
     target: str = ""
     objected: bool = False
     blame: Blame | None = None
+    layers: int = 0
 
     @property
     def why(self) -> str:

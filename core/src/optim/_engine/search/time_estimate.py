@@ -74,6 +74,11 @@ class Load:
         runs_s = min(_RUNS_A_LANE * self.run_s, max(_MOST_RUNS_S, 8 * self.run_s))
         return _LANE_S + 0.6 * self.open_s + runs_s
 
+    def part(self, share: float) -> Load:
+        """Of a model that has so much of everything, 0..1."""
+        nodes = round(share * self.nodes)
+        return Load(round(share * self.size_bytes), nodes, self.samples, share * self.open_s, share * self.run_s)
+
     @property
     def text(self) -> str:
         """In a few words, e.g. ``90 MB, 357 nodes, 11 ms a run, 8 samples``."""
@@ -99,7 +104,7 @@ class PassCosts:
         """The same after one more run."""
         took: dict[str, list[float]] = defaultdict(list)
         for attempt in attempts:
-            if attempt.seconds > 0:
+            if attempt.seconds > 0 and not attempt.layers:
                 took[attempt.step.pass_name].append(attempt.seconds / load.candidate_s)
         found = dict(self.factors)
         for name, factors in took.items():
@@ -114,6 +119,10 @@ class PassCosts:
         """What some passes take together, times what is guessed of one."""
         return sum(self._bounded(self.factors.get(name, self._usual)) for name in names)
 
+    def knows(self, name: str) -> bool:
+        """Whether a pass was tried on this machine before."""
+        return name in self.factors
+
     @property
     def _usual(self) -> float:
         known = [self._bounded(factor) for factor in self.factors.values()]
@@ -127,12 +136,16 @@ def _key() -> str:
     return cache_key("pass costs", machine_key())
 
 
+def search_s(load: Load, passes: Sequence[str], costs: PassCosts) -> float:
+    """Seconds of a search that tries some candidates of each pass, however many that are."""
+    candidates = _CANDIDATES_A_PASS * costs.of(passes) * load.candidate_s / _AT_ONCE
+    return candidates + _LANES_A_PASS * len(passes) * load.lane_s
+
+
 def estimate_s(load: Load, passes: Sequence[str], costs: PassCosts, spent_s: float = 0.0) -> float:
     """Seconds of a whole run that has been going on for so long, 30 to 300."""
-    candidates = _CANDIDATES_A_PASS * costs.of(passes) * load.candidate_s / _AT_ONCE
-    lanes = _LANES_A_PASS * len(passes) * load.lane_s
     end = _END_S + _OPENINGS_IN_THE_END * (load.lane_s + load.samples * load.run_s)
-    return min(MOST_S, max(LEAST_S, spent_s + candidates + lanes + end))
+    return min(MOST_S, max(LEAST_S, spent_s + search_s(load, passes, costs) + end))
 
 
 def of_several(estimates: Sequence[float]) -> float:

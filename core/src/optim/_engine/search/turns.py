@@ -68,13 +68,15 @@ class Turns:
         self._now = now
         self._elsewhere = elsewhere
         self._waited_s = 0.0
+        self._waits_since: float | None = None
         self._guard = threading.Lock()
         self._counted_to = 0.0
         self._told = False
 
     def now(self) -> float:
-        """Seconds of a clock that stands still while this run waits for its turn."""
-        return self._now() - self._waited_s
+        """Seconds of a clock that stands still while this run waits for its turn, also for who looks meanwhile."""
+        since = self._waits_since
+        return (self._now() if since is None else since) - self._waited_s
 
     def waited(self, seconds: float) -> None:
         """Note that this run has waited for another machine, or for the clock there."""
@@ -102,7 +104,7 @@ class Turns:
         if self._elsewhere:
             yield
             return
-        asked = self._now()
+        asked = self._waits_since = self._now()
         try:
             lock = acquire(CLOCK, self._what, wait_s=self.most_wait_s, on_wait=self._tell)
         except LockBusyError as error:
@@ -114,7 +116,8 @@ class Turns:
                 status=ExitStatus.USAGE,
             ) from error
         finally:
-            self._waited_s += self._now() - asked
+            waited_s, self._waits_since = self._now() - asked, None
+            self._waited_s += waited_s
         if self._told:
             self._told = False
             self._say("timing, after a wait")
@@ -125,7 +128,7 @@ class Turns:
 
     def _tell(self, holder: Holder) -> None:
         self._told = True
-        self._say(f"waiting for {holder}: only one times something at once")
+        self._say(f"waiting: another optim is timing, {holder}")
 
 
 def _is_quiet() -> bool:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import BoundedSemaphore
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from optim._engine.compare.variants import variant_models
-from optim._engine.diagnosis import measure_job, repair_job
 from optim._engine.gate.drift import worst_drift
 from optim._engine.gate.node_costs import NodeCost
 from optim._engine.gate.repair import Repair
@@ -24,6 +24,9 @@ from optim.jobs.process import WorkerFailed
 from optim.jobs.wire import from_wire
 from optim.onnx.files import is_whole
 from optim.target import Target
+
+if TYPE_CHECKING:
+    from optim._engine.diagnosis import measure_job
 
 _AT_ONCE = 2
 """Candidates applied at the same time on one machine: with more, each has less of the processors and of the memory."""
@@ -162,8 +165,20 @@ class Workbench(Preparation):
         if tried.answer is not None and tried.answer.result.changed:
             self.made.add(tried.answer.result.model.path)
 
-    def repair(self, trial: Trial, tried: Tried, limit: float, seconds: float) -> Repair | None:
-        """Returns which nodes a candidate that broke the budget must leave alone; None where time ran out."""
+    def repair(
+        self, trial: Trial, tried: Tried, limit: float, seconds: float, most_s: float = math.inf
+    ) -> Repair | None:
+        """Returns which nodes a candidate that broke the budget must leave alone; None where time ran out.
+
+        Args:
+            trial: that candidate.
+            tried: what came of it.
+            limit: what it may drift.
+            seconds: after which nothing further is begun.
+            most_s: after which it is stopped whatever was begun.
+        """
+        from optim._engine.diagnosis import repair_job  # what a run from the cache needs none of
+
         assert tried.answer is not None
         whole = worst_drift(tried.answer.comparisons).relative_l2
         samples = self.prepared.compared[:_REPAIR_SAMPLES]
@@ -174,7 +189,7 @@ class Workbench(Preparation):
         self.say(f"repairing {trial.offered.name}: drift {whole:.3g}, {limit:.3g} allowed")
         asked = self._candidate_request(trial, samples)
         learned = self._node_costs.setdefault(_kind_of(trial), {})
-        request = repair_job.Request(asked, whole, limit, _REPAIR_EVALUATIONS, seconds, dict(learned))
+        request = repair_job.Request(asked, whole, limit, _REPAIR_EVALUATIONS, min(seconds, most_s), dict(learned))
         held: list[Repair] = []
 
         def note(event: Mapping[str, Any]) -> None:
@@ -185,8 +200,8 @@ class Workbench(Preparation):
 
         try:
             evaluation_s = max(GRACE_S, 2 * tried.seconds)  # the one that was begun in time
-            grace_s = min(evaluation_s, max(LEAST_REPAIR_S, self.run_time.left))
-            answer = self.runner.call(repair_job.JOB, request, timeout_s=seconds + grace_s, on_event=note)
+            whole_s = min(seconds + evaluation_s, max(most_s, LEAST_REPAIR_S))
+            answer = self.runner.call(repair_job.JOB, request, timeout_s=whole_s, on_event=note)
         except WorkerFailed:
             self.restore(trial.candidate)
             return held[-1] if held else None
@@ -200,6 +215,8 @@ class Workbench(Preparation):
         Raises:
             OptimError: not-applicable, nothing-to-measure, measure-failed.
         """
+        from optim._engine.diagnosis import measure_job
+
         self.say(f"trying {trial.offered.name}{_short(trial.options)}")
         asked = self._candidate_request(trial, self.prepared.compared[:_REPAIR_SAMPLES])
         request = measure_job.Request(asked, self.prepared.explored[:_REPLAYED_SAMPLES], exact, seconds)

@@ -70,13 +70,14 @@ def run(request: Request, channel: Channel) -> Answer:
 
 
 def _opened(name: str, model: Model, target: Target) -> onnxruntime.InferenceSession:
-    """A session with the runtime's own settings."""
+    """A session with the runtime's own settings; weights that are large beside the memory are read where they lie."""
     from optim.onnx.sessions import open_session
+    from optim.providers.repacking import mapped_config
 
     place = checked_on(target)
     exact = SessionConfig(provider_options={CUDA: {"use_tf32": "0"}} if place.provider == CUDA else {})
     try:
-        return open_session(model.path, exact, place)
+        return open_session(model.path, exact, place, extra_config=mapped_config(model.path, place))
     except OptimError as error:
         raise OptimError(
             "export-refuses",

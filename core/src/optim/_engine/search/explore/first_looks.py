@@ -25,7 +25,7 @@ from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.named_chain import NamedChain
 from optim._engine.search.explore.order import fair_order, for_goal, in_turns, leading_of
 from optim._engine.search.explore.promise import TOO_LITTLE, Promises
-from optim._engine.search.explore.repairs import Near
+from optim._engine.search.explore.repairs import Near, per_evaluation
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.plan import Plan, Planned
@@ -37,7 +37,7 @@ from optim._engine.search.workbench import Tried, Workbench
 from optim.passes import Role, Stage
 
 _REPAIRED = 2
-"""The fastest that are repaired at once: the stages repair what else is near."""
+"""So many are repaired at once: the stages repair what else is near."""
 
 _FIRST_SHARE = 0.6
 """Of the time for candidates, for the best guess of each plugin and stage, however slow the machine: what is tried in
@@ -178,21 +178,26 @@ class FirstLooks:
         held += [chain.whole] if chain.whole.steps else []
         return sorted((Measured(one, None) for one in held), key=lambda item: item.candidate.size_bytes)
 
-    def _seconds(self, leads: bool) -> float:
-        """For the first looks that are timed: a third of the search; the leading ones whatever the time."""
-        if leads and not self._time.is_up:  # what cannot be proven any more need not be found
-            return max(self._time.for_first_looks, self._time.grace_s, _FIRST_SHARE * self._time.for_candidate())
-        return self._time.for_first_looks
+    def _seconds(self, planned: Planned, leads: bool) -> float:
+        """For the first looks that are timed: a third of the search; the leading ones whatever the time.
 
-    def _seconds_for_size(self, leads: bool) -> float:
+        What is lossy may have to be repaired, the rest is proven as it is.
+        """
+        if not leads or self._time.is_up:  # what cannot be proven any more need not be found
+            return self._time.for_first_looks
+        seconds = max(self._time.for_first_looks, self._time.grace_s, _FIRST_SHARE * self._time.for_candidate())
+        return seconds if planned.pass_class.lossy else max(seconds, self._time.most_before_proof)
+
+    def _seconds_for_size(self, planned: Planned, leads: bool) -> float:
         """For the first looks that are not timed: what candidates have."""
+        del planned
         return max(self._time.for_candidate(), self._time.grace_s if leads else 0.0)
 
     def _try(
         self,
         passes: Sequence[Planned],
         gains: Mapping[str, float],
-        seconds: Callable[[bool], float],
+        seconds: Callable[[Planned, bool], float],
         before: Callable[[Planned], Candidate],
     ) -> list[_Look]:
         """The best guess of each pass on the original.
@@ -228,7 +233,7 @@ class FirstLooks:
         trials = [Trial(parent, planned.offered, attempt.step.options) for planned, parent, attempt in wanted]
 
         self._bench.teller.more(len(trials))
-        outcomes = self._bench.try_all(trials, lambda place: seconds(place < len(leading)))
+        outcomes = self._bench.try_all(trials, lambda place: seconds(wanted[place][0], place < len(leading)))
         looks = []
         for (planned, parent, attempt), tried in zip(wanted, outcomes, strict=True):
             if tried is None or tried.ran_out:
@@ -293,13 +298,14 @@ class FirstLooks:
     def _repair(
         self, found: Sequence[_Look], ratios: Mapping[str, float], start: float, whole: Candidate
     ) -> list[Measured]:
-        """Repairs what is faster than anything that holds, the fastest first; returns what holds then."""
+        """Repairs what is faster than anything that holds, the best per second first; returns what holds then."""
 
         def ratio(one: _Look) -> float:
             return self._hoped(one, ratios, start)
 
         held = min((ratio(one) for one in found if one.holds), default=start)
-        broken = sorted((one for one in found if not one.holds), key=ratio)
+        broken = [one for one in found if not one.holds]
+        broken.sort(key=lambda one: -per_evaluation(one.attempt, ratio(one)))
         repaired = []
         for place, one in enumerate(broken):
             if ratio(one) >= min(held, WORTH_A_REPAIR * start):

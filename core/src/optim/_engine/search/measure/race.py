@@ -20,7 +20,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from optim._engine.jobs.clocks.goal_clock import Figure, generation_of
-from optim._engine.jobs.lane import JOB, Ready, Request
+from optim._engine.jobs.lane import JOB, Request
+from optim._engine.jobs.start_up import Ready
 from optim._engine.search.effort import Effort
 from optim._engine.search.measure.lane_figures import goal_ratio, sample_calls, throughput, work_ratio
 from optim._engine.search.measure.noise_watch import NoiseWatch

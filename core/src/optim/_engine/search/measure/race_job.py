@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from optim._engine.gate.budget import Budget
 from optim._engine.jobs import lane
-from optim._engine.jobs.lane import Ready
+from optim._engine.jobs.start_up import Ready
 from optim._engine.search.effort import Effort
 from optim._engine.search.measure.race import look, race
 from optim._engine.search.state import LaneResult

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any, TypeAlias
 
 from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import worst_drift
@@ -54,17 +55,31 @@ class Chains:
         return replace(longer, drift=attempt.drift)
 
 
-def repeat(bench: Workbench, budget: Budget, journal: Journal, chain: tuple[Named, ...]) -> Candidate:
-    """Applies the ``chain`` of a lock to the original, step by step: nothing is searched, each step is verified.
+OptionsAt: TypeAlias = Callable[[int, Candidate], Mapping[str, Any]]
+"""The options of a step by its place and the candidate that it is applied to."""
+
+
+def repeat(
+    bench: Workbench, budget: Budget, journal: Journal, chain: Sequence[Named], options_at: OptionsAt | None = None
+) -> Candidate:
+    """Applies a known chain to the original, step by step: nothing is searched, each step is verified.
+
+    Args:
+        bench: of the run.
+        budget: what the user accepts.
+        journal: gets a row for each step.
+        chain: of a lock, or found on a stand-in.
+        options_at: says the options of its steps; None: they are those of the chain.
 
     Raises:
         OptimError[replay-failed]: a step fails, changes nothing, or is not right.
         OptimError[unknown-pass]: a step's plugin is not installed.
     """
     candidate = bench.original
-    for named in chain:
+    for place, named in enumerate(chain):
         offered = bench.registry.find_pass(named.name, bench.target)
-        options = to_wire(parse_options(offered.over_models, named.options or {}))
+        given = named.options if options_at is None else options_at(place, candidate)
+        options = to_wire(parse_options(offered.over_models, given or {}))
         attempt = journal.open(step_of(offered, options), candidate)
         tried = bench.try_one(Trial(candidate, offered, options), bench.settings.timeout_s)
         attempt.seconds, attempt.printed, attempt.trace = tried.seconds, tried.said, tried.trace

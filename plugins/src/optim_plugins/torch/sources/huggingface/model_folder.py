@@ -46,7 +46,7 @@ def load_folder(folder: Path, request: SourceRequest) -> Loaded:
     """
     os.environ["HF_HUB_OFFLINE"] = "1"
     _refuse_unused(folder, request)
-    if (folder / ADAPTER_FILE).is_file() and not (folder / CONFIG_FILE).is_file():
+    if is_adapter(folder):
         base_folder = find_base(folder, request)
         _refuse_quantized(base_folder, read_config(base_folder), adapter=folder)
         base = load_folder(base_folder, replace(request, arguments={}))
@@ -58,6 +58,11 @@ def load_folder(folder: Path, request: SourceRequest) -> Loaded:
     files = find_weights(folder, request)
     model_class = _model_class(folder, config, request)
     return _load(folder, model_class, files, request)
+
+
+def is_adapter(folder: Path) -> bool:
+    """Whether a folder has an adapter alone, whose model is elsewhere."""
+    return (folder / ADAPTER_FILE).is_file() and not (folder / CONFIG_FILE).is_file()
 
 
 def _refuse_unused(folder: Path, request: SourceRequest) -> None:
@@ -202,9 +207,12 @@ def _load(folder: Path, model_class: Any, files: tuple[Path, ...], request: Sour
         options["trust_remote_code"] = True
     if not files:
         options["use_safetensors"] = False
+    notes: list[str] = []
+    if request.layers:
+        options["config"], whole = _shortened(folder, request)
+        notes.append(f"the first {request.layers} of its {whole} layers")
     model, info = _from_pretrained(folder, model_class, options)
     missing = sorted(info["missing_keys"])
-    notes: list[str] = []
     if missing and all("pooler" in name for name in missing):
         model, info = _from_pretrained(folder, model_class, {**options, "add_pooling_layer": False})
         missing = sorted(info["missing_keys"])
@@ -217,13 +225,28 @@ def _load(folder: Path, model_class: Any, files: tuple[Path, ...], request: Sour
             f"{len(missing) + len(mismatched)} would be random: {', '.join((missing + mismatched)[:4])}",
             "name the task that it was trained for: --task feature-extraction",
         )
-    if unexpected := len(info["unexpected_keys"]):
+    if (unexpected := len(info["unexpected_keys"])) and not request.layers:
         notes.append(f"{unexpected} tensors of the folder belong to no part of {type(model).__name__}")
     stored = _stored_dtypes(files)
     if stored - {"F32", "I64", "BOOL"}:
         notes.append(f"weights are stored as {', '.join(sorted(stored))}, and exported as float32")
     model.eval().requires_grad_(False)
     return Loaded(model, files, tuple(notes), {"parameters": sum(p.numel() for p in model.parameters())})
+
+
+def _shortened(folder: Path, request: SourceRequest) -> tuple[Any, int]:
+    """The configuration with fewer layers, and how many there are: a loader passes over the weights of the others."""
+    import transformers
+
+    config = transformers.AutoConfig.from_pretrained(
+        folder, local_files_only=True, trust_remote_code=request.trust_remote_code
+    )
+    text = config.get_text_config()
+    whole = text.num_hidden_layers
+    text.num_hidden_layers = request.layers
+    if kinds := getattr(text, "layer_types", None):
+        text.layer_types = kinds[: request.layers]
+    return config, whole
 
 
 def _stored_dtypes(files: tuple[Path, ...]) -> set[str]:

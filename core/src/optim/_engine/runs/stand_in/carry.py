@@ -1,0 +1,119 @@
+"""Takes chains that were found on a stand-in to the whole model: applied step by step, verified and timed there.
+
+The first that holds and helps is delivered. What holds on few layers may be beyond the budget on many, since errors add
+up from layer to layer: then the next chain is tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from optim._engine.gate.budget import BeyondBudget, Budget
+from optim._engine.reports.outcome import RunStatus
+from optim._engine.runs.judge import Verdict, judge_chain
+from optim._engine.runs.stand_in.layers import StandIn
+from optim._engine.runs.stand_in.names import nodes_of, options_of_whole
+from optim._engine.runs.stand_in.search import Chain, Found
+from optim._engine.search.plan import Plan
+from optim._engine.search.settings import Named
+from optim._engine.search.state import Attempt, Candidate, StepStatus
+from optim._engine.search.time_budget import TimeBudget
+from optim._engine.search.workbench import Workbench
+from optim.errors import OptimError
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """A chain that does not hold on the whole model, and why."""
+
+    chain: Chain
+    reason: str
+
+
+def judge_carried(bench: Workbench, budget: Budget, plan: Plan, stand_in: StandIn, found: Found) -> Verdict:
+    """The verdict on the whole model.
+
+    Args:
+        bench: of the whole model, prepared.
+        budget: what the user accepts.
+        plan: which passes were tried.
+        stand_in: what was searched.
+        found: what came of that.
+    """
+    bench.run_time.note(stand_in.note)
+    failed: list[_Failed] = []
+    for chain in found.chains:
+        bench.say(f"applying to the whole model: {chain.text}")
+        try:
+            verdict = _applied(bench, budget, stand_in, chain)
+        except OptimError as error:
+            if error.reference != "replay-failed":
+                raise
+            failed.append(_Failed(chain, error.cause))
+            continue
+        if verdict.status is RunStatus.IMPROVED or plan.forced():
+            return replace(verdict, attempts=_rows(found, stand_in, verdict, failed))
+        failed.append(_Failed(chain, "it is not better"))
+    return _nothing_held(bench, budget, plan, stand_in, found, failed)
+
+
+def _applied(bench: Workbench, budget: Budget, stand_in: StandIn, chain: Chain) -> Verdict:
+    """What a chain comes to on the whole model.
+
+    Raises:
+        OptimError[replay-failed]: it does not hold there.
+    """
+    steps = chain.candidate.steps
+
+    def options_at(place: int, whole: Candidate) -> Mapping[str, Any]:
+        step = steps[place]
+        if place not in chain.nodes:
+            return step.options
+        found = options_of_whole(step.options, chain.nodes[place], nodes_of(whole.model), stand_in)
+        if found is None:
+            raise OptimError(
+                "replay-failed",
+                f"{step.pass_name} does not repeat on the whole model",
+                "it leaves nodes alone that have no counterparts there",
+                "search the whole model: give more time (--search-seconds)",
+            )
+        return found
+
+    return judge_chain(bench, budget, [Named(step.pass_name) for step in steps], _time(bench), options_at)
+
+
+def _nothing_held(
+    bench: Workbench, budget: Budget, plan: Plan, stand_in: StandIn, found: Found, failed: Sequence[_Failed]
+) -> Verdict:
+    """The verdict where no chain holds on the whole model, or none was found."""
+    rows = _rows(found, stand_in, None, failed)
+    if found.verdict.result is not None and not (plan.forced() and failed):
+        verdict = judge_chain(bench, budget, (), _time(bench))
+        why = f"what was found on {stand_in.text} does not hold on the whole model: " if failed else ""
+        return replace(verdict, reason=why + (failed[0].reason if failed else found.verdict.reason), attempts=rows)
+    if not failed:
+        return Verdict(found.verdict.status, f"on {stand_in.text} {found.verdict.reason}", None, rows)
+    beyond = any(isinstance(one.reason, BeyondBudget) for one in failed)
+    status = RunStatus.BUDGET_MISSED if beyond else RunStatus.FAILED
+    return Verdict(status, f"on the whole model {failed[0].chain.text} does not hold: {failed[0].reason}", None, rows)
+
+
+def _time(bench: Workbench) -> TimeBudget:
+    """Nothing is searched any more, and what was found is proven whatever the time."""
+    time = TimeBudget(0.0, bench.settings.timeout_s, now=bench.turns.now, run=bench.run_time, must=True)
+    time.expect_lanes(bench.prepared.open_s, bench.prepared.run_s, len(bench.prepared.timed))
+    return time
+
+
+def _rows(found: Found, stand_in: StandIn, verdict: Verdict | None, failed: Sequence[_Failed]) -> list[Attempt]:
+    """Rows of the report: those of the stand-in say so, and what won there is a row of the whole model, or dropped."""
+    rows = []
+    for attempt in found.verdict.attempts:
+        if attempt.status is StepStatus.KEPT and not failed:
+            continue
+        if attempt.status is StepStatus.KEPT:
+            attempt.settle(StepStatus.DROPPED, f"it holds on {stand_in.text}; on the whole model: {failed[0].reason}")
+        rows.append(replace(attempt, layers=stand_in.layers, notes=(*attempt.notes, f"tried on {stand_in.text}")))
+    return [*rows, *(verdict.attempts if verdict is not None else ())]

@@ -1,0 +1,86 @@
+"""With how many layers a model is searched: all, or as many of the first as there is time for.
+
+A stand-in is the source exported with fewer layers. It needs a source that can be loaded so, a search that is bounded
+by time, and a judgement that means something on it: a task metric of a shortened model means nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from optim._engine.search.plan import Plan
+from optim._engine.search.settings import RunSettings
+from optim._engine.search.time_estimate import Load, PassCosts, in_words, search_s
+from optim._engine.search.workbench import Workbench
+
+LEAST_LAYERS = 4
+"""With fewer, the first and the last are most of it; each pass must find its patterns between layers."""
+
+_MOST_SHARE = 0.5
+"""Of the seconds of a search of the whole model: a stand-in that takes more saves less than its own export takes."""
+
+NAMING_OPTIONS = ("keep", "finer")
+"""Options that name nodes, which a stand-in may not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class StandIn:
+    """A model with fewer layers.
+
+    Attributes:
+        layers: that it has.
+        whole: layers of the model that it stands for.
+        search_s: what the search of the whole model would take, in seconds.
+    """
+
+    layers: int
+    whole: int
+    search_s: float
+
+    @property
+    def text(self) -> str:
+        """E.g. ``4 of 42 layers``."""
+        return f"{self.layers} of {self.whole} layers"
+
+    @property
+    def note(self) -> str:
+        """What a report says of it."""
+        return (
+            f"searched on {self.text}: a search of the whole model would take about {in_words(self.search_s)}; what "
+            "was found there was applied to the whole model, compared and timed on it"
+        )
+
+
+def stand_in_for(bench: Workbench, plan: Plan, load: Load) -> StandIn | None:
+    """The stand-in of a run; None where the whole model is searched.
+
+    Args:
+        bench: of the run, prepared.
+        plan: which passes it tries.
+        load: what it has to do with.
+    """
+    layers = _layers_of(bench)
+    if not layers or not _is_bounded(bench.settings) or bench.elsewhere is not None or not bench.target.timed:
+        return None
+
+    def seconds(count: int) -> float:
+        return search_s(load.part(count / layers), plan.names, PassCosts())
+
+    in_time = [count for count in range(LEAST_LAYERS, layers + 1) if seconds(count) <= bench.run_time.left]
+    count = max(in_time, default=LEAST_LAYERS)
+    return StandIn(count, layers, seconds(layers)) if seconds(count) <= _MOST_SHARE * seconds(layers) else None
+
+
+def _layers_of(bench: Workbench) -> int:
+    """Returns how many layers the source has; 0 where it cannot be loaded with fewer."""
+    made = bench.exported
+    if made is None or len(made.graphs) > 1:
+        return 0
+    layers = made.facts.get("layers", 0)
+    return layers if isinstance(layers, int) else 0
+
+
+def _is_bounded(settings: RunSettings) -> bool:
+    """Whether the time of a search is what bounds it, and nothing was asked for that only the whole model can tell."""
+    names_nodes = any((named.options or {}).get(name) for named in settings.named for name in NAMING_OPTIONS)
+    return settings.chain is None and settings.metric is None and not names_nodes

@@ -1,0 +1,157 @@
+"""The search on a stand-in: exported from the same source, prepared and searched as any model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from optim._engine.feeds.feedset import SYNTHESIZED
+from optim._engine.jobs.runner import Runner
+from optim._engine.runs.judge import Verdict, judge_search
+from optim._engine.runs.stand_in.layers import StandIn
+from optim._engine.runs.stand_in.names import Nodes, names_nodes, nodes_of
+from optim._engine.search.plan import Plan
+from optim._engine.search.preparation import source_choice
+from optim._engine.search.run_time import LEAST_S
+from optim._engine.search.state import Candidate, Trial, unique
+from optim._engine.search.time_estimate import Load
+from optim._engine.search.workbench import Workbench
+from optim._engine.sources.make import ExportedSource, make_graphs
+
+_LANES_OF_THE_END = 3
+"""Opened for a chain that is proven on the whole model: the original, the result, and one of them once more."""
+
+
+_MOST_CHAINS = 3
+"""Each takes as long as a large model is read, written and run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A chain that holds on a stand-in.
+
+    Attributes:
+        candidate: what it made of the stand-in.
+        nodes: of the model that a step was applied to, by the step's place, where its options name some of them.
+    """
+
+    candidate: Candidate
+    nodes: Mapping[int, Nodes]
+
+    @property
+    def text(self) -> str:
+        """Its passes."""
+        return " + ".join(step.pass_name for step in self.candidate.steps)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What came of the search on a stand-in: its verdict, and the chains to try on the whole model, the best first."""
+
+    verdict: Verdict
+    chains: tuple[Chain, ...]
+
+
+def search_stand_in(bench: Workbench, plan: Plan, stand_in: StandIn, load: Load) -> Found:
+    """Search a stand-in, in the time that the run has but for applying what is found to the whole model.
+
+    What passes made of the stand-in is deleted afterwards: chains are what comes of it.
+
+    Args:
+        bench: of the whole model, prepared.
+        plan: which passes are tried.
+        stand_in: how many layers it has.
+        load: of the whole model.
+
+    Raises:
+        OptimError: the source does not export with fewer layers, or they do not run.
+    """
+    bench.say(f"searching on {stand_in.text}: the whole model would take longer than its time")
+    before = set(bench.store.models.iterdir())
+    with TemporaryDirectory(dir=bench.store.root, prefix="scratch-") as folder:
+        small = _prepared(bench, _exported(bench, stand_in), _seconds(bench, plan, load), Path(folder))
+        own_data = small.prepared.origin != SYNTHESIZED
+        verdict = judge_search(small, small.settings.budget(small.prepared.tolerance, foresees=own_data), plan)
+        chains = tuple(_chain(small, candidate) for candidate in _candidates(verdict))
+    bench.runner.count += small.runner.count
+    bench.runner.from_cache += small.runner.from_cache
+    for note in small.run_time.notes:
+        bench.run_time.note(f"{stand_in.text}: {note}")
+    bench.store.keep_only(set(bench.store.models.iterdir()) - before, {bench.original.model.path})
+    return Found(verdict, chains)
+
+
+def _candidates(verdict: Verdict) -> list[Candidate]:
+    """Chains to try: the one that won first, then by speed."""
+    best = [verdict.result.candidate] if verdict.result is not None else []
+    held = [point for point in verdict.points if point.within]
+    held.sort(key=lambda point: (not point.proven, point.measured.ratio or math.inf))
+    return [one for one in unique([*best, *(point.candidate for point in held)]) if one.steps][:_MOST_CHAINS]
+
+
+def _chain(small: Workbench, candidate: Candidate) -> Chain:
+    """A chain with the nodes that options of its steps may name; its steps were tried before, so this takes no time."""
+    nodes: dict[int, Nodes] = {}
+    before = small.original
+    for place, step in enumerate(candidate.steps):
+        if names_nodes(step.options):
+            nodes[place] = nodes_of(before.model)
+        offered = small.registry.find_pass(step.pass_name, small.target)
+        tried = small.try_one(Trial(before, offered, step.options), small.settings.timeout_s)
+        if tried.answer is None:
+            break
+        result = tried.answer.result
+        before = before.after(step, result.model, tried.answer.size_bytes, result.interface)
+    return Chain(candidate, nodes)
+
+
+def _exported(bench: Workbench, stand_in: StandIn) -> ExportedSource:
+    assert bench.settings.export is not None
+    return make_graphs(
+        replace(bench.settings.export, layers=stand_in.layers, weights="copy"),
+        bench.target,
+        bench.registry,
+        source_choice(bench.settings),
+        Runner(bench.store, _saying(bench, stand_in), fresh=bench.settings.fresh),
+        timeout_s=bench.settings.needed_timeout_s,
+    )
+
+
+def _prepared(bench: Workbench, exported: ExportedSource, seconds: float, folder: Path) -> Workbench:
+    """The stand-in with feeds and reference; the user's own samples lose the past of layers that it does not have."""
+    model = exported.graphs[0].model
+    data = bench.settings.data
+    if data is not None:
+        _write_samples(bench, {info.name for info in model.inputs}, folder)
+        data = str(folder)
+    settings = replace(bench.settings, export=exported.request, search_seconds=seconds, data=data)
+    small = Workbench(settings, bench.registry, bench.store, bench.executor, bench.say, exported, inside=True)
+    source = small.ingest()
+    small.prepare(source.model, small.check_options(source.model), small.run_time.for_original)
+    small.run_time.expect(
+        open_s=small.prepared.open_s, run_s=small.prepared.run_s, size_bytes=exported.graphs[0].size_bytes
+    )
+    small.hold_to_time()
+    return small
+
+
+def _write_samples(bench: Workbench, inputs: set[str], folder: Path) -> None:
+    feeds = bench.reference.feed_set()
+    for sample in bench.prepared.compared:
+        arrays = {name: array for name, array in feeds.sample(sample).items() if name in inputs}
+        np.savez(folder / f"{sample}.npz", allow_pickle=False, **arrays)
+
+
+def _seconds(bench: Workbench, plan: Plan, load: Load) -> float:
+    """What is left of the run but for its end: two steps of a chain applied to the whole model, and its last race."""
+    end_s = 2 * load.candidate_s + _LANES_OF_THE_END * load.lane_s + bench.run_time.closing_s
+    return max(LEAST_S, bench.run_time.left - end_s)
+
+
+def _saying(bench: Workbench, stand_in: StandIn) -> Callable[[str], None]:
+    return lambda text: bench.say(f"{stand_in.text}: {text}")

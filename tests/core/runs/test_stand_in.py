@@ -1,0 +1,78 @@
+"""Which models are searched on a stand-in, and what names of its nodes mean in the whole model."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from optim._engine.runs.stand_in.layers import StandIn, stand_in_for
+from optim._engine.runs.stand_in.names import counterparts, options_of_whole
+from optim._engine.search.settings import Named, RunSettings
+from optim._engine.search.time_estimate import Load
+
+LARGE = Load(size_bytes=8_000_000_000, nodes=2400, samples=8, open_s=8.0, run_s=2.0)
+MIDDLE = Load(size_bytes=800_000_000, nodes=900, samples=8, open_s=0.7, run_s=0.1)
+LAYER = [("", "MatMul", 2), ("", "Add", 2), ("", "Softmax", 1)]
+
+
+def bench(tmp_path: Any, *, left: float = 240.0, layers: object = 40, **settings: Any) -> Any:
+    """What is looked at of a run's workbench."""
+    facts = {} if layers is None else {"layers": layers}
+    return SimpleNamespace(
+        settings=RunSettings(source=tmp_path, **settings),
+        exported=SimpleNamespace(graphs=[None], facts=facts),
+        elsewhere=None,
+        target=SimpleNamespace(timed=True),
+        run_time=SimpleNamespace(left=left),
+    )
+
+
+PLAN: Any = SimpleNamespace(names=[f"ort.pass-{place}" for place in range(17)])
+
+
+def test_a_model_that_would_take_longer_than_its_time_is_searched_on_its_first_layers(tmp_path) -> None:
+    found = stand_in_for(bench(tmp_path), PLAN, LARGE)
+    assert found is not None and found.text == "4 of 40 layers"
+    assert "the whole model would take about" in found.note
+    more = stand_in_for(bench(tmp_path, left=900.0), PLAN, LARGE)
+    assert more is not None and more.layers > found.layers
+
+
+@pytest.mark.parametrize(
+    ("load", "changed"),
+    [
+        (MIDDLE, {}),
+        (LARGE, {"left": 9000.0}),
+        (LARGE, {"layers": None}),
+        (LARGE, {"layers": 5}),
+        (LARGE, {"chain": ()}),
+        (LARGE, {"named": (Named("ort.quantize-weights", {"keep": ["head"]}),)}),
+    ],
+    ids=["in time", "much time", "no layers known", "few layers", "a lock", "nodes named"],
+)
+def test_others_are_searched_whole(tmp_path, load: Load, changed: dict[str, Any]) -> None:
+    assert stand_in_for(bench(tmp_path, **changed), PLAN, load) is None
+
+
+def graph(layers: int) -> list[tuple[str, tuple[str, str, int]]]:
+    """Names and operators: two nodes before the layers, and one behind."""
+    inside = [(f"{op.lower()}_{layer}", (domain, op, count)) for layer in range(layers) for domain, op, count in LAYER]
+    return [("embed", ("", "Gather", 2)), ("scale", ("", "Mul", 2)), *inside, ("head", ("", "MatMul", 2))]
+
+
+def test_layers_between_the_first_and_the_last_take_turns() -> None:
+    stand_in = StandIn(layers=4, whole=7, search_s=900.0)
+    options = {"bits": 4, "keep": ("matmul_0", "add_2", "head"), "finer": ("softmax_3",)}
+    found = options_of_whole(options, graph(4), graph(7), stand_in)
+    assert found == {"bits": 4, "keep": ("matmul_0", "add_2", "add_4", "head"), "finer": ("softmax_6",)}
+
+
+def test_names_are_not_carried_where_the_layers_are_others() -> None:
+    stand_in = StandIn(layers=4, whole=7, search_s=900.0)
+    whole = graph(7)
+    whole[9] = ("gelu", ("", "Gelu", 1))
+    assert counterparts([node for _, node in graph(4)], [node for _, node in whole], stand_in) is None
+    assert counterparts([node for _, node in graph(4)], [node for _, node in graph(7)[:-1]], stand_in) is None
+    assert options_of_whole({"keep": ("gone",)}, graph(4), graph(7), stand_in) is None
