@@ -44,7 +44,7 @@ _FIRST_SHARE = 0.6
 its place promises less, and with more nothing is left to go on with."""
 
 _BEST_SHARE = 2 / 3
-"""Of all the time before the least proof, for the very best guess where it is lossy: at a load of 14 a detector was left
+"""Of all the time before the least proof, for the very best guess where it is lossy: at load 14 a detector was left
 with nothing, where it was stopped after 12 of 60 s, and is 1.9 times faster. The rest repairs it."""
 
 WORTH_A_REPAIR = 0.95
