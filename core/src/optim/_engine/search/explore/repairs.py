@@ -126,6 +126,7 @@ class Repairs:
             if rough is not None:
                 found = self.repair_again(rough)
                 if found is None or found.steps == steps[:place]:
+                    rough.attempt.unrepaired = ""  # it was repaired, if not as well as it might be
                     return None
                 return self._chains.apply(steps[place:], found)
         return None

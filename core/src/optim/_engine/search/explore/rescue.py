@@ -40,9 +40,11 @@ class Rescue:
         """Repairs what is clearly faster than anything that was found, the best per second first, until one holds.
 
         Returns:
-            What holds now, not timed yet; nothing where that is none, or where something is clearly faster already.
+            What holds now, not timed yet; nothing where that is none, or where something is clearly faster already:
+            what was never timed says nothing.
         """
-        held = min([1.0, *map(self._ranking.figure, found)])
+        timed = (one for one in found if one.ratio is not None or one.digest not in self._ranking.guessed)
+        held = min([1.0, *map(self._ranking.figure, timed)])
         if held < WORTH_A_REPAIR:
             return []
         near = self._repairs.near.values()
