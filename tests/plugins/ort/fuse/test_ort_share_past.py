@@ -13,7 +13,19 @@ import onnx
 import onnxruntime as ort
 import pytest
 from onnx import helper
-from ort_models import CPU, DATA, apply, drift, export, feeds_for, names_and_shapes, operators, proto, stored
+from ort_models import (
+    CPU,
+    DATA,
+    apply,
+    drift,
+    export,
+    feeds_for,
+    in_float16,
+    names_and_shapes,
+    operators,
+    proto,
+    stored,
+)
 
 import optim
 from optim import Decoder, Model, OptimError
@@ -71,6 +83,26 @@ def test_a_past_of_float16_lies_in_a_buffer_too(tmp_path: Path) -> None:
     assert "Cast" not in _readers_of_pasts(half) and file_shares_past(half.path)
     expected = Decoder(_session(shared), FACTS).generate([[5, 6, 7]], max_new_tokens=6)
     assert np.array_equal(Decoder(_session(half), FACTS).generate([[5, 6, 7]], max_new_tokens=6), expected)
+
+
+def test_a_graph_in_float16_generates_the_same_in_a_buffer(tmp_path: Path) -> None:
+    graph = onnx.load(DATA / "llama.dynamo.onnx")
+    in_float16(graph)
+    onnx.save(graph, tmp_path / "half.onnx")
+    model = stored(tmp_path / "half.onnx", tmp_path)
+    done = apply(SharePast, model, tmp_path)
+    assert done.counts["GroupQueryAttention"] == 2 and {info.dtype for info in done.model.outputs} == {"float16"}
+    feeds = {
+        name: array.astype(np.float16) if array.dtype == np.float32 else array
+        for name, array in feeds_for("llama", sequence=1, past=5).items()
+    }
+    found, expected = (_session(one).run(None, feeds) for one in (done.model, model))
+    for output, original in zip(found, expected, strict=True):
+        assert output.dtype == np.float16
+        np.testing.assert_allclose(output.astype(float), original.astype(float), atol=5e-3)
+    growing, adding = (Decoder(_session(one), FACTS) for one in (model, done.model))
+    tokens = growing.generate([[5, 6, 7], [10, 11]], max_new_tokens=6)
+    assert np.array_equal(adding.generate([[5, 6, 7], [10, 11]], max_new_tokens=6), tokens)
 
 
 LOADED = """

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 _PACKAGES = ("optim-core", "onnx", "onnx-ir", "numpy", "pydantic")
 
 _MAPPED = (
-    "the original takes more than a quarter of the memory: its weights are read where they lie, and not laid out anew "
-    "for the kernels (session.disable_prepacking), while it is timed too"
+    "the original is large beside the memory: its weights are read where they lie, and not laid out anew for the "
+    "kernels (session.disable_prepacking), while it is timed too; with memory for a copy of them it would be faster"
 )
 
 

@@ -15,9 +15,10 @@ from optim._engine.jobs.runner import Runner
 from optim._engine.runs.judge import Verdict, judge_search
 from optim._engine.runs.stand_in.layers import StandIn
 from optim._engine.runs.stand_in.names import Nodes, names_nodes, nodes_of
+from optim._engine.runs.stand_in.shared import with_weights_of
 from optim._engine.search.plan import Plan
 from optim._engine.search.preparation import source_choice
-from optim._engine.search.run_time import LEAST_S
+from optim._engine.search.run_time import LEAST_S, RunTime, Start
 from optim._engine.search.state import Candidate, Trial, unique
 from optim._engine.search.time_estimate import Load
 from optim._engine.search.workbench import Workbench
@@ -111,8 +112,10 @@ def _chain(small: Workbench, candidate: Candidate) -> Chain:
 
 
 def _exported(bench: Workbench, stand_in: StandIn) -> ExportedSource:
+    """The source with fewer layers, its graph on the weights of the whole model."""
     assert bench.settings.export is not None
-    return make_graphs(
+    before = set(bench.store.models.iterdir())
+    made = make_graphs(
         replace(bench.settings.export, layers=stand_in.layers, weights="copy"),
         bench.target,
         bench.registry,
@@ -120,6 +123,10 @@ def _exported(bench: Workbench, stand_in: StandIn) -> ExportedSource:
         Runner(bench.store, _saying(bench, stand_in), fresh=bench.settings.fresh),
         timeout_s=bench.settings.needed_timeout_s,
     )
+    graph = made.graphs[0]
+    shared = with_weights_of(graph.model, bench.original.model)
+    bench.store.keep_only(set(bench.store.models.iterdir()) - before, {shared.path})
+    return replace(made, graphs=(replace(graph, model=shared),))
 
 
 def _prepared(bench: Workbench, exported: ExportedSource, seconds: float, folder: Path) -> Workbench:
@@ -130,7 +137,8 @@ def _prepared(bench: Workbench, exported: ExportedSource, seconds: float, folder
         _write_samples(bench, {info.name for info in model.inputs}, folder)
         data = str(folder)
     settings = replace(bench.settings, export=exported.request, search_seconds=seconds, data=data)
-    small = Workbench(settings, bench.registry, bench.store, bench.executor, bench.say, exported, inside=True)
+    small = Workbench(settings, bench.registry, bench.store, bench.executor, bench.say, exported)
+    small.run_time = RunTime(seconds, small.turns.now, Start())  # the run around it counted the start of the command
     source = small.ingest()
     small.prepare(source.model, small.check_options(source.model), small.run_time.for_original)
     small.run_time.expect(

@@ -43,6 +43,10 @@ _FIRST_SHARE = 0.6
 """Of the time for candidates, for the best guess of each plugin and stage, however slow the machine: what is tried in
 its place promises less, and with more nothing is left to go on with."""
 
+_BEST_SHARE = 2 / 3
+"""Of all the time before the least proof, for the very best guess where it is lossy: a detector and an OCR model were
+left with nothing at a load of 14, where it was stopped after a third. The rest repairs it."""
+
 WORTH_A_REPAIR = 0.95
 """Latency to the original's: what is repaired has less of its gain left."""
 
@@ -178,26 +182,29 @@ class FirstLooks:
         held += [chain.whole] if chain.whole.steps else []
         return sorted((Measured(one, None) for one in held), key=lambda item: item.candidate.size_bytes)
 
-    def _seconds(self, planned: Planned, leads: bool) -> float:
+    def _seconds(self, planned: Planned, place: int, leading: int) -> float:
         """For the first looks that are timed: a third of the search; the leading ones whatever the time.
 
-        What is lossy may have to be repaired, the rest is proven as it is.
+        What is lossy may have to be repaired, the rest is proven as it is. The very best guess is worth more than all
+        that could be tried in its place.
         """
-        if not leads or self._time.is_up:  # what cannot be proven any more need not be found
+        if place >= leading or self._time.is_up:  # what cannot be proven any more need not be found
             return self._time.for_first_looks
         seconds = max(self._time.for_first_looks, self._time.grace_s, _FIRST_SHARE * self._time.for_candidate())
-        return seconds if planned.pass_class.lossy else max(seconds, self._time.most_before_proof)
+        share = _BEST_SHARE if planned.pass_class.lossy else 1.0
+        is_best = place == 0 or not planned.pass_class.lossy
+        return max(seconds, share * self._time.most_before_proof) if is_best else seconds
 
-    def _seconds_for_size(self, planned: Planned, leads: bool) -> float:
+    def _seconds_for_size(self, planned: Planned, place: int, leading: int) -> float:
         """For the first looks that are not timed: what candidates have."""
         del planned
-        return max(self._time.for_candidate(), self._time.grace_s if leads else 0.0)
+        return max(self._time.for_candidate(), self._time.grace_s if place < leading else 0.0)
 
     def _try(
         self,
         passes: Sequence[Planned],
         gains: Mapping[str, float],
-        seconds: Callable[[Planned, bool], float],
+        seconds: Callable[[Planned, int, int], float],
         before: Callable[[Planned], Candidate],
     ) -> list[_Look]:
         """The best guess of each pass on the original.
@@ -205,7 +212,7 @@ class FirstLooks:
         Args:
             passes: that are asked for a guess.
             gains: what they promise, by name; none: what is known of their guesses, by the second.
-            seconds: for each in its turn; whether it is a leading one decides.
+            seconds: for each in its turn, with its place and how many of them lead.
             before: the chain that a pass is tried on: passes that were named, else the original.
         """
         wanted: list[tuple[Planned, Candidate, Attempt]] = []
@@ -233,7 +240,7 @@ class FirstLooks:
         trials = [Trial(parent, planned.offered, attempt.step.options) for planned, parent, attempt in wanted]
 
         self._bench.teller.more(len(trials))
-        outcomes = self._bench.try_all(trials, lambda place: seconds(wanted[place][0], place < len(leading)))
+        outcomes = self._bench.try_all(trials, lambda place: seconds(wanted[place][0], place, len(leading)))
         looks = []
         for (planned, parent, attempt), tried in zip(wanted, outcomes, strict=True):
             if tried is None or tried.ran_out:
