@@ -11,11 +11,14 @@ import onnx
 import onnx_ir as ir
 import pytest
 
+from optim._engine.runs import execute, judge
+from optim._engine.runs.stand_in import layers, search
 from optim._engine.runs.stand_in.layers import StandIn, stand_in_for
 from optim._engine.runs.stand_in.names import counterparts, options_of_whole
 from optim._engine.runs.stand_in.shared import with_weights_of
 from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.time_estimate import Load
+from optim.errors import OptimError
 from optim.model import Model
 from optim.onnx.external_data import external_files
 from optim.onnx.files import save_in_store
@@ -64,9 +67,23 @@ def test_others_are_searched_whole(tmp_path, load: Load, changed: dict[str, Any]
     assert stand_in_for(bench(tmp_path, **changed), PLAN, load) is None
 
 
-def graph(layers: int) -> list[tuple[str, tuple[str, str, int]]]:
+def test_the_whole_model_is_searched_where_its_first_layers_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise OptimError("source-export-failed", "it does not export")
+
+    notes: list[str] = []
+    run: Any = SimpleNamespace(run_time=SimpleNamespace(note=notes.append))
+    monkeypatch.setattr(layers, "stand_in_for", lambda *_: StandIn(layers=4, whole=40, search_s=900.0))
+    monkeypatch.setattr(search, "search_stand_in", refuse)
+    monkeypatch.setattr(judge, "judge_search", lambda *_: "of the whole")
+    found: Any = execute._searched(run, Any, PLAN, LARGE)
+    assert found == "of the whole"
+    assert notes == ["the whole model was searched, since 4 of 40 layers could not be: it does not export"]
+
+
+def graph(count: int) -> list[tuple[str, tuple[str, str, int]]]:
     """Names and operators: two nodes before the layers, and one behind."""
-    inside = [(f"{op.lower()}_{layer}", (domain, op, count)) for layer in range(layers) for domain, op, count in LAYER]
+    inside = [(f"{op.lower()}_{layer}", (domain, op, count)) for layer in range(count) for domain, op, count in LAYER]
     return [("embed", ("", "Gather", 2)), ("scale", ("", "Mul", 2)), *inside, ("head", ("", "MatMul", 2))]
 
 

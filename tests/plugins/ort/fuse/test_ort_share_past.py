@@ -160,6 +160,33 @@ def test_load_py_generates_in_buffers_as_optim_does_without_optim(tmp_path: Path
     assert "def generate" not in (folder / "load.py").read_text()
 
 
+def test_beyond_a_window_a_buffer_gives_what_a_past_that_grows_does(tmp_path: Path) -> None:
+    """The last four tokens alone are seen, as in Mistral: the mask says so, and goes on to say it."""
+    graph = onnx.load(DATA / "llama.dynamo.onnx")
+    causal = next(node for node in graph.graph.node if node.op_type == "LessOrEqual")
+    key, query = causal.input
+    before, causal.output[0] = causal.output[0], "causal"
+    place = list(graph.graph.node).index(causal) + 1
+    for more in (
+        helper.make_node("Sub", [query, "window"], ["first"]),
+        helper.make_node("Greater", [key, "first"], ["near"]),
+        helper.make_node("And", ["causal", "near"], [before]),
+    ):
+        graph.graph.node.insert(place, more)
+        place += 1
+    graph.graph.initializer.append(onnx.numpy_helper.from_array(np.array(4), "window"))
+    onnx.save(graph, tmp_path / "window.onnx")
+    model = stored(tmp_path / "window.onnx", tmp_path)
+    shared = apply(SharePast, model, tmp_path).model
+    prompts = [[5, 6, 7, 8, 9, 10, 11], [12, 13]]
+    seen = [
+        Decoder(_session(one), FACTS).generate(prompts, max_new_tokens=10)
+        for one in (model, shared, export("llama.dynamo", tmp_path))
+    ]
+    assert np.array_equal(seen[0], seen[1])
+    assert not np.array_equal(seen[0], seen[2])
+
+
 def test_a_stop_token_ends_a_row_and_a_stream_gives_tokens_one_by_one(tmp_path: Path) -> None:
     decoder = Decoder(_session(apply(SharePast, export("llama.dynamo", tmp_path), tmp_path).model), FACTS)
     whole = decoder.generate([[5, 6, 7]], max_new_tokens=6)[0].tolist()

@@ -27,7 +27,6 @@ from optim._engine.sources.make import ExportedSource, make_graphs
 _LANES_OF_THE_END = 3
 """Opened for a chain that is proven on the whole model: the original, the result, and one of them once more."""
 
-
 _MOST_CHAINS = 3
 """Each takes as long as a large model is read, written and run."""
 
@@ -75,10 +74,10 @@ def search_stand_in(bench: Workbench, plan: Plan, stand_in: StandIn, load: Load)
     bench.say(f"searching on {stand_in.text}: the whole model would take longer than its time")
     before = set(bench.store.models.iterdir())
     with TemporaryDirectory(dir=bench.store.root, prefix="scratch-") as folder:
-        small = _prepared(bench, _exported(bench, stand_in), _seconds(bench, plan, load), Path(folder))
+        small = _prepared(bench, _exported(bench, stand_in), _seconds(bench, load), Path(folder))
         own_data = small.prepared.origin != SYNTHESIZED
         verdict = judge_search(small, small.settings.budget(small.prepared.tolerance, foresees=own_data), plan)
-        chains = tuple(_chain(small, candidate) for candidate in _candidates(verdict))
+        chains = tuple(chain for one in _candidates(verdict) if (chain := _chain(small, one)) is not None)
     bench.runner.count += small.runner.count
     bench.runner.from_cache += small.runner.from_cache
     for note in small.run_time.notes:
@@ -95,8 +94,11 @@ def _candidates(verdict: Verdict) -> list[Candidate]:
     return [one for one in unique([*best, *(point.candidate for point in held)]) if one.steps][:_MOST_CHAINS]
 
 
-def _chain(small: Workbench, candidate: Candidate) -> Chain:
-    """A chain with the nodes that options of its steps may name; its steps were tried before, so this takes no time."""
+def _chain(small: Workbench, candidate: Candidate) -> Chain | None:
+    """A chain with the nodes that options of its steps may name; None where it does not repeat on the stand-in itself.
+
+    Its steps were tried before, so this takes no time.
+    """
     nodes: dict[int, Nodes] = {}
     before = small.original
     for place, step in enumerate(candidate.steps):
@@ -105,7 +107,7 @@ def _chain(small: Workbench, candidate: Candidate) -> Chain:
         offered = small.registry.find_pass(step.pass_name, small.target)
         tried = small.try_one(Trial(before, offered, step.options), small.settings.timeout_s)
         if tried.answer is None:
-            break
+            return None
         result = tried.answer.result
         before = before.after(step, result.model, tried.answer.size_bytes, result.interface)
     return Chain(candidate, nodes)
@@ -155,7 +157,7 @@ def _write_samples(bench: Workbench, inputs: set[str], folder: Path) -> None:
         np.savez(folder / f"{sample}.npz", allow_pickle=False, **arrays)
 
 
-def _seconds(bench: Workbench, plan: Plan, load: Load) -> float:
+def _seconds(bench: Workbench, load: Load) -> float:
     """What is left of the run but for its end: two steps of a chain applied to the whole model, and its last race."""
     end_s = 2 * load.candidate_s + _LANES_OF_THE_END * load.lane_s + bench.run_time.closing_s
     return max(LEAST_S, bench.run_time.left - end_s)
