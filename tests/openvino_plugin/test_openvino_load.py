@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import runpy
 import subprocess
 import sys
 
 import numpy as np
+import onnx
 import pytest
 
 import optim
@@ -61,6 +63,17 @@ def test_load_py_needs_openvino_alone_and_gives_what_optim_load_gives(run_folder
         expected = session.run(["y"], {"x": x})[0]
         assert found["inputs"] == [["x", session.get_inputs()[0].type, [None, 32]]]
     assert np.array_equal(np.array(found["y"], np.float32), expected)
+
+
+def test_load_py_calls_an_output_as_the_graph_does_where_openvino_leaves_nodes_out(run_folder):
+    graph = onnx.load(run_folder / "model.onnx")
+    given = graph.graph.output[0].name
+    graph.graph.node[-1].output[0] = "another"
+    graph.graph.node.append(onnx.helper.make_node("Identity", ["another"], [given]))
+    onnx.save(graph, run_folder / "model.onnx")
+    session = runpy.run_path(str(run_folder / "load.py"))["load"]()
+    assert session.compiled.output(0).any_name == "another"
+    assert [one.name for one in session.get_outputs()] == [given]
 
 
 @pytest.mark.parametrize("name", ["CACHE_DIR", "WEIGHTS_PATH"])

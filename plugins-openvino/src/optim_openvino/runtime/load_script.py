@@ -25,7 +25,7 @@ class Session:
     def __init__(self, compiled):
         self.compiled = compiled
         self.request = compiled.create_infer_request()
-        self.names = {{port.any_name: port.get_names() for port in compiled.inputs}}
+        self.names = {{name_of(port): port.get_names() for port in compiled.inputs}}
         self.taken = set().union(*self.names.values())
 
     def run(self, output_names, feeds):
@@ -46,11 +46,17 @@ class Session:
         return [value(port) for port in self.compiled.outputs]
 
 
+def name_of(port):
+    """What model.onnx calls an input or output; OpenVINO has the names of nodes that it left out too."""
+    name = port.node.friendly_name.rpartition("/sink_port_")[0] or port.node.friendly_name
+    return name if name in port.get_names() else port.any_name
+
+
 def value(port):
     """An input or output, as onnxruntime describes it."""
     kind = port.element_type.to_dtype().name
     shape = [None if size.is_dynamic else size.get_length() for size in port.partial_shape]
-    return Value(port.any_name, f"tensor({{TYPES.get(kind, kind)}})", shape)
+    return Value(name_of(port), f"tensor({{TYPES.get(kind, kind)}})", shape)
 
 
 def load():
