@@ -1,8 +1,8 @@
 """Turns at the machine's clock: one race at a time, whoever runs it. Waiting for a turn is no search time.
 
 A race that decides asks for quiet, too: other runs begin no job while its rounds go on, for two seconds at most. What
-they have begun goes on beside it. Without that the last races of two runs on two cores took 3 to 4.5 s each, all that
-they may, in place of one: nearly all of their rounds were disturbed by the other run.
+they have begun goes on beside it. A race whose rounds are disturbed goes on for all the time that it may, and that time
+is nobody else's: two runs on two cores would keep each other from the clock.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ CLOCK, QUIET = "clock", "quiet"
 MOST_WAIT_S = 900.0
 """For one turn. The longest race of a run takes a minute or two; who holds it for longer has most likely hung."""
 
-
 QUIET_S = 2.0
-"""A last race ends in one on a quiet machine: where it is not over by then, other programs disturb it. With more, runs
-beside a program that uses the machine would wait for nothing."""
+"""Forty rounds of a small model take less: where a race is not over by then, its model is large, or other programs
+disturb it. With more, runs beside such a program would wait for nothing."""
 
 _LOOK_S = 0.02
 
