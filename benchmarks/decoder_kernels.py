@@ -27,6 +27,7 @@ SCALE = 0.03
 """Of integers up to 100: numbers up to 3, as in models. Larger ones end in denormal weights, which are slow."""
 
 BLOCKS = {"4 bits in 32": (4, 32), "in 64": (4, 64), "in 128": (4, 128), "8 bits in 32": (8, 32), "in 128 ": (8, 128)}
+MASK, ATTRIBUTE, WINDOW = "a mask", "local_window_size", 256
 _ROUNDS = 40
 
 
@@ -48,8 +49,15 @@ def opened(
     return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
-def attention(past: str, depth: int, threads: int) -> Callable[[], object]:
-    """One step of an attention over a past of this depth, which it adds to in place."""
+def attention(past: str, depth: int, threads: int, window: str = "") -> Callable[[], object]:
+    """One step of an attention over a past of this depth, which it adds to in place.
+
+    Args:
+        past: its type.
+        depth: its tokens.
+        threads: of the session.
+        window: where the last 256 tokens alone are seen, what says so: the operator's attribute or a mask.
+    """
     kind, dtype, size = PASTS[past]
     narrow = KEY_HEADS * SIZE
     inputs = {"q": (TensorProto.FLOAT, [1, 1, HEADS * SIZE])}
@@ -64,6 +72,11 @@ def attention(past: str, depth: int, threads: int) -> Callable[[], object]:
         taken += [""] * 5 + ["scale", "scale"]
         attributes = {f"{letter}_quant_type": "PER_CHANNEL" for letter in "kv"}
         attributes["kv_cache_bit_width"] = int(past[0])
+    if window == MASK:
+        inputs["bias"] = (TensorProto.FLOAT, [1, 1, 1, "total"])
+        taken += [""] * 3 + ["bias"]
+    if window == ATTRIBUTE:
+        attributes["local_window_size"] = WINDOW
     node = helper.make_node("GroupQueryAttention", taken, list(outputs), domain="com.microsoft", **attributes)
     node.attribute.extend(helper.make_attribute(n, v) for n, v in (("num_heads", HEADS), ("kv_num_heads", KEY_HEADS)))
     session = opened([node], inputs, outputs, weights, threads)
@@ -76,6 +89,9 @@ def attention(past: str, depth: int, threads: int) -> Callable[[], object]:
     held |= {"last": np.array([depth], np.int32), "total": np.array(depth + 1, np.int32)}
     lying = rng.integers(-100, 100, (1, KEY_HEADS, depth + 1, size))
     held |= {name: (lying * (SCALE if past == "float32" else 1)).astype(dtype) for name in ("pk", "pv")}
+    if window == MASK:
+        held["bias"] = np.zeros((1, 1, 1, depth + 1), np.float32)
+        held["bias"][..., :-WINDOW] = np.finfo(np.float32).min
     values = {name: ort.OrtValue.ortvalue_from_numpy(array) for name, array in held.items()}
     for name, value in values.items():
         binding.bind_ortvalue_input(name, value)
@@ -136,6 +152,11 @@ def main() -> int:
     threads = parser.parse_args().threads
     depths = {f"{n}": timed({past: attention(past, n, threads) for past in PASTS}, _ROUNDS) for n in (64, 1024, 4096)}
     table("attention, tokens of the past", depths)
+    seen = {
+        f"{n}": timed({how: attention("float32", n, threads, how) for how in (MASK, ATTRIBUTE)}, _ROUNDS)
+        for n in (1024, 4096)
+    }
+    table("a window of 256, tokens of the past", seen)
     few = {
         f"{n}": timed({name: products(name, n, threads) for name in BLOCKS}, _ROUNDS // (1 if n == 1 else 5))
         for n in (1, 64)

@@ -43,6 +43,8 @@ OURS = {
     "scale-estimation": {"method": "scale-estimation"},
     "gptq": {"method": "gptq"},
     "gptq, zero points": {"method": "gptq", "symmetric": False},
+    "scale-estimation, awq": {"method": "scale-estimation", "awq": True},
+    "gptq, awq": {"method": "gptq", "awq": True},
 }
 NNCF = {
     "nncf": {},

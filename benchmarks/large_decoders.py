@@ -30,7 +30,7 @@ DEFAULT = ["--with", FOUR_BITS, "--max-drift", "1"]
 """Drift says little of random weights; what is to be shown is that the way is gone to its end."""
 _LOOKS_A_SECOND = 10
 _WORTH_TELLING = 100_000_000
-"""Bytes by which the largest process grew: beside the log of the run this says what takes memory."""
+"""Bytes by which the largest process or the files grew: beside the log of the run this says what takes them."""
 
 
 def make(folder: Path, size_bytes: float, width: int) -> int:
@@ -132,7 +132,9 @@ def measure(model: Path, work: Path, words: list[str]) -> dict[str, float | str]
             high[pid], own[pid] = max(high[pid], now), max(own[pid], own_bytes(pid))
         looks += 1
         if looks % _LOOKS_A_SECOND == 0:
-            disk = max(disk, disk_bytes(work))
+            if (now := disk_bytes(work)) > disk + _WORTH_TELLING:
+                print(f"[{time.monotonic() - started:6.1f} s] files take {now / GB:.2f} GB", file=sys.stderr)
+            disk = max(disk, now)
         time.sleep(1 / _LOOKS_A_SECOND)
     seconds = time.monotonic() - started
     report = work / "out" / "report.json"

@@ -1,338 +1,126 @@
-"""How cost grows with models, workers and the size of models: a simulation driven by measured job times.
+"""How cost grows with models, workers and the size of models: the tables of docs/scale.md.
 
-    python benchmarks/scale.py [--trace benchmarks/cluster_trace.json] [--models 10000] [--workers 100]
+    python benchmarks/scale.py [--trace benchmarks/cluster_trace.json] [--models 10000] [--workers 100] [--page PAGE]
 
-The trace is what ``python benchmarks/cluster.py trace`` writes: the jobs of some runs, each with its kind, its
-seconds on the worker and its bytes. A simulated run goes through the jobs of a measured one in their order; offers,
-candidates and repairs of one stage side by side, all else one by one. Resources are queues: workers, which do one job
-at a time; clocks, which are workers that may time; the link over which one scheduler carries files, or a store URL,
-which carries for each worker apart; and the scheduler, which takes some milliseconds for a job. Weights go to a
-worker once a run.
-
-Two ways are compared: ``batch`` gives a whole run to a worker that has a clock; ``jobs`` has each job of a run done by
-any worker, and its races by one with a clock. Prints one table for each question of docs/scale.md.
+The trace is what ``python benchmarks/cluster.py trace`` writes: the jobs of some runs, each with its kind, its seconds
+on the worker and its bytes. The run on the largest model is multiplied, see benchmarks/scale_simulation.py. Prints one
+table for each question, or writes them into ``docs/scale.md``.
 """
 
 from __future__ import annotations
 
 import argparse
-import heapq
-import itertools
-import json
-from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-_SIDE_BY_SIDE = ("offer", "candidate", "repair_job")
-"""Kinds of jobs of which those that follow each other are done at the same time."""
-
-_TIMED = ("race_job", "kernels", "operators_job")
-
-_FIXED_S = 2.0
-"""A run's own part, which holds no worker: reading, deciding, writing the folder; 2 s of processor time, measured."""
+from scale_simulation import Outcome, Pool, Run, read, simulated
 
 
-_LINK_BYTES_S = 87e6
-"""What one scheduler carries: 3.8 ms of processor time for a MB there and 7.6 on the worker, measured, one by one."""
+def blocks(run: Run, models: int, workers: int) -> dict[str, str]:
+    """The tables of docs/scale.md in Markdown, by the name of their place there."""
+    every = Pool(workers, workers)
+    by_url, part = replace(every, has_url=True), models // 10
+    ways = {
+        "`optim batch --cluster`: a whole run on a worker": (by_url, "batch"),
+        "`optim run --cluster`, one for each worker, `--store-url`": (by_url, "jobs"),
+        "the same, files carried by the engine": (every, "jobs"),
+    }
+    clocks = [count for count in (1, 2, 5, 10, 20, 50, 100) if count <= workers]
+    by_clocks = [simulated(run, models, replace(by_url, clocks=count), "jobs") for count in clocks]
+    several = (1, 10, 20, 50, 100, 200)
+    sizes = [("4 MB", 4e6), ("90 MB", 90e6), ("500 MB", 500e6), ("4 GB", 4e9)]
+    seconds = (10, 30, 60, 300)
 
-_JOB_S = 0.005
-"""Processor time of the scheduler and the run for a job, measured."""
+    def sized(pool: Pool) -> list[str]:
+        return [an_hour(part, simulated(run.of_size(size), part, pool, "jobs")) for _, size in sizes]
 
-
-@dataclass(frozen=True)
-class Job:
-    """A job of a run: seconds on a worker, and bytes beside the weights, to it and from it."""
-
-    timed: bool
-    seconds: float
-    small_bytes: float
-    made_bytes: float
-
-
-@dataclass(frozen=True)
-class Run:
-    """A measured run: its size, and groups of jobs; those of a group go side by side."""
-
-    size_bytes: float
-    groups: tuple[tuple[Job, ...], ...]
-
-    @property
-    def clock_s(self) -> float:
-        """Seconds that it holds a clock."""
-        return sum(job.seconds for group in self.groups for job in group if job.timed)
-
-    @property
-    def job_s(self) -> float:
-        """Seconds of all its jobs."""
-        return sum(job.seconds for group in self.groups for job in group)
-
-    def of_size(self, size_bytes: float) -> Run:
-        """The same for a model of another size.
-
-        Untimed jobs read and write weights at 150 MB/s (optim's own estimate, search/time_estimate.py). Races keep the
-        seconds that a search gives them. What jobs make grows with the model.
-        """
-        more_s, factor = (size_bytes - self.size_bytes) / 150e6, size_bytes / self.size_bytes
-        groups = tuple(
-            tuple(
-                job
-                if job.timed
-                else replace(job, seconds=job.seconds + max(0.0, more_s), made_bytes=job.made_bytes * factor)
-                for job in group
-            )
-            for group in self.groups
-        )
-        return Run(size_bytes, groups)
+    return {
+        "run": (
+            f"The run that is multiplied here is of a model of {run.size_bytes / 1e6:.0f} MB: "
+            f"{sum(map(len, run.groups))} jobs, {run.job_s:.0f} s of work, {run.clock_s:.0f} s of them at a clock, "
+            f"{sum(one.made_bytes for group in run.groups for one in group) / 1e6:.0f} MB of candidates."
+        ),
+        "ways": table(
+            ["way", "hours", "runs an hour", "workers busy", "clocks busy", "link busy", "scheduler busy"],
+            [[name, *whole(models, simulated(run, models, *asked))] for name, asked in ways.items()],
+        ),
+        "clocks": table(
+            ["clocks", *map(str, clocks)],
+            [
+                ["hours", *(hours(one) for one in by_clocks)],
+                ["clocks busy", *(percent(one.clocks) for one in by_clocks)],
+                ["workers busy", *(percent(one.workers) for one in by_clocks)],
+            ],
+        ),
+        "workers": table(
+            ["workers", *map(str, several)],
+            [["runs an hour", *(an_hour(part, simulated(run, part, Pool(n, n), "jobs")) for n in several)]],
+        ),
+        "sizes": table(
+            ["size of a model", *(name for name, _ in sizes)],
+            [["runs an hour, by the engine", *sized(every)], ["runs an hour, by a store URL", *sized(by_url)]],
+        ),
+        "devices": table(
+            ["devices", *(f"{one} s" + (" of a clock" if one == seconds[0] else "") for one in seconds)],
+            [[str(count), *(f"{models * one / count / 86400:.2g}" for one in seconds)] for count in (1, 10, 100)],
+        ),
+    }
 
 
-@dataclass(frozen=True)
-class Pool:
-    """Machines.
-
-    Attributes:
-        workers: that do jobs.
-        clocks: those of them that may time.
-        link_bytes_s: what one scheduler carries in a second; or each worker, with a store URL.
-        has_url: whether files go by a store URL.
-        job_overhead_s: of the scheduler, for a job.
-        drivers: runs under way at the same time.
-    """
-
-    workers: int
-    clocks: int
-    link_bytes_s: float = _LINK_BYTES_S
-    has_url: bool = False
-    job_overhead_s: float = _JOB_S
-    drivers: int = 0
-
-
-@dataclass
-class Outcome:
-    """What a simulation came to: seconds of it all, and the share of them that each resource was busy."""
-
-    seconds: float
-    workers: float
-    clocks: float
-    link: float
-    scheduler: float
-
-
-class Simulation:
-    """Events by their time, each a function that is called then."""
-
-    def __init__(self, pool: Pool) -> None:
-        self.pool = pool
-        self.now = 0.0
-        self.busy = dict.fromkeys(("workers", "clocks", "link", "scheduler"), 0.0)
-        self._events: list[tuple[float, int, Callable[[], None]]] = []
-        self._count = itertools.count()
-        self._free = [pool.workers - pool.clocks, pool.clocks]  # without and with a clock
-        self._waiting: tuple[deque[Callable[[int], None]], ...] = (deque(), deque())  # untimed and timed jobs
-        self._link_free_at = self._scheduler_free_at = 0.0
-
-    def after(self, seconds: float, then: Callable[[], None]) -> None:
-        """Call a function later."""
-        heapq.heappush(self._events, (self.now + seconds, next(self._count), then))
-
-    def run(self) -> Outcome:
-        """Until nothing is left to do."""
-        while self._events:
-            self.now, _, then = heapq.heappop(self._events)
-            then()
-        busy, pool, whole = self.busy, self.pool, max(self.now, 1e-9)
-        links = pool.workers if pool.has_url else 1
-        return Outcome(
-            whole,
-            busy["workers"] / pool.workers / whole,
-            busy["clocks"] / pool.clocks / whole,
-            busy["link"] / links / whole,
-            busy["scheduler"] / whole,
-        )
-
-    def have(self, one: Job, first_bytes: float, then: Callable[[], None]) -> None:
-        """Have a job done: scheduled, on a worker, its files there and back."""
-
-        def on_worker(kind: int) -> None:
-            self.after(self._carried(first_bytes + one.small_bytes), lambda: work(kind))
-
-        def work(kind: int) -> None:
-            self.busy["workers"] += one.seconds
-            self.busy["clocks"] += one.seconds if one.timed else 0.0
-            self.after(one.seconds, lambda: release(kind))
-
-        def release(kind: int) -> None:
-            self._free[kind] += 1
-            self._hand_out()
-            self.after(self._carried(one.made_bytes), then)
-
-        def ask() -> None:
-            self._waiting[one.timed].append(on_worker)
-            self._hand_out()
-
-        self.after(self._scheduled(), ask)
-
-    def _hand_out(self) -> None:
-        untimed, timed = self._waiting
-        while timed and self._free[1]:
-            self._give(timed.popleft(), 1)
-        while untimed and any(self._free):
-            self._give(untimed.popleft(), 0 if self._free[0] else 1)
-
-    def _give(self, then: Callable[[int], None], kind: int) -> None:
-        self._free[kind] -= 1
-        then(kind)
-
-    def _carried(self, size_bytes: float) -> float:
-        """Seconds until some bytes have come over the link, from now."""
-        seconds = size_bytes / self.pool.link_bytes_s
-        self.busy["link"] += seconds
-        if self.pool.has_url:
-            return seconds
-        self._link_free_at = max(self.now, self._link_free_at) + seconds
-        return self._link_free_at - self.now
-
-    def _scheduled(self) -> float:
-        """Seconds until the scheduler has handed a job out, from now."""
-        self.busy["scheduler"] += self.pool.job_overhead_s
-        self._scheduler_free_at = max(self.now, self._scheduler_free_at) + self.pool.job_overhead_s
-        return self._scheduler_free_at - self.now
-
-
-def by_jobs(simulation: Simulation, runs: deque[Run]) -> None:
-    """A driver that takes one run after the other, and has its jobs done by any worker."""
-    if not runs:
-        return
-    run = runs.popleft()
-    reached = min(simulation.pool.workers, max(map(len, run.groups)) + 1)  # workers that it sends its weights to
-    jobs_begun = 0
-
-    def group(place: int) -> None:
-        nonlocal jobs_begun
-        if place == len(run.groups):
-            by_jobs(simulation, runs)
-            return
-        left = len(run.groups[place])
-
-        def one_done() -> None:
-            nonlocal left
-            left -= 1
-            if not left:
-                group(place + 1)
-
-        for one in run.groups[place]:
-            simulation.have(one, run.size_bytes if jobs_begun < reached else 0.0, one_done)
-            jobs_begun += 1
-
-    simulation.after(_FIXED_S, lambda: group(0))
-
-
-def by_runs(simulation: Simulation, runs: deque[Run]) -> None:
-    """A worker that takes whole runs, on its own clock."""
-    if runs:
-        run = runs.popleft()
-        whole = Job(True, _FIXED_S + run.job_s, 0.0, 0.0)
-        simulation.have(whole, run.size_bytes, lambda: by_runs(simulation, runs))
-
-
-def simulated(run: Run, models: int, pool: Pool, way: str) -> Outcome:
-    """What a number of runs comes to on a pool, by ``batch`` or by ``jobs``."""
-    simulation, runs = Simulation(pool), deque([run] * models)
-    begin, at_once = (by_runs, pool.clocks) if way == "batch" else (by_jobs, pool.drivers or pool.workers)
-    for _ in range(min(models, at_once)):
-        begin(simulation, runs)
-    return simulation.run()
-
-
-def read(path: Path) -> list[Run]:
-    """The runs of a trace, the smallest first."""
-    found = []
-    for rows in json.loads(path.read_text()).values():
-        groups: list[list[Job]] = []
-        before = ""
-        size_bytes = float(rows[0]["size_bytes"])
-        for row in rows[1:]:
-            if row["state"] != "done":
-                continue  # it was asked for files, and came again
-            sent = row.get("sent_bytes", 0.0)
-            small = sent - size_bytes if sent >= size_bytes else sent
-            one = Job(bool(row["timed"]), row["seconds"], max(0.0, small), row["made_bytes"])
-            if row["kind"] == before and before in _SIDE_BY_SIDE:
-                groups[-1].append(one)
-            else:
-                groups.append([one])
-            before = row["kind"]
-        found.append(Run(size_bytes, tuple(map(tuple, groups))))
-    return sorted(found, key=lambda run: run.size_bytes)
-
-
-def row(name: str, models: int, outcome: Outcome) -> str:
-    """A row of a table."""
+def whole(models: int, outcome: Outcome) -> list[str]:
+    """The columns of an outcome."""
     shares = (outcome.workers, outcome.clocks, outcome.link, outcome.scheduler)
-    each = " | ".join(f"{100 * min(1.0, share):.0f} %" for share in shares)
-    return f"| {name} | {outcome.seconds / 3600:.2f} | {3600 * models / outcome.seconds:.0f} | {each} |"
+    return [hours(outcome), an_hour(models, outcome), *map(percent, shares)]
 
 
-def table(title: str, rows: Sequence[str]) -> None:
-    """Print a table in Markdown."""
-    print(f"\n{title}\n\n| pool | hours | runs an hour | workers busy | clocks busy | link busy | scheduler busy |")
-    print("|---|---|---|---|---|---|---|")
-    print("\n".join(rows))
+def hours(outcome: Outcome) -> str:
+    """How long it took, in two digits."""
+    value = outcome.seconds / 3600
+    return f"{value:.0f}" if value >= 10 else f"{value:.1f}"
+
+
+def an_hour(models: int, outcome: Outcome) -> str:
+    """Runs an hour."""
+    return f"{3600 * models / outcome.seconds:.0f}"
+
+
+def percent(share: float) -> str:
+    """A share of all the time."""
+    return f"{100 * min(1.0, share):.0f} %"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines).replace("| --- ", "|---").replace("--- |", "---|")
+
+
+def written(page: str, found: Mapping[str, str]) -> str:
+    """A page with its places filled: what stands between ``<!-- simulated: NAME -->`` and ``<!-- end -->``."""
+    for name, text in found.items():
+        begin, end = f"<!-- simulated: {name} -->\n", "\n<!-- end -->"
+        before, _, rest = page.partition(begin)
+        _, found_end, after = rest.partition(end)
+        if not found_end:
+            raise SystemExit(f"the page has no place for {name}")
+        page = f"{before}{begin}{text}{end}{after}"
+    return page
 
 
 def main() -> None:
-    """Print the tables."""
+    """Print the tables, or write them into the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trace", type=Path, default=Path(__file__).with_name("cluster_trace.json"))
     parser.add_argument("--models", type=int, default=10_000)
     parser.add_argument("--workers", type=int, default=100)
+    parser.add_argument("--page", type=Path, help="docs/scale.md: its tables are written anew.")
     given = parser.parse_args()
-    run = read(given.trace)[-1]
-    models, workers = given.models, given.workers
-    jobs = sum(map(len, run.groups))
-    sent = sum(one.small_bytes for group in run.groups for one in group)
-    made = sum(one.made_bytes for group in run.groups for one in group)
-    print(f"a run: {run.size_bytes / 1e6:.0f} MB, {jobs} jobs, {run.job_s:.0f} s of work, {run.clock_s:.0f} s timed,")
-    print(f"{sent / 1e6:.1f} MB sent beside the weights, {made / 1e6:.1f} MB made")
-    every = Pool(workers, workers)
-    table(
-        f"{models} models on {workers} workers, all with a clock",
-        [
-            row("batch", models, simulated(run, models, replace(every, has_url=True), "batch")),
-            row("jobs, files by a store URL", models, simulated(run, models, replace(every, has_url=True), "jobs")),
-            row("jobs, files by the engine", models, simulated(run, models, every, "jobs")),
-        ],
-    )
-    table(
-        f"the same by jobs and a store URL, with fewer clocks than {workers} workers",
-        [
-            row(f"{count} clocks", models, simulated(run, models, replace(every, clocks=count, has_url=True), "jobs"))
-            for count in (1, 2, 5, 10, 20, 50, workers)
-        ],
-    )
-    table(
-        f"{models // 10} models by the engine, by workers",
-        [
-            row(f"{count} workers", models // 10, simulated(run, models // 10, Pool(count, count), "jobs"))
-            for count in (1, 2, 5, 10, 20, 50, 100, 200)
-        ],
-    )
-    sizes = [(size, run.of_size(size * 1e6)) for size in (4, 90, 500, 4000)]
-    table(
-        f"{models // 10} models on {workers} workers, by size and by what carries",
-        [
-            row(
-                f"{size} MB, {text}", models // 10, simulated(one, models // 10, replace(every, has_url=by_url), "jobs")
-            )
-            for size, one in sizes
-            for by_url, text in ((False, "engine"), (True, "store URL"))
-        ],
-    )
-    print("\nDays that a fleet of devices needs for the clock alone, by seconds of a clock for each model\n")
-    print("| devices | 10 s | 30 s | 60 s | 300 s |\n|---|---|---|---|---|")
-    for devices in (1, 10, 100, 1000):
-        each = " | ".join(f"{models * seconds / devices / 86400:.3g}" for seconds in (10, 30, 60, 300))
-        print(f"| {devices} | {each} |")
+    found = blocks(read(given.trace)[-1], given.models, given.workers)
+    if given.page is None:
+        print("\n\n".join(found.values()))
+    else:
+        given.page.write_text(written(given.page.read_text(encoding="utf-8"), found), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ torch are for one process: no other imports it, and what one file exports the ne
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import sys
@@ -19,6 +18,11 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):  # hundreds of processes would
     sys.dont_write_bytecode = False
 if "numpy" not in sys.modules:  # threads of its library spin where they have no work
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+from optim.jobs.seldom import put_off_what_is_seldom_needed
+
+if "onnx_ir" not in sys.modules:  # also collecting garbage: it would take a sixth of an export by torch
+    put_off_what_is_seldom_needed()
 
 from counted_clock import counted_clock  # noqa: F401 - fixtures for tests of every folder
 from jobs_here import jobs_here  # noqa: F401
@@ -43,10 +47,8 @@ _LOCKS = tempfile.TemporaryDirectory(prefix="optim-tests-")
 def pytest_configure() -> None:
     """Races take tenths of seconds: what is tested is what a search makes of them, and what differs does by factors.
 
-    Garbage is collected as seldom as in processes of optim's own: it would take a sixth of an export by torch.
     A shell ignores Ctrl-C for what it starts in the background; tests of Ctrl-C start processes that must not.
     """
-    gc.set_threshold(200_000)
     TimeBudget.pace, TimeBudget.programs = 0.05, False
     KernelGains.measures = False
     os.environ["XDG_RUNTIME_DIR"] = _LOCKS.name
@@ -58,6 +60,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes longest begins first, so that no process is left alone with it at the end."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: (not item.nodeid.startswith(_WITH_TORCH), item.path not in slow))
+
+
+def pytest_collection_finish() -> None:
+    """Every process collects every file: what torch takes to import, each would take."""
+    if "torch" in sys.modules:
+        raise pytest.UsageError("a test file imports torch while it is collected: import it where it is used")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -22,10 +22,12 @@ def script() -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 def test_the_page_is_what_the_source_says(script: ModuleType) -> None:
     assert PAGE.read_text(encoding="utf-8") == script.page(ROOT), "make it again: python docs/make_errors.py"
 
 
+@pytest.mark.slow
 def test_what_a_wheel_has_of_the_page_is_what_the_source_says(script: ModuleType) -> None:
     assert script.LISTING.read_text(encoding="utf-8") == script.listing(ROOT), "make it again: docs/make_errors.py"
 
@@ -37,6 +39,7 @@ def test_every_reference_is_kebab_case_and_stands_once() -> None:
     assert len(references) == len(set(references))
 
 
+@pytest.mark.slow
 def test_every_error_says_why_and_what_to_do() -> None:
     lacking = []
     for file in (file for root in sorted(ROOT.glob("*/src")) for file in sorted(root.rglob("*.py"))):

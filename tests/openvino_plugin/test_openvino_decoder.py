@@ -56,6 +56,7 @@ def test_a_decoder_generates_the_same_on_openvino(tmp_path, prompt):
     assert np.array_equal(decoder.generate(prompt, max_new_tokens=5), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("jobs_here")
 def test_load_py_of_a_run_generates_by_openvino_alone(tmp_path, monkeypatch):
     monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "cache"))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import runpy
 from dataclasses import replace
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
@@ -31,6 +33,7 @@ from optim_openvino.runtime.targets import TARGET
 pytestmark = pytest.mark.usefixtures("jobs_here")
 
 
+@pytest.mark.slow
 def test_the_report_says_what_computed_the_result_and_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "cache"))
     report = optim.run(models.mlp(tmp_path), tmp_path / "out", target="openvino", search_seconds=1, stages=["tune"])
@@ -66,6 +69,43 @@ def test_beside_a_runtime_that_is_missing_the_others_go_on(tmp_path, monkeypatch
     assert "OpenVINO 2025.4.0 is too old" in note and "pip install" in note
     assert main(["run", str(path), "--target", "openvino", "-o", str(tmp_path / "o")]) == ExitStatus.TARGET_UNAVAILABLE
     assert "is too old" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("counted_clock")
+def test_points_of_both_runtimes_are_picked_each_with_its_own_load_py(tmp_path, monkeypatch):
+    """By a clock that counts nodes both runtimes are as fast; opened, run and delivered they are real."""
+    monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "cache"))
+    path, out = foldable(tmp_path), tmp_path / "out"
+    run = optim.run(path, out, target="cpu,openvino", stages=["fuse"], search_seconds=20)
+    front = {point.number: point.target for point in run.points if point.number}
+    assert set(front.values()) == {"cpu", "openvino"}
+    feeds = {"x": np.ones((2, 32), np.float32)}
+    expected = onnxruntime.InferenceSession(str(path)).run(None, feeds)[0]
+    for number, target in front.items():
+        folder = tmp_path / f"point{number}"
+        asked = ["run", str(out), "--pick", str(number), "-o", str(folder), "--json"]
+        assert main(asked) == ExitStatus.DELIVERED
+        report = json.loads((folder / "report.json").read_text())
+        runtime = "openvino" if target == "openvino" else "onnxruntime"
+        assert report["target"] == target
+        assert [one.partition("==")[0] for one in report["result"]["requirements"]] == [runtime]
+        script = (folder / "load.py").read_text()
+        assert f"import {runtime}" in script and f"pip install {runtime}" in (folder / "report.html").read_text()
+        session = runpy.run_path(str(folder / "load.py"))["load"]()
+        assert np.allclose(session.run(["y"], feeds)[0], expected, atol=1e-5)
+
+
+def foldable(folder):
+    """A product with what two constants give: a node that need not be computed in each run."""
+    random = np.random.default_rng(0)
+    weights = [onnx.numpy_helper.from_array(random.standard_normal((32, 32)).astype(np.float32), name) for name in "ab"]
+    nodes = [helper.make_node("MatMul", ["a", "b"], ["w"]), helper.make_node("MatMul", ["x", "w"], ["y"])]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 32]) for name in "xy"]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], weights)
+    path = folder / "foldable.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
 
 
 @pytest.mark.parametrize("device", ["GPU", "NPU", "GPU.1"])
@@ -137,6 +177,21 @@ def test_without_nncf_its_passes_say_so(tmp_path, monkeypatch):
     assert "optim-plugin-openvino[nncf]" in applicable.reason
 
 
+def test_nncf_has_shapes_inferred_without_weights(tmp_path):
+    graph = onnx.load(wide_mlp(tmp_path))
+    of_onnx = onnx.shape_inference.infer_shapes
+    expected = of_onnx(graph)
+    with nncf_library.quiet_nncf():
+        found = onnx.shape_inference.infer_shapes(graph)
+    assert found == expected and len(found.graph.value_info) == 2
+    assert onnx.shape_inference.infer_shapes is of_onnx
+    light = nncf_library._without_weights(graph)
+    assert light.ByteSize() < 1000 < graph.ByteSize()
+    del found.graph.value_info[:]
+    assert of_onnx(light).graph.value_info == expected.graph.value_info
+
+
+@pytest.mark.slow
 def test_weights_in_four_bits_run_also_where_onnx_itself_has_none(tmp_path, monkeypatch):
     monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "cache"))
     passes = {"openvino.compress-weights": {"mode": "int4-sym", "group_size": 32, "scale_estimation": True}}
@@ -235,16 +290,30 @@ def wide_mlp(folder):
     return path
 
 
-def test_a_model_cache_is_used_again_and_one_that_is_damaged_is_left_alone(tmp_path, monkeypatch):
+@pytest.mark.parametrize("other", [None, b"2025.0"])
+def test_a_model_cache_is_used_again_and_what_is_damaged_or_of_another_version_is_made_anew(
+    tmp_path, monkeypatch, other
+):
+    """The key of a file has no version in it: two versions of OpenVINO look for the same one."""
     monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "cache"))
     model = describe(models.mlp(tmp_path), session=as_session({MODEL_CACHE: "YES"}))
-    feeds = {"x": np.ones((2, 32), np.float32)}
-    with OpenVinoBackend().open(model, TARGET) as session:
-        expected = session.run(feeds)["y"]
+    feeds, version = {"x": np.ones((2, 32), np.float32)}, core().get_versions("CPU")["CPU"].build_number.encode()
+
+    def opened():
+        with OpenVinoBackend().open(model, TARGET) as session:
+            return session.run(feeds)["y"], session._compiled.get_property("LOADED_FROM_CACHE")
+
+    expected, _ = opened()
+    assert opened()[1]
     [blob] = (tmp_path / "cache" / "openvino").glob("*.blob")
-    blob.write_bytes(b"of another version" + blob.read_bytes()[18:])
-    with OpenVinoBackend().open(model, TARGET) as session:
-        assert np.array_equal(session.run(feeds)["y"], expected)
+    made = blob.read_bytes()
+    assert version in made
+    changed = made.replace(version, version.replace(version[:6], other)) if other else made[: len(made) // 2]
+    blob.write_bytes(changed)
+    found, from_cache = opened()
+    assert np.array_equal(found, expected) and not from_cache
+    assert [version in file.read_bytes() for file in blob.parent.glob("*.blob")] == [True]
+    assert opened()[1]
 
 
 def test_a_profile_says_how_long_each_node_takes(tmp_path):

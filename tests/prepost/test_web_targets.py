@@ -56,6 +56,7 @@ def test_what_the_target_cannot_be_set_to_is_refused(settings: dict[str, str], r
     assert refused.value.reference == reference
 
 
+@pytest.mark.slow
 @needs_node
 def test_a_number_beyond_float16_is_found_where_wasm_hides_it(tmp_path: Path) -> None:
     nodes = [

@@ -198,6 +198,8 @@ class Pass(ABC):
         goals: that it is tried for; empty: for any. Where it is named, it runs for any too.
         suits: goals for which it is the likeliest of its kind: where answers are the goal, it is looked at first.
         session_only: it changes session settings and never the graph, so the search may look ahead through it cheaply.
+        calibrates: it runs the model on samples. Until it is known how long that takes, it is expected to take several
+            times as long as a pass that only reads weights.
         kept: where its option ``keep`` leaves a node, in the words of the report.
         makes: the type that it converts to, as ``optim sensitivity --as`` calls it; empty for a pass without one.
         recasts: its interface brings samples of its own, see :class:`Interface`. It is tried on the original before
@@ -217,6 +219,7 @@ class Pass(ABC):
     goals: ClassVar[tuple[str, ...]] = ()
     suits: ClassVar[tuple[str, ...]] = ()
     session_only: ClassVar[bool] = False
+    calibrates: ClassVar[bool] = False
     kept: ClassVar[str] = "in float"
     recasts: ClassVar[bool] = False
     makes: ClassVar[str] = ""

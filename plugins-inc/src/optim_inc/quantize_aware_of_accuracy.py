@@ -25,6 +25,7 @@ class QuantizeAwareOfAccuracy(Pass):
     summary = "neural-compressor: 8-bit integers, tuned node by node until the loss of accuracy is tolerable"
     options = "optim_inc.options:QuantizeAwareOfAccuracyOptions"
     lossy = True
+    calibrates = True
     after = ("ort.gemm-to-matmul",)
     alternatives = "quantization"
     makes = "int8"

@@ -39,6 +39,7 @@ class QuantizeStatic(Pass):
     summary = "neural-compressor: 8-bit integers with ranges from calibration samples, SmoothQuant where asked"
     options = "optim_inc.options:QuantizeStaticOptions"
     lossy = True
+    calibrates = True
     after = ("ort.gemm-to-matmul",)
     alternatives = "quantization"
     makes = "int8"

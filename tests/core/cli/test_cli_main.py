@@ -296,6 +296,7 @@ COMPLETIONS = {
 }
 
 
+@pytest.mark.slow
 def test_a_shell_completes_commands_passes_targets_and_plugins(site):
     site.add("acme", GOOD)
     site.add("broken", "print('noise'); raise RuntimeError('no')")

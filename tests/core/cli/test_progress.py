@@ -64,11 +64,11 @@ def test_at_80_columns_a_line_is_cut_and_never_broken():
 def test_at_80_columns_it_is_seen_how_long_one_has_waited():
     clock = Clock()
     shown = LiveLines(clock)
-    shown("waiting for process 12345 (optim on encoder-of-sentences.onnx): only one times something at once")
+    shown("waiting: another optim is timing, process 12345 (optim on encoder-of-sentences.onnx)")
     clock.now = 40.0
     (line,) = printed(shown)
     assert len(line) == 80
-    assert "0:40  waiting for process 12345 (optim on encoder" in line
+    assert "0:40  waiting: another optim is timing, process 12345 (" in line
     assert line.endswith("…, 40 s")
 
 

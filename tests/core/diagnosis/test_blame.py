@@ -19,7 +19,7 @@ from optim._engine.runs.diagnosis.blame import Blame, blame_models
 from optim._engine.store import Store
 from optim.errors import ExitStatus, OptimError
 
-pytestmark = pytest.mark.usefixtures("jobs_here")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("jobs_here")]
 
 WIDTH, LAYERS = 16, 3
 SHAPE = ["batch", "seq", WIDTH]

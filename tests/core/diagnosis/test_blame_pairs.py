@@ -10,7 +10,7 @@ import pytest
 from onnx import numpy_helper, version_converter
 from test_blame import SHAPE, WIDTH, add_behind, find, first, found, network, noisy  # noqa: F401 - a fixture among them
 
-pytestmark = pytest.mark.usefixtures("jobs_here")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("jobs_here")]
 
 
 def centred(opset: int) -> onnx.ModelProto:

@@ -87,6 +87,7 @@ def test_what_does_not_fail_and_what_cannot_be_run_are_refused(tmp_path, capsys)
     assert "no-such-command" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_weights_of_a_branch_are_inside_what_is_written(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     node, info = helper.make_node, helper.make_tensor_value_info

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +11,7 @@ from optim._engine.diagnosis import repair_job
 from optim._engine.diagnosis.repair_job import COSTS, HOLDS, Request, _by_costs, _costliest, _Measured
 from optim._engine.gate.node_costs import NodeCost, precisions_of
 from optim._engine.gate.repair import OutOfEvaluations, Repair
+from optim._engine.search.time_budget import LEAST_REPAIR_S
 from optim._engine.search.workbench import Workbench
 from optim.jobs.process import WorkerFailed
 from optim.jobs.wire import from_wire, to_wire
@@ -97,7 +99,6 @@ def test_a_repair_that_is_stopped_answers_what_held(told):
         keys=SimpleNamespace(repair=lambda *_: "key"),
         runner=SimpleNamespace(known=lambda *_: None, call=call),
         say=lambda text: None,
-        run_time=SimpleNamespace(left=20.0),
         restore=lambda candidate: False,
         _candidate_request=lambda trial, samples: None,
         _node_costs={},
@@ -108,6 +109,28 @@ def test_a_repair_that_is_stopped_answers_what_held(told):
     trial.options = {"keep": ["a"]}  # the same pass on another chain, or once more: it begins with what is known
     Workbench.repair(bench, trial, tried, 0.05, 2.0)
     assert asked == [{}, costs if told else {}]
+
+
+@pytest.mark.parametrize(("most_s", "whole_s"), [(math.inf, 22.0), (15.0, 15.0), (5.0, 5.0), (0.0, LEAST_REPAIR_S)])
+def test_a_repair_has_time_for_what_it_began_and_no_more_than_the_end_leaves(most_s, whole_s):
+    given = []
+
+    def call(job, request, *, timeout_s, on_event):
+        given.append((request.seconds, timeout_s))
+        return repair_job.Answer(None)
+
+    bench = SimpleNamespace(
+        prepared=SimpleNamespace(compared=(0,)),
+        keys=SimpleNamespace(repair=lambda *_: "key"),
+        runner=SimpleNamespace(known=lambda *_: None, call=call),
+        say=lambda text: None,
+        _candidate_request=lambda trial, samples: None,
+        _node_costs={},
+    )
+    trial = SimpleNamespace(candidate=None, offered=SimpleNamespace(name="lossy"), options={})
+    tried = SimpleNamespace(answer=SimpleNamespace(comparisons=[]), seconds=6.0)
+    Workbench.repair(bench, trial, tried, 0.05, 10.0, most_s)
+    assert given == [(min(10.0, most_s), whole_s)]
 
 
 def test_what_nodes_cost_elsewhere_proposes_a_set_that_is_measured_here(measured):

@@ -42,6 +42,12 @@ def test_a_folder_is_no_model_and_the_file_in_it_is_named(tmp_path, store):
     assert str(folder / "net.onnx") in error.fix
 
 
+def test_feeds_in_the_place_of_a_model_are_recognized(tmp_path, store):
+    np.savez(tmp_path / "feeds.npz", x=np.zeros(3))
+    error = refused(tmp_path / "feeds.npz", store)
+    assert (error.reference, error.fix) == ("not-onnx", "optim run model.onnx --data feeds.npz")
+
+
 @pytest.mark.parametrize(
     ("content", "reference", "hint"),
     [

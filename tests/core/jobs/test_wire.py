@@ -67,6 +67,7 @@ def test_settings_come_back_equal():
     assert round_trip(settings) == settings
 
 
+@pytest.mark.slow
 def test_the_same_request_has_the_same_key_in_every_process():
     """Sets have another order in every process, so none may be in what keys are made of."""
     script = (

@@ -26,6 +26,7 @@ def found(about):
     return [one for one in examine(load_registry()) if about in one.subject]
 
 
+@pytest.mark.slow
 def test_a_sound_installation_has_nothing_to_mend(site):
     site.add("acme", GOOD, attribute="")
     text = " ".join(one.subject for one in examine(load_registry()) if one.severity is Severity.PROBLEM)

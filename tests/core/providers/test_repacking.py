@@ -49,6 +49,13 @@ def test_a_quarter_of_the_memory_is_the_line(product: Model) -> None:
     assert not repacking.weights_stay_mapped(product.path, memory_bytes=4 * BYTES)
 
 
+def test_nothing_is_copied_that_takes_8_gb_with_what_else_a_process_holds(
+    product: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repacking, "MOST_COPIED", BYTES - 1)
+    assert repacking.weights_stay_mapped(product.path, memory_bytes=400 * BYTES)
+
+
 def test_sessions_of_a_run_copy_no_weights_where_they_are_large(
     product: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -92,6 +92,7 @@ def left_in(folder):
     return sorted(entry.name for entry in folder.iterdir() if entry.name != "opener.py")
 
 
+@pytest.mark.slow
 def test_what_is_opened_and_right_is_there_with_its_figures(run_folder, viewer, tmp_path):
     viewer()
     report = optim.deliver(run_folder, "viewer", tmp_path / "out")
@@ -247,6 +248,7 @@ def test_words_that_make_no_sense_are_refused(run_folder, viewer, tmp_path, word
     assert found.exception.status is ExitStatus.USAGE
 
 
+@pytest.mark.slow
 def test_texts_come_back_from_a_consumer_as_they_are(viewer, tmp_path):
     viewer()
     ends = [helper.make_tensor_value_info(name, TensorProto.STRING, ["batch"]) for name in "xy"]
@@ -335,6 +337,7 @@ def test_feeds_of_another_graph_are_no_hindrance_unless_they_were_named(tuned, v
         optim.deliver(folder, "viewer", tmp_path / "other", data=str(folder / "feeds.npz"))
 
 
+@pytest.mark.slow
 def test_settings_that_are_lost_are_named_and_what_that_costs_is_timed(tuned, viewer, tmp_path):
     viewer()
     report = optim.deliver(tuned(SessionConfig({"intra_op_num_threads": 1})), "viewer", tmp_path / "out")
@@ -354,6 +357,7 @@ def test_a_graph_that_stays_as_the_settings_make_it_has_them_baked_in(tuned, vie
     assert [node.op_type for node in graph.node] == ["MatMul"]
 
 
+@pytest.mark.slow
 def test_what_the_consumer_would_optimize_again_is_not_baked(tuned, viewer, tmp_path):
     viewer()
     off = SessionConfig(disabled_optimizers=("ConstantFolding",))

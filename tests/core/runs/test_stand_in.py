@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+import onnx
+import onnx_ir as ir
 import pytest
 
+from optim._engine.runs import execute, judge
+from optim._engine.runs.stand_in import layers, search
 from optim._engine.runs.stand_in.layers import StandIn, stand_in_for
 from optim._engine.runs.stand_in.names import counterparts, options_of_whole
+from optim._engine.runs.stand_in.shared import with_weights_of
 from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.time_estimate import Load
+from optim.errors import OptimError
+from optim.model import Model
+from optim.onnx.external_data import external_files
+from optim.onnx.files import save_in_store
 
 LARGE = Load(size_bytes=8_000_000_000, nodes=2400, samples=8, open_s=8.0, run_s=2.0)
 MIDDLE = Load(size_bytes=800_000_000, nodes=900, samples=8, open_s=0.7, run_s=0.1)
@@ -56,9 +67,23 @@ def test_others_are_searched_whole(tmp_path, load: Load, changed: dict[str, Any]
     assert stand_in_for(bench(tmp_path, **changed), PLAN, load) is None
 
 
-def graph(layers: int) -> list[tuple[str, tuple[str, str, int]]]:
+def test_the_whole_model_is_searched_where_its_first_layers_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise OptimError("source-export-failed", "it does not export")
+
+    notes: list[str] = []
+    run: Any = SimpleNamespace(run_time=SimpleNamespace(note=notes.append))
+    monkeypatch.setattr(layers, "stand_in_for", lambda *_: StandIn(layers=4, whole=40, search_s=900.0))
+    monkeypatch.setattr(search, "search_stand_in", refuse)
+    monkeypatch.setattr(judge, "judge_search", lambda *_: "of the whole")
+    found: Any = execute._searched(run, Any, PLAN, LARGE)
+    assert found == "of the whole"
+    assert notes == ["the whole model was searched, since 4 of 40 layers could not be: it does not export"]
+
+
+def graph(count: int) -> list[tuple[str, tuple[str, str, int]]]:
     """Names and operators: two nodes before the layers, and one behind."""
-    inside = [(f"{op.lower()}_{layer}", (domain, op, count)) for layer in range(layers) for domain, op, count in LAYER]
+    inside = [(f"{op.lower()}_{layer}", (domain, op, count)) for layer in range(count) for domain, op, count in LAYER]
     return [("embed", ("", "Gather", 2)), ("scale", ("", "Mul", 2)), *inside, ("head", ("", "MatMul", 2))]
 
 
@@ -76,3 +101,26 @@ def test_names_are_not_carried_where_the_layers_are_others() -> None:
     assert counterparts([node for _, node in graph(4)], [node for _, node in whole], stand_in) is None
     assert counterparts([node for _, node in graph(4)], [node for _, node in graph(7)[:-1]], stand_in) is None
     assert options_of_whole({"keep": ("gone",)}, graph(4), graph(7), stand_in) is None
+
+
+def test_weights_that_the_whole_model_has_lie_on_the_disk_once(tmp_path) -> None:
+    random = np.random.default_rng(0)
+    first, second, other = (random.standard_normal((32, 32)).astype(np.float32) for _ in range(3))
+    whole = stored(tmp_path, {"first": first, "second": second})
+    small = stored(tmp_path, {"a": second, "b": other, "c": np.negative(first)})
+    shared = with_weights_of(small, whole)
+    there = {name: value.const_value for name, value in shared.ir().graph.initializers.items()}
+    assert there["a"].location in external_files(whole.path)
+    assert {there["b"].location, there["c"].location} <= set(external_files(small.path))
+    assert all(np.array_equal(there[name], array) for name, array in (("a", second), ("b", other), ("c", -first)))
+
+
+def stored(store: Path, weights: dict[str, np.ndarray]) -> Model:
+    """A model in the store that adds its weights up."""
+    info = onnx.helper.make_tensor_value_info("y", 1, [32, 32])
+    nodes = [onnx.helper.make_node("Sum", list(weights), ["y"])]
+    tensors = [onnx.numpy_helper.from_array(array, name) for name, array in weights.items()]
+    made = onnx.helper.make_model(
+        onnx.helper.make_graph(nodes, "graph", [], [info], tensors), opset_imports=[onnx.helper.make_opsetid("", 17)]
+    )
+    return save_in_store(ir.from_proto(made), store)

@@ -34,6 +34,7 @@ def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *arguments], cwd=folder, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "verb", [["inspect", "mlp.onnx"], ["verify", "mlp.onnx", "mlp.onnx"]], ids=lambda verb: verb[0]
 )

@@ -123,6 +123,16 @@ def test_the_reason_of_a_dropped_step_speaks_of_the_goal(goal, reason):
     ]
 
 
+@pytest.mark.parametrize("peak", [0, 90_000_000])
+def test_where_memory_is_the_goal_nothing_is_dropped_as_no_faster(peak):
+    journal, first = Journal("memory"), step("first")
+    row = journal.open(first, ORIGINAL)
+    journal.timed(Measured(after(ORIGINAL, first), 1.2, peak_memory_bytes=peak), 1.0)
+    journal.conclude(ORIGINAL)
+    assert "memory" in row.reason
+    assert "faster" not in row.reason
+
+
 def test_a_row_belongs_to_its_own_chain_and_not_to_one_of_the_same_names():
     """The same pass with other options before it: a chain that is picked has no row of the other one."""
     first, other, last = step("first"), replace(step("first"), options={"level": 2}), step("last")

@@ -112,3 +112,10 @@ def test_settings_of_a_session_are_not_tried_where_size_is_the_goal(plan_of):
     )
     assert Stage.TUNE not in plan.stages
     assert "ort.tune-session" in considered(plan_of(goal="size", named=(Named("ort.tune-session"),)))
+
+
+def test_a_pass_that_is_tried_for_another_goal_is_no_row_of_the_terminal(plan_of):
+    not_here = {left_out.offered.name for left_out in plan_of().left_out if left_out.not_here}
+    assert "ort.pack-weights" in not_here
+    assert "ort.pack-weights" in considered(plan_of(goal="startup"))
+    assert "ort.pack-weights" in considered(plan_of(named=(Named("ort.pack-weights"),)))

@@ -35,6 +35,7 @@ def _run_lane(lane: Any, timeout_s: float) -> float:
     return 0.0
 
 
+@pytest.mark.slow
 def test_what_opens_sooner_is_delivered_where_that_is_the_goal(tmp_path: Path) -> None:
     with installed(tmp_path, "timed_plugin"), counted(_opened, _run_lane), done_here():
         outcome = fusing_run(tmp_path, "startup")

@@ -28,6 +28,8 @@ from optim.errors import OptimError
 from optim.model import Model, SessionConfig, TensorInfo
 from optim.target import Target
 
+pytestmark = pytest.mark.slow
+
 CPU = Target("cpu", "ort", "CPUExecutionProvider")
 OWN = SessionConfig()
 

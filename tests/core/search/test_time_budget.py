@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from optim._engine.search.lane_seconds import AGAIN_S, FINAL_S, LEAST_LANES, LOOK_S
@@ -188,3 +190,16 @@ def test_what_a_repair_found_is_tried_though_the_search_is_over(clock):
     clock.seconds += time.search_s + 5
     assert time.for_candidate() < 6.0 <= time.for_repaired(2.0)
     assert time.for_repaired(100.0) < run.left
+
+
+def test_a_repair_leaves_the_time_to_make_and_prove_what_it_finds(clock):
+    run = RunTime(60.0, clock)
+    run.announce(60.0 + run.spent)
+    run.expect(open_s=0.1, run_s=0.01, size_bytes=1)
+    time = TimeBudget.of_run(run, 300.0)
+    rest = run.left - run.closing_s - time.least_proof_s
+    assert time.most_before_proof == pytest.approx(rest)
+    assert time.most_for_repair(2.0) == pytest.approx(rest - 2.0)
+    clock.seconds += 58
+    assert time.most_for_repair(2.0) == 0.0
+    assert TimeBudget.of_run(run, 300.0, must=True).most_for_repair(2.0) == math.inf

@@ -9,7 +9,7 @@ from adapter_models import adapted_model, adapter_weights, peft_folder, referenc
 import optim
 from optim.onnx.operators import operator_counts
 
-pytestmark = pytest.mark.usefixtures("jobs_here", "counted_clock")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("jobs_here", "counted_clock")]
 
 X = np.random.default_rng(5).normal(size=(2, 3, 64)).astype(np.float32)
 

@@ -196,6 +196,7 @@ print(found.depths, found.past_bytes, min(found.first_s, *found.token_s) > 0)
 """
 
 
+@pytest.mark.slow
 def test_a_bench_has_it_answer_token_by_token(result, consumers, tmp_path):
     Genai().write(result, tmp_path, GenaiOptions())
     here = {**os.environ, "PYTHONPATH": str(Path(optim.__file__).parents[1])}  # what answers is a lane of ours

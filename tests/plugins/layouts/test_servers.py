@@ -17,6 +17,8 @@ from optim_plugins.layouts.kinds.mlflow import MLflow
 from optim_plugins.layouts.kinds.triton import Triton
 from optim_plugins.layouts.options import TritonOptions
 
+pytestmark = pytest.mark.slow
+
 TUNED = SessionConfig(
     {
         "intra_op_num_threads": 1,

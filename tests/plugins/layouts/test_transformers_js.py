@@ -15,6 +15,7 @@ from optim_plugins.layouts.options import TransformersJsOptions
 from optim_plugins.layouts.precision import dtype_of_graph
 
 
+@pytest.mark.slow
 def test_node_opens_it_without_a_network_and_computes_the_same(deliver, npm, tmp_path, monkeypatch):
     monkeypatch.chdir(npm)
     report = deliver("transformers.js:dtype='q8'", tmp_path / "out")

@@ -72,6 +72,7 @@ def test_graphs_and_settings_are_made_pass_the_checker_and_run_on_the_cpu(
         assert onnx.TensorProto.FLOAT16 in kinds
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("jobs_here")
 def test_a_run_says_that_nothing_ran_on_a_gpu_and_keeps_the_settings_for_one(tmp_path: Path) -> None:
     chain = (

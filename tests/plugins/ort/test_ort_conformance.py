@@ -26,6 +26,8 @@ from optim_plugins.ort.tune.pack_weights import PackWeights
 from optim_plugins.ort.tune.tune_execution import TuneExecution
 from optim_plugins.ort.tune.tune_session import TuneSession
 
+pytestmark = pytest.mark.slow
+
 
 class OnMlp(PassConformance):
     @pytest.fixture

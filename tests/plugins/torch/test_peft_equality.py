@@ -80,7 +80,7 @@ def generates_with_each(session: AdaptedSession, found: Exported, adapter: Path)
     assert caught.value.reference == "adapter-not-taken"
 
 
-@pytest.mark.parametrize("kind", ["llama", "bert"])
+@pytest.mark.parametrize("kind", ["llama", pytest.param("bert", marks=pytest.mark.wide)])
 def test_outputs_equal_those_of_peft(kind: str, exported: Callable[[str], Exported], tmp_path: Path) -> None:
     four, eight = (adapter_folder(tmp_path, kind, rank) for rank in (4, 8))
     found = export(four, tmp_path / "out", named={"adapters.extract": None})

@@ -16,7 +16,11 @@ from optim.errors import OptimError
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module", params=["gpt2", "llama", "qwen3", "gemma3", "phi3"])
+WIDE = [pytest.param(name, marks=pytest.mark.wide) for name in ("qwen3", "phi3")]
+"""To our code these are what Llama is."""
+
+
+@pytest.fixture(scope="module", params=["gpt2", "llama", "gemma3", *WIDE])
 def made(request: pytest.FixtureRequest, exported: Callable[[str], Exported]) -> tuple[str, Exported]:
     return request.param, exported(request.param)
 

@@ -18,6 +18,7 @@ PARTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PARTS)
 def test_each_side_is_a_component_that_runs_on_other_sizes(name: str) -> None:
     source = source_of(build(name), SourceRequest("folder"))

@@ -9,22 +9,29 @@ from typing import Any
 import numpy as np
 import onnxruntime as ort
 import pytest
-import torch
 from exporting import export
-from safetensors.torch import save_file
 from tiny_models import build, save
 
 from optim import OptimError
 from optim._engine.sources.naming import needs_export
 from optim._engine.sources.optimum_folder import graph_of
-from optim_plugins.torch.sources.huggingface.sentence_encoder import Pooling, sentence_parts
 
-TOKENS = torch.tensor([[[1.0, -2.0], [3.0, 4.0], [100.0, 100.0]], [[9.0, 9.0], [5.0, 6.0], [7.0, -8.0]]])
-MASK = torch.tensor([[1, 1, 0], [0, 1, 1]])
+TOKENS = [[[1.0, -2.0], [3.0, 4.0], [100.0, 100.0]], [[9.0, 9.0], [5.0, 6.0], [7.0, -8.0]]]
+MASK = [[1, 1, 0], [0, 1, 1]]
+
+
+def sentence_parts(folder: Path) -> Any:
+    """What stands behind the encoder; torch is imported here, and not where tests are collected."""
+    from optim_plugins.torch.sources.huggingface import sentence_encoder
+
+    return sentence_encoder.sentence_parts(folder)
 
 
 def sentences(folder: Path, *, modes: dict[str, Any], dense: int = 0, normalize: bool = False) -> Path:
     """A tiny BERT with what sentence-transformers puts behind it."""
+    import torch
+    from safetensors.torch import save_file
+
     save("bert", folder)
     width = json.loads((folder / "config.json").read_text())["hidden_size"]
     parts = [("", "Transformer"), ("1_Pooling", "Pooling")]
@@ -47,7 +54,10 @@ def sentences(folder: Path, *, modes: dict[str, Any], dense: int = 0, normalize:
     return folder
 
 
+@pytest.mark.slow
 def test_the_graph_gives_the_embedding_of_a_sentence(tmp_path: Path) -> None:
+    import torch
+
     folder = sentences(tmp_path / "source", modes={"pooling_mode_mean_tokens": True}, dense=5, normalize=True)
     found = export(folder, tmp_path)
     graph = found.graphs["model"].model
@@ -77,7 +87,12 @@ def test_the_graph_gives_the_embedding_of_a_sentence(tmp_path: Path) -> None:
     ],
 )
 def test_what_the_mask_hides_counts_nowhere(mode: str, expected: list[list[float]]) -> None:
-    torch.testing.assert_close(Pooling([mode])(TOKENS, MASK), torch.tensor(expected, dtype=torch.float32))
+    import torch
+
+    from optim_plugins.torch.sources.huggingface.sentence_encoder import Pooling
+
+    pooled = Pooling([mode])(torch.tensor(TOKENS), torch.tensor(MASK))
+    torch.testing.assert_close(pooled, torch.tensor(expected, dtype=torch.float32))
 
 
 def test_several_modes_stand_side_by_side(tmp_path: Path) -> None:

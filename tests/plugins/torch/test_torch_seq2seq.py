@@ -12,7 +12,7 @@ from tiny_models import build
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module", params=["t5", "bart", "whisper"])
+@pytest.fixture(scope="module", params=["t5", "whisper", pytest.param("bart", marks=pytest.mark.wide)])
 def made(request: pytest.FixtureRequest, exported: Callable[[str], Exported]) -> tuple[str, Exported]:
     return request.param, exported(request.param)
 

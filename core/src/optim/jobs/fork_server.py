@@ -48,7 +48,7 @@ _IMPORTED_AHEAD = (
 )
 """What nearly every job imports, by name: nothing here depends on it, and a job that misses one imports it itself."""
 
-_OURS = "optim._engine."
+_OURS = "optim."
 
 
 def main() -> None:

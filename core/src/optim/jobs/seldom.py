@@ -11,7 +11,6 @@ again: 0.1 of 0.6 s of processor time.
 from __future__ import annotations
 
 import gc
-import importlib.abc
 import importlib.util
 import sys
 from collections.abc import Sequence
@@ -24,8 +23,11 @@ _COLLECTED_AFTER = 200_000
 """New objects; twice as many save nothing more, and a process that goes on frees cycles somewhat later."""
 
 
-class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the seldom modules as everything else is found, and puts off running them."""
+class _Finder:
+    """Finds the seldom modules as everything else is found, and puts off running them.
+
+    It does not derive from ``importlib.abc.MetaPathFinder``, with which tempfile and random would be imported.
+    """
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None

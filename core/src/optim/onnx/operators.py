@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 _PLACES = {"MatMul": 1, "Gemm": 1, "Conv": 49}
 """How often a weight is used: a kernel of a convolution at 7 times 7 places where it is at its smallest."""
 
+_HANDING_ON = frozenset(("Cast", "DequantizeLinear", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"))
+"""They hand all elements of a weight on: exporters of torch write ``MatMul(x, Transpose(W))``."""
+
 
 def operator_counts(path: Path) -> dict[str, int]:
     """Nodes by operator, most frequent first; subgraphs and function bodies are counted too, each body once.
@@ -42,6 +45,8 @@ def work_shares(path: Path) -> dict[str, float]:
     sizes = {tensor.name: prod(tensor.dims) for tensor in model.graph.initializer}
     work: Counter[str] = Counter()
     for node in model.graph.node:
+        if node.op_type in _HANDING_ON and node.input and node.input[0] in sizes:
+            sizes[node.output[0]] = sizes[node.input[0]]
         places = _PLACES.get(node.op_type)
         if places and len(node.input) > 1:
             work["MatMul" if node.op_type == "Gemm" else node.op_type] += places * sizes.get(node.input[1], 0)

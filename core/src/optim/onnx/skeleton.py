@@ -103,9 +103,11 @@ def _archive(path: Path) -> tuple[str, str]:
     """What a zip archive is, and what to do with it."""
     names = []
     with suppress(zipfile.BadZipFile, OSError, NotImplementedError), zipfile.ZipFile(path) as archive:
-        names = [name for name in archive.namelist() if name.endswith(".onnx")]
-    if names:
-        return f"it is a zip archive that holds {names[0]!a}", f"python -m zipfile -e {path.name} unpacked"
+        names = archive.namelist()
+    if models := [name for name in names if name.endswith(".onnx")]:
+        return f"it is a zip archive that holds {models[0]!a}", f"python -m zipfile -e {path.name} unpacked"
+    if names and all(name.endswith(".npy") for name in names):
+        return "it is an archive of arrays, such as feeds", f"optim run model.onnx --data {path.name}"
     return "it is a zip archive, perhaps a torch checkpoint", "export the model with torch.onnx.export first"
 
 

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import cache
 
 from optim._engine.plugins.discovery import HEAVY
 
@@ -20,8 +21,9 @@ print("loaded:", *(name for name in heavy if name in sys.modules and name not in
 """
 
 
+@cache
 def imports_of(module: str) -> list[str]:
-    """The heavy libraries that importing ``module`` loads.
+    """The heavy libraries that importing ``module`` loads; a module with several classes is asked once.
 
     Raises:
         subprocess.CalledProcessError: it cannot be imported there.

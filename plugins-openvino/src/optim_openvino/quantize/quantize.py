@@ -41,6 +41,7 @@ class Quantize(Pass):
     summary = "convolutions and matrix products in 8-bit integers by NNCF, ranges fixed on samples"
     options = "optim_openvino.quantize.quantize_options:QuantizeOptions"
     lossy = True
+    calibrates = True
     after = ("ort:*",)
     alternatives = "quantization"
     hardware = "x86-64 with AVX512-VNNI, AVX-VNNI or AMX; Arm with dot product; Intel's GPUs and NPUs"

@@ -6,7 +6,7 @@ from optim.folders import cache_folder as whole_cache
 
 
 def cache_folder() -> str:
-    """A folder of this user's. OpenVINO itself leaves a file alone that another version or processor made."""
+    """A folder of this user's. OpenVINO makes anew what another version or processor made there."""
     folder = whole_cache() / "openvino"
     folder.mkdir(parents=True, exist_ok=True)
     return str(folder)

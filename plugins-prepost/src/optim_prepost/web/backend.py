@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
@@ -97,6 +96,8 @@ def _limits() -> BackendLimits:
 
 @cache
 def _node_version() -> str:
+    import subprocess
+
     from optim_prepost.web.packages import node
 
     return subprocess.run([node(), "--version"], capture_output=True, text=True, check=True).stdout.strip().lstrip("v")

@@ -36,6 +36,7 @@ class Quantize(Pass):
     summary = "activations and weights as integers, with some nodes at 16 bits where 8 are not enough"
     options = "optim_qnn.quantize.quantize_options:QuantizeOptions"
     lossy = True
+    calibrates = True
     alternatives = "qnn-precision"
     makes = "int8"
     kept = "at 16 bits"

@@ -240,3 +240,18 @@ def test_what_promises_most_per_second_comes_first(settings, folder, monkeypatch
     FirstLooks(bench, beam._expander, beam.clock, beam.journal, beam.time).run(plan, 1.0)
     names = [trial.offered.name for trial in tried]
     assert names.index("timed.round") > names.index("timed.drop-a")
+
+
+def test_the_best_guess_has_most_of_the_time_before_a_proof_however_slow_the_machine():
+    time = SimpleNamespace(
+        is_up=False, for_first_looks=2.0, grace_s=3.0, for_candidate=lambda: 10.0, most_before_proof=30.0
+    )
+    looks = object.__new__(FirstLooks)
+    looks._time = time
+    lossy, lossless = (SimpleNamespace(pass_class=SimpleNamespace(lossy=one)) for one in (True, False))
+    assert looks._seconds(lossy, 0, 2) == pytest.approx(20.0)
+    assert looks._seconds(lossless, 1, 2) == 30.0
+    assert looks._seconds(lossy, 1, 2) == 6.0
+    assert looks._seconds(lossless, 2, 2) == 2.0
+    time.is_up = True
+    assert looks._seconds(lossy, 0, 2) == 2.0

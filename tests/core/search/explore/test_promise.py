@@ -9,6 +9,7 @@ import pytest
 
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.state import Step
+from optim._engine.search.time_estimate import PassCosts
 from optim.passes import Role, Stage
 
 
@@ -33,6 +34,15 @@ def test_what_nobody_tried_goes_by_its_stage(promises):
 def test_a_pass_that_took_long_promises_less_per_second_than_one_that_nobody_tried(promises):
     promises.note_seconds("slow", 22.0)
     assert promises.per_second(step("slow")) < promises.per_second(step("other"))
+
+
+def test_a_pass_that_calibrates_is_expected_to_take_longer_until_that_is_known():
+    names = ("plain", "calibrating")
+    promises = Promises(60.0, calibrating=names[1:])
+    assert promises.expected_s("calibrating") == 4 * promises.expected_s("plain")
+    assert Promises(60.0, PassCosts({"calibrating": 1.0}), names[1:]).expected_s("calibrating") == 2.0
+    promises.note_seconds("calibrating", 1.0)
+    assert promises.expected_s("calibrating") == 1.0
 
 
 def test_what_a_step_gained_elsewhere_counts_before_what_its_pass_gained(promises):

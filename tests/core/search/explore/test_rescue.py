@@ -27,7 +27,7 @@ def chain(name, tmp_path):
 def rescued(tmp_path):
     """What is repaired and what came of it; ``ratios`` are those of looks beyond the budget, ``holds`` their places."""
 
-    def found(ratios, holds=(), held=1.0, spent_s=30.0, required=()):
+    def found(ratios, holds=(), held=1.0, spent_s=30.0, required=(), took_s=(), guessed=None):
         seconds = [0.0]
         run = RunTime(60.0, lambda: seconds[0])
         run.announce(60.0 + run.spent)
@@ -40,7 +40,9 @@ def rescued(tmp_path):
             planned = pass_named(f"pass {place}")
             step = step_of(planned.offered, {"keep": []})
             promises.note_ratio(step, ratio)
-            near[place] = Near(original, planned, Attempt(step, ()), None)
+            near[place] = Near(
+                original, planned, Attempt(step, (), seconds=dict(enumerate(took_s)).get(place, 1.0)), None
+            )
 
         def repair_again(one):
             place = int(one.attempt.step.pass_name[-1])
@@ -49,7 +51,12 @@ def rescued(tmp_path):
 
         ranking = Ranking(Objective("latency", timed=True), SimpleNamespace(base=None), original, timed=True)
         repairs = SimpleNamespace(near=near, repair_again=repair_again)
-        result = Rescue(repairs, promises, time, ranking, required).run([Measured(original, held)])
+        items = [Measured(original, held)]
+        if guessed is not None:
+            ranking.hoped["guess"] = 0.9
+            ranking.guessed = {"guess"} if guessed else set()
+            items.append(Measured(chain("guess", tmp_path), None))
+        result = Rescue(repairs, promises, time, ranking, required).run(items)
         return [place for place, _ in asked], [(one.digest, ranking.figure(one)) for one in result], asked, time
 
     return found
@@ -69,6 +76,10 @@ def test_the_fastest_is_repaired_first_until_one_holds(rescued):
     assert found == [("repaired 2", pytest.approx(0.5))]
 
 
+def test_one_that_is_evaluated_in_a_fraction_of_the_time_comes_before_one_that_is_a_little_faster(rescued):
+    assert rescued([0.38, 0.4], took_s=(11.7, 2.3))[0] == [1, 0]
+
+
 def test_it_has_the_time_of_the_end_and_gives_it_back(rescued):
     _, _, ((_, lent_s),), time = rescued([0.4])
     assert time.left_for_repairs < 5 < 10 < lent_s
@@ -77,6 +88,11 @@ def test_it_has_the_time_of_the_end_and_gives_it_back(rescued):
 @pytest.mark.parametrize(("held", "spent_s"), [(0.6, 30.0), (1.0, 57.0)])
 def test_there_is_none_where_something_is_faster_or_only_a_proof_fits(rescued, held, spent_s):
     assert rescued([0.4], holds=(0,), held=held, spent_s=spent_s)[:2] == ([], [])
+
+
+@pytest.mark.parametrize("guessed", [True, False])
+def test_what_was_never_timed_is_no_reason_against_a_repair(rescued, guessed):
+    assert rescued([0.4], holds=(0,), guessed=guessed)[0] == ([0] if guessed else [])
 
 
 def test_what_is_hardly_faster_or_lacks_what_was_named_is_left(rescued):

@@ -99,3 +99,7 @@ def test_a_rough_repair_is_taken_up_again_and_the_rest_of_its_chain_applied_to_i
     assert repairs.refine(after(rough, tune)).steps == (fine, tune)
     assert (searched, applied) == (["as it was"], [((tune,), after(fine))])
     assert repairs.refine(after(rough, tune)) is None  # once
+    near = SimpleNamespace(attempt=SimpleNamespace(unrepaired="no set was found"))
+    repairs.rough[chain_key(after(fine))] = near
+    assert repairs.refine(after(fine)) is None  # the same again
+    assert near.attempt.unrepaired == ""

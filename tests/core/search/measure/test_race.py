@@ -28,7 +28,8 @@ from optim.jobs.process import WorkerFailed
 from optim.model import SessionConfig
 from optim.passes import Interface
 
-QUICK = Effort(seconds=0.2, least_rounds=3, most_rounds=5, width=0.03, drop=False)
+QUICK = Effort(seconds=0.2, least_rounds=3, most_rounds=5, width=0.03, drop=False, fresh=False)
+"""Lanes are forks; those of the large race are programs, as for what is delivered."""
 WASTE = {"a": 4}
 
 

@@ -57,7 +57,7 @@ def test_who_is_waited_for_is_said_and_waiting_ends(other):
     turns.most_wait_s = 0.2
     with pytest.raises(OptimError) as caught, turns.turn():
         pass
-    assert said == [f"waiting for process {other.pid} (optim on big.onnx): only one times something at once"]
+    assert said == [f"waiting: another optim is timing, process {other.pid} (optim on big.onnx)"]
     assert caught.value.reference == "clock-in-use"
     assert caught.value.status is ExitStatus.USAGE
     assert f"process {other.pid}" in caught.value.cause
@@ -69,12 +69,18 @@ def test_waiting_is_no_search_time(other):
     def now() -> float:
         return at[0]
 
-    turns = Turns("optim on mine.onnx", lambda text: at.__setitem__(0, at[0] + 100.0), now=now)
+    def wait(text: str) -> None:
+        at[0] += 100.0
+        shown.append(budget.left)
+
+    shown: list[float] = []
+    turns = Turns("optim on mine.onnx", wait, now=now)
     turns.most_wait_s = 0.1
     budget = TimeBudget(60.0, 300.0, now=turns.now)
     with pytest.raises(OptimError), turns.turn():
         pass
     assert at[0] == 100.0
+    assert shown == [60.0]  # who looks while it waits sees that the clock stands still
     assert budget.left == 60.0
     at[0] += 20.0
     assert budget.left == 40.0
@@ -92,13 +98,15 @@ def test_a_job_begins_at_once_where_nobody_asks_for_quiet():
 
 
 def test_a_job_begins_when_what_decides_was_timed():
-    turns, begun = Turns("optim on mine.onnx", print), threading.Event()
+    turns, begun = Turns("optim on mine.onnx", print, now=lambda: 0.0), threading.Event()
 
     def job():
         turns.await_quiet_end()
         begun.set()
 
     with quiet():
+        holder = lock_folder() / f"{QUIET}.holder"
+        os.utime(holder, (holder.stat().st_mtime + 3600,) * 2)  # it has just begun, however slow this machine is
         thread = threading.Thread(target=job)
         thread.start()
         assert not begun.wait(0.1)
@@ -111,7 +119,7 @@ def test_nobody_waits_long_for_quiet():
     with quiet():
         holder = lock_folder() / f"{QUIET}.holder"
         os.utime(holder, (holder.stat().st_mtime - QUIET_S,) * 2)
-        Turns("optim on mine.onnx", print).await_quiet_end()
+        assert held_for_s(QUIET) >= QUIET_S and not turns_module._is_quiet()
 
 
 def test_waiting_for_quiet_is_no_search_time(monkeypatch):

@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import get_args
 
@@ -11,6 +14,7 @@ import ort_models
 import pytest
 from ort_models import apply, context, drift, export, feeds_for, names_and_shapes, operators, proto, stored
 
+from optim import Model, PassResult
 from optim.errors import OptimError
 from optim.options import parse_options
 from optim_plugins.ort.fuse import fuse_transformer
@@ -42,11 +46,36 @@ print(dict(ort_models.apply(FuseTransformer, model, folder, engine="onnxruntime"
 """
 
 
-@pytest.mark.parametrize("name", TRANSFORMERS)
-def test_every_attention_of_every_export_becomes_one_operator(name: str, tmp_path: Path) -> None:
-    model = export(name, tmp_path)
+@dataclass(frozen=True)
+class Fused:
+    """An export, what became of it, and the files of weights that were written."""
 
-    result = apply(FuseTransformer, model, tmp_path)
+    model: Model
+    result: PassResult
+    weights: set[Path]
+
+
+Fuse = Callable[..., Fused]
+
+
+@pytest.fixture(scope="module")
+def fused(tmp_path_factory: pytest.TempPathFactory) -> Fuse:
+    """Each export is fused once with the same fusions: that takes most of the time here."""
+
+    @cache
+    def made(name: str, leave_out: tuple[str, ...] = ()) -> Fused:
+        folder = tmp_path_factory.mktemp("fused")
+        model = export(name, folder)
+        before = set((folder / "store").glob("*.data"))
+        result = apply(FuseTransformer, model, folder, leave_out=leave_out)
+        return Fused(model, result, set((folder / "store").glob("*.data")) - before)
+
+    return made
+
+
+@pytest.mark.parametrize("name", TRANSFORMERS)
+def test_every_attention_of_every_export_becomes_one_operator(name: str, fused: Fuse) -> None:
+    result = fused(name).result
 
     assert dict(result.counts) == FUSED[name]
     assert result.notes == ()
@@ -56,28 +85,26 @@ def test_every_attention_of_every_export_becomes_one_operator(name: str, tmp_pat
 @pytest.mark.parametrize("leave_out", [(), LIGHT], ids=["all", "light"])
 @pytest.mark.parametrize("name", TRANSFORMERS)
 def test_what_is_fused_computes_the_same_with_and_without_a_past_and_with_padding(
-    name: str, leave_out: tuple[str, ...], tmp_path: Path
+    name: str, leave_out: tuple[str, ...], fused: Fuse
 ) -> None:
-    model = export(name, tmp_path)
-    result = apply(FuseTransformer, model, tmp_path, leave_out=leave_out)
+    found = fused(name, leave_out)
 
     for batch, sequence, past in ((1, 2, 7), (2, 3, 5), (2, 4, 0)):
         feeds = feeds_for(name, batch=batch, sequence=sequence, past=past)
-        assert drift(model, result.model, feeds) <= LOSSLESS
+        assert drift(found.model, found.result.model, feeds) <= LOSSLESS
 
 
 @pytest.mark.parametrize("name", TRANSFORMERS)
-def test_inputs_outputs_and_opset_stay(name: str, tmp_path: Path) -> None:
-    model = export(name, tmp_path)
-    result = apply(FuseTransformer, model, tmp_path)
+def test_inputs_outputs_and_opset_stay(name: str, fused: Fuse) -> None:
+    found = fused(name)
 
-    assert names_and_shapes(result.model) == names_and_shapes(model)
-    assert result.interface is None
+    assert names_and_shapes(found.result.model) == names_and_shapes(found.model)
+    assert found.result.interface is None
 
 
 @pytest.mark.parametrize("name", ["bert.ts", "gpt2.dynamo", "llama.ts"])
-def test_a_second_time_there_is_nothing_left(name: str, tmp_path: Path) -> None:
-    once = apply(FuseTransformer, export(name, tmp_path), tmp_path).model
+def test_a_second_time_there_is_nothing_left(name: str, fused: Fuse, tmp_path: Path) -> None:
+    once = fused(name).result.model
     twice = apply(FuseTransformer, once, tmp_path)
 
     assert not twice.changed
@@ -95,19 +122,16 @@ def test_the_input_model_is_left_as_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", TRANSFORMERS)
-def test_no_weight_is_written_while_projections_stay_outside(name: str, tmp_path: Path) -> None:
-    model = export(name, tmp_path)
-    before = set((tmp_path / "store").glob("*.data"))
+def test_no_weight_is_written_while_projections_stay_outside(name: str, fused: Fuse) -> None:
+    found = fused(name, LIGHT)
 
-    assert apply(FuseTransformer, model, tmp_path, leave_out=LIGHT).changed
-
-    assert set((tmp_path / "store").glob("*.data")) == before
+    assert found.result.changed
+    assert found.weights == set()
 
 
-def test_projections_taken_in_are_one_operator_less_each(tmp_path: Path) -> None:
-    model = export("bert.ts", tmp_path)
-    outside = operators(apply(FuseTransformer, model, tmp_path, leave_out=LIGHT).model)
-    inside = operators(apply(FuseTransformer, model, tmp_path, leave_out=LIGHT[:1]).model)
+def test_projections_taken_in_are_one_operator_less_each(fused: Fuse) -> None:
+    outside = operators(fused("bert.ts", LIGHT).result.model)
+    inside = operators(fused("bert.ts", LIGHT[:1]).result.model)
 
     assert (outside.count("MultiHeadAttention"), outside.count("Attention")) == (2, 0)
     assert (inside.count("MultiHeadAttention"), inside.count("Attention")) == (0, 2)
@@ -115,9 +139,8 @@ def test_projections_taken_in_are_one_operator_less_each(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["llama.dynamo", "llama.ts"])
-def test_rotary_embeddings_share_one_table(name: str, tmp_path: Path) -> None:
-    before = operators(export(name, tmp_path))
-    after = operators(apply(FuseTransformer, export(name, tmp_path), tmp_path).model)
+def test_rotary_embeddings_share_one_table(name: str, fused: Fuse) -> None:
+    before, after = operators(fused(name).model), operators(fused(name).result.model)
 
     assert (before.count("Neg"), after.count("Neg")) == (4, 0)
     assert after.count("RotaryEmbedding") == 4
@@ -125,8 +148,8 @@ def test_rotary_embeddings_share_one_table(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["llama.dynamo", "llama.ts"])
-def test_rms_normalization_is_written_as_the_runtime_recognizes_it(name: str, tmp_path: Path) -> None:
-    result = apply(FuseTransformer, export(name, tmp_path), tmp_path)
+def test_rms_normalization_is_written_as_the_runtime_recognizes_it(name: str, fused: Fuse, tmp_path: Path) -> None:
+    result = fused(name).result
     path = tmp_path / "opened.onnx"
     options = ort.SessionOptions()
     options.log_severity_level = 4
@@ -139,17 +162,16 @@ def test_rms_normalization_is_written_as_the_runtime_recognizes_it(name: str, tm
 
 
 @pytest.mark.parametrize("name", ["gpt2.dynamo", "gpt2.ts"])
-def test_products_are_not_flattened_for(name: str, tmp_path: Path) -> None:
-    result = apply(FuseTransformer, export(name, tmp_path), tmp_path, leave_out=LIGHT)
-    after = operators(result.model)
+def test_products_are_not_flattened_for(name: str, fused: Fuse) -> None:
+    after = operators(fused(name, LIGHT).result.model)
 
     assert "Gemm" not in after
     assert after.count("MatMul") == 9
 
 
 @pytest.mark.parametrize("name", TRANSFORMERS)
-def test_targets_of_reshapes_are_constants(name: str, tmp_path: Path) -> None:
-    graph = proto(apply(FuseTransformer, export(name, tmp_path), tmp_path).model).graph
+def test_targets_of_reshapes_are_constants(name: str, fused: Fuse) -> None:
+    graph = proto(fused(name).result.model).graph
     constants = {tensor.name for tensor in graph.initializer}
     constants |= {node.output[0] for node in graph.node if node.op_type == "Constant"}
     computed = [node for node in graph.node if node.op_type == "Reshape" and node.input[1] not in constants]

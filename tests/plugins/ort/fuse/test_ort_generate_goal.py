@@ -28,6 +28,7 @@ from optim.onnx.files import describe
 from optim_plugins.ort.fuse.past.share_past import SharePast
 
 
+@pytest.mark.slow
 def test_bench_times_whole_answers(tmp_path: Path) -> None:
     shared = apply(SharePast, export("llama.dynamo", tmp_path), tmp_path).model
     with done_here():
@@ -48,6 +49,7 @@ def test_a_graph_without_a_past_has_no_answers(tmp_path: Path) -> None:
         optim.run(DATA / "bert.dynamo.onnx", tmp_path / "out", goal="generate", search_seconds=0)
 
 
+@pytest.mark.slow
 def test_a_folder_of_onnxruntime_genai_answers_beside_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, folder = DATA / "llama.dynamo.onnx", tmp_path / "genai"
     folder.mkdir()

@@ -13,7 +13,19 @@ import onnx
 import onnxruntime as ort
 import pytest
 from onnx import helper
-from ort_models import CPU, DATA, apply, drift, export, feeds_for, names_and_shapes, operators, proto, stored
+from ort_models import (
+    CPU,
+    DATA,
+    apply,
+    drift,
+    export,
+    feeds_for,
+    in_float16,
+    names_and_shapes,
+    operators,
+    proto,
+    stored,
+)
 
 import optim
 from optim import Decoder, Model, OptimError
@@ -50,6 +62,7 @@ def test_every_attention_over_a_past_shares_it(name: str, tmp_path: Path) -> Non
     assert not SharePast().applicable(result.model, CPU)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DECODERS)
 def test_it_generates_in_a_buffer_what_it_generates_with_a_past_that_grows(name: str, tmp_path: Path) -> None:
     model = export(name, tmp_path)
@@ -70,6 +83,26 @@ def test_a_past_of_float16_lies_in_a_buffer_too(tmp_path: Path) -> None:
     assert "Cast" not in _readers_of_pasts(half) and file_shares_past(half.path)
     expected = Decoder(_session(shared), FACTS).generate([[5, 6, 7]], max_new_tokens=6)
     assert np.array_equal(Decoder(_session(half), FACTS).generate([[5, 6, 7]], max_new_tokens=6), expected)
+
+
+def test_a_graph_in_float16_generates_the_same_in_a_buffer(tmp_path: Path) -> None:
+    graph = onnx.load(DATA / "llama.dynamo.onnx")
+    in_float16(graph)
+    onnx.save(graph, tmp_path / "half.onnx")
+    model = stored(tmp_path / "half.onnx", tmp_path)
+    done = apply(SharePast, model, tmp_path)
+    assert done.counts["GroupQueryAttention"] == 2 and {info.dtype for info in done.model.outputs} == {"float16"}
+    feeds = {
+        name: array.astype(np.float16) if array.dtype == np.float32 else array
+        for name, array in feeds_for("llama", sequence=1, past=5).items()
+    }
+    found, expected = (_session(one).run(None, feeds) for one in (done.model, model))
+    for output, original in zip(found, expected, strict=True):
+        assert output.dtype == np.float16
+        np.testing.assert_allclose(output.astype(float), original.astype(float), atol=5e-3)
+    growing, adding = (Decoder(_session(one), FACTS) for one in (model, done.model))
+    tokens = growing.generate([[5, 6, 7], [10, 11]], max_new_tokens=6)
+    assert np.array_equal(adding.generate([[5, 6, 7], [10, 11]], max_new_tokens=6), tokens)
 
 
 LOADED = """
@@ -125,6 +158,33 @@ def test_load_py_generates_in_buffers_as_optim_does_without_optim(tmp_path: Path
     deliver(export("llama.dynamo", tmp_path), folder)
     write_session_files(folder, SessionConfig(), CPU)
     assert "def generate" not in (folder / "load.py").read_text()
+
+
+def test_beyond_a_window_a_buffer_gives_what_a_past_that_grows_does(tmp_path: Path) -> None:
+    """The last four tokens alone are seen, as in Mistral: the mask says so, and goes on to say it."""
+    graph = onnx.load(DATA / "llama.dynamo.onnx")
+    causal = next(node for node in graph.graph.node if node.op_type == "LessOrEqual")
+    key, query = causal.input
+    before, causal.output[0] = causal.output[0], "causal"
+    place = list(graph.graph.node).index(causal) + 1
+    for more in (
+        helper.make_node("Sub", [query, "window"], ["first"]),
+        helper.make_node("Greater", [key, "first"], ["near"]),
+        helper.make_node("And", ["causal", "near"], [before]),
+    ):
+        graph.graph.node.insert(place, more)
+        place += 1
+    graph.graph.initializer.append(onnx.numpy_helper.from_array(np.array(4), "window"))
+    onnx.save(graph, tmp_path / "window.onnx")
+    model = stored(tmp_path / "window.onnx", tmp_path)
+    shared = apply(SharePast, model, tmp_path).model
+    prompts = [[5, 6, 7, 8, 9, 10, 11], [12, 13]]
+    seen = [
+        Decoder(_session(one), FACTS).generate(prompts, max_new_tokens=10)
+        for one in (model, shared, export("llama.dynamo", tmp_path))
+    ]
+    assert np.array_equal(seen[0], seen[1])
+    assert not np.array_equal(seen[0], seen[2])
 
 
 def test_a_stop_token_ends_a_row_and_a_stream_gives_tokens_one_by_one(tmp_path: Path) -> None:

@@ -72,6 +72,7 @@ def test_which_operators_are_delicate_can_be_said(tmp_path: Path) -> None:
     assert names == ["one", "between", "two", "three"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPORTS)
 def test_exports_stay_valid_and_nearer_than_the_budget(name: str, tmp_path: Path) -> None:
     model = export(name, tmp_path)

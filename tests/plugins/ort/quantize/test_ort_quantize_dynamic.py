@@ -258,6 +258,7 @@ def test_products_in_branches_are_quantized_in_their_own_scope(tmp_path: Path) -
         assert 1e-4 < drift(model, result.model, feeds) < _CLOSE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPORTS)
 @pytest.mark.parametrize("per_channel", [True, False])
 def test_exports_stay_near(name: str, per_channel: bool, tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ def _drift(model: Model, result: PassResult, feeds: dict[str, np.ndarray]) -> di
     return {name: float(np.linalg.norm(back[name] - array) / np.linalg.norm(array)) for name, array in expected.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("bits", "most"), [(8, 0.015), (4, 0.25)])
 def test_it_computes_with_a_past_of_few_bits(name: str, bits: int, most: float, tmp_path: Path) -> None:

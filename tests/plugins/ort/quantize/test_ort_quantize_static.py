@@ -310,6 +310,7 @@ def test_a_model_without_such_nodes_is_declined_with_its_reason(tmp_path: Path) 
     assert "no Conv, MatMul or Gemm" in QuantizeStatic().applicable(model, CPU).reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPORTS)
 @_FORMATS
 def test_exports_stay_near(name: str, written: str, tmp_path: Path) -> None:

@@ -72,6 +72,7 @@ def test_the_runtime_here_loses_what_is_said_of_its_processor() -> None:
     assert np.array_equal(by_runtime(a, w), expected)
 
 
+@pytest.mark.slow
 def test_the_kernels_for_avx2_lose_just_that(tmp_path: Path) -> None:
     compiler = shutil.which("gcc")
     cpus = Path("/proc/cpuinfo")

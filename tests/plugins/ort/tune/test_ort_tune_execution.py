@@ -54,6 +54,7 @@ def test_every_candidate_opens_and_no_two_are_alike(tmp_path: Path) -> None:
         OrtBackend().open(one, CPU).close()
 
 
+@pytest.mark.slow
 def test_denormals_are_flushed_where_that_is_asked_for(tmp_path: Path) -> None:
     """Each in a process of its own: onnxruntime sets the thread that opens the first session, for good."""
     model = build(tmp_path, [helper.make_node("Mul", ["x", "x"], ["y"])], {}, {"x": [2]}, {"y": [2]})

@@ -32,7 +32,7 @@ def client_of(cluster: str, resources: Mapping[str, float] | None = None, *, pro
         OptimError[cluster-unreachable]: nobody answers at the address.
         OptimError[cluster-unencrypted]: the address is on another machine, and nothing is encrypted.
     """
-    require_listener(cluster)
+    require_listener(cluster)  # before dask is imported, which takes a second
     try:
         import distributed
     except ImportError as error:

@@ -47,6 +47,9 @@ _ROUNDS = 2
 _GUESSED_SHARE = 0.8
 """Of the goal, that a guess from errors of single nodes aims at: it does not know what each does to the outputs."""
 
+_REPLAY_EVALUATIONS = 3
+"""Evaluations in whose time nodes are replayed: with less, what holds already is the answer."""
+
 _EVALUATIONS_BY_COSTS = 6
 """Sets that are measured by what nodes cost on another chain: where none of them holds, it says too little here."""
 
@@ -101,6 +104,8 @@ def run(request: Request, channel: Channel) -> Answer:
         with suppress(OutOfEvaluations):
             if subject.refinable:
                 measured.drift(frozenset(), subject.refinable)
+        if measured.best is not None and measured.left_s < _REPLAY_EVALUATIONS * measured.evaluation_s:
+            return Answer(measured.best, "there was no time for more than a guess")
         whole = whole or _look_for_the_worst(subject, request)
         replay, note = _replay(subject, subject.samples[:1], stack)
         channel.event("replayed", nodes=len(replay.errors) if replay else 0, note=note)
@@ -160,6 +165,7 @@ class _Measured:
         overflowing: nodes that must be left alone, as far as they are known.
         learned: what estimates say of the cost of each node; it is told before a set is measured.
         best: the cheapest that holds on all samples, of those that were measured.
+        evaluation_s: what measuring a set took at most.
     """
 
     subject: Subject
@@ -170,9 +176,15 @@ class _Measured:
     overflowing: Sequence[str] = ()
     learned: LearnedCosts = field(default_factory=LearnedCosts)
     best: Repair | None = None
+    evaluation_s: float = 0.0
     _told: int = 0
     _price: float = math.inf
     _known: dict[tuple[frozenset[str], frozenset[str], tuple[int, ...]], float] = field(default_factory=dict)
+
+    @property
+    def left_s(self) -> float:
+        """Seconds in which further sets may be begun."""
+        return self.deadline - time.monotonic()
 
     def drift(self, keep: frozenset[str], finer: frozenset[str] = frozenset()) -> float:
         """The drift with some nodes left alone and others in the precision between.
@@ -185,7 +197,9 @@ class _Measured:
             self._tell_costs()
             if time.monotonic() > self.deadline:
                 raise OutOfEvaluations
+            began = time.monotonic()
             drift = self._known[asked] = self.subject.drift(keep, finer)
+            self.evaluation_s = max(self.evaluation_s, time.monotonic() - began)
             self.channel.event("measured", keep=len(keep), drift=drift)
             if drift <= self.request.limit * _MARGIN:
                 self._note(keep, finer, drift)

@@ -147,7 +147,7 @@ def _options_defect(item: AnyPass | type[Layout], kind: str = "pass") -> str:
 def _pass_defect(item: type[Pass]) -> str:
     if not isinstance(item.role, Role):
         return f"pass {item.name}: 'role' must be one of {', '.join(f'Role.{role.name}' for role in Role)}"
-    for attribute in ("lossy", "session_only"):
+    for attribute in ("lossy", "session_only", "calibrates"):
         if not isinstance(getattr(item, attribute), bool):
             return f"pass {item.name}: '{attribute}' must be True or False"
     for attribute in ("makes", "hardware"):

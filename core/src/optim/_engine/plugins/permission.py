@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,7 +88,10 @@ def _split(variable: str) -> frozenset[str]:
 def _read(path: Path) -> list[str] | None:
     """The names in the file; None where there is no file. One that may not be read is not taken for none."""
     try:
-        allow = tomllib.loads(path.read_text(encoding="utf-8"))["allow"]
+        text = path.read_text(encoding="utf-8")
+        import tomllib  # few machines have the file, and every command comes here
+
+        allow = tomllib.loads(text)["allow"]
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, KeyError, RecursionError) as error:

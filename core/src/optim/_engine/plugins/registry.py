@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -265,9 +266,11 @@ class Registry:
 
         Every side is told.
         """
-        kept = []
+        kept, alike = [], defaultdict[str, list[Offer]](list)
         for offer in offers:
-            rivals = [other for other in offers if key(other) == key(offer) and other is not offer]
+            alike[key(offer)].append(offer)
+        for offer in offers:
+            rivals = [other for other in alike[key(offer)] if other is not offer]
             owners = [one for one in (offer, *rivals) if _begins_with(key(one), one.plugin.name)]
             if rivals and owners and owners != [offer] and {one.plugin for one in owners} != {offer.plugin}:
                 reason = f"{kind} {key(offer)} is of plugin {owners[0].plugin.name}: call it {offer.plugin.name}-..."

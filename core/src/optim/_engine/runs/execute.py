@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 _PACKAGES = ("optim-core", "onnx", "onnx-ir", "numpy", "pydantic")
 
 _MAPPED = (
-    "the original takes more than a quarter of the memory: its weights are read where they lie, and not laid out anew "
-    "for the kernels (session.disable_prepacking), while it is timed too"
+    "the original is large beside the memory: its weights are read where they lie, and not laid out anew for the "
+    "kernels (session.disable_prepacking), while it is timed too; with memory for a copy of them it would be faster"
 )
 
 
@@ -257,7 +257,12 @@ def _searched(bench: Workbench, budget: Budget, plan: Plan, load: Load) -> Verdi
     from optim._engine.runs.stand_in.carry import judge_carried
     from optim._engine.runs.stand_in.search import search_stand_in
 
-    return judge_carried(bench, budget, plan, stand_in, search_stand_in(bench, plan, stand_in, load))
+    try:
+        found = search_stand_in(bench, plan, stand_in, load)
+    except OptimError as error:
+        bench.run_time.note(f"the whole model was searched, since {stand_in.text} could not be: {error.what}")
+        return judge_search(bench, budget, plan)
+    return judge_carried(bench, budget, plan, stand_in, found)
 
 
 def _known_export(settings: RunSettings) -> KnownExport | None:

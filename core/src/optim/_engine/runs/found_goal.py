@@ -8,7 +8,7 @@ from typing import Any
 
 from optim._engine.generation.decoder import generates_alone, require_generating
 from optim._engine.generation.workload import Workload
-from optim._engine.jobs import reach
+from optim._engine.search.measure import reach_job
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.workbench import Workbench
 from optim._engine.store import cache_key
@@ -57,12 +57,12 @@ def found_goal(bench: Workbench, model: Model, facts: Mapping[str, Any]) -> tupl
 
 def _why_not_so_far(bench: Workbench, model: Model, workload: Workload) -> str:
     """Why the last token of an answer cannot be computed; empty where it can."""
-    request = reach.Request(model, bench.place, workload.depths[-1])
+    request = reach_job.Request(model, bench.place, workload.depths[-1])
     key = cache_key("reach", model.digest, request.depth, bench.machine, bench.keys.backend)
-    if bench.runner.known(key, reach.Answer) is not None:
+    if bench.runner.known(key, reach_job.Answer) is not None:
         return ""
     try:
-        answer = bench.runner.call(reach.JOB, request, timeout_s=_REACH_S)
+        answer = bench.runner.call(reach_job.JOB, request, timeout_s=_REACH_S)
     except WorkerFailed as failed:
         return failed.error.cause if failed.error else failed.reason
     bench.runner.keep(key, answer)

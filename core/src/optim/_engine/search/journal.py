@@ -12,6 +12,8 @@ from optim.cli_kit.output import options_text, size_text
 from optim.model import Model
 from optim.passes import Stage
 
+_NO_LESS_MEMORY = "not clearly less than the original's, or there was no time to measure it again"
+
 
 class Journal:
     """Rows of the report, by stage in the order in which they were tried.
@@ -161,8 +163,10 @@ def _why_dropped(attempt: Attempt, goal: Goal, winner: Candidate, best: Measured
         won = f"the model kept has {best.goal.value:.2f}" if best and best.goal else "not clearly less than before"
         return f"{_figure(attempt, goal)}; {won}"
     if goal == "memory" and attempt.peak_memory_bytes:
-        what = f"the model kept takes {size_text(best.peak_memory_bytes)}" if best else "not clearly less than before"
+        what = f"the model kept takes {size_text(best.peak_memory_bytes)}" if best else _NO_LESS_MEMORY
         return f"{_figure(attempt, goal)}; {what}"
+    if goal == "memory":
+        return "it holds, and its memory was not measured: what promised more had the time"
     if attempt.ratio is None:
         return "it holds, and was not timed by itself: chains that promised more had the time"
     if attempt.parent_ratio is not None and attempt.ratio >= attempt.parent_ratio * 0.995:

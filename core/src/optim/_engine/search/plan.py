@@ -112,7 +112,7 @@ def make_plan(settings: RunSettings, registry: Registry, target: Target) -> Plan
                     fix="leave one of the two out",
                     status=ExitStatus.USAGE,
                 )
-            if not reason and not forced and (reason := _why_not_here(ordered.offered, homeless)):
+            if not reason and not forced and (reason := _why_not_here(ordered.offered, settings, homeless)):
                 left_out.append(LeftOut(ordered.offered, reason, not_here=True))
             elif reason:
                 left_out.append(LeftOut(ordered.offered, reason))
@@ -146,15 +146,16 @@ def _reason_against(offered: OfferedPass, stage: Stage, settings: RunSettings, f
         return f"stage {stage} was not asked for (--stage)"
     if settings.lossless and pass_class.lossy:
         return "it is lossy, and --lossless admits none"
-    if pass_class.goals and settings.goal not in pass_class.goals and not forced:
-        return f"it is tried where the goal is {' or '.join(pass_class.goals)} (--goal)"
     if settings.goal == "size" and pass_class.session_only and not forced:
         return "it sets how a model is opened, and that does not change its size (--goal size)"
     return ""
 
 
-def _why_not_here(offered: OfferedPass, homeless: Collection[str]) -> str:
+def _why_not_here(offered: OfferedPass, settings: RunSettings, homeless: Collection[str]) -> str:
     """Why a pass that nobody named is considered for no model."""
+    goals = offered.over_models.goals
+    if goals and settings.goal not in goals:
+        return f"it is tried where the goal is {' or '.join(goals)} (--goal)"
     if offered.over_models.role is Role.REQUESTED:
         return "it runs only when named (--with)"
     if offered.plugin.name in homeless:

@@ -26,7 +26,7 @@ from optim._engine.jobs.workplace import Workplace
 from optim._engine.plugins.registry import Registry
 from optim._engine.search.keys import Keys, machine_key
 from optim._engine.search.restore import damaged_files
-from optim._engine.search.run_time import REFUSAL_S, RunTime, Start, original_too_slow
+from optim._engine.search.run_time import REFUSAL_S, RunTime, original_too_slow
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate
 from optim._engine.search.time_estimate import in_time
@@ -65,7 +65,6 @@ class Preparation:
         places: where candidates run that name another target than this run's.
         elsewhere: the machines that do the jobs; None: this one does.
         machine: where things are timed, for keys.
-        inside: whether it is a part of another run, which has counted the start of the command.
     """
 
     settings: RunSettings
@@ -75,7 +74,6 @@ class Preparation:
     say: Say
     exported: ExportedSource | None = None
     elsewhere: Workplace | None = None
-    inside: bool = False
 
     def __post_init__(self) -> None:
         settings, elsewhere = self.settings, self.elsewhere
@@ -84,7 +82,7 @@ class Preparation:
         fresh, executor, begin = settings.fresh, self.executor, self.turns.await_quiet_end
         self.runner = Runner(self.store, self.say, fresh=fresh, executor=executor, elsewhere=elsewhere, may_begin=begin)
         self.machine = machine_key() if elsewhere is None else elsewhere.machine
-        self.run_time = RunTime(settings.search_seconds, self.turns.now, Start() if self.inside else None)
+        self.run_time = RunTime(settings.search_seconds, self.turns.now)
         self._metric = require_known(settings.metric, self.registry) if settings.metric else None
         self._settle(self.registry.target(settings.target))
         self.baseline = self.place
@@ -208,8 +206,6 @@ class Preparation:
         """
         required = dict.fromkeys(name for name in self.target.requires if name not in self.settings.without)
         named = {one.name: dict(one.options) if one.options else None for one in self.settings.named}
-        if not required and not named:
-            return model.inputs
         asked = []
         there = {offered.name for offered in self.registry.offers(self.target)}
         for name, options in {**required, **named}.items():

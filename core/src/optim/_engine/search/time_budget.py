@@ -7,8 +7,8 @@ the search:
 ==============================  ====================================  ====================================
 what                            how long                              what more of it would buy
 ==============================  ====================================  ====================================
-the best guess of every pass    the first third; the first two 60 %   first looks at slow passes
-                                of the time for candidates
+the best guess of every pass    the first third; what leads its       first looks at slow passes
+                                stage 60 % of that for candidates
 candidates                      the first 80 % of the search, all of  candidates that nobody times
                                 it where size is the goal
 repairs of them                 40 % of that, 70 % of it for one      smaller sets of nodes left in float
@@ -214,6 +214,15 @@ class TimeBudget(RaceSeconds):
     def left_for_repairs(self) -> float:
         """Seconds that repairs may take while exploring."""
         return min(self.repairs.left, self.left_for_candidates)
+
+    @property
+    def most_before_proof(self) -> float:
+        """Seconds until the least proof of one model must begin."""
+        return min(self._timeout_s, self._at_least(0.0, self._run.left - self._run.closing_s - self.least_proof_s))
+
+    def most_for_repair(self, took_s: float) -> float:
+        """Seconds after which a repair is stopped: what it finds must be made as before, in so long, and proven."""
+        return self._at_least(0.0, self._run.left - self._run.closing_s - self.least_proof_s - took_s)
 
     def for_candidate(self, *, named: bool = False) -> float:
         """Seconds after which a candidate is stopped; what the user named has its full time."""

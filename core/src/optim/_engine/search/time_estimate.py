@@ -119,6 +119,10 @@ class PassCosts:
         """What some passes take together, times what is guessed of one."""
         return sum(self._bounded(self.factors.get(name, self._usual)) for name in names)
 
+    def knows(self, name: str) -> bool:
+        """Whether a pass was tried on this machine before."""
+        return name in self.factors
+
     @property
     def _usual(self) -> float:
         known = [self._bounded(factor) for factor in self.factors.values()]

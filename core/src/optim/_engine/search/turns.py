@@ -1,8 +1,8 @@
 """Turns at the machine's clock: one race at a time, whoever runs it. Waiting for a turn is no search time.
 
 A race that decides asks for quiet, too: other runs begin no job while its rounds go on, for two seconds at most. What
-they have begun goes on beside it. Without that the last races of two runs on two cores took 3 to 4.5 s each, all that
-they may, in place of one: nearly all of their rounds were disturbed by the other run.
+they have begun goes on beside it. A race whose rounds are disturbed goes on for all the time that it may, and that time
+is nobody else's: two runs on two cores would keep each other from the clock.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ CLOCK, QUIET = "clock", "quiet"
 MOST_WAIT_S = 900.0
 """For one turn. The longest race of a run takes a minute or two; who holds it for longer has most likely hung."""
 
-
 QUIET_S = 2.0
-"""A last race ends in one on a quiet machine: where it is not over by then, other programs disturb it. With more, runs
-beside a program that uses the machine would wait for nothing."""
+"""Forty rounds of a small model take less: where a race is not over by then, its model is large, or other programs
+disturb it. With more, runs beside such a program would wait for nothing."""
 
 _LOOK_S = 0.02
 
@@ -68,13 +67,15 @@ class Turns:
         self._now = now
         self._elsewhere = elsewhere
         self._waited_s = 0.0
+        self._waits_since: float | None = None
         self._guard = threading.Lock()
         self._counted_to = 0.0
         self._told = False
 
     def now(self) -> float:
-        """Seconds of a clock that stands still while this run waits for its turn."""
-        return self._now() - self._waited_s
+        """Seconds of a clock that stands still while this run waits for its turn, also for who looks meanwhile."""
+        since = self._waits_since
+        return (self._now() if since is None else since) - self._waited_s
 
     def waited(self, seconds: float) -> None:
         """Note that this run has waited for another machine, or for the clock there."""
@@ -102,7 +103,7 @@ class Turns:
         if self._elsewhere:
             yield
             return
-        asked = self._now()
+        asked = self._waits_since = self._now()
         try:
             lock = acquire(CLOCK, self._what, wait_s=self.most_wait_s, on_wait=self._tell)
         except LockBusyError as error:
@@ -114,7 +115,8 @@ class Turns:
                 status=ExitStatus.USAGE,
             ) from error
         finally:
-            self._waited_s += self._now() - asked
+            waited_s, self._waits_since = self._now() - asked, None
+            self._waited_s += waited_s
         if self._told:
             self._told = False
             self._say("timing, after a wait")
@@ -125,7 +127,7 @@ class Turns:
 
     def _tell(self, holder: Holder) -> None:
         self._told = True
-        self._say(f"waiting for {holder}: only one times something at once")
+        self._say(f"waiting: another optim is timing, {holder}")
 
 
 def _is_quiet() -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -164,8 +165,18 @@ class Workbench(Preparation):
         if tried.answer is not None and tried.answer.result.changed:
             self.made.add(tried.answer.result.model.path)
 
-    def repair(self, trial: Trial, tried: Tried, limit: float, seconds: float) -> Repair | None:
-        """Returns which nodes a candidate that broke the budget must leave alone; None where time ran out."""
+    def repair(
+        self, trial: Trial, tried: Tried, limit: float, seconds: float, most_s: float = math.inf
+    ) -> Repair | None:
+        """Returns which nodes a candidate that broke the budget must leave alone; None where time ran out.
+
+        Args:
+            trial: that candidate.
+            tried: what came of it.
+            limit: what it may drift.
+            seconds: after which nothing further is begun.
+            most_s: after which it is stopped whatever was begun.
+        """
         from optim._engine.diagnosis import repair_job  # what a run from the cache needs none of
 
         assert tried.answer is not None
@@ -178,7 +189,7 @@ class Workbench(Preparation):
         self.say(f"repairing {trial.offered.name}: drift {whole:.3g}, {limit:.3g} allowed")
         asked = self._candidate_request(trial, samples)
         learned = self._node_costs.setdefault(_kind_of(trial), {})
-        request = repair_job.Request(asked, whole, limit, _REPAIR_EVALUATIONS, seconds, dict(learned))
+        request = repair_job.Request(asked, whole, limit, _REPAIR_EVALUATIONS, min(seconds, most_s), dict(learned))
         held: list[Repair] = []
 
         def note(event: Mapping[str, Any]) -> None:
@@ -189,8 +200,8 @@ class Workbench(Preparation):
 
         try:
             evaluation_s = max(GRACE_S, 2 * tried.seconds)  # the one that was begun in time
-            grace_s = min(evaluation_s, max(LEAST_REPAIR_S, self.run_time.left))
-            answer = self.runner.call(repair_job.JOB, request, timeout_s=seconds + grace_s, on_event=note)
+            whole_s = min(seconds + evaluation_s, max(most_s, LEAST_REPAIR_S))
+            answer = self.runner.call(repair_job.JOB, request, timeout_s=whole_s, on_event=note)
         except WorkerFailed:
             self.restore(trial.candidate)
             return held[-1] if held else None

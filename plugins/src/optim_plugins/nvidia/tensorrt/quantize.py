@@ -42,6 +42,7 @@ class Quantize(Pass):
     summary = "convolutions and products in 8-bit integers or floats, or weights in 4 bits, as TensorRT takes them"
     options = "optim_plugins.nvidia.tensorrt.quantize_options:QuantizeOptions"
     lossy = True
+    calibrates = True
     alternatives = "quantization"
     makes = "int8"
     hardware = "a GPU of NVIDIA's with 8-bit tensor cores (Turing or later)"

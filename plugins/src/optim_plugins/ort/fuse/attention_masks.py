@@ -23,7 +23,6 @@ from optim_plugins.ort.graph.dimensions import Origin, Size, Sizes
 from optim_plugins.ort.graph.known_values import producer, scalar, small_constant
 from optim_plugins.ort.graph.node_writer import NodeWriter
 
-_LOWEST = np.float32(np.finfo(np.float32).min)
 _ORDERS = frozenset(("Less", "LessOrEqual", "Greater", "GreaterOrEqual"))
 
 
@@ -69,25 +68,25 @@ class Masks:
                 highest = writer.add("ReduceMax", [mask, writer.integers([-1])], keepdims=1)
             else:
                 highest = writer.add("ReduceMax", [mask], axes=[-1], keepdims=1)
-            seen = writer.add("Greater", [highest, writer.number(_LOWEST)])
+            seen = writer.add("Greater", [highest, writer.constant(_lowest(block))])
             if self._sizes.rank(block.mask) != 4:
                 ones = writer.integers([1, 1, 1, 1])
                 seen = writer.add("Expand", [seen, ones])
             self._seen[mask] = writer.transpose(seen, [0, 2, 1, 3])
-        return writer.add("Where", [self._seen[mask], heads, writer.number(0)])
+        return writer.add("Where", [self._seen[mask], heads, writer.constant(_dtype(block)(0))])
 
     def _finite(self, block: Attention, mask: ir.Value) -> ir.Value:
         """The mask as numbers to add, none of them infinite where that would show."""
         key = (mask, block.hidden_where, _lowers(block, mask))
         if key not in self._additive:
             as_it_is = key[1:] == (None, False)
-            self._additive[key] = mask if as_it_is else self._lowered(mask, block.hidden_where)
+            self._additive[key] = mask if as_it_is else self._lowered(block, mask)
         return self._additive[key]
 
-    def _lowered(self, mask: ir.Value, hidden_where: bool | None) -> ir.Value:
-        zero, lowest = self._writer.number(0), self._writer.number(_LOWEST)
-        if hidden_where is not None:
-            return self._writer.add("Where", [mask, lowest, zero] if hidden_where else [mask, zero, lowest])
+    def _lowered(self, block: Attention, mask: ir.Value) -> ir.Value:
+        zero, lowest = self._writer.constant(_dtype(block)(0)), self._writer.constant(_lowest(block))
+        if block.hidden_where is not None:
+            return self._writer.add("Where", [mask, lowest, zero] if block.hidden_where else [mask, zero, lowest])
         node = producer(mask, "Where")
         hiding = [scalar(side) == -np.inf for side in node.inputs[1:]] if node is not None else []
         if node is None or not any(hiding):
@@ -107,6 +106,15 @@ class Masks:
         if isinstance(size, int):
             return self._writer.integers([size])
         return self._writer.size(size.value, size.axis) if isinstance(size, Origin) else self._writer.size(value, axis)
+
+
+def _dtype(block: Attention) -> type[np.float16 | np.float32]:
+    return np.float16 if block.softmax.outputs[0].dtype is ir.DataType.FLOAT16 else np.float32
+
+
+def _lowest(block: Attention) -> np.floating:
+    """The lowest number of the block's type."""
+    return _dtype(block)(np.finfo(_dtype(block)).min)
 
 
 def _lowers(block: Attention, mask: ir.Value) -> bool:

@@ -12,6 +12,7 @@ are each head repeated (Reshape(Expand(Unsqueeze(k, 2)))), the block says what t
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import onnx_ir as ir
@@ -57,9 +58,17 @@ class Attention:
     softmax: ir.Node
 
 
-def find_attention(graph: ir.Model, sizes: Sizes) -> tuple[list[Attention], list[str]]:
-    """Every attention block, and for each other Softmax before a product why it is none."""
-    matcher = _Matcher(sizes, graph.graph.opset_imports.get("", 1))
+def find_attention(
+    graph: ir.Model, sizes: Sizes, dtypes: Collection[ir.DataType] = (ir.DataType.FLOAT,)
+) -> tuple[list[Attention], list[str]]:
+    """Every attention block, and for each other Softmax before a product why it is none.
+
+    Args:
+        graph: to be searched.
+        sizes: of the graph.
+        dtypes: that the operator computes in which takes its place.
+    """
+    matcher = _Matcher(sizes, graph.graph.opset_imports.get("", 1), dtypes)
     found: list[Attention] = []
     missed: list[str] = []
     for node in graph.graph:
@@ -74,8 +83,9 @@ def find_attention(graph: ir.Model, sizes: Sizes) -> tuple[list[Attention], list
 
 
 class _Matcher:
-    def __init__(self, sizes: Sizes, opset: int) -> None:
+    def __init__(self, sizes: Sizes, opset: int, dtypes: Collection[ir.DataType]) -> None:
         self._sizes = sizes
+        self._dtypes = dtypes
         self._default_axis = -1 if opset >= 13 else 1
 
     def match(self, softmax: ir.Node) -> Attention | str | None:
@@ -92,8 +102,8 @@ class _Matcher:
         axis = softmax.attributes.get_int("axis", self._default_axis)
         if self._sizes.rank(softmax.outputs[0]) not in (None, 4) or axis not in (-1, 3):
             return "it is not over the last of four axes"
-        if softmax.outputs[0].dtype not in (None, ir.DataType.FLOAT):
-            return "its numbers are not float32"
+        if softmax.outputs[0].dtype not in (None, *self._dtypes):
+            return f"its numbers are not {' or '.join(dtype.numpy().name for dtype in self._dtypes)}"
         query, query_scale = _unscaled(scores.product.inputs[0])
         key, key_scale = self._untransposed(scores.product.inputs[1])
         value = second.inputs[1]

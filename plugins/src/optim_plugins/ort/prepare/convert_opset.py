@@ -48,7 +48,7 @@ class ConvertOpset(Pass):
         del target, goal
         if model.opset[""] < _ENOUGH:
             return APPLICABLE
-        return Applicable.no(f"the model has opset {model.opset['']}; passes need {_ENOUGH} at most")
+        return Applicable.no(f"the model has opset {model.opset['']}; no pass needs more than {_ENOUGH}")
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[ConvertOpsetOptions]:
         """A version that all passes can use, and that converters reach from afar."""

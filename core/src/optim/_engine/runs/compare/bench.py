@@ -143,9 +143,10 @@ def _timed_on(bench: Workbench, targets: Sequence[Target], seconds: float) -> li
     effort = Effort(seconds, least_rounds=10, most_rounds=40, width=0.01, drop=False)
     places = tuple(map(bench.place_of, targets[1:]))
     base, others = race_candidates(bench, [], effort, Wanted("bench", places=places))
-    name, size = str(bench.settings.source), bench.original.size_bytes
+    source, stored, size = bench.settings.source, bench.original.model.path.name, bench.original.size_bytes
+    others = [replace(result, failure=result.failure.replace(stored, source.name)) for result in others]
     return [
-        _timed_model(name, size, result, bench.prepared).model_copy(update={"target": target.name})
+        _timed_model(str(source), size, result, bench.prepared).model_copy(update={"target": target.name})
         for target, result in zip(targets, (base, *others), strict=True)
     ]
 

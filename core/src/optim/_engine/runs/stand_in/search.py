@@ -15,9 +15,10 @@ from optim._engine.jobs.runner import Runner
 from optim._engine.runs.judge import Verdict, judge_search
 from optim._engine.runs.stand_in.layers import StandIn
 from optim._engine.runs.stand_in.names import Nodes, names_nodes, nodes_of
+from optim._engine.runs.stand_in.shared import with_weights_of
 from optim._engine.search.plan import Plan
 from optim._engine.search.preparation import source_choice
-from optim._engine.search.run_time import LEAST_S
+from optim._engine.search.run_time import LEAST_S, RunTime, Start
 from optim._engine.search.state import Candidate, Trial, unique
 from optim._engine.search.time_estimate import Load
 from optim._engine.search.workbench import Workbench
@@ -25,7 +26,6 @@ from optim._engine.sources.make import ExportedSource, make_graphs
 
 _LANES_OF_THE_END = 3
 """Opened for a chain that is proven on the whole model: the original, the result, and one of them once more."""
-
 
 _MOST_CHAINS = 3
 """Each takes as long as a large model is read, written and run."""
@@ -74,10 +74,10 @@ def search_stand_in(bench: Workbench, plan: Plan, stand_in: StandIn, load: Load)
     bench.say(f"searching on {stand_in.text}: the whole model would take longer than its time")
     before = set(bench.store.models.iterdir())
     with TemporaryDirectory(dir=bench.store.root, prefix="scratch-") as folder:
-        small = _prepared(bench, _exported(bench, stand_in), _seconds(bench, plan, load), Path(folder))
+        small = _prepared(bench, _exported(bench, stand_in), _seconds(bench, load), Path(folder))
         own_data = small.prepared.origin != SYNTHESIZED
         verdict = judge_search(small, small.settings.budget(small.prepared.tolerance, foresees=own_data), plan)
-        chains = tuple(_chain(small, candidate) for candidate in _candidates(verdict))
+        chains = tuple(chain for one in _candidates(verdict) if (chain := _chain(small, one)) is not None)
     bench.runner.count += small.runner.count
     bench.runner.from_cache += small.runner.from_cache
     for note in small.run_time.notes:
@@ -94,8 +94,11 @@ def _candidates(verdict: Verdict) -> list[Candidate]:
     return [one for one in unique([*best, *(point.candidate for point in held)]) if one.steps][:_MOST_CHAINS]
 
 
-def _chain(small: Workbench, candidate: Candidate) -> Chain:
-    """A chain with the nodes that options of its steps may name; its steps were tried before, so this takes no time."""
+def _chain(small: Workbench, candidate: Candidate) -> Chain | None:
+    """A chain with the nodes that options of its steps may name; None where it does not repeat on the stand-in itself.
+
+    Its steps were tried before, so this takes no time.
+    """
     nodes: dict[int, Nodes] = {}
     before = small.original
     for place, step in enumerate(candidate.steps):
@@ -104,15 +107,17 @@ def _chain(small: Workbench, candidate: Candidate) -> Chain:
         offered = small.registry.find_pass(step.pass_name, small.target)
         tried = small.try_one(Trial(before, offered, step.options), small.settings.timeout_s)
         if tried.answer is None:
-            break
+            return None
         result = tried.answer.result
         before = before.after(step, result.model, tried.answer.size_bytes, result.interface)
     return Chain(candidate, nodes)
 
 
 def _exported(bench: Workbench, stand_in: StandIn) -> ExportedSource:
+    """The source with fewer layers, its graph on the weights of the whole model."""
     assert bench.settings.export is not None
-    return make_graphs(
+    before = set(bench.store.models.iterdir())
+    made = make_graphs(
         replace(bench.settings.export, layers=stand_in.layers, weights="copy"),
         bench.target,
         bench.registry,
@@ -120,6 +125,10 @@ def _exported(bench: Workbench, stand_in: StandIn) -> ExportedSource:
         Runner(bench.store, _saying(bench, stand_in), fresh=bench.settings.fresh),
         timeout_s=bench.settings.needed_timeout_s,
     )
+    graph = made.graphs[0]
+    shared = with_weights_of(graph.model, bench.original.model)
+    bench.store.keep_only(set(bench.store.models.iterdir()) - before, {shared.path})
+    return replace(made, graphs=(replace(graph, model=shared),))
 
 
 def _prepared(bench: Workbench, exported: ExportedSource, seconds: float, folder: Path) -> Workbench:
@@ -130,7 +139,8 @@ def _prepared(bench: Workbench, exported: ExportedSource, seconds: float, folder
         _write_samples(bench, {info.name for info in model.inputs}, folder)
         data = str(folder)
     settings = replace(bench.settings, export=exported.request, search_seconds=seconds, data=data)
-    small = Workbench(settings, bench.registry, bench.store, bench.executor, bench.say, exported, inside=True)
+    small = Workbench(settings, bench.registry, bench.store, bench.executor, bench.say, exported)
+    small.run_time = RunTime(seconds, small.turns.now, Start())  # the run around it counted the start of the command
     source = small.ingest()
     small.prepare(source.model, small.check_options(source.model), small.run_time.for_original)
     small.run_time.expect(
@@ -147,7 +157,7 @@ def _write_samples(bench: Workbench, inputs: set[str], folder: Path) -> None:
         np.savez(folder / f"{sample}.npz", allow_pickle=False, **arrays)
 
 
-def _seconds(bench: Workbench, plan: Plan, load: Load) -> float:
+def _seconds(bench: Workbench, load: Load) -> float:
     """What is left of the run but for its end: two steps of a chain applied to the whole model, and its last race."""
     end_s = 2 * load.candidate_s + _LANES_OF_THE_END * load.lane_s + bench.run_time.closing_s
     return max(LEAST_S, bench.run_time.left - end_s)

@@ -65,7 +65,9 @@ class Beam:
         races = self._objective.goal != "size"
         self.time = TimeBudget.of_run(bench.run_time, settings.timeout_s, races=races, must=bool(plan.forced()))
         by_speed = self._objective.goal == "latency"
-        self._promises = Promises(self.time.search_s if by_speed else math.inf, PassCosts.known(bench.store))
+        calibrating = [one.ordered.name for those in plan.stages.values() for one in those if one.pass_class.calibrates]
+        costs = PassCosts.known(bench.store)
+        self._promises = Promises(self.time.search_s if by_speed else math.inf, costs, calibrating)
         self._expander = Expander(bench, budget, self.journal, self.archive, self.time, self._promises)
         self._asker = self._expander.asker
         self.clock = Clock(bench, budget, self.time)
@@ -105,6 +107,7 @@ class Beam:
         self._expander.kernels.find()
         looked = looks.run(self._plan, start)
         self._rank.hoped |= self.clock.expected | looks.hoped
+        self._rank.guessed |= looks.guessed
         self._looked = {item.digest: item for item in looked}
         self.archive.explored([self.start, *(item for item in looked if item.ratio is not None)])
         if self._objective.goal != "latency":

@@ -157,7 +157,7 @@ class Expander:
                         attempt.settle(StepStatus.SKIPPED, self._hopeless[attempt.step.key])
                     if (options := self.repairs.known_for(attempt.step)) is not None:
                         again = self._journal.open(step_of(planned.offered, options), candidate)
-                        again.notes = (as_elsewhere(planned),)
+                        again.notes = again.notes or (as_elsewhere(planned),)
                         wanted.append((planned, Proposal(options), again))
                 elif proposal.result is None or (planned.pass_class.lossy and proposal.result.changed):
                     wanted.append((planned, proposal, attempt))  # lossy settings are compared as graphs are
@@ -238,7 +238,8 @@ class Expander:
         self._bench.teller.more(len(wanted))
         for (_, _, attempt), outcome in zip(order, self._bench.try_all(trials, seconds), strict=True):
             if outcome is None:
-                attempt.settle(StepStatus.SKIPPED, OUT_OF_TIME)
+                if attempt.ratio is None:  # a first look has none of it to say
+                    attempt.settle(StepStatus.SKIPPED, OUT_OF_TIME)
             else:
                 tried.append((attempt, outcome))
         return tried

@@ -25,6 +25,7 @@ class Ranking:
     Attributes:
         hoped: by their digest, ratios of what was not timed by the goal: those that it had before it was repaired, or
             that a first look at its calls lets expect.
+        guessed: those of them of which nothing was timed.
     """
 
     def __init__(self, objective: Objective, clock: Clock, original: Candidate, *, timed: bool) -> None:
@@ -33,6 +34,7 @@ class Ranking:
         self._original = Measured(original, 1.0)
         self._timed = timed
         self.hoped: dict[str, float] = {}
+        self.guessed: set[str] = set()
 
     def figure(self, item: Measured) -> float:
         """Returns what is made small."""

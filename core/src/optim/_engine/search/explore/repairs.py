@@ -6,6 +6,7 @@ repaired for want of time is remembered, for where there is more of it in the en
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,9 @@ from optim._engine.search.select.repair import MARGIN_TO_SOURCE, Mended, Repaire
 from optim._engine.search.state import Attempt, Candidate, Step, Trial
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Tried, Workbench
+
+_LEAST_S, _LEAST_RATIO = 0.1, 0.01
+"""Of an evaluation, and of what a quick look finds: less is not told apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +126,7 @@ class Repairs:
             if rough is not None:
                 found = self.repair_again(rough)
                 if found is None or found.steps == steps[:place]:
+                    rough.attempt.unrepaired = ""  # it was repaired, if not as well as it might be
                     return None
                 return self._chains.apply(steps[place:], found)
         return None
@@ -166,6 +171,11 @@ class Repairs:
         named_s = self._time.for_candidate(named=True) if planned.forced else 0.0
         tried = self._bench.try_one(trial, max(named_s, self._time.for_repaired(broken.seconds)))
         return self._judge(parent, again, tried), tried
+
+
+def per_evaluation(attempt: Attempt, ratio: float) -> float:
+    """What a repair promises for each second of an evaluation: the pass is applied in each."""
+    return -math.log(max(ratio, _LEAST_RATIO)) / max(attempt.seconds, _LEAST_S)
 
 
 def as_elsewhere(planned: Planned) -> str:

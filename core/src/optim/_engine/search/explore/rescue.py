@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from optim._engine.search.explore.first_looks import WORTH_A_REPAIR
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.ranking import Ranking
-from optim._engine.search.explore.repairs import Near, Repairs
+from optim._engine.search.explore.repairs import Near, Repairs, per_evaluation
 from optim._engine.search.state import Measured
 from optim._engine.search.time_budget import LEAST_REPAIR_S, TimeBudget
 
@@ -37,15 +37,18 @@ class Rescue:
         self._required = required
 
     def run(self, found: Iterable[Measured]) -> list[Measured]:
-        """Repairs what is clearly faster than anything that was found, the fastest first, until one holds.
+        """Repairs what is clearly faster than anything that was found, the best per second first, until one holds.
 
         Returns:
-            What holds now, not timed yet; nothing where that is none, or where something is clearly faster already.
+            What holds now, not timed yet; nothing where that is none, or where something is clearly faster already:
+            what was never timed says nothing.
         """
-        held = min([1.0, *map(self._ranking.figure, found)])
+        timed = (one for one in found if one.ratio is not None or one.digest not in self._ranking.guessed)
+        held = min([1.0, *map(self._ranking.figure, timed)])
         if held < WORTH_A_REPAIR:
             return []
-        for one in sorted(self._repairs.near.values(), key=self._latency):
+        near = self._repairs.near.values()
+        for one in sorted(near, key=lambda one: -per_evaluation(one.attempt, self._latency(one))):
             there = {one.planned.ordered.name, *(step.pass_name for step in one.parent.steps)}
             if self._latency(one) >= WORTH_A_REPAIR * held or not there.issuperset(self._required):
                 continue

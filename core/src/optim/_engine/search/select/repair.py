@@ -76,8 +76,9 @@ class Repairer:
             attempt.unrepaired = "not repaired: no search time was left for it"
             return None
         before, kept = self._time.repairs.left, trial.offered.over_models.kept
+        most_s = self._time.most_for_repair(attempt.seconds)
         with self._time.repairs.spending():
-            repair = self._bench.repair(trial, tried, limit, seconds * FIRST_REPAIR_SHARE)
+            repair = self._bench.repair(trial, tried, limit, seconds * FIRST_REPAIR_SHARE, most_s)
         if repair is None:
             took = before - self._time.repairs.left
             attempt.unrepaired = f"not repaired: no set of nodes to leave {kept} was found in {took:.0f} s"
@@ -117,7 +118,7 @@ class Repairer:
         if tried.answer is None:
             return None
         seconds = self._time.final_repairs.left
-        repair = self._bench.repair(trial, tried, aim, seconds)
+        repair = self._bench.repair(trial, tried, aim, seconds, self._time.most_for_repair(tried.seconds))
         kept = offered.over_models.kept
         row = self._journal.open(step, before)
         if repair is None or not (repair.keep or repair.finer) or repair.work > MOST_WORK_KEPT:

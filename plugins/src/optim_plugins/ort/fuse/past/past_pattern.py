@@ -20,6 +20,9 @@ from optim_plugins.ort.graph.dimensions import Sizes
 from optim_plugins.ort.graph.known_values import producer
 
 _NAMED_PAST = re.compile(r"past|cache", re.IGNORECASE)
+_DTYPES = (ir.DataType.FLOAT, ir.DataType.FLOAT16)
+"""The kernel computes in these."""
+
 _GRANULE = 8
 """The kernel takes heads whose size is a multiple of this."""
 
@@ -62,7 +65,7 @@ def find_past(graph: ir.Model, sizes: Sizes) -> PastFound | str:
     other_layout = _other_layout(graph)
     if other_layout is not None:
         return other_layout
-    blocks, missed = find_attention(graph, sizes)
+    blocks, missed = find_attention(graph, sizes, _DTYPES)
     found: list[PastBlock] = []
     for block in blocks:
         one = _with_past(block)

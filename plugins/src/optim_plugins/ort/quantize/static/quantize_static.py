@@ -28,6 +28,7 @@ class QuantizeStatic(Pass):
     summary = "convolutions and matrix products in 8-bit integers, ranges of activations fixed on samples"
     options = "optim_plugins.ort.quantize.static.quantize_static_options:QuantizeStaticOptions"
     lossy = True
+    calibrates = True
     after = ("ort.gemm-to-matmul",)
     alternatives = "quantization"
     hardware = "x86-64 with VNNI (AVX512-VNNI, AVX-VNNI) or Arm with dot product; without them some weights get 7 bits"

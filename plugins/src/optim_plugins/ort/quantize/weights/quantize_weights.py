@@ -154,7 +154,7 @@ class QuantizeWeights(Pass):
             inputs = gather_inputs(model, context, wanted, squares_only=options.method != "gptq")
             if options.awq:
                 inputs, scaled = scale_channels(graph, group, inputs)
-                counts["normalizations that scale"] = counts.get("normalizations that scale", 0) + scaled
+                counts["scaled before them"] = counts.get("scaled before them", 0) + scaled
             for place, rounding in group:
                 kind = "products quantized" if isinstance(place, Product) else "tables quantized"
                 counts[kind] += rewriter.rewrite(place, rounding, inputs)
