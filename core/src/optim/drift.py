@@ -1,10 +1,12 @@
-"""How far one output is from another, as the gate counts it."""
+"""How far one output is from another, as the gate counts it, and what a further sample is expected to show."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from optim._engine.gate.drift import OutputComparison
     from optim.arrays import Array
 
@@ -24,3 +26,18 @@ def compare_output(name: str, original: Array, other: Array) -> OutputComparison
     from optim._engine.gate.outputs import compare_output as compare
 
     return compare(name, original, other)
+
+
+def foresee(values: Sequence[float]) -> float:
+    """What one further sample's value stays below, with 99 % probability; never less than the greatest.
+
+    Args:
+        values: one of each sample, in any unit.
+
+    Returns:
+        The upper end of a prediction interval, in the same unit; the greatest where there are fewer than four, or one
+        is infinite. Source: Hahn and Meeker, Statistical Intervals, 1991, 4.8.
+    """
+    from optim._engine.gate.drift import foresee as found
+
+    return found(values)

@@ -68,7 +68,7 @@ def _product(folder: Path) -> Model:
     return build(folder, nodes, weights, {"x": ["n", 64]}, {"y": ["n", 96]})
 
 
-@pytest.mark.parametrize("calibration", ["minmax", "mse", "entropy", "percentile"])
+@pytest.mark.parametrize("calibration", ["minmax", "foreseen", "mse", "entropy", "percentile"])
 @_FORMATS
 def test_a_residual_net_stays_in_integers_from_end_to_end(written: str, calibration: str, tmp_path: Path) -> None:
     model = _residual(tmp_path)

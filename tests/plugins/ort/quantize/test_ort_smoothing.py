@@ -92,6 +92,16 @@ def test_a_channel_that_never_was_seen_stays_finite(pass_class: type[Pass], tmp_
     assert drift(model, result.model, silent) < 0.05
 
 
+@_PASSES
+def test_a_channel_that_was_quiet_may_be_as_large_as_others_later(pass_class: type[Pass], tmp_path: Path) -> None:
+    model = _model(tmp_path, [helper.make_node("MatMul", ["x", "w"], ["y"], name="dense")])
+    quiet, later = [_outliers(seed) for seed in range(4)], _outliers(9)
+    for sample in quiet:
+        sample["x"][:, 3] /= 1000
+    result = apply(pass_class, model, tmp_path, quiet, smoothing=0.8)
+    assert drift(model, result.model, later) < 0.05
+
+
 def test_without_samples_nothing_is_smoothed_and_the_counts_say_so(tmp_path: Path) -> None:
     model = _model(tmp_path, [helper.make_node("MatMul", ["x", "w"], ["y"], name="dense")])
     result = apply(QuantizeDynamic, model, tmp_path, smoothing=0.5)

@@ -15,7 +15,7 @@ from ort_models import Array, apply, build, context, drift, operators, random_we
 from optim import Model
 from optim.onnx.files import save_in_store
 from optim_plugins.ort.measure.calibrate import Calibration, calibrate
-from optim_plugins.ort.measure.integer_ranges import BINS, Histogram, Range, choose_range
+from optim_plugins.ort.measure.integer_ranges import BINS, Histogram, Range, choose_range, foreseen_range, whole_range
 from optim_plugins.ort.quantize.static.quantizable_operators import make_friendly
 from optim_plugins.ort.quantize.static.quantize_static import QuantizeStatic
 from optim_plugins.ort.quantize.static.static_graph import prepared
@@ -276,3 +276,21 @@ def test_correcting_the_bias_takes_out_what_rounding_adds_on_average(tmp_path: P
         return float(np.abs(np.mean(errors, axis=(0, 1, 3, 4))).mean())
 
     assert mean_error(correct_bias=True) < 0.2 * mean_error(correct_bias=False)
+
+
+def test_a_foreseen_range_leaves_room_for_the_next_sample_and_no_more_than_as_much_again() -> None:
+    alike = [Range(-1.0 - place / 100, 2.0) for place in range(4)]
+    found = foreseen_range(alike)
+    assert -1.2 < found.low < -1.03
+    assert found.high == 2.0
+    wild = foreseen_range([Range(-0.1, 0.1), Range(-0.1, 0.1), Range(-0.1, 0.1), Range(-9.0, 4.0)])
+    assert wild == Range(-18.0, 8.0)
+
+
+def test_few_samples_foresee_nothing() -> None:
+    seen = [Range(-1.0, 2.0), Range(-1.5, 1.0), Range(0.0, 2.5)]
+    assert foreseen_range(seen) == whole_range(seen) == Range(-1.5, 2.5)
+
+
+def test_the_range_of_samples_of_which_one_has_nan_is_not_finite() -> None:
+    assert not whole_range([Range(-1.0, 2.0), Range(float("nan"), 1.0)]).is_finite

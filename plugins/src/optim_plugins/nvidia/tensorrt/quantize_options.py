@@ -17,8 +17,10 @@ class QuantizeOptions(PassOptions):
         description="int8 in pairs around products and convolutions; float8 (E4M3) in such pairs, for GPUs since Ada; "
         "int4-weights rounds the weights of products to 4 bits in blocks, and leaves what is multiplied in float",
     )
-    calibration: Literal["minmax", "percentile", "mse", "entropy"] = Field(
-        "minmax", description="how much of what the samples showed a range covers: minmax all of it"
+    calibration: Literal["minmax", "foreseen", "percentile", "mse", "entropy"] = Field(
+        "minmax",
+        description="how much of what the samples showed a range covers: minmax all of it, foreseen also what a "
+        "further sample is expected to reach",
     )
     percentile: float = Field(
         99.99, gt=50, le=100, description="share of the values that a range covers, in percent, for percentile"
@@ -33,5 +35,7 @@ class QuantizeOptions(PassOptions):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if self.format == "float8" and self.calibration in ("mse", "entropy"):
-            raise ValueError("float8 takes calibration minmax or percentile: the others count steps of one size")
+            raise ValueError(
+                "float8 takes calibration minmax, foreseen or percentile: the others count steps of one size"
+            )
         return self

@@ -11,7 +11,7 @@ time, each counted and let go.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import onnx_ir as ir
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from optim import Context, Model
 from optim_plugins.ort.measure.captured_values import capture
 from optim_plugins.ort.measure.channel_readers import add_channel_reader, values_named
-from optim_plugins.ort.measure.integer_ranges import BINS, Histogram, Range, choose_range
+from optim_plugins.ort.measure.integer_ranges import BINS, Histogram, Range, choose_range, foreseen_range, whole_range
 
 _GROUP_BYTES = 192 << 20
 _READERS = ("ReduceMin", "ReduceMax", "Size")
@@ -31,7 +31,7 @@ class Calibration:
     """How ranges are found.
 
     Attributes:
-        method: ``minmax``, ``percentile``, ``mse`` or ``entropy``.
+        method: ``minmax``, ``foreseen``, ``percentile``, ``mse`` or ``entropy``.
         percentile: of values covered, for ``percentile``.
         levels: how many integers there are.
     """
@@ -46,7 +46,8 @@ class Measured:
     """What the samples showed.
 
     Attributes:
-        ranges: by name of the tensor; not finite where a sample had NaN or infinity there.
+        ranges: by name of the tensor, of all samples; not finite where a sample had NaN or infinity there.
+        foreseen: the same for a further sample; without those that are not finite.
         means: of each channel, float32 [C], by name of the tensor, for those that were asked for.
         samples: how many there were.
     """
@@ -54,6 +55,7 @@ class Measured:
     ranges: dict[str, Range]
     means: dict[str, NDArray[np.float32]]
     samples: int
+    foreseen: dict[str, Range] = field(default_factory=dict)
 
 
 def calibrate(
@@ -80,7 +82,9 @@ def calibrate(
     """
     whole, sizes = _whole_ranges(graph(), names, channels, model, context)
     ranges = dict(whole.ranges)
-    if how.method != "minmax":
+    if how.method == "foreseen":
+        ranges |= whole.foreseen
+    elif how.method != "minmax":
         left = [name for name, one in ranges.items() if one.is_finite and one.high > one.low]
         for group in groups_that_fit(left, sizes):
             context.report_progress(0.0, f"counting values of {len(group)} tensors")
@@ -98,7 +102,7 @@ def _whole_ranges(
     averaged = values_named(graph, channels)
     averages = {name: add_channel_reader(graph, value, "ReduceMean", channels[name]) for name, value in averaged}
     wanted = [output for outputs in readers.values() for output in outputs] + list(averages.values())
-    ranges: dict[str, Range] = {}
+    seen: dict[str, list[Range]] = {}
     sizes: dict[str, int] = {}
     means: dict[str, NDArray[np.float32]] = {}
     samples = 0
@@ -107,16 +111,15 @@ def _whole_ranges(
         for name, (low, high, size) in readers.items():
             if not int(values[size]):
                 continue
-            one = Range.around(float(values[low]), float(values[high]))
-            known = ranges.get(name, one)
-            # Not Python's min and max: those lose NaN.
-            ranges[name] = Range(float(np.minimum(known.low, one.low)), float(np.maximum(known.high, one.high)))
+            seen.setdefault(name, []).append(Range.around(float(values[low]), float(values[high])))
             sizes[name] = max(sizes.get(name, 0), int(values[size]))
         for name, output in averages.items():
             mean = values[output].astype(np.float32)
             known_mean = means.get(name, np.zeros_like(mean))
             means[name] = known_mean + (mean - known_mean) / np.float32(samples)
-    return Measured(ranges, means, samples), sizes
+    ranges = {name: whole_range(found) for name, found in seen.items()}
+    foreseen = {name: foreseen_range(found) for name, found in seen.items() if ranges[name].is_finite}
+    return Measured(ranges, means, samples, foreseen), sizes
 
 
 def _reader(graph: ir.Model, value: ir.Value, number: int) -> tuple[str, ...]:

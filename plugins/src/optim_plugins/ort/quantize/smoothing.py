@@ -8,6 +8,8 @@ After, with a factor for each channel, which is exact but for rounding::
 
     y = MatMul(Mul(a, 1 / f), f * W)            f = max|a| ** strength / max|W| ** (1 - strength)
 
+where ``max|a|`` of a channel is taken to be that of three channels in four at least, see ``_ORDINARY``.
+
 Where only such products read what a normalization gives, ``1 / f`` goes into its scale and its bias, and costs nothing.
 ``f * W`` is never stored: whoever rounds the weight multiplies on the way. Xiao et al., "SmoothQuant: Accurate and
 Efficient Post-Training Quantization for Large Language Models", 2023.
@@ -35,6 +37,14 @@ from optim_plugins.ort.measure.channel_readers import add_channel_reader, values
 from optim_plugins.ort.quantize.integer_weights import Floats
 
 _LEAST = 1e-5
+_ORDINARY = 0.75
+"""Share of the channels that count as large as the largest of them.
+
+Few samples show little of a quiet channel: scaled up by what they showed, it is the next sample's outlier. A MiniLM
+with ranges from each input drifted by 0.063 on the four samples that it was smoothed by, and by 0.097 on a fifth; with
+this share by 0.063 on all, with 0.9 by 0.067.
+"""
+
 _NORMALIZATIONS: dict[str, tuple[int, ...]] = {
     "LayerNormalization": (1, 2),
     "SimplifiedLayerNormalization": (1,),
@@ -76,8 +86,11 @@ def find_factors(
     largest = _largest_of_channels(model, graph, {name: len(rows) for name, rows in weights.items()}, context)
     factors = {}
     for name, channels in largest.items():
+        if not np.isfinite(channels).all():
+            continue
         rows = np.maximum(weights[name], _LEAST)
-        factor = np.maximum(channels, _LEAST) ** strength / rows ** (1 - strength)
+        seen = np.maximum(channels, max(_LEAST, float(np.quantile(channels, _ORDINARY))))
+        factor = seen**strength / rows ** (1 - strength)
         if np.isfinite(factor).all():
             factors[name] = (factor / np.exp(np.log(factor).mean())).astype(np.float32)
     return factors

@@ -58,7 +58,7 @@ class QuantizeStatic(Pass):
         return APPLICABLE
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[QuantizeStaticOptions]:
-        """For convolutions the ranges of least error; for products of many rows the whole ranges, outliers smoothed.
+        """For convolutions the ranges of least error; for products of many rows foreseen ones, outliers smoothed.
 
         One for convolutions: onnxruntime runs the same kernels for both formats.
 
@@ -76,7 +76,7 @@ class QuantizeStatic(Pass):
                 calibration="mse", correct_bias=True, reduce_range=reduce_range, fill_channels=fill
             )
         elif rows_at_a_time(model, context) >= FEW_ROWS:
-            yield QuantizeStaticOptions(smoothing=0.8, reduce_range=reduce_range)
+            yield QuantizeStaticOptions(calibration="foreseen", smoothing=0.8, reduce_range=reduce_range)
 
     def keepable(self, model: Model, options: QuantizeStaticOptions) -> list[str]:
         """Every convolution and product it would quantize."""

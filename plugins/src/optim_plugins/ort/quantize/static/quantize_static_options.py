@@ -17,8 +17,10 @@ class QuantizeStaticOptions(PassOptions):
         description="qoperator writes onnxruntime's 8-bit operators, fast at any optimization level; qdq writes float "
         "operators between QuantizeLinear and DequantizeLinear, which every runtime reads, and fuses or not",
     )
-    calibration: Literal["minmax", "percentile", "mse", "entropy"] = Field(
-        "minmax", description="how much of what the samples showed a range covers: minmax all of it"
+    calibration: Literal["minmax", "foreseen", "percentile", "mse", "entropy"] = Field(
+        "minmax",
+        description="how much of what the samples showed a range covers: minmax all of it, foreseen also what a "
+        "further sample is expected to reach",
     )
     percentile: float = Field(
         99.99, gt=50, le=100, description="share of the values that a range covers, in percent, for percentile"
@@ -76,7 +78,9 @@ class QuantizeStaticOptions(PassOptions):
         ):
             raise ValueError("float8_e4m3fn needs biases in float32, and takes no fill_channels and no reduce_range")
         if self.activations == "float8_e4m3fn" and self.calibration in ("mse", "entropy"):
-            raise ValueError("float8_e4m3fn takes calibration minmax or percentile: the others count steps of one size")
+            raise ValueError(
+                "float8_e4m3fn takes calibration minmax, foreseen or percentile: the others count steps of one size"
+            )
         if self.activations == "int8" and self.weights == "uint8":
             raise ValueError("int8 activations need int8 weights: onnxruntime has no other kernel")
         return self
