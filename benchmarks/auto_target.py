@@ -49,7 +49,8 @@ def main() -> None:
     print(f"{model.stem}; instruction sets: {instruction_sets()}; load: {os.getloadavg()[0]:.1f}")
     for name, row in rows.items():
         value, low, high = row["ratio"]
-        print(f"{name:12s} {row['ms']:8.2f} ms  {value:5.2f} [{low:.2f}, {high:.2f}] of auto, drift from it {row['drift']:.4f}")
+        times = f"{name:12s} {row['ms']:8.2f} ms  {value:5.2f} [{low:.2f}, {high:.2f}] of auto"
+        print(f"{times}, drift from it {row['drift']:.4f}")
     least = min(1.0, rows[AGAIN]["ratio"][1])
     slower = [name for name in ("cpu", "openvino") if rows[name]["ratio"][2] < least]
     print(f"FAILS: {' and '.join(slower)} alone is faster" if slower else "holds: no single target is faster")
