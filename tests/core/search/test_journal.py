@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from optim._engine.gate.budget import BeyondBudget
-from optim._engine.search.journal import Journal, chain_key, missing_rows
+from optim._engine.search.journal import Journal, chain_key, failures, missing_rows
 from optim._engine.search.state import Candidate, Measured, Step, StepStatus
 from optim.model import Model
 from optim.passes import Role, Stage
@@ -143,3 +143,14 @@ def test_a_row_belongs_to_its_own_chain_and_not_to_one_of_the_same_names():
     mine = [row.chain == chain_key(picked)[: len(row.chain)] for row in journal.attempts]
     assert mine == [False, True]
     assert [row.step.options for row in missing_rows(journal.attempts, picked)] == [{"level": 2}]
+
+
+def test_a_pass_that_did_not_hold_says_why_its_fastest_did_not():
+    rows = untimed, slow, fast, other = [Journal().open(step(name), ORIGINAL) for name in ("a", "a", "a", "b")]
+    for attempt, ratio, reason in ((slow, 1.6, "slow"), (fast, 1.2, "not clearly faster"), (other, 0.5, "another")):
+        attempt.ratio = ratio
+        attempt.settle(StepStatus.DROPPED, reason)
+    untimed.settle(StepStatus.DROPPED, "it holds, and was not timed by itself")
+    assert failures(rows, "a") == "not clearly faster"
+    assert failures([untimed], "a") == "it holds, and was not timed by itself"
+    assert failures(rows, "c") == "no candidate of it was left at the end"

@@ -205,7 +205,10 @@ def percentile_texts(timed: TimedModel) -> tuple[str, ...]:
 
 
 def _megabytes(size_bytes: int | None) -> str:
-    return f"{size_bytes / 1e6:.1f}" if size_bytes else ""
+    if not size_bytes:
+        return ""
+    megabytes = size_bytes / 1e6
+    return f"{megabytes:.1f}" if megabytes >= 1 else f"{megabytes:.2g}"
 
 
 class ExportedComponent(Answer):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -134,9 +135,11 @@ def step_of(offered: OfferedPass, options: dict[str, object] | None = None) -> S
 
 
 def failures(attempts: Iterable[Attempt], pass_name: str) -> str:
-    """Why no attempt at a pass held, in one sentence."""
-    reasons = [a.why for a in attempts if a.step.pass_name == pass_name and a.reason]
-    return reasons[0] if reasons else "no candidate of it was left at the end"
+    """Why no attempt at a pass held, in one sentence: why the fastest did not, else what the first came to."""
+    found = [attempt for attempt in attempts if attempt.step.pass_name == pass_name and attempt.reason]
+    if not found:
+        return "no candidate of it was left at the end"
+    return min(found, key=lambda attempt: math.inf if attempt.ratio is None else attempt.ratio).why
 
 
 def _why_kept(attempt: Attempt, goal: Goal) -> str:
