@@ -80,6 +80,7 @@ WRONG = {
     "target-takes-no-onnx": ["run", "there.onnx", "--target", "torch-eager"],
     "model-empty": ["verify", "there.onnx", "empty.onnx"],
     "model-is-a-folder": ["bench", "there.onnx", "."],
+    "unknown-pass": ["run", "there.onnx", "--with", "ort.cleen"],
 }
 
 

@@ -84,14 +84,20 @@ def require_run(settings: RunSettings) -> None:
     """Refuse a run whose words make no sense, or whose files are not there.
 
     Raises:
-        OptimError: usage, a missing model or feeds, a target that is not there, a cluster where nobody listens.
+        OptimError: usage, a missing model or feeds, a target or a pass that is not there, a cluster where nobody
+            listens.
     """
     settings.require_sound()
     if settings.export is None:
         for file in _files_of(settings.source):
             check_file(file)
     require_listener(settings.cluster)
-    _require_place(settings.data, settings.target, here=not settings.cluster)
+    _require_place(settings.data, settings.target, _names(settings), here=not settings.cluster)
+
+
+def _names(settings: RunSettings) -> list[str]:
+    """Passes that the user names, to be tried or not."""
+    return [*settings.without, *(named.name for named in settings.named)]
 
 
 def _files_of(source: Path) -> list[Path]:
@@ -115,14 +121,18 @@ def require_models(models: Sequence[Path], data: str | None, target: str) -> Non
     _require_place(data, target)
 
 
-def _require_place(data: str | None, target: str, *, here: bool = True) -> None:
-    """Refuse feeds or a target that are not there."""
+def _require_place(data: str | None, target: str, passes: Sequence[str] = (), *, here: bool = True) -> None:
+    """Refuse feeds, a target or passes that are not there; of several targets one may have a pass that others lack."""
     from optim._engine.plugins.chosen_targets import choose_targets
     from optim._engine.plugins.registry import load_registry
 
     if data is not None:
         require_feeds(data)
-    choose_targets(load_registry(), target, here=here)
+    registry = load_registry()
+    chosen = choose_targets(registry, target, here=here)
+    for name in passes:
+        if not chosen.compete:
+            registry.find_pass(name, chosen.baseline)
 
 
 def default_output(source: Path) -> Path:
