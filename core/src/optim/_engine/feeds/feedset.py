@@ -81,9 +81,9 @@ class FeedSet:
     def held_out(self) -> tuple[int, ...]:
         """Samples that no pass sees: one in four of the user's, from the third on; none of fewer than four.
 
-        What is fitted to samples fits those best. A BERT-base in 8 bits whose ranges came from eight samples drifted by
-        0.026 on these, and by 0.044 on the next. The first stays with the passes: of a decoder it is the prompt.
-        What was made up says nothing of further samples.
+        What is fitted to samples fits those best. A BERT-base in 8 bits whose ranges came from eight samples kept a
+        budget of 0.026 on these, and drifted by 0.044 on the next. The first stays with the passes: of a decoder it is
+        the prompt. What was made up says nothing of further samples.
         """
         is_few = self.count < FEWEST or self.origin == SYNTHESIZED
         return () if is_few else tuple(range(2, self.count, 4))
