@@ -38,7 +38,7 @@ class Session:
             missing = [name for name, known in self.names.items() if not known & given.keys()]
             raise ValueError(f"nothing is given for the inputs {{missing}}")
         if strange := set(output_names or ()) - self.places.keys():
-            raise ValueError(f"the model has no output {{sorted(strange)}}, only {{[one.name for one in self.outputs]}}")
+            raise ValueError(f"no output {{sorted(strange)}}, only {{[one.name for one in self.outputs]}}")
         found = self.request.infer(given, share_inputs=True).to_tuple()
         return list(found) if output_names is None else [found[self.places[name]] for name in output_names]
 
