@@ -76,6 +76,45 @@ def check_operators(model: onnx.ModelProto, path: Path) -> None:
             )
 
 
+def check_types(model: onnx.ModelProto, path: Path) -> None:
+    """Refuse inputs and outputs that are maps, which scikit-learn's converter makes of a classifier's probabilities.
+
+    Raises:
+        OptimError[map-type]: at the first of them, with the command that leaves it out where a ZipMap makes it.
+    """
+    for value in (*model.graph.input, *model.graph.output):
+        if _is_map(value.type):
+            raise OptimError(
+                "map-type",
+                f"{path} has '{value.name}', which is no tensor",
+                "it is a map, or a sequence of maps; models are compared and timed by tensors",
+                _without_map(model.graph, value.name, path),
+            )
+
+
+def _is_map(kind: onnx.TypeProto) -> bool:
+    if kind.HasField("sequence_type"):
+        return _is_map(kind.sequence_type.elem_type)
+    if kind.HasField("optional_type"):
+        return _is_map(kind.optional_type.elem_type)
+    return bool(kind.HasField("map_type"))
+
+
+def _without_map(graph: onnx.GraphProto, name: str, path: Path) -> str:
+    """What to do about a map: take the tensor that the ZipMap reads."""
+    again = "export the model again without it; scikit-learn's converter: to_onnx(..., options={'zipmap': False})"
+    maker = next((node for node in graph.node if name in node.output and node.op_type == "ZipMap"), None)
+    if maker is None:
+        return again
+    inputs = [value.name for value in graph.input]
+    outputs = [maker.input[0] if value.name == name else value.name for value in graph.output]
+    tensors = path.with_name(f"{path.stem}-tensors{path.suffix}")
+    return (
+        f'python -c "import onnx; onnx.utils.extract_model({str(path)!r}, {str(tensors)!r}, {inputs}, {outputs})"; '
+        f"or {again}"
+    )
+
+
 def _check_domains(graph: onnx.ModelProto, limits: BackendLimits, backend_name: str, what: str) -> None:
     own = _own_functions(graph)
     for node in walk_nodes(graph):
