@@ -106,13 +106,14 @@ def _without_map(graph: onnx.GraphProto, name: str, path: Path) -> str:
     maker = next((node for node in graph.node if name in node.output and node.op_type == "ZipMap"), None)
     if maker is None:
         return again
-    inputs = [value.name for value in graph.input]
-    outputs = [maker.input[0] if value.name == name else value.name for value in graph.output]
+    place = [value.name for value in graph.output].index(name)
     tensors = path.with_name(f"{path.stem}-tensors{path.suffix}")
-    return (
-        f'python -c "import onnx; onnx.utils.extract_model({str(path)!r}, {str(tensors)!r}, {inputs}, {outputs})"; '
-        f"or {again}"
+    command = (
+        f"import onnx; m = onnx.load({str(path)!r}); m.graph.node.remove(next(n for n in m.graph.node "
+        f"if {name!r} in n.output)); m.graph.output[{place}].CopyFrom(onnx.helper.make_tensor_value_info("
+        f"{maker.input[0]!r}, onnx.TensorProto.FLOAT, ['batch', 'classes'])); onnx.save(m, {str(tensors)!r})"
     )
+    return f'python -c "{command}"; or {again}'
 
 
 def _check_domains(graph: onnx.ModelProto, limits: BackendLimits, backend_name: str, what: str) -> None:
