@@ -68,6 +68,11 @@ _KINDS = (
         r"its weights file \1 is not beside it",
         "put the weights file back beside the model; both belong together",
     ),
+    _kind(
+        r"Failed to construct locale with name:([\w.@-]+?):",
+        r"its StringNormalizer asks for the locale \1, which this machine lacks",
+        "install it (Debian: apt install locales && locale-gen en_US.UTF-8), or export the model with another locale",
+    ),
     _kind(r"Protobuf parsing failed", "it is not an ONNX file, or only a part of one", "copy or export the file again"),
     _kind(r"File doesn't exist", "there is no such file", "check the path"),
     _kind(

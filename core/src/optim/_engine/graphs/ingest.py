@@ -16,7 +16,7 @@ import onnx_ir as ir
 from onnx_ir.passes.common import LiftConstantsToInitializersPass
 
 from optim._engine.graphs.file_there import check_file
-from optim._engine.graphs.limits import check_operators
+from optim._engine.graphs.limits import check_operators, check_types
 from optim.errors import OptimError
 from optim.model import Model
 from optim.onnx.checker import check_graph, malformed_is_invalid
@@ -42,7 +42,7 @@ def ingest(path: Path, store: Path) -> Model:
 
     Raises:
         OptimError: model-missing, model-is-a-folder, model-unreadable, model-empty, model-truncated, not-onnx,
-            invalid-graph, unknown-operator, opset-too-new, ir-too-new, external-data-missing,
+            invalid-graph, unknown-operator, map-type, opset-too-new, ir-too-new, external-data-missing,
             external-data-outside, external-data-too-short, sparse-too-large.
     """
     check_file(path)
@@ -51,6 +51,7 @@ def ingest(path: Path, store: Path) -> Model:
         check_external_data(skeleton, path)
         check_context_files(skeleton, path)
         check_operators(skeleton, path)
+        check_types(skeleton, path)
         check_graph(skeleton, path)
         _fill_sparse(skeleton, path)
         graph = ir.serde.deserialize_model(skeleton)
