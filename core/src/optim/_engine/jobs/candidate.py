@@ -77,6 +77,7 @@ class Answer:
 
 
 JOB = Job(__name__, Request, Answer)
+CHECKED = (Applicable, PassResult)
 
 
 def run(request: Request, channel: Channel) -> Answer:
