@@ -46,7 +46,7 @@ class FuseConvolution(Pass):
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Where there is a convolution."""
         del target
-        from optim.onnx.operators import operator_counts
+        from optim.onnx import operator_counts
 
         operators = operator_counts(model.path)
         found = any(operators.get(name) for name in ("Conv", "ConvTranspose"))
