@@ -12,10 +12,10 @@ import onnx
 import pytest
 
 import optim
+from optim import OptimError
 from optim._engine.runs.session_file import write_session_files
 from optim.backend import Delivery
-from optim.errors import OptimError
-from optim.onnx.files import describe
+from optim.onnx import describe_model
 from optim.testing import models
 from optim_openvino.runtime.backend import OpenVinoBackend
 from optim_openvino.runtime.properties import PRECISION, as_session
@@ -26,14 +26,17 @@ import json, sys, runpy, numpy
 session = runpy.run_path(sys.argv[1])["load"]()
 x = numpy.ones((2, 32), numpy.float32)
 x.setflags(write=False)  # as arrays of a mapped file are
-try:
-    session.run(None, {"of nobody": x})
-except ValueError as error:
-    refused = str(error)
+refused = []
+for names, feeds in ((None, {"of nobody": x}), (["of nobody"], {"x": x})):
+    try:
+        session.run(names, feeds)
+    except ValueError as error:
+        refused.append(str(error))
 print(json.dumps({
     "y": session.run(["y"], {"x": x, "of nobody": x})[0].tolist(),
     "inputs": [tuple(one) for one in session.get_inputs()],
     "refused": refused,
+    "asked once": session.get_inputs() is session.get_inputs(),
     "precision": str(session.compiled.get_property("INFERENCE_PRECISION_HINT").to_string()),
     "others": sorted({"optim", "onnx", "onnxruntime"} & set(sys.modules)),
 }))
@@ -45,7 +48,7 @@ def run_folder(tmp_path):
     path = models.mlp(tmp_path)
     path.rename(tmp_path / "model.onnx")
     session = as_session({PRECISION: "bf16"})
-    delivery = Delivery(tmp_path, describe(tmp_path / "model.onnx", session=session), TARGET, ())
+    delivery = Delivery(tmp_path, describe_model(tmp_path / "model.onnx", session=session), TARGET, ())
     script = OpenVinoBackend().load_script(delivery)
     write_session_files(tmp_path, session, TARGET, owner="optim-plugin-openvino", script=script)
     return tmp_path
@@ -56,7 +59,9 @@ def test_load_py_needs_openvino_alone_and_gives_what_optim_load_gives(run_folder
     found = json.loads(subprocess.check_output(asked, text=True))
     assert found["precision"] == "bf16"
     assert found["others"] == []
-    assert "['x']" in found["refused"]
+    assert "inputs ['x']" in found["refused"][0]
+    assert "no output ['of nobody'], only ['y']" in found["refused"][1]
+    assert found["asked once"]
     x = np.ones((2, 32), np.float32)
     x.setflags(write=False)
     with optim.load(run_folder) as session:

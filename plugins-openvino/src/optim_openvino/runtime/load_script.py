@@ -25,25 +25,30 @@ class Session:
     def __init__(self, compiled):
         self.compiled = compiled
         self.request = compiled.create_infer_request()
+        self.inputs = [value(port) for port in compiled.inputs]  # asked once: that takes longer than a short run
+        self.outputs = [value(port) for port in compiled.outputs]
         self.names = {{name_of(port): port.get_names() for port in compiled.inputs}}
         self.taken = set().union(*self.names.values())
+        self.places = {{name: place for place, port in enumerate(compiled.outputs) for name in port.get_names()}}
 
     def run(self, output_names, feeds):
         """One run: arrays by name in, arrays in the order of output_names out; None: all of them."""
         given = {{name: np.asarray(array) for name, array in feeds.items() if name in self.taken}}
-        if missing := [one.name for one in self.get_inputs() if not self.names[one.name] & given.keys()]:
-            raise ValueError(f"nothing is given for the inputs {{missing}}")  # OpenVINO would take empty arrays
-        found = self.request.infer(given, share_inputs=True)
-        names = [one.name for one in self.get_outputs()] if output_names is None else output_names
-        return [np.array(found[self.compiled.output(name)]) for name in names]
+        if len(given) < len(self.names):  # OpenVINO would take empty arrays
+            missing = [name for name, known in self.names.items() if not known & given.keys()]
+            raise ValueError(f"nothing is given for the inputs {{missing}}")
+        if strange := set(output_names or ()) - self.places.keys():
+            raise ValueError(f"no output {{sorted(strange)}}, only {{[one.name for one in self.outputs]}}")
+        found = self.request.infer(given, share_inputs=True).to_tuple()
+        return list(found) if output_names is None else [found[self.places[name]] for name in output_names]
 
     def get_inputs(self):
         """Name, type and shape of what a run is fed."""
-        return [value(port) for port in self.compiled.inputs]
+        return self.inputs
 
     def get_outputs(self):
         """Name, type and shape of what a run returns."""
-        return [value(port) for port in self.compiled.outputs]
+        return self.outputs
 
 
 def name_of(port):

@@ -16,8 +16,8 @@ _COMPUTE_NOTHING = ("Const", "Constant", "Input", "Output", "Parameter", "Result
 if TYPE_CHECKING:
     import openvino
 
+    from optim import Model
     from optim.arrays import Array, Feeds, Outputs
-    from optim.model import Model
 
 
 class OpenVinoSession(Session):
@@ -32,7 +32,9 @@ class OpenVinoSession(Session):
     def __init__(self, compiled: openvino.CompiledModel, model: Model, device: str) -> None:
         self._compiled: openvino.CompiledModel | None = compiled
         self._request: Any = compiled.create_infer_request()
-        self._inputs = {name: port.element_type for port in compiled.inputs for name in port.get_names()}
+        self._inputs = frozenset(name for port in compiled.inputs for name in port.get_names())
+        self._asked = len(compiled.inputs)
+        self._made = [(port.element_type, _least_shape(port)) for port in compiled.outputs]
         self._outputs = [info.name for info in model.outputs]
         self._device = device
         self._name = model.path.name
@@ -49,15 +51,11 @@ class OpenVinoSession(Session):
         if self._compiled is None or self._request is None:
             raise RuntimeError("the session is closed")
         given = {name: _tensor(array) for name, array in feeds.items() if name in self._inputs}
-        if len(given) < len(self._compiled.inputs):
+        if len(given) < self._asked:
             raise self._lacking(given)
-        made = []
-        for number, port in enumerate(self._compiled.outputs):
-            shape = port.partial_shape
-            sizes = [0] * (shape.rank.get_length() if shape.rank.is_static else 1)
-            tensor = openvino.Tensor(port.element_type, port.shape if shape.is_static else openvino.Shape(sizes))
+        made = [openvino.Tensor(kind, shape) for kind, shape in self._made]
+        for number, tensor in enumerate(made):
             self._request.set_output_tensor(number, tensor)
-            made.append(tensor)
         try:
             self._request.infer(given)
         except RuntimeError as error:
@@ -124,6 +122,16 @@ class OpenVinoSession(Session):
         """Let the compiled model go."""
         self._request = None
         self._compiled = None
+
+
+def _least_shape(port: Any) -> Any:
+    """Sizes of an output before the first run: its own where they are fixed; else OpenVINO lets it grow."""
+    import openvino
+
+    shape = port.partial_shape
+    if shape.is_static:
+        return port.shape
+    return openvino.Shape([0] * (shape.rank.get_length() if shape.rank.is_static else 1))
 
 
 def _tensor(array: Array) -> Any:

@@ -24,7 +24,7 @@ from optim._engine.diagnosis.timing.trace import NodeTime, Timeline, fastest, re
 from optim.arrays import Feeds
 from optim.backend import Session
 from optim.model import Model
-from optim.onnx.files import size_bytes
+from optim.onnx.files import model_size_bytes
 
 _MOST_OPEN_TWICE = 1 << 30
 """Bytes of a model up to which it is open with and without the profiler at once; beyond one comes after the other."""
@@ -83,7 +83,7 @@ def timed(
     started = time.perf_counter()
     with backend.open(model, place.target) as plain:
         told = warm_up(plain, 1e3 * (time.perf_counter() - started))
-        if backend.owner is None and size_bytes(model) <= _MOST_OPEN_TWICE:
+        if backend.owner is None and model_size_bytes(model) <= _MOST_OPEN_TWICE:
             timeline, times = in_turns(plain, place, model, feeds, runs, weights, clock)
         else:
             plain.release()
