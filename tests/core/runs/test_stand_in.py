@@ -55,13 +55,24 @@ def test_a_model_that_would_take_longer_than_its_time_is_searched_on_its_first_l
     ("load", "changed"),
     [
         (MIDDLE, {}),
+        (MIDDLE, {"left": 100.0, "layers": 12}),
+        (LARGE, {"left": 50.0}),
         (LARGE, {"left": 9000.0}),
         (LARGE, {"layers": None}),
         (LARGE, {"layers": 5}),
         (LARGE, {"chain": ()}),
         (LARGE, {"named": (Named("ort.quantize-weights", {"keep": ["head"]}),)}),
     ],
-    ids=["in time", "much time", "no layers known", "few layers", "a lock", "nodes named"],
+    ids=[
+        "in time",
+        "time for a few chains",
+        "less than an export takes",
+        "much time",
+        "no layers known",
+        "few layers",
+        "a lock",
+        "nodes named",
+    ],
 )
 def test_others_are_searched_whole(tmp_path, load: Load, changed: dict[str, Any]) -> None:
     assert stand_in_for(bench(tmp_path, **changed), PLAN, load) is None
