@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ _EXAMPLE = "decoder.generate([[5, 6, 7]])"
 _TOKENIZED = "decoder.generate([tokenizers.Tokenizer.from_file('tokenizer.json').encode(text).ids])"
 
 
-def token_rows(prompt: object) -> list[NDArray[np.int64]]:
+def token_rows(prompt: Any) -> list[NDArray[np.int64]]:
     """The ids of each row.
 
     Args:
@@ -27,7 +28,7 @@ def token_rows(prompt: object) -> list[NDArray[np.int64]]:
     if any(isinstance(text, str | bytes) for text in texts):
         raise bad_prompt("it is text, and the model takes ids of tokens", _TOKENIZED)
     try:
-        rows = [np.asarray(row) for row in prompt]  # type: ignore[attr-defined] - what is no sequence is refused
+        rows = [np.asarray(row) for row in prompt]
     except (TypeError, ValueError):
         rows = []
     if not rows or any(row.ndim != 1 or not row.size for row in rows):
