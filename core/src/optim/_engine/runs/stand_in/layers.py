@@ -26,7 +26,7 @@ _CANDIDATES, _LANES = 8, 16
 busy machine most of the 120 s of a Llama of 800 MB went into exporting 4 of its 12 layers."""
 
 _EXPORT_S = 30.0
-"""Of a stand-in with the fewest layers: torch is loaded, four layers are recorded and verified."""
+"""Of a stand-in beside what its layers took in the export of the whole: torch is loaded, trials are recorded."""
 
 NAMING_OPTIONS = ("keep", "finer")
 """Options that name nodes, which a stand-in may not have."""
@@ -69,14 +69,20 @@ def stand_in_for(bench: Workbench, plan: Plan, load: Load) -> StandIn | None:
         load: what it has to do with.
     """
     layers = _layers_of(bench)
-    if not layers or not _is_bounded(bench.settings) or bench.elsewhere is not None or not bench.target.timed:
+    if (
+        bench.exported is None
+        or not layers
+        or not _is_bounded(bench.settings)
+        or bench.elsewhere is not None
+        or not bench.target.timed
+    ):
         return None
 
     def seconds(count: int) -> float:
         return search_s(load.part(count / layers), plan.names, PassCosts())
 
-    left = bench.run_time.left
-    if left < 2 * _EXPORT_S or left >= _CANDIDATES * load.candidate_s + _LANES * load.lane_s:
+    left, export_s = bench.run_time.left, _EXPORT_S + LEAST_LAYERS / layers * bench.exported.seconds
+    if left < 2 * export_s or left >= _CANDIDATES * load.candidate_s + _LANES * load.lane_s:
         return None
     in_time = [count for count in range(LEAST_LAYERS, layers + 1) if seconds(count) <= left]
     count = max(in_time, default=LEAST_LAYERS)
