@@ -68,6 +68,7 @@ def test_a_model_that_would_take_longer_than_its_time_is_searched_on_its_first_l
         "in time",
         "time for a few chains",
         "less than an export takes",
+        "a slow export",
         "much time",
         "no layers known",
         "few layers",

@@ -69,19 +69,14 @@ def stand_in_for(bench: Workbench, plan: Plan, load: Load) -> StandIn | None:
         load: what it has to do with.
     """
     layers = _layers_of(bench)
-    if (
-        bench.exported is None
-        or not layers
-        or not _is_bounded(bench.settings)
-        or bench.elsewhere is not None
-        or not bench.target.timed
-    ):
+    made, elsewhere = bench.exported, bench.elsewhere is not None
+    if made is None or not layers or not _is_bounded(bench.settings) or elsewhere or not bench.target.timed:
         return None
 
     def seconds(count: int) -> float:
         return search_s(load.part(count / layers), plan.names, PassCosts())
 
-    left, export_s = bench.run_time.left, _EXPORT_S + LEAST_LAYERS / layers * bench.exported.seconds
+    left, export_s = bench.run_time.left, _EXPORT_S + LEAST_LAYERS / layers * made.seconds
     if left < 2 * export_s or left >= _CANDIDATES * load.candidate_s + _LANES * load.lane_s:
         return None
     in_time = [count for count in range(LEAST_LAYERS, layers + 1) if seconds(count) <= left]
