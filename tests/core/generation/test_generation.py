@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
+import onnx
+import onnx.parser
+import onnxruntime
 import pytest
 
+from optim._engine.generation.decoder import generates_alone, require_decoder, session_interface, why_not_alone
 from optim._engine.generation.interface import interface_of
+from optim._engine.generation.past_names import carried_by_name
 from optim._engine.generation.sampling import Sampling, choose
-from optim.model import TensorInfo
+from optim._engine.generation.steps import GrowingSteps
+from optim._engine.generation.timing import run_at
+from optim.errors import OptimError
+from optim.model import Model, TensorInfo
 
 IDS = TensorInfo("input_ids", "int64", ("batch", "sequence"))
 
@@ -54,3 +65,73 @@ def test_any_other_memory_is_told_by_the_export() -> None:
     found = interface_of([IDS, mems], ["scores", "present.mems.0"], {"present.mems.0": "mems.0"})
     assert found.is_decoder and found.logits == "scores"
     assert found.zeros(2, 0)["mems.0"].dtype == np.float16
+
+
+@pytest.mark.parametrize(
+    ("past", "present"),
+    [
+        ("past.0.key", "present.0.key"),
+        ("past_0", "present_0"),
+        ("past_key_self_0", "present_key_self_0"),
+        ("in_cache_k_0", "out_cache_k_0"),
+        ("input.past_key_values.layers.0.keys", "output.past_key_values.layers.0.keys"),
+        ("past", "present"),
+    ],
+)
+def test_pasts_of_other_tools_are_known_by_their_names(past: str, present: str) -> None:
+    assert carried_by_name([past], ["logits", "output", present]) == {present: past}
+
+
+def test_names_that_could_mean_two_things_mean_nothing() -> None:
+    assert carried_by_name(["past_k", "cache_k"], ["logits", "new_k"]) == {}
+    assert carried_by_name(["past_k"], ["logits", "new_k", "present_k"]) == {}
+    assert carried_by_name(["past"], ["output"]) == {}
+    assert carried_by_name(["position_ids"], ["ids"]) == {}
+
+
+def test_a_past_without_an_output_of_its_name_is_named() -> None:
+    cache = TensorInfo("cache_a", "float32", ("batch", 4, "past", 8))
+    lost = Model(Path("model.onnx"), "d", (IDS, cache), (TensorInfo("b", "float32", None),), {"": 17}, 8)
+    found = replace(lost, outputs=(TensorInfo("logits", "float32", None), TensorInfo("new_a", "float32", None)))
+    assert "'cache_a' looks like its past" in why_not_alone(lost)
+    with pytest.raises(OptimError, match="'cache_a' is known to be carried on"):
+        require_decoder(interface_of(lost.inputs, ["b"]))
+    assert why_not_alone(found) == "" and generates_alone(found)
+
+
+def _session(present: str) -> onnxruntime.InferenceSession:
+    """A decoder of one past, whose logits are whether there is one."""
+    text = f"""<ir_version: 8, opset_import: ["" : 17]>
+    g (int64[batch, new] input_ids, float[batch, 2, past, 4] past, bool[1] use_cache_branch)
+        => (float[batch, new, 8] logits, float[batch, 2, total, 4] present)
+    <int64[2] axes = {{1, 3}}, int64[1] last = {{2}}, int64[4] heads = {{1, 2, 1, 4}}, int64[3] words = {{1, 1, 8}}>
+    {{
+        ids = Cast<to=1>(input_ids)
+        wide = Unsqueeze(ids, axes)
+        fresh = Expand(wide, heads)
+        present = {present}
+        zeros = Sub(ids, ids)
+        rows = Unsqueeze(zeros, last)
+        flag = Cast<to=1>(use_cache_branch)
+        flags = Add(rows, flag)
+        logits = Expand(flags, words)
+    }}"""
+    return onnxruntime.InferenceSession(
+        onnx.parser.parse_model(text).SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+
+
+def test_a_merged_decoder_is_told_whether_there_is_a_past() -> None:
+    session = _session("Concat<axis=2>(past, fresh)")
+    run_at(session, session_interface(session), 5)
+    steps = GrowingSteps(session, session_interface(session), 1, {})
+    ids = np.zeros((1, 3), np.int64)
+    assert steps.advance(ids, np.ones((1, 3), np.int64)).max() == 0
+    assert steps.advance(ids[:, :1], np.ones((1, 4), np.int64)).min() == 1
+
+
+@pytest.mark.parametrize(("present", "shape"), [("Identity(fresh)", 1), ("Identity(past)", 5)])
+def test_outputs_that_are_no_past_of_a_next_step_are_named(present: str, shape: int) -> None:
+    session = _session(present)
+    with pytest.raises(OptimError, match=rf"'present' is \[1, 2, {shape}, 4\], and not \[1, 2, 6, 4\]"):
+        run_at(session, session_interface(session), 5)

@@ -232,6 +232,21 @@ def test_the_skeleton_is_small_and_points_into_the_file(path):
     assert path.read_bytes()[offset : offset + int(places["length"])] == WEIGHT.tobytes()
 
 
+def test_numbers_listed_in_attributes_are_kept_as_they_are(path):
+    node = helper.make_node(
+        "TreeEnsembleRegressor",
+        ["x"],
+        ["y"],
+        domain="ai.onnx.ml",
+        nodes_values=[0.5] * 999,
+        nodes_featureids=[1 << 40, -1] * 999,
+        nodes_modes=["LEAF"] * 999,
+    )
+    model = build([node], [value("x", FLOAT, [2, 3])], [value("y", FLOAT, [2, 1])])
+    onnx.save(model, path)
+    assert read_skeleton(path) == model
+
+
 @pytest.mark.parametrize("name", ["?", "-1", "None", " "])
 def test_dimensions_that_have_no_real_name_have_none(path, store, name):
     node = helper.make_node("Relu", ["x"], ["y"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -161,3 +163,19 @@ def test_a_place_that_makes_no_sense(tmp_path, path, store, offset):
     (tmp_path / "w.bin").write_bytes(WEIGHT.tobytes())
     onnx.save(external("w.bin", offset=offset), path)
     assert refused(path, store).reference == "invalid-graph"
+
+
+def test_an_output_of_maps_is_refused_with_the_command_that_takes_the_tensor_before_it(path, store):
+    maps = helper.make_map_type_proto(TensorProto.INT64, helper.make_tensor_type_proto(FLOAT, None))
+    nodes = [
+        helper.make_node("Softmax", ["x"], ["scores"]),
+        helper.make_node("ZipMap", ["scores"], ["by_label"], domain="ai.onnx.ml", classlabels_int64s=[3, 5]),
+    ]
+    output = helper.make_value_info("by_label", helper.make_sequence_type_proto(maps))
+    onnx.save(build(nodes, [value("x", FLOAT, [4, 2])], [output], domains=("ai.onnx.ml",)), path)
+    error = refused(path, store)
+    assert error.reference == "map-type"
+    command = error.fix.removeprefix('python -c "').split('"; or ')[0]
+    subprocess.run([sys.executable, "-c", command], check=True)
+    (output,) = ingest(path.with_name("model-tensors.onnx"), store).outputs
+    assert output.name == "scores"

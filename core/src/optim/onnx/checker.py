@@ -100,12 +100,18 @@ def malformed_is_invalid(path: Path) -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError, NotImplementedError, onnx_ir.serde.SerdeError) as error:
-        raise invalid_graph(path, str(error.__cause__ or error)) from error
+        raise OptimError(
+            "invalid-graph",
+            f"{path} cannot be read as a graph",
+            _one_line(str(error.__cause__ or error)),
+            "export the model again; where onnx.checker.check_model(path) finds nothing wrong, the fault is optim's: "
+            "report it with the file",
+        ) from error
 
 
 def invalid_graph(path: Path, message: str) -> OptimError:
     """The error for an invalid graph, from the message of the checker."""
-    cause = re.sub(r"\s+", " ", message.split("==> Context:")[0]).strip()
+    cause = _one_line(message.split("==> Context:")[0])
     node = re.search(r"Bad node spec for node\. Name: (.*?) OpType: (\S*)", message)
     if node:
         cause += f" (at {node[2]} node '{node[1].strip()}')"
@@ -116,3 +122,7 @@ def invalid_graph(path: Path, message: str) -> OptimError:
         cause or "it has no nodes",
         "export the model again; onnx.checker.check_model(path) shows the same problem",
     )
+
+
+def _one_line(message: str) -> str:
+    return re.sub(r"\s+", " ", message).strip()

@@ -68,6 +68,11 @@ _KINDS = (
         r"its weights file \1 is not beside it",
         "put the weights file back beside the model; both belong together",
     ),
+    _kind(
+        r"Failed to construct locale with name:([\w.@-]+?):",
+        r"its StringNormalizer asks for the locale \1, which this machine lacks",
+        "install it (Debian: apt install locales && locale-gen en_US.UTF-8), or export the model with another locale",
+    ),
     _kind(r"Protobuf parsing failed", "it is not an ONNX file, or only a part of one", "copy or export the file again"),
     _kind(r"File doesn't exist", "there is no such file", "check the path"),
     _kind(
@@ -93,7 +98,7 @@ def session_failed(path: Path, error: BaseException) -> OptimError:
             return OptimError("session-failed", what, _shortened(kind.cause(match)), kind.fix)
     fix = _EXPORT_AGAIN if _INVALID.search(text) else _INSPECT
     file = "MODEL" if _DIGEST.search(path.name) else path.name
-    return OptimError("session-failed", what, _shortened(plain(text))[:_LONGEST], fix.format(file=file))
+    return OptimError("session-failed", what, _shortened(plain_message(text))[:_LONGEST], fix.format(file=file))
 
 
 def _shortened(text: str) -> str:
@@ -101,7 +106,7 @@ def _shortened(text: str) -> str:
     return _DIGEST.sub(r"\1", text)
 
 
-def plain(text: str) -> str:
+def plain_message(text: str) -> str:
     """A message of the runtime without its error code, its source files and folders of this machine."""
     for noise in _NOISE:
         text = noise.sub("", text)

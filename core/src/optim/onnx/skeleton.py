@@ -27,15 +27,18 @@ from optim.onnx.files import EXTERNAL_FROM_BYTES
 
 @dataclass(frozen=True)
 class _Kind:
-    """A message type: the fields that may hold a large tensor somewhere inside."""
+    """A message type: the fields that may hold a large tensor somewhere inside, and those behind which none follows."""
 
     fields: dict[int, _Kind] = field(default_factory=dict)
     data: frozenset[int] = frozenset()
+    last: frozenset[int] = frozenset()
 
 
 _TENSOR = _Kind(data=frozenset({4, 9, 10}))
 """Fields float_data, raw_data and double_data: packed floats are the same bytes as raw data."""
-_ATTRIBUTE = _Kind({5: _TENSOR, 10: _TENSOR})
+_ATTRIBUTE = _Kind({5: _TENSOR, 10: _TENSOR}, last=frozenset({7, 8, 9}))
+"""An attribute with floats, ints or strings has nothing else. Each number is a field of its own: a forest of decision
+trees has a million, which are not walked one by one."""
 _NODE = _Kind({5: _ATTRIBUTE})
 _GRAPH = _Kind({1: _NODE, 5: _TENSOR})
 _ATTRIBUTE.fields.update({6: _GRAPH, 11: _GRAPH})
@@ -120,6 +123,10 @@ def _message(stream: BinaryIO, end: int, kind: _Kind, location: str) -> bytes:
         number, wire = key >> 3, key & 7
         if number == 0 or (kind is _MODEL and number not in _MODEL_FIELDS):
             raise _NotProtobufError(f"field {number}")
+        if number in kind.last:
+            stream.seek(start)
+            pieces.append(stream.read(end - start))
+            break
         length = _field_length(stream, wire)
         here = stream.tell()
         if here + length > end:

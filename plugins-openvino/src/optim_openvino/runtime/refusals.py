@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from optim import Model, OptimError
-from optim.errors import ExitStatus
+from optim import ExitStatus, Model, OptimError
 from optim_openvino.runtime.installed import version
 
 _OPERATORS = re.compile(r"(?:No conversion rule found for operations|Conversion is failed for): ([^\n]+)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +12,9 @@ from jobs_here import done_here
 from ort_models import DATA, apply, export
 
 import optim
-from optim import OptimError
+from optim import OptimError, TensorInfo
 from optim._engine.api.request import settings_from
+from optim._engine.cli.dry_run import print_plan
 from optim._engine.gate.budget import Budget
 from optim._engine.generation.decoder import generates_alone
 from optim._engine.generation.workload import Workload
@@ -23,8 +25,7 @@ from optim._engine.search.plan import make_plan
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.workbench import Workbench
 from optim._engine.store import Store
-from optim.model import TensorInfo
-from optim.onnx.files import describe
+from optim.onnx import describe_model
 from optim_plugins.ort.fuse.past.share_past import SharePast
 
 
@@ -103,9 +104,25 @@ def test_an_answer_that_nobody_asked_for_fits_into_the_context() -> None:
 
 
 def test_what_takes_more_than_tokens_and_its_past_is_no_decoder_by_itself() -> None:
-    decoder, other = (describe(DATA / f"{name}.dynamo.onnx", digest=name) for name in ("llama", "bert"))
+    decoder, other = (describe_model(DATA / f"{name}.dynamo.onnx", digest=name) for name in ("llama", "bert"))
     assert generates_alone(decoder) and not generates_alone(other)
     assert not generates_alone(replace(decoder, inputs=(*decoder.inputs, TensorInfo("pixels", "float32", (1, 3)))))
+
+
+def test_a_dry_run_shows_the_plan_of_the_goal_that_a_run_has(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "bad.onnx").write_bytes(b"no model")
+    found = {}
+    for name in (DATA / "llama.dynamo.onnx", DATA / "bert.dynamo.onnx", tmp_path / "bad.onnx"):
+        print_plan(RunSettings(name, goal_is_said=False), as_json=True)
+        found[name.stem] = json.loads(capsys.readouterr().out)
+    print_plan(RunSettings(DATA / "llama.dynamo.onnx"), as_json=True)
+    found["named"] = json.loads(capsys.readouterr().out)
+    goals = {name: one["goal"] for name, one in found.items()}
+    assert goals == {"llama.dynamo": "generate", "bert.dynamo": "latency", "bad": "latency", "named": "latency"}
+    passes = {name: {planned["pass"] for planned in one["passes"]} for name, one in found.items()}
+    assert "ort.share-past" in passes["llama.dynamo"] and "ort.share-past" not in passes["named"]
 
 
 def test_where_answers_are_the_goal_the_likeliest_chain_comes_first(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def open_own(path: Path, name: str, package: str, settings: SessionConfig) -> Ow
         OptimError[target-unavailable]: it cannot be used here.
         OptimError: what the backend says.
     """
-    from optim.onnx.files import describe
+    from optim.onnx.files import describe_model
 
     registry = load_registry()
     try:
@@ -91,7 +91,7 @@ def open_own(path: Path, name: str, package: str, settings: SessionConfig) -> Ow
         backend = held_backend(registry, target.backend)
     except OptimError as error:
         raise runtime_missing(path, name, package, error) from error
-    model = describe(path, session=settings)
+    model = describe_model(path, session=settings)
     return OwnSession(backend.open(model, target.plain), model)
 
 

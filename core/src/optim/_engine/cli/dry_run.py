@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 
 def print_plan(settings: RunSettings, *, as_json: bool) -> None:
-    """Print what a run would consider, target by target; reads no model and runs nothing."""
+    """Print what a run would consider, target by target; reads inputs and outputs of the model, and runs nothing."""
     from optim._engine.plugins.chosen_targets import choose_targets
     from optim._engine.plugins.registry import load_registry
+    from optim._engine.runs.found_goal import planned_goal
     from optim._engine.search.targets.entrants import Plans
 
     registry = load_registry()
@@ -26,13 +27,17 @@ def print_plan(settings: RunSettings, *, as_json: bool) -> None:
     if settings.chain is not None:
         _print_chain(settings.chain, registry, chosen.targets[0], as_json=as_json)
         return
+    settings, remark = planned_goal(settings, timed=chosen.baseline.timed)
+    if remark and not as_json:
+        echo(remark)
     plans = Plans(settings, registry, chosen)
     absent = {one.name: one.reason for one in chosen.absent}
     absent |= {name: f"{error.what}: {error.cause}" for name, error in plans.refused.items()}
     if not chosen.compete and not absent:
         plan = plans.by_target[chosen.baseline.name]
         if as_json:
-            print_json({"target": chosen.baseline.name, **_as_json(plan), "unavailable": unavailable})
+            target = {"target": chosen.baseline.name, "goal": settings.goal}
+            print_json({**target, **_as_json(plan), "unavailable": unavailable})
             return
         _print(plan)
         if unavailable:
@@ -41,7 +46,7 @@ def print_plan(settings: RunSettings, *, as_json: bool) -> None:
     elif as_json:
         several = {name: {**_as_json(plan), "unavailable": ""} for name, plan in plans.by_target.items()}
         several |= {name: {"passes": [], "left_out": [], "unavailable": reason} for name, reason in absent.items()}
-        print_json({"baseline": chosen.baseline.name, "targets": several})
+        print_json({"baseline": chosen.baseline.name, "goal": settings.goal, "targets": several})
     else:
         for name, plan in plans.by_target.items():
             echo(f"target {name}{', the baseline' if name == chosen.baseline.name else ''}")

@@ -75,16 +75,25 @@ def _check_names(given: Sequence[str], known: Mapping[str, TensorInfo], where: s
         )
 
 
-def _fit_dtype(value: Any, info: TensorInfo, where: str) -> tuple[Array, str]:
+def fed_dtype(info: TensorInfo) -> np.dtype[Any]:
+    """The type of what an input is fed.
+
+    Raises:
+        OptimError[feeds-dtype]: it takes no plain tensor.
+    """
     try:
-        wanted = dtype_of(info.dtype)
+        return dtype_of(info.dtype)
     except TypeError as error:
         raise OptimError(
             "feeds-dtype",
             f"input '{info.name}' cannot be fed",
-            f"it is of type {info.dtype}, which is no plain tensor",
+            "it takes a sequence, an optional or a map, no plain tensor",
             "export the model with plain tensors as inputs",
         ) from error
+
+
+def _fit_dtype(value: Any, info: TensorInfo, where: str) -> tuple[Array, str]:
+    wanted = fed_dtype(info)
     try:
         array = value if isinstance(value, np.ndarray) else _from_list(value, wanted)
     except (ValueError, TypeError, OverflowError) as error:

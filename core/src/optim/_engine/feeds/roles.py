@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from enum import StrEnum
 
-from optim.arrays import dtype_of
+from optim._engine.feeds.fitting import fed_dtype
 from optim.errors import OptimError
 from optim.model import TensorInfo
 
@@ -99,10 +99,7 @@ def _kind(info: TensorInfo) -> str:
     """Numpy's letter for the kind of type, ``f`` for the floats of ml_dtypes too."""
     if info.dtype == "str":
         raise cannot_make_up(info, "it takes strings, and only you know which make sense")
-    try:
-        dtype = dtype_of(info.dtype)
-    except TypeError as error:
-        raise cannot_make_up(info, f"it is of type {info.dtype}, which is no plain tensor") from error
+    dtype = fed_dtype(info)
     if dtype.isbuiltin == 2:
         return "f" if "float" in dtype.name else "i"
     return dtype.kind

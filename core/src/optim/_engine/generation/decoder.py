@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from optim._engine.generation.interface import DecoderInterface, interface_of, session_inputs
 from optim._engine.generation.sampling import Sampling, choose
-from optim._engine.generation.steps import steps_of
+from optim._engine.generation.steps import MADE, steps_of
 from optim._engine.generation.tensors import AnySession, tensors_of
 from optim.arrays import Array, Feeds
 from optim.decoders.kept_logits import KEPT_LOGITS
@@ -229,7 +229,7 @@ class Decoder:
 
     def _require(self, given: Mapping[str, Any]) -> None:
         """Refuse to begin without what the first run needs."""
-        made = {*self.interface.state.values(), "attention_mask", "position_ids"}
+        made = {*self.interface.state.values(), *MADE}
         missing = [name for name in self._takes if name not in given and name not in made]
         if missing:
             raise OptimError(
@@ -244,7 +244,7 @@ class Decoder:
         if self.encoder is None:
             ids = np.asarray(feeds["input_ids"], np.int64)
             mask = np.asarray(feeds.get("attention_mask", np.ones_like(ids)), np.int64)
-            known = {*self.interface.state.values(), "input_ids", "attention_mask", "position_ids"}
+            known = {*self.interface.state.values(), *MADE, "input_ids"}
             constants = {n: np.asarray(a) for n, a in feeds.items() if n in self.interface.inputs and n not in known}
             return constants, ids, mask
         constants = self._encode(feeds, adapter)
@@ -301,14 +301,30 @@ def session_interface(session: AnySession | AdaptedSession, state: Mapping[str, 
 
 def require_generating(model: Model) -> None:
     """Refuse a model whose answers cannot be timed; raises as :func:`require_decoder`."""
-    require_decoder(interface_of(model.inputs, [info.name for info in model.outputs]))
+    require_decoder(_interface_of(model))
 
 
 def generates_alone(model: Model) -> bool:
     """Whether tokens and its own past are all that a model takes: no encoder, no image goes with them."""
-    interface = interface_of(model.inputs, [info.name for info in model.outputs])
-    known = {*interface.state.values(), "input_ids", "attention_mask", "position_ids", KEPT_LOGITS}
+    interface = _interface_of(model)
+    known = {*interface.state.values(), *MADE, "input_ids", KEPT_LOGITS}
     return interface.is_decoder and known.issuperset(interface.inputs)
+
+
+def why_not_alone(model: Model) -> str:
+    """Why answers of a model are not timed that takes tokens and what looks like a past; empty for all else."""
+    interface = _interface_of(model)
+    if "input_ids" not in interface.inputs or generates_alone(model) or not (pasts := interface.past_like):
+        return ""
+    lost = [name for name in pasts if name not in interface.state.values()]
+    if lost:
+        return f"'{lost[0]}' looks like its past, and no output is called so that it is known to be carried on in it"
+    known = {*interface.state.values(), *MADE, "input_ids", KEPT_LOGITS}
+    return f"it takes {', '.join(name for name in interface.inputs if name not in known)} too"
+
+
+def _interface_of(model: Model) -> DecoderInterface:
+    return interface_of(model.inputs, [info.name for info in model.outputs])
 
 
 def require_decoder(interface: DecoderInterface) -> None:
@@ -318,11 +334,13 @@ def require_decoder(interface: DecoderInterface) -> None:
         OptimError[not-a-decoder]: it has none.
     """
     if not interface.is_decoder:
+        pasts = [name for name in interface.past_like if name not in interface.state.values()]
+        lost = f"no output is called so that '{pasts[0]}' is known to be carried on in it: " if pasts else ""
         raise OptimError(
             "not-a-decoder",
             "the model is no decoder with a past",
-            f"it takes {', '.join(interface.inputs)} and returns {', '.join(interface.outputs)}",
-            "export it with --state, or run its session yourself",
+            f"{lost}it takes {', '.join(interface.inputs)} and returns {', '.join(interface.outputs)}",
+            "export it with --state, or run its session yourself; a past X is carried on in the output present X",
             status=ExitStatus.USAGE,
         )
 

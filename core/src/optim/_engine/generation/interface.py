@@ -8,10 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from optim._engine.generation.past_names import carried_by_name
 from optim.arrays import Array, dtype_of
 from optim.model import Dimension, TensorInfo
 
-_PAST = re.compile(r"^past(?:_key_values)?\.(.+)$")
+_PAST_LIKE = re.compile(r"past|cache|(?<![a-z])kv", re.IGNORECASE)
+_LEAST_RANK = 3
+"""Of a past: tokens of each row, and their numbers."""
 _TYPES = {"tensor(float)": "float32", "tensor(double)": "float64"}
 
 
@@ -33,6 +36,11 @@ class DecoderInterface:
     def is_decoder(self) -> bool:
         """Whether it takes token ids and carries a state."""
         return "input_ids" in self.inputs and bool(self.state)
+
+    @property
+    def past_like(self) -> list[str]:
+        """Inputs that look like a past by name and rank, whether an output is known to carry them on or not."""
+        return [info.name for info in self.inputs.values() if _may_be_past(info) and _PAST_LIKE.search(info.name)]
 
     @property
     def logits(self) -> str:
@@ -57,16 +65,14 @@ def interface_of(
     Args:
         inputs: of the graph.
         outputs: names.
-        state: as ``export.json`` tells it; None: ``present.X`` is fed to ``past_key_values.X``.
+        state: as ``export.json`` tells it; None: by names, see :func:`carried_by_name`.
     """
-    found = dict(state or {})
-    if not found:
-        for info in inputs:
-            match = _PAST.match(info.name)
-            giver = f"present.{match[1]}" if match else ""
-            if giver in outputs:
-                found[giver] = info.name
+    found = dict(state or carried_by_name([info.name for info in inputs], outputs))
     return DecoderInterface({info.name: info for info in inputs}, tuple(outputs), found)
+
+
+def _may_be_past(info: TensorInfo) -> bool:
+    return info.shape is None or len(info.shape) >= _LEAST_RANK
 
 
 def session_inputs(values: Sequence[object]) -> list[TensorInfo]:

@@ -24,6 +24,9 @@ from optim.providers.memory import TensorMemory
 if TYPE_CHECKING:
     import onnxruntime
 
+MADE = ("attention_mask", "position_ids", "use_cache_branch")
+"""Inputs that a step makes itself; the last one says, in merged decoders of optimum, whether there is a past."""
+
 
 class Steps(Protocol):
     """The state of one generation."""
@@ -141,8 +144,13 @@ class BufferSteps:
 def _fresh(interface: DecoderInterface, ids: Array, mask: Array) -> dict[str, Array]:
     """What is new in a step, by the names of inputs that the graph has."""
     positions = np.maximum(np.cumsum(mask, -1) - 1, 0)[:, -ids.shape[1] :]
-    known = {"input_ids": ids, "attention_mask": mask, "position_ids": positions}
-    return {name: array.astype(np.int64) for name, array in known.items() if name in interface.inputs}
+    has_past = np.array([mask.shape[1] > ids.shape[1]])
+    known = {"input_ids": ids, "attention_mask": mask, "position_ids": positions, "use_cache_branch": has_past}
+    return {
+        name: array.astype(dtype_of(interface.inputs[name].dtype))
+        for name, array in known.items()
+        if name in interface.inputs
+    }
 
 
 def _asking_for_one(session: AnySession) -> dict[str, Array]:

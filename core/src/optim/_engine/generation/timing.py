@@ -9,16 +9,18 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from optim._engine.generation.interface import DecoderInterface
-from optim._engine.generation.steps import BufferSteps, GrowingSteps, steps_of
+from optim._engine.generation.steps import MADE, BufferSteps, GrowingSteps, steps_of
+from optim._engine.generation.tensors import as_array
 from optim._engine.generation.workload import Workload
 from optim.arrays import Array, dtype_of
+from optim.errors import ExitStatus, OptimError
 
 _TOKENS = 3
 """Single tokens at each depth of a round, whose median counts: one alone may meet another program."""
@@ -116,11 +118,32 @@ class WorkloadTimer:
 
 
 def run_at(session: Any, interface: DecoderInterface, depth: int) -> None:
-    """Run one token behind a past of so many: whether a graph goes that far."""
+    """Run one token behind a past of so many: whether a graph goes that far, and returns a past for the next step.
+
+    Raises:
+        OptimError[not-a-decoder]: what it returns is another past than the one given with the new token behind it.
+    """
     steps = steps_of(session, interface, 1, depth + 1, _constants(interface))
     if isinstance(steps, GrowingSteps):
         steps.fill(depth)
     steps.advance(np.zeros((1, 1), np.int64), np.ones((1, depth + 1), np.int64))
+    if isinstance(steps, GrowingSteps):
+        _require_grown(steps.state, interface, depth)
+
+
+def _require_grown(state: Mapping[str, Any], interface: DecoderInterface, depth: int) -> None:
+    """Refuse outputs that hold the new token alone, or a buffer of another length: they are no past of a next step."""
+    expected, wrong = interface.buffers(1, depth + 1), [interface.buffers(1, tokens) for tokens in (1, depth)]
+    for giver, taker in interface.state.items():
+        shape = tuple(as_array(state[taker]).shape)
+        if shape != expected[taker] and any(shape == shapes[taker] for shapes in wrong):
+            raise OptimError(
+                "not-a-decoder",
+                "the model is no decoder with a past",
+                f"behind {depth} tokens of '{taker}' '{giver}' is {list(shape)}, and not {list(expected[taker])}",
+                "run its session yourself, or time single runs: --goal latency",
+                status=ExitStatus.USAGE,
+            )
 
 
 def past_bytes(interface: DecoderInterface, depth: int, *, in_place: bool) -> int:
@@ -131,7 +154,7 @@ def past_bytes(interface: DecoderInterface, depth: int, *, in_place: bool) -> in
 
 def _constants(interface: DecoderInterface) -> dict[str, Array]:
     """Inputs that say nothing of tokens: zeros, of size 1 where they are free."""
-    known = {*interface.state.values(), "input_ids", "attention_mask", "position_ids"}
+    known = {*interface.state.values(), *MADE, "input_ids"}
     return {
         name: np.zeros([size if isinstance(size, int) else 1 for size in info.shape or ()], dtype_of(info.dtype))
         for name, info in interface.inputs.items()

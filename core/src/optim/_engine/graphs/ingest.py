@@ -16,13 +16,13 @@ import onnx_ir as ir
 from onnx_ir.passes.common import LiftConstantsToInitializersPass
 
 from optim._engine.graphs.file_there import check_file
-from optim._engine.graphs.limits import check_operators
+from optim._engine.graphs.limits import check_operators, check_types
 from optim.errors import OptimError
 from optim.model import Model
 from optim.onnx.checker import check_graph, malformed_is_invalid
 from optim.onnx.context_files import check_context_files, store_contexts
 from optim.onnx.external_data import check_external_data
-from optim.onnx.files import EXTERNAL_FROM_BYTES, embedded, save_in_store
+from optim.onnx.files import EXTERNAL_FROM_BYTES, embedded_tensor, save_in_store
 from optim.onnx.operators import walk_graphs
 from optim.onnx.skeleton import read_skeleton
 
@@ -42,7 +42,7 @@ def ingest(path: Path, store: Path) -> Model:
 
     Raises:
         OptimError: model-missing, model-is-a-folder, model-unreadable, model-empty, model-truncated, not-onnx,
-            invalid-graph, unknown-operator, opset-too-new, ir-too-new, external-data-missing,
+            invalid-graph, unknown-operator, map-type, opset-too-new, ir-too-new, external-data-missing,
             external-data-outside, external-data-too-short, sparse-too-large.
     """
     check_file(path)
@@ -51,6 +51,7 @@ def ingest(path: Path, store: Path) -> Model:
         check_external_data(skeleton, path)
         check_context_files(skeleton, path)
         check_operators(skeleton, path)
+        check_types(skeleton, path)
         check_graph(skeleton, path)
         _fill_sparse(skeleton, path)
         graph = ir.serde.deserialize_model(skeleton)
@@ -142,7 +143,7 @@ def _embed_attributes(graph: ir.Model) -> None:
     for node in graph.graph.all_nodes():
         for name, attribute in list(node.attributes.items()):
             if attribute.type == ir.AttributeType.TENSOR and isinstance(attribute.value, ir.ExternalTensor):
-                node.attributes[name] = ir.AttrTensor(name, embedded(attribute.value))
+                node.attributes[name] = ir.AttrTensor(name, embedded_tensor(attribute.value))
             elif attribute.type == ir.AttributeType.TENSORS:
-                tensors = [embedded(t) if isinstance(t, ir.ExternalTensor) else t for t in attribute.value]
+                tensors = [embedded_tensor(t) if isinstance(t, ir.ExternalTensor) else t for t in attribute.value]
                 node.attributes[name] = ir.AttrTensors(name, tensors)

@@ -76,6 +76,46 @@ def check_operators(model: onnx.ModelProto, path: Path) -> None:
             )
 
 
+def check_types(model: onnx.ModelProto, path: Path) -> None:
+    """Refuse inputs and outputs that are maps, which scikit-learn's converter makes of a classifier's probabilities.
+
+    Raises:
+        OptimError[map-type]: at the first of them, with the command that leaves it out where a ZipMap makes it.
+    """
+    for value in (*model.graph.input, *model.graph.output):
+        if _is_map(value.type):
+            raise OptimError(
+                "map-type",
+                f"{path} has '{value.name}', which is no tensor",
+                "it is a map, or a sequence of maps; models are compared and timed by tensors",
+                _without_map(model.graph, value.name, path),
+            )
+
+
+def _is_map(kind: onnx.TypeProto) -> bool:
+    if kind.HasField("sequence_type"):
+        return _is_map(kind.sequence_type.elem_type)
+    if kind.HasField("optional_type"):
+        return _is_map(kind.optional_type.elem_type)
+    return bool(kind.HasField("map_type"))
+
+
+def _without_map(graph: onnx.GraphProto, name: str, path: Path) -> str:
+    """What to do about a map: take the tensor that the ZipMap reads."""
+    again = "export the model again without it; scikit-learn's converter: to_onnx(..., options={'zipmap': False})"
+    maker = next((node for node in graph.node if name in node.output and node.op_type == "ZipMap"), None)
+    if maker is None:
+        return again
+    place = [value.name for value in graph.output].index(name)
+    tensors = path.with_name(f"{path.stem}-tensors{path.suffix}")
+    command = (
+        f"import onnx; m = onnx.load({str(path)!r}); m.graph.node.remove(next(n for n in m.graph.node "
+        f"if {name!r} in n.output)); m.graph.output[{place}].CopyFrom(onnx.helper.make_tensor_value_info("
+        f"{maker.input[0]!r}, onnx.TensorProto.FLOAT, ['batch', 'classes'])); onnx.save(m, {str(tensors)!r})"
+    )
+    return f'python -c "{command}"; or {again}'
+
+
 def _check_domains(graph: onnx.ModelProto, limits: BackendLimits, backend_name: str, what: str) -> None:
     own = _own_functions(graph)
     for node in walk_nodes(graph):

@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from optim._engine.generation.interface import interface_of
+from optim._engine.generation.past_names import carried_by_name
 from optim._engine.generation.sampling import Sampling, choose
+from optim._engine.generation.steps import MADE
 from optim.decoders.kept_logits import LOGITS
 from optim.decoders.shared_past import file_shares_past
 from optim.model import Model
@@ -20,6 +22,8 @@ from optim.model import Model
 _NAMES = """\
 import json
 import math
+import re
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,14 +99,15 @@ def past_of(session, rows, tokens):
     """Of each past of so many tokens: the input that takes it, the output that gives it, its shape and its type."""
     taken, wanted = {value.name: value for value in session.get_inputs()}, []
     components = exported().get("components", {}).values()
-    state = {name: past for one in components for name, past in one.get("state", {}).items()} or {
-        value.name: past
-        for value in session.get_outputs()
-        for past in [value.name.replace("present.", form, 1) for form in ("past_key_values.", "past.")]
-        if value.name.startswith("present.") and past in taken
-    }
+    state = {name: past for one in components for name, past in one.get("state", {}).items()} or carried_by_name(
+        taken, [one.name for one in session.get_outputs()]
+    )
     for present, past in state.items():
-        shape = [rows, *(size if isinstance(size, int) else tokens for size in taken[past].shape[1:])]
+        sizes = taken[past].shape
+        named = [at for at, size in enumerate(sizes) if not isinstance(size, int)]
+        batch = next((at for at in named if "batch" in str(sizes[at])), named[0] if named else 0)
+        shape = [size if isinstance(size, int) else tokens for size in sizes]
+        shape[batch] = rows
         kind = taken[past].type.removeprefix("tensor(").removesuffix(")")  # float, float16, int8 or uint8
         wanted.append((past, present, shape, np.dtype("float32" if kind == "float" else kind)))
     needed, free = sum(kind.itemsize * math.prod(shape) for _, _, shape, kind in wanted), free_bytes()
@@ -141,6 +146,7 @@ def generate(prompts, max_new_tokens=64, stop=(), session=None, sampling=None, s
     for _ in range(max_new_tokens):
         positions = np.maximum(np.cumsum(mask, 1) - 1, 0)[:, -ids.shape[1] :]
         fresh = {"input_ids": ids, "attention_mask": mask, "position_ids": positions}
+        fresh["use_cache_branch"] = np.array([mask.shape[1] > ids.shape[1]])
         logits = steps.advance({name: np.ascontiguousarray(fresh[name]) for name in fresh.keys() & taken})
         tokens = np.where(ended, pad, choose(logits[:, -1], sampling, random))
         yield tokens.tolist() if several else int(tokens[0])
@@ -153,7 +159,7 @@ def generate(prompts, max_new_tokens=64, stop=(), session=None, sampling=None, s
 '''
 
 _MAIN = 'if __name__ == "__main__":'
-_FED = frozenset({"input_ids", "attention_mask", "position_ids"})
+_FED = frozenset({"input_ids", *MADE})
 
 
 def with_generate(script: str, model: Path) -> str:
@@ -184,5 +190,5 @@ def _with(steps: str, script: str) -> str:
     head, main, tail = script.partition(_MAIN)
     there = {line.partition("  #")[0] for line in head.splitlines()}
     imports = "".join(f"{line}  # noqa: E402\n" for line in _NAMES.splitlines() if line not in there)
-    taken_over = "".join(f"{inspect.getsource(one)}\n\n" for one in (Sampling, choose))
+    taken_over = "".join(f"{inspect.getsource(one)}\n\n" for one in (Sampling, choose, carried_by_name))
     return f"{head}{imports}\n{_ARRAY}{taken_over}{steps}{_GENERATE}{main}{tail}"

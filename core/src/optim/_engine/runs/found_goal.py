@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from optim._engine.generation.decoder import generates_alone, require_generating
+from google.protobuf.message import DecodeError
+
+from optim._engine.generation.decoder import generates_alone, require_generating, why_not_alone
 from optim._engine.generation.workload import Workload
 from optim._engine.search.measure import reach_job
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.workbench import Workbench
+from optim._engine.sources.export_file import known_facts, read_export_file
 from optim._engine.store import cache_key
 from optim.jobs.process import WorkerFailed
 from optim.model import Model
+from optim.onnx.files import describe_model
 
 _REACH_S = 120.0
 """For opening the model and one token: it only ends one that hangs."""
@@ -42,7 +47,8 @@ def found_goal(bench: Workbench, model: Model, facts: Mapping[str, Any]) -> tupl
         return settings, ""
     settings = replace(settings, goal_is_said=True)
     if not bench.target.timed or not generates_alone(model):
-        return settings, ""
+        why = why_not_alone(model) if bench.target.timed else ""
+        return settings, f"the graph takes tokens and a past, and single runs of it are timed: {why}" if why else ""
     workload = settings.workload.within(facts)
     if "context" not in facts and (why := _why_not_so_far(bench, model, workload)):
         return settings, (
@@ -53,6 +59,42 @@ def found_goal(bench: Workbench, model: Model, facts: Mapping[str, Any]) -> tupl
         f"the graph is a decoder: the goal is generate, the time of answers of {workload} "
         "(--goal latency times single runs, --generate prompt=N,new=N other answers)"
     )
+
+
+def planned_goal(settings: RunSettings, *, timed: bool) -> tuple[RunSettings, str]:
+    """The goal of a run as far as the interface of its graph tells it; nothing runs, and no weights are read.
+
+    Args:
+        settings: of a run, whose source may be missing.
+        timed: whether anything is timed on its target.
+
+    Returns:
+        The settings, and a line about the goal; empty where the user named it, or it is latency.
+    """
+    if settings.goal_is_said or not timed or settings.chain is not None:
+        return settings, ""
+    if settings.export is not None:
+        return settings, "if what is exported is a decoder, the goal is generate: --goal generate shows that plan"
+    path = settings.source
+    exported = read_export_file(path) if path.is_dir() else None
+    if exported is not None and len(exported.components) == 1:
+        path = path / next(iter(exported.components.values())).file
+    model = _read(path)
+    if model is None or not generates_alone(model):
+        return settings, ""
+    facts = known_facts(path)
+    workload = settings.workload.within(facts)
+    until = "" if "context" in facts else f", if it runs as far as {workload}"
+    told = f"the graph is a decoder: the goal is generate{until} (--goal latency shows the plan for single runs)"
+    return replace(settings, goal="generate", workload=workload, goal_is_said=True), told
+
+
+def _read(path: Path) -> Model | None:
+    """The interface of a file; None where it is missing or does not read: a run will say that."""
+    try:
+        return describe_model(path, digest="of a plan")
+    except (OSError, ValueError, DecodeError):
+        return None
 
 
 def _why_not_so_far(bench: Workbench, model: Model, workload: Workload) -> str:
