@@ -12,10 +12,10 @@ import onnx
 import pytest
 
 import optim
+from optim import OptimError
 from optim._engine.runs.session_file import write_session_files
 from optim.backend import Delivery
-from optim.errors import OptimError
-from optim.onnx.files import describe
+from optim.onnx import describe_model
 from optim.testing import models
 from optim_openvino.runtime.backend import OpenVinoBackend
 from optim_openvino.runtime.properties import PRECISION, as_session
@@ -48,7 +48,7 @@ def run_folder(tmp_path):
     path = models.mlp(tmp_path)
     path.rename(tmp_path / "model.onnx")
     session = as_session({PRECISION: "bf16"})
-    delivery = Delivery(tmp_path, describe(tmp_path / "model.onnx", session=session), TARGET, ())
+    delivery = Delivery(tmp_path, describe_model(tmp_path / "model.onnx", session=session), TARGET, ())
     script = OpenVinoBackend().load_script(delivery)
     write_session_files(tmp_path, session, TARGET, owner="optim-plugin-openvino", script=script)
     return tmp_path

@@ -14,15 +14,18 @@ import pytest
 from optim._engine.cluster import fleet
 from optim._engine.reports.build import _shapes
 from optim._engine.runs.run import _workplace
+from optim._engine.runs.source_run import run_source
 from optim._engine.search import run_time
 from optim._engine.search.lane_seconds import AGAIN_S, FINAL_S
-from optim._engine.search.run_time import LEAST_S, MOST_S, RunTime
+from optim._engine.search.run_time import LEAST_S, MOST_S, RunTime, original_too_slow
 from optim._engine.search.settings import AUTO, RunSettings
 from optim._engine.search.state import Attempt, Step
 from optim._engine.search.time_budget import GRACE_S, SHORTER_S, TimeBudget
 from optim._engine.search.time_estimate import Load, PassCosts, estimate_s, in_time, in_words
+from optim._engine.sources import make
 from optim._engine.store import Store
 from optim.passes import Role, Stage
+from optim.source import SourceRequest
 
 
 class Clock:
@@ -235,3 +238,30 @@ def test_connecting_to_a_cluster_is_no_search_time(monkeypatch):
             assert RunTime(30.0, Clock()).spent == pytest.approx(3.0)
     finally:
         run_time.start_of_command.cache_clear()
+
+
+def test_exporting_a_source_comes_before_the_time_of_its_run(monkeypatch, tmp_path):
+    since_start = [3.0]
+
+    class ExportedError(Exception):
+        pass
+
+    def exporting(*asked, **how):
+        since_start[0] += 60.0
+        raise ExportedError
+
+    monkeypatch.setattr(run_time, "is_a_command", lambda: True)
+    monkeypatch.setattr(run_time, "wall_clock", lambda: psutil.Process().create_time() + since_start[0])
+    monkeypatch.setattr(make, "make_graphs", exporting)
+    run_time.start_of_command.cache_clear()
+    try:
+        with pytest.raises(ExportedError):
+            run_source(RunSettings(tmp_path, export=SourceRequest(str(tmp_path))), tmp_path / "out", print)
+        assert RunTime(30.0, Clock()).spent == pytest.approx(3.0)
+    finally:
+        run_time.start_of_command.cache_clear()
+
+
+def test_who_gave_too_little_time_is_told_to_give_more():
+    assert "--search-seconds 960)" in original_too_slow("m.onnx", 5.0, 480.0).fix
+    assert "--search-seconds 60)" in original_too_slow("m.onnx", 5.0, math.inf).fix

@@ -8,7 +8,7 @@ import pytest
 from ort_models import DATA, apply, export
 
 from optim import Stage, Target
-from optim.onnx.files import describe
+from optim.onnx import describe_model
 from optim.testing import PassConformance, models
 from optim_plugins.ort.fuse.convolution.fuse_convolution import FuseConvolution
 from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
@@ -223,6 +223,6 @@ class TestPackWeights(OnMlp):
         return PackWeights
 
     def test_it_is_for_onnxruntime_on_the_processor_alone(self, tmp_path):
-        model = describe(models.mlp(tmp_path))
+        model = describe_model(models.mlp(tmp_path))
         for target in (Target("web", "web", "wasm"), Target("cuda", "ort", "CUDAExecutionProvider")):
             assert "packs weights for CPUExecutionProvider" in PackWeights().applicable(model, target).reason

@@ -12,8 +12,7 @@ import pytest
 from onnx import helper
 from ort_models import CPU, apply, build, context, export, random_weight
 
-from optim import Model, Pass, Target
-from optim.errors import OptimError
+from optim import Model, OptimError, Pass, Target
 from optim.options import PassOptions, options_class
 from optim_plugins.ort import plugin
 from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from optim import Model, OptimError
-from optim.errors import ExitStatus
+from optim import ExitStatus, Model, OptimError
 
 _OPERATORS = re.compile(r"(?:No conversion rule found for operations|Conversion is failed for): ([^\n]+)")
 _PLACES = re.compile(r"^(Exception from |Check '.*' failed at |\s*$|While validating|FrontEnd API failed|Summary:)")

@@ -16,8 +16,8 @@ _COMPUTE_NOTHING = ("Const", "Constant", "Input", "Output", "Parameter", "Result
 if TYPE_CHECKING:
     import openvino
 
+    from optim import Model
     from optim.arrays import Array, Feeds, Outputs
-    from optim.model import Model
 
 
 class OpenVinoSession(Session):

@@ -5,10 +5,8 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Mapping, Sequence
 
-from optim import Backend, Pass, Target, hookimpl
-from optim.backend import KernelProbe, KernelRatio
-from optim.onnx.backend import OnnxRuntimeBackend
-from optim.passes import Stage
+from optim import Backend, KernelProbe, KernelRatio, Pass, Stage, Target, hookimpl
+from optim.onnx import OnnxRuntimeBackend
 from optim_plugins.ort.fuse.convolution.fuse_convolution import FuseConvolution
 from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
 from optim_plugins.ort.fuse.past.share_past import SharePast

@@ -83,7 +83,7 @@ def open_own(path: Path, name: str, package: str, settings: SessionConfig) -> Ow
         OptimError[target-unavailable]: it cannot be used here.
         OptimError: what the backend says.
     """
-    from optim.onnx.files import describe
+    from optim.onnx.files import describe_model
 
     registry = load_registry()
     try:
@@ -100,7 +100,7 @@ def open_own(path: Path, name: str, package: str, settings: SessionConfig) -> Ow
             package,
             ExitStatus.TARGET_UNAVAILABLE,
         ) from error
-    model = describe(path, session=settings)
+    model = describe_model(path, session=settings)
     return OwnSession(backend.open(model, target.plain), model)
 
 

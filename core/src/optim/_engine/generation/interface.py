@@ -40,7 +40,7 @@ class DecoderInterface:
     @property
     def past_like(self) -> list[str]:
         """Inputs that look like a past by name and rank, whether an output is known to carry them on or not."""
-        return [info.name for info in self.inputs.values() if _has_rank(info) and _PAST_LIKE.search(info.name)]
+        return [info.name for info in self.inputs.values() if _may_be_past(info) and _PAST_LIKE.search(info.name)]
 
     @property
     def logits(self) -> str:
@@ -67,13 +67,12 @@ def interface_of(
         outputs: names.
         state: as ``export.json`` tells it; None: by names, see :func:`carried_by_name`.
     """
-    pasts = [info.name for info in inputs if _has_rank(info)]
-    found = dict(state or carried_by_name(pasts, outputs))
+    found = dict(state or carried_by_name([info.name for info in inputs], outputs))
     return DecoderInterface({info.name: info for info in inputs}, tuple(outputs), found)
 
 
-def _has_rank(info: TensorInfo) -> bool:
-    return len(info.shape or ()) >= _LEAST_RANK
+def _may_be_past(info: TensorInfo) -> bool:
+    return info.shape is None or len(info.shape) >= _LEAST_RANK
 
 
 def session_inputs(values: Sequence[object]) -> list[TensorInfo]:

@@ -100,7 +100,7 @@ def past_of(session, rows, tokens):
     taken, wanted = {value.name: value for value in session.get_inputs()}, []
     components = exported().get("components", {}).values()
     state = {name: past for one in components for name, past in one.get("state", {}).items()} or carried_by_name(
-        [name for name, value in taken.items() if len(value.shape) > 2], [one.name for one in session.get_outputs()]
+        taken, [one.name for one in session.get_outputs()]
     )
     for present, past in state.items():
         sizes = taken[past].shape

@@ -46,9 +46,11 @@ def run_source(
     from optim._engine.plugins.registry import load_registry
     from optim._engine.runs.run import run_settings
     from optim._engine.search.preparation import source_choice
+    from optim._engine.search.run_time import start_of_command
     from optim._engine.search.targets.entrants import Plans
     from optim._engine.sources.make import make_graphs
 
+    start_of_command()  # exporting comes before the run, and is no part of its time
     registry, store = load_registry(), Store()
     chosen = choose_targets(registry, settings.target, here=not settings.cluster)
     Plans(settings, registry, chosen)  # a request that makes no sense is refused before anything is exported

@@ -181,14 +181,16 @@ class RunTime:
         return max(1, min(available, int(_COMPARING_SHARE * self.announced_s / run_s)))
 
 
-def original_too_slow(name: str, took_s: float) -> OptimError:
+def original_too_slow(name: str, took_s: float, announced_s: float) -> OptimError:
     """The error of a run whose model did not run once in all of its time.
 
     Args:
         name: of the model's file.
         took_s: after which it was stopped.
+        announced_s: of the whole run; infinite where nothing was announced yet.
     """
-    enough = math.ceil(_RUNS_TO_FIND_ANYTHING * took_s / LEAST_S) * LEAST_S
+    whole_s = 0.0 if math.isinf(announced_s) else announced_s
+    enough = math.ceil(max(_RUNS_TO_FIND_ANYTHING * took_s, 2 * whole_s) / LEAST_S) * LEAST_S
     return OptimError(
         "original-too-slow",
         f"there was no time to run {name} once",
