@@ -63,7 +63,7 @@ class TestConvertFloat32(PassConformance):
 
     @pytest.fixture
     def model_path(self, tmp_path):
-        return apply(ConvertBfloat16, describe(models.mlp(tmp_path)), tmp_path, weights_only=True).model.path
+        return apply(ConvertBfloat16, describe_model(models.mlp(tmp_path)), tmp_path, weights_only=True).model.path
 
     @pytest.fixture
     def pass_class(self):

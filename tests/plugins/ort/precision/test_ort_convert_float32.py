@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 from ort_models import CPU, EXPORTS, apply, drift, export, feeds_for, operators, random_weight, run
 
 from optim import Model
-from optim.onnx.files import describe
+from optim.onnx import describe_model
 from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
 from optim_plugins.ort.precision.convert_bfloat16 import ConvertBfloat16
 from optim_plugins.ort.precision.convert_float32 import ConvertFloat32
@@ -31,7 +31,7 @@ def _of(folder: Path, graph: onnx.GraphProto, *, opset: int = 17) -> Model:
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
     onnx.checker.check_model(made, full_check=True)
     onnx.save(made, folder / "narrow.onnx")
-    return describe(folder / "narrow.onnx")
+    return describe_model(folder / "narrow.onnx")
 
 
 def test_a_layer_is_computed_in_float32_with_the_rounded_weights(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_an_operator_that_nobody_defines_is_declined_by_name(tmp_path: Path) -> 
     graph = helper.make_graph([node], "g", values[:1], values[1:])
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("test.vendor", 1)]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), tmp_path / "own.onnx")
-    said = ConvertFloat32().applicable(describe(tmp_path / "own.onnx"), CPU)
+    said = ConvertFloat32().applicable(describe_model(tmp_path / "own.onnx"), CPU)
     assert said.reason == "nobody defines which types test.vendor:Own takes (node 'own')"
 
 
@@ -169,5 +169,5 @@ def test_a_past_in_16_bits_is_left_alone(tmp_path: Path) -> None:
     graph = helper.make_graph([node], "g", inputs, [helper.make_tensor_value_info("out", half, [1, 1, 16])])
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), tmp_path / "past.onnx")
-    said = ConvertFloat32().applicable(describe(tmp_path / "past.onnx"), CPU)
+    said = ConvertFloat32().applicable(describe_model(tmp_path / "past.onnx"), CPU)
     assert said.reason == "its past 'past_key' comes in 16 bits, and would be cast at each token"

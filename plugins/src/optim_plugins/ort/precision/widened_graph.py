@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from optim.onnx.edit import UniqueNames
+from optim.onnx import UniqueNames
 from optim_plugins.ort.graph.fixed_weights import drop_unread_weights, fix_weights
 from optim_plugins.ort.graph.float_values import infer_types
 from optim_plugins.ort.graph.operator_types import signature, type_text
