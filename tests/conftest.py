@@ -25,6 +25,7 @@ if "onnx_ir" not in sys.modules:  # also collecting garbage: it would take a six
     put_off_what_is_seldom_needed()
 
 from counted_clock import counted_clock  # noqa: F401 - fixtures for tests of every folder
+from installed_plugin import let_all_workers_import
 from jobs_here import jobs_here  # noqa: F401
 
 from optim._engine.search.explore.kernel_gains import KernelGains
@@ -52,6 +53,7 @@ def pytest_configure() -> None:
     TimeBudget.pace, TimeBudget.programs = 0.05, False
     KernelGains.measures = False
     os.environ["XDG_RUNTIME_DIR"] = _LOCKS.name
+    let_all_workers_import()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -45,8 +45,12 @@ _IMPORTED_AHEAD = (
     "optim._engine.jobs.prepare",
     "optim.jobs.wire",
     "optim.onnx.sessions",
+    "psutil",
 )
 """What nearly every job imports, by name: nothing here depends on it, and a job that misses one imports it itself."""
+
+_DONE_AHEAD = (("optim._engine.plugins.discovery", "entry_points"),)
+"""Functions whose answers workers find kept; this one reads what each installed package says of itself."""
 
 _OURS = "optim."
 
@@ -57,6 +61,9 @@ def main() -> None:
     for name in _IMPORTED_AHEAD:
         with contextlib.suppress(Exception):  # what is missing or broken shows in the job that needs it
             importlib.import_module(name)
+    for name, function in _DONE_AHEAD:
+        with contextlib.suppress(Exception):
+            getattr(importlib.import_module(name), function)()
     os.chdir(os.sep)  # it stands in nobody's way; a worker is told its folder
     gc.freeze()  # pages that the collector does not touch stay shared
     Server(socket.socket(fileno=int(sys.argv[1]))).serve()
@@ -110,11 +117,16 @@ class Server:
         return True
 
     def _learn(self, job: str) -> None:
-        """Make once what each worker for this job would make, 15 of 80 ms; a plugin's job stays out of this process."""
+        """Make once what each worker for this job would make, 15 of 80 ms; a plugin's job stays out of this process.
+
+        That is what reads its request, and the types that its module names as ``CHECKED``.
+        """
         if job.startswith(_OURS) and job not in self._learned:
             self._learned.add(job)
             with contextlib.suppress(Exception):  # the job itself tells better what is wrong
-                importlib.import_module("optim.jobs.wire").know(importlib.import_module(job).Request)
+                wire, module = importlib.import_module("optim.jobs.wire"), importlib.import_module(job)
+                for kind in (module.Request, *getattr(module, "CHECKED", ())):
+                    wire.know(kind)
                 gc.freeze()
 
     def _fork(self, number: int, connection: int, output: int) -> None:

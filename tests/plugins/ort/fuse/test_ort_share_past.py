@@ -29,7 +29,7 @@ from ort_models import (
 )
 
 import optim
-from optim import Decoder, Model, OptimError
+from optim import Decoder, Model, OptimError, SessionConfig
 from optim._engine.generation.decoder import session_interface
 from optim._engine.generation.timing import WorkloadTimer
 from optim._engine.generation.workload import Workload
@@ -38,8 +38,7 @@ from optim._engine.runs.session_file import write_session_files
 from optim._engine.search.plan import make_plan
 from optim._engine.search.settings import Named, RunSettings
 from optim.decoders.shared_past import file_shares_past
-from optim.model import SessionConfig
-from optim.onnx.files import deliver
+from optim.onnx import deliver_model
 from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
 from optim_plugins.ort.fuse.past.share_past import SharePast
 from optim_plugins.ort.precision.convert_float16 import ConvertFloat16
@@ -137,7 +136,7 @@ print(json.dumps(found))
 def test_load_py_generates_in_buffers_as_optim_does_without_optim(tmp_path: Path) -> None:
     model = apply(SharePast, export("llama.dynamo", tmp_path), tmp_path).model
     folder = tmp_path / "out"
-    deliver(model, folder)
+    deliver_model(model, folder)
     write_session_files(folder, SessionConfig(), CPU)
     done = subprocess.run([sys.executable, "-c", LOADED], cwd=folder, capture_output=True, text=True, check=True)
     one, several, drawn, stopped, ended, *refused = json.loads(done.stdout)
@@ -159,7 +158,7 @@ def test_load_py_generates_in_buffers_as_optim_does_without_optim(tmp_path: Path
         "max_new_tokens and seed are 0 or more, not -1 and 0",
         "the past takes 0.0 GB, and 0.0 GB are free: ask for less",
     ]
-    deliver(export("llama.dynamo", tmp_path), folder)
+    deliver_model(export("llama.dynamo", tmp_path), folder)
     write_session_files(folder, SessionConfig(), CPU)
     assert "def generate" not in (folder / "load.py").read_text()
 
@@ -242,7 +241,7 @@ def test_what_cannot_be_generated_is_one_clear_error(
 def test_a_run_folder_without_a_source_generates_too(tmp_path: Path) -> None:
     model = apply(SharePast, export("llama.dynamo", tmp_path), tmp_path).model
     folder = tmp_path / "out"
-    deliver(model, folder)
+    deliver_model(model, folder)
     write_session_files(folder, SessionConfig(), CPU)
     opened = optim.load(folder)
     assert isinstance(opened, Decoder)

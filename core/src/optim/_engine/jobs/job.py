@@ -1,6 +1,7 @@
 """What a job is: a typed request, a typed answer, and the module that makes the one of the other.
 
-The module has a function ``run(request, channel)``, which is called in a process of its own.
+The module has a function ``run(request, channel)``, which is called in a process of its own. It may name as ``CHECKED``
+the types that it expects of plugins: what checks them is made once, for all of its processes.
 """
 
 from __future__ import annotations

@@ -91,6 +91,7 @@ class Answer:
 
 
 JOB = Job(__name__, Request, Answer)
+CHECKED = (Applicable, PassOffer, PassResult)
 
 
 def run(request: Request, channel: Channel) -> Answer:

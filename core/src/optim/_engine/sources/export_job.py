@@ -18,7 +18,7 @@ from optim._engine.sources.structure import set_dimensions
 from optim._engine.sources.weights import link_weights, unmap_weights
 from optim.jobs.channel import Channel
 from optim.model import Model
-from optim.onnx.files import size_bytes
+from optim.onnx.files import model_size_bytes
 from optim.onnx.operators import operator_counts
 from optim.source import Component, Source, SourceContext, SourceRequest
 from optim.source_passes import Exported
@@ -107,7 +107,7 @@ def _place_weights(exported: Exported, source: Source, request: Request) -> list
 
 def _store(exported: Exported, component: Component, store: Path) -> Graph:
     model = store_graph(exported.graph, store)
-    return Graph(component.name, model, size_bytes(model), operator_counts(model.path), dict(component.state))
+    return Graph(component.name, model, model_size_bytes(model), operator_counts(model.path), dict(component.state))
 
 
 @contextmanager
