@@ -17,8 +17,8 @@ from optim.jobs.channel import Channel
 from optim.model import Model
 from optim.passes import Interface
 
-_FEW = Runs(0.1, warm_up=1, least=1, share=0)
-"""A model of a second a run takes six runs; of several the fastest tells what other programs did not slow down."""
+LOOK_S = 0.1
+"""Of timed runs of each model: one that takes a second is run six times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,13 @@ class Request:
         models: the original and the result, or the original alone.
         feeds: folder of the samples, named as the original's inputs.
         sample: the one.
+        seconds: of timed runs of each, about.
     """
 
     models: tuple[Fed, ...]
     feeds: Path
     sample: int
+    seconds: float = LOOK_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ def run(request: Request, channel: Channel) -> Answer:
     for number, one in enumerate(request.models, 1):
         channel.event("progress", text=f"profiling model {number} of {len(request.models)}")
         try:
-            nodes = _nodes(one, mapped_feeds(feeds, one.interfaces))
+            nodes = _nodes(one, mapped_feeds(feeds, one.interfaces), request.seconds)
         except OptimError:
             if not found:
                 raise
@@ -81,6 +83,8 @@ def run(request: Request, channel: Channel) -> Answer:
     return Answer(tuple(found))
 
 
-def _nodes(one: Fed, feeds: Feeds) -> tuple[NodeTime, ...]:
-    found, _ = timed(one.place, one.model, feeds, _FEW, lambda session, opened_ms: run_ms(session, feeds))
+def _nodes(one: Fed, feeds: Feeds, seconds: float) -> tuple[NodeTime, ...]:
+    """Of several runs the fastest tells what other programs did not slow down."""
+    runs = Runs(seconds, warm_up=1, least=1, share=0)
+    found, _ = timed(one.place, one.model, feeds, runs, lambda session, opened_ms: run_ms(session, feeds))
     return found.nodes
