@@ -43,19 +43,12 @@ class _Cpu(OnnxRuntimeBackend):
 
 @dataclass(slots=True)
 class _Shared:
-    """What the tests of one class share: made once, and once more after a pass damaged its input.
-
-    Attributes:
-        trial: the model, in a store of its own.
-        before: how its files were.
-        result: what the pass made of it.
-        elsewhere: the digest of what it made of the same model in another store, where that was tried.
-    """
+    """What the tests of one class share: made once, and once more after a pass damaged its input."""
 
     trial: Trial
     before: Untouched
     result: PassResult | None = None
-    elsewhere: str = ""
+    elsewhere: str = ""  # digest of what it made of the same model in another store
 
     def is_damaged(self) -> bool:
         try:
@@ -233,8 +226,7 @@ class PassConformance:
         self, shared: _Shared, pass_class: type[Pass], chosen: PassOptions, result: PassResult
     ) -> None:
         """The same model and options give the same bytes, whichever folder the model is in."""
-        trial = shared.trial
-        again = shared.elsewhere or trial.apply(pass_class(), trial.model, chosen).model.digest
+        again = shared.elsewhere or shared.trial.apply(pass_class(), shared.trial.model, chosen).model.digest
         assert again == result.model.digest, (
             "two times gave two models: draw from context.random, and sort what you iterate"
         )
