@@ -29,9 +29,8 @@ import onnxruntime
 from samples import drift
 
 import optim
-from optim.adapters.session import AdaptedSession
-from optim.onnx.files import describe
-from optim.onnx.sessions import open_session
+from optim.adapters import AdaptedSession
+from optim.onnx import describe_model, open_session
 
 TARGETS = ["q_proj", "v_proj"]
 ONE_THREAD = optim.SessionConfig({"intra_op_num_threads": 1})
@@ -61,7 +60,7 @@ def make_models(folder: Path, hidden: int, layers: int) -> tuple[Path, Path, lis
     import torch
     import transformers
 
-    from optim.adapters.adapter_file import write_adapter
+    from optim.adapters import write_adapter
     from optim_plugins.adapters.commands.extracting import write_extracted
     from optim_plugins.adapters.convert.convert import convert
 
@@ -85,14 +84,14 @@ def make_models(folder: Path, hidden: int, layers: int) -> tuple[Path, Path, lis
     optim.export(folder / "rank4", folder / "kept", without=("torch.merge-lora",))
     made = write_extracted(folder / "kept" / "model.onnx", folder / "extracted")
     other = folder / "rank8.onnx_adapter"
-    write_adapter(convert(folder / "rank8", describe(made.model).adapters).adapter, other)
+    write_adapter(convert(folder / "rank8", describe_model(made.model).adapters).adapter, other)
     return folder / "merged" / "model.onnx", made.model, [made.adapter, other]
 
 
 def measure(merged: Path, extracted: Path, files: list[Path], rounds: int) -> dict[str, Any]:
     """Seconds of tokens, in turns, and what switching did."""
     plain = open_session(merged, ONE_THREAD)
-    session = AdaptedSession(open_session(extracted, ONE_THREAD), describe(extracted).adapters)
+    session = AdaptedSession(open_session(extracted, ONE_THREAD), describe_model(extracted).adapters)
     opened = count_sessions()
     feeds = first_feeds(plain)
     seconds: dict[str, list[float]] = {"merged": [], "switched": [], "stayed": []}
@@ -122,9 +121,9 @@ TEXTS, LENGTH, OTHERS = 6, 64, 4
 
 def drifts(extracted: Path, files: list[Path], folder: Path) -> dict[str, Any]:
     """Drift by adapter: over all texts at once, of the worst, and foreseen; the first two also over the base's."""
-    from optim.adapters.adapter_file import read_adapter
-    from optim.onnx.backend import OnnxRuntimeBackend
-    from optim.testing.trial import Trial
+    from optim.adapters import read_adapter
+    from optim.onnx import OnnxRuntimeBackend
+    from optim.testing import Trial
     from optim_plugins.ort.quantize.weights.quantize_weights import QuantizeWeights
 
     class Cpu(OnnxRuntimeBackend):

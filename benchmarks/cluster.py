@@ -49,7 +49,7 @@ from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.run import run_settings
 from optim._engine.search.settings import RunSettings
 from optim._engine.store import Store
-from optim.jobs.wire import to_wire
+from optim.jobs import to_wire
 
 _SMALL = {"wide": (4, 512), "deep": (24, 128), "thin": (8, 256), "even": (12, 256)}
 """Products and their width, of four small models."""

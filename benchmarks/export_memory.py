@@ -92,10 +92,10 @@ def by_optim(folder: Path, scratch: Path, weights: str) -> None:
     from dataclasses import replace
     from types import SimpleNamespace
 
+    from optim import SourceRequest
     from optim._engine.plugins.registry import load_registry
     from optim._engine.sources import export_job
     from optim._engine.sources.pipeline import Choice
-    from optim.source import SourceRequest
 
     target = replace(load_registry().target("cpu"), probe=None)
     request = export_job.Request(SourceRequest(str(folder), weights=weights), target, Choice(), scratch / "store")

@@ -25,10 +25,9 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 
-from optim import Context, Model, Target
+from optim import Context, Metric, Model, Target
 from optim._engine.graphs.ingest import ingest
-from optim.metric import Metric
-from optim.onnx.files import size_bytes
+from optim.onnx import model_size_bytes
 from optim.options import parse_options
 
 BLOCK = 32
@@ -185,9 +184,9 @@ def _distance(expected: Outputs, found: Outputs) -> float:
 
 
 def _size(path: Path) -> int:
-    from optim.onnx.files import describe
+    from optim.onnx import describe_model
 
-    return size_bytes(describe(path, digest=path.name))
+    return model_size_bytes(describe_model(path, digest=path.name))
 
 
 def _ratio(plain: ort.InferenceSession, other: ort.InferenceSession, feeds: Feeds) -> float:
@@ -244,7 +243,7 @@ def main() -> int:
         print(f"| way | drift | size |{' perplexity |' if metric else ''} latency to plain | processor time |")
         print(f"|---|---|---|{'---|' if metric else ''}---|---|")
         if metric:
-            print(f"| floats | 0 | {size_bytes(model) / 1e6:.1f} MB | {bench.original_perplexity():.3f} | | |")
+            print(f"| floats | 0 | {model_size_bytes(model) / 1e6:.1f} MB | {bench.original_perplexity():.3f} | | |")
         for row in rows(bench, chosen.only):
             print(row, flush=True)
     return 0

@@ -74,8 +74,8 @@ def folder_graph(modules: dict[str, Path], *, lazily: bool = False) -> dict[str,
     """Folder -> folder -> the imports that make the arrow: those at module level, or all of them where ``lazily``."""
     graph: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for module, path in modules.items():
-        if path.name == "__init__.py" and path.parent == CORE / "optim":
-            continue  # hands names on, lazily
+        if path.name == "__init__.py":
+            continue  # hands names on
         for name in imports_of(path.read_text(), lazily=lazily):
             if name in modules and modules[name].name != "__init__.py":
                 here, there = folder_of(module, modules), folder_of(name, modules)

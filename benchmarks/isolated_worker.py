@@ -13,7 +13,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from optim.isolation.client import run_isolated
+from optim.isolation import run_isolated
 from optim.jobs.owner import ending_workers
 from optim.testing import models
 from optim_inc.environment import ISOLATION

@@ -1,4 +1,4 @@
-"""Make ``reference.md``: every public class of the contracts with every member, read from the source.
+"""Make ``reference.md``: what the public modules have, every class with every member, read from the source.
 
 usage: python docs/make_reference.py
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,26 +27,28 @@ MODULES = (
     "source_passes",
     "arrays",
     "errors",
-    "onnx.backend",
-    "isolation.environments",
-    "isolation.client",
-    "testing.installation",
-    "testing.trial",
-    "testing.kits.passes",
-    "testing.kits.backends",
-    "testing.kits.targets",
-    "testing.kits.metrics",
-    "testing.kits.commands",
-    "testing.kits.source_passes",
-    "testing.kits.exporters",
+    "drift",
+    "folders",
+    "user_code",
+    "layout",
+    "onnx",
+    "providers",
+    "decoders",
+    "adapters",
+    "jobs",
+    "isolation",
+    "cli_kit",
+    "testing",
+    "testing.models",
 )
-"""Of ``optim``, in the order of the page; names of kits are imported from ``optim.testing``."""
+"""Of ``optim``, in the order of the page; of a package the names that it hands on."""
 
 INTRODUCTION = """# Reference
 
-Every class of the [public contracts](public-modules.md) with every member, and their functions, made from the source by
-`docs/make_reference.py`. How they are used: [writing-a-plugin.md](writing-a-plugin.md), [hooks.md](hooks.md). Checks of
-the kits (`test_...`) are on the first of these pages.
+Every class of the [public modules](public-modules.md) with every member, and their functions, made from the source by
+`docs/make_reference.py`. Each is imported from the module of its heading, classes of contracts from `optim` itself. How
+they are used: [writing-a-plugin.md](writing-a-plugin.md), [hooks.md](hooks.md). What the kits check (`test_...`) is on
+the first of these pages.
 """
 
 _SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Yields):$")
@@ -75,7 +77,19 @@ def page() -> str:
 
 def source_of(module: str) -> Path:
     """The file of a module of ``optim``."""
-    return ROOT / "core" / "src" / "optim" / Path(*module.split(".")).with_suffix(".py")
+    path = ROOT / "core" / "src" / "optim" / Path(*module.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def handed_on(module: str) -> dict[str, set[str]]:
+    """The names that a package hands on, by the module that has them; nothing for a module that is a file."""
+    found: dict[str, set[str]] = {}
+    imports = ast.walk(ast.parse(source_of(module).read_text(encoding="utf-8")))
+    for node in imports:
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith(f"optim.{module}."):
+            home = str(node.module).removeprefix("optim.")
+            found.setdefault(home, set()).update(alias.name for alias in node.names)
+    return found
 
 
 def words_of(docstring: str | None) -> Words:
@@ -103,13 +117,24 @@ def words_of(docstring: str | None) -> Words:
 def _of_module(module: str) -> Iterator[str]:
     tree = ast.parse(source_of(module).read_text(encoding="utf-8"))
     yield _inline(_first(ast.get_docstring(tree))) + "\n"
-    for name, annotation, words in _assigned(tree.body):
-        if words:
-            yield f"`{name}{annotation}`: {_inline(words)}\n"
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+    yield from _of_names(tree.body)
+    for home, names in handed_on(module).items():
+        yield from _of_names(ast.parse(source_of(home).read_text(encoding="utf-8")).body, names)
+
+
+def _of_names(body: list[ast.stmt], only: Collection[str] = ()) -> Iterator[str]:
+    """What a file defines that has no underscore, or ``only`` these names of it."""
+    for name, annotation, words in _assigned(body):
+        if name in only or (words and not only):
+            yield f"`{name}{annotation}`" + (f": {_inline(words)}" if words else "") + "\n"
+    for node in body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and (
+            node.name.startswith("_") or node.name not in (only or node.name)
+        ):
+            continue
+        if isinstance(node, ast.ClassDef):
             yield from _of_class(node)
-        elif isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+        elif isinstance(node, ast.FunctionDef):
             yield f"### {node.name}\n"
             yield f"`{_signature(node)}`\n"
             yield from _body(words_of(ast.get_docstring(node)), indent="")
@@ -157,7 +182,7 @@ def _assigned(body: list[ast.stmt]) -> Iterator[tuple[str, str, str]]:
 
 def _type_of(node: ast.Assign | ast.AnnAssign) -> str:
     value = ast.unparse(node.value) if node.value is not None else ""
-    short = f" = {value}" if value and len(value) <= 40 and "field(" not in value else ""
+    short = f" = {value}" if value and len(value) <= 40 and "field(" not in value and not value.startswith("_") else ""
     if isinstance(node, ast.AnnAssign):
         kind = re.sub(r"^ClassVar\[(.*)\]$", r"\1", ast.unparse(node.annotation))
         return f": {kind}{short}"
@@ -165,7 +190,7 @@ def _type_of(node: ast.Assign | ast.AnnAssign) -> str:
 
 
 def _signature(node: ast.FunctionDef) -> str:
-    arguments = re.sub(r"^(self|cls)(, )?", "", ast.unparse(node.args))
+    arguments = re.sub(r"^(self|cls)(, |$)", "", ast.unparse(node.args))
     returns = f" -> {ast.unparse(node.returns)}" if node.returns is not None else ""
     return f"{node.name}({arguments}){returns}"
 

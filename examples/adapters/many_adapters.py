@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 import optim
-from optim.adapters.adapter_file import write_adapter
-from optim.cli_kit.models import look_at
+from optim.adapters import write_adapter
+from optim.cli_kit import look_at
 from optim_plugins.adapters.convert.convert import convert
 
 PROMPT = [[5, 6, 7]]

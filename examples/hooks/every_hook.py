@@ -13,6 +13,7 @@ from optim import (
     APPLICABLE,
     Applicable,
     Backend,
+    Command,
     Exported,
     Exporter,
     Metric,
@@ -26,9 +27,8 @@ from optim import (
     Target,
     hookimpl,
 )
-from optim.hooks import Command
 from optim.layout import Laid, Layout, place_graph
-from optim.onnx.backend import OnnxRuntimeBackend
+from optim.onnx import OnnxRuntimeBackend
 
 OPTIM_HOOK_API = 1
 

@@ -18,8 +18,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from optim.cli_kit.models import require_target
-from optim.errors import OptimError
+from optim import OptimError
+from optim.cli_kit import require_target
 from optim_plugins.torch.swap.attribution import Row, attribute, parse_kernels
 
 SWAPS = {"LayerNormalization=ort": "ORT-TORCH", "MatMul=ort": "TORCH-ORT"}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 import re
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -30,6 +32,24 @@ def house() -> ModuleType:
     return module
 
 
+HEAVY = ("numpy", "onnx", "onnx_ir", "onnxruntime", "torch", "click", "pydantic")
+"""What no public package may import before a name of it is asked for."""
+
+
+def packages() -> dict[str, Path]:
+    """The public modules that are packages, and so hand on names of their files, each with its ``__init__.py``."""
+    homes = {name: ROOT / "core" / "src" / Path(*name.split(".")) / "__init__.py" for name in public()}
+    return {name: path for name, path in homes.items() if path.is_file()}
+
+
+def told_to_type_checkers(path: Path) -> dict[str, str]:
+    """The names that an ``__init__.py`` imports for type checkers, each with the module that it comes from."""
+    body = next(node.body for node in ast.parse(path.read_text()).body if isinstance(node, ast.If))
+    imports = [node for node in body if isinstance(node, ast.ImportFrom)]
+    assert all(alias.name == alias.asname for node in imports for alias in node.names)
+    return {alias.name: str(node.module) for node in imports for alias in node.names}
+
+
 def public() -> set[str]:
     """The modules that the page names, each with a line of its own."""
     return set(re.findall(r"^\| `(optim[\w.]*)` \| \S", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
@@ -41,6 +61,28 @@ def test_plugins_third_parties_and_the_scaffold_import_public_modules_only(house
     }
     allowed = public() | handed_on
     assert {name: places for name, places in house.plugin_imports().items() if name not in allowed} == {}
+
+
+@pytest.mark.parametrize("name", sorted(packages()))
+def test_a_package_hands_on_what_it_tells_type_checkers(name: str) -> None:
+    package, told = importlib.import_module(name), told_to_type_checkers(packages()[name])
+    assert dir(package) == package.__all__ == sorted(told)
+    for one, home in told.items():
+        assert getattr(package, one) is getattr(importlib.import_module(home), one)
+    with pytest.raises(AttributeError, match=f"module '{name}' has no attribute 'nothing'"):
+        _ = package.nothing
+
+
+@pytest.mark.parametrize("name", sorted(packages()))
+def test_no_name_that_a_package_hands_on_is_one_of_its_files(name: str) -> None:
+    files = {path.stem for path in packages()[name].parent.iterdir()}
+    assert set(importlib.import_module(name).__all__) & files == set()
+
+
+def test_public_packages_import_nothing_heavy() -> None:
+    program = f"import sys, {', '.join(sorted(packages()))}; print([m for m in {HEAVY} if m in sys.modules])"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
 
 
 def test_every_public_module_is_there(house: ModuleType) -> None:

@@ -31,17 +31,27 @@ def load_script() -> ModuleType:
 
 
 SCRIPT = load_script()
-CLASSES = [
-    (name, kind)
-    for name in SCRIPT.MODULES
-    for kind in vars(importlib.import_module(f"optim.{name}")).values()
-    if inspect.isclass(kind) and kind.__module__ == f"optim.{name}" and not kind.__name__.startswith("_")
-]
 
 
-def section(module: str, kind: type) -> str:
-    below = PAGE.split(f"## optim.{module}\n")[1].split("\n## ")[0]
-    return below.split(f"### {kind.__name__}\n")[1].split("\n### ")[0]
+def handed_on(module: str) -> list[str]:
+    """The names of a package; none of a module that is a file."""
+    return importlib.import_module(f"optim.{module}").__all__ if SCRIPT.handed_on(module) else []
+
+
+def classes_of(module: str) -> list[type]:
+    """The classes of a package, or of the file itself."""
+    home = importlib.import_module(f"optim.{module}")
+    found = [getattr(home, name) for name in handed_on(module)] or [
+        one for one in vars(home).values() if getattr(one, "__module__", "") == home.__name__
+    ]
+    return [one for one in found if inspect.isclass(one) and not one.__name__.startswith("_")]
+
+
+CLASSES = [(name, kind) for name in SCRIPT.MODULES for kind in classes_of(name)]
+
+
+def section(module: str) -> str:
+    return PAGE.split(f"## optim.{module}\n")[1].split("\n## ")[0]
 
 
 def members(kind: type) -> set[str]:
@@ -60,11 +70,17 @@ def test_the_page_is_what_the_source_says() -> None:
 
 @pytest.mark.parametrize(("module", "kind"), CLASSES, ids=[f"{name}.{kind.__name__}" for name, kind in CLASSES])
 def test_every_member_of_a_public_class_is_there_with_what_it_is(module: str, kind: type) -> None:
-    text = section(module, kind)
+    text = section(module).split(f"### {kind.__name__}\n")[1].split("\n### ")[0]
     told = dict(re.findall(r"^- `(\w+)[^`]*`(.*(?:\n  .+)?)", text, re.MULTILINE))
     assert members(kind) - set(told) == set()
     bare = [name for name, words in told.items() if not words.strip()]
     assert issubclass(kind, Enum) or bare == []
+
+
+@pytest.mark.parametrize("module", [name for name in SCRIPT.MODULES if handed_on(name)])
+def test_every_name_of_a_package_is_there(module: str) -> None:
+    told = set(re.findall(r"^(?:### |`)(\w+)", section(module), re.MULTILINE))
+    assert set(handed_on(module)) - told == set()
 
 
 def test_every_contract_that_optim_hands_on_is_there() -> None:

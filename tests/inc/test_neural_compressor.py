@@ -6,13 +6,11 @@ import numpy as np
 import onnx
 import pytest
 
-from optim.errors import OptimError
-from optim.isolation.client import run_isolated
+from optim import OptimError, Target
+from optim.isolation import run_isolated
 from optim.isolation.environments import remove_environment
-from optim.target import Target
-from optim.testing import models
+from optim.testing import Trial, models
 from optim.testing.kits.passes import _Cpu
-from optim.testing.trial import Trial
 from optim_inc.environment import ISOLATION
 from optim_inc.quantize_aware_of_accuracy import QuantizeAwareOfAccuracy
 from optim_inc.quantize_dynamic import QuantizeDynamic

@@ -14,11 +14,11 @@ from ort_models import DATA
 from small_decoder import FACTS, write_decoder
 
 import optim
+from optim import SessionConfig
 from optim._engine.load_script.generate import with_growing_past
 from optim._engine.runs.session_file import write_session_files
 from optim._engine.sources.export_file import ComponentFile, export_file, write_export_file
-from optim.model import SessionConfig
-from optim.onnx.files import describe
+from optim.onnx import describe_model
 from optim.testing import models
 from optim_openvino.runtime.load_script import load_script
 from optim_openvino.runtime.targets import TARGET
@@ -80,7 +80,7 @@ def test_load_py_of_a_run_generates_by_openvino_alone(tmp_path, monkeypatch):
 
 def test_load_py_feeds_a_memory_as_export_json_says(tmp_path, monkeypatch):
     write_decoder(tmp_path)
-    model, state = describe(tmp_path / "model.onnx"), {"new": "old"}
+    model, state = describe_model(tmp_path / "model.onnx"), {"new": "old"}
     component = ComponentFile("model.onnx", state, 0)
     write_export_file(tmp_path, export_file("a/source", {**FACTS, "context": 9}, {"model": component}))
     script = with_growing_past(load_script(), model, state)
@@ -95,4 +95,4 @@ def test_load_py_feeds_a_memory_as_export_json_says(tmp_path, monkeypatch):
     with pytest.raises(MemoryError, match="the past takes"):
         next(generate([3], 5))
     assert with_growing_past(load_script(), model, {}) == load_script()
-    assert with_growing_past(load_script(), describe(models.mlp(tmp_path)), {}) == load_script()
+    assert with_growing_past(load_script(), describe_model(models.mlp(tmp_path)), {}) == load_script()

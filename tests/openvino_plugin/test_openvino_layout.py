@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from optim.errors import OptimError
+from optim import OptimError
 from optim.layout import Result
-from optim.onnx.files import describe
+from optim.onnx import describe_model
 from optim.onnx.sessions import PLAIN_CPU
 from optim.testing import LayoutConformance, models
 from optim_openvino.deploy.layout import OpenVino
@@ -33,7 +33,7 @@ class TestOpenVino(LayoutConformance):
         path = models.mlp(tmp_path)
         folder = path.parent / "run"
         folder.mkdir()
-        return Result(folder, describe(path.rename(folder / "model.onnx"), session=settings), TARGET, files)
+        return Result(folder, describe_model(path.rename(folder / "model.onnx"), session=settings), TARGET, files)
 
     @pytest.fixture
     def folder(self, tmp_path):

@@ -12,10 +12,10 @@ import onnx
 import pytest
 
 import optim
+from optim import OptimError
 from optim._engine.runs.session_file import write_session_files
 from optim.backend import Delivery
-from optim.errors import OptimError
-from optim.onnx.files import describe
+from optim.onnx import describe_model
 from optim.testing import models
 from optim_openvino.runtime.backend import OpenVinoBackend
 from optim_openvino.runtime.properties import PRECISION, as_session
@@ -48,7 +48,7 @@ def run_folder(tmp_path):
     path = models.mlp(tmp_path)
     path.rename(tmp_path / "model.onnx")
     session = as_session({PRECISION: "bf16"})
-    delivery = Delivery(tmp_path, describe(tmp_path / "model.onnx", session=session), TARGET, ())
+    delivery = Delivery(tmp_path, describe_model(tmp_path / "model.onnx", session=session), TARGET, ())
     script = OpenVinoBackend().load_script(delivery)
     write_session_files(tmp_path, session, TARGET, owner="optim-plugin-openvino", script=script)
     return tmp_path
@@ -79,6 +79,13 @@ def test_load_py_calls_an_output_as_the_graph_does_where_openvino_leaves_nodes_o
     session = runpy.run_path(str(run_folder / "load.py"))["load"]()
     assert session.compiled.output(0).any_name == "another"
     assert [one.name for one in session.get_outputs()] == [given]
+
+
+def test_without_the_plugin_its_settings_are_no_reason_to_refuse_the_folder_but_the_runtime_is(run_folder, monkeypatch):
+    monkeypatch.setenv("OPTIM_DISABLE_PLUGINS", "openvino")
+    with pytest.raises(OptimError) as caught:
+        optim.load(run_folder)
+    assert (caught.value.reference, caught.value.fix) == ("runtime-missing", "pip install optim-plugin-openvino")
 
 
 @pytest.mark.parametrize("name", ["CACHE_DIR", "WEIGHTS_PATH"])

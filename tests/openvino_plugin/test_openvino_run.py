@@ -14,16 +14,15 @@ import pytest
 from onnx import TensorProto, helper
 
 import optim
+from optim import ExitStatus, OptimError
 from optim._engine.cli.main import main
-from optim.errors import ExitStatus, OptimError
-from optim.onnx.files import describe
+from optim.onnx import describe_model
 from optim.onnx.linked import PREFIX, locations
-from optim.testing import models
-from optim.testing.trial import Trial
+from optim.testing import Trial, models
 from optim_openvino.quantize import float_graph, nncf_library
 from optim_openvino.quantize.compress_weights import CompressWeights, _with_few_bits
 from optim_openvino.quantize.quantize import Quantize
-from optim_openvino.runtime import installed
+from optim_openvino.runtime import installed, quiet_import
 from optim_openvino.runtime.backend import OpenVinoBackend
 from optim_openvino.runtime.core import core
 from optim_openvino.runtime.properties import MODEL_CACHE, as_session
@@ -42,9 +41,11 @@ def test_the_report_says_what_computed_the_result_and_what_to_install(tmp_path, 
     products = [row for row in report.result.kernels if row.operator == "FullyConnected"]
     assert sum(row.nodes for row in products) == 2
     assert {row.precision for row in products} == {"f32"}
+    assert "Transpose" not in {row.operator for row in report.result.kernels}, "weights are laid out once, not in a run"
     page = (tmp_path / "out" / "report.html").read_text()
     assert f"pip install openvino=={version}" in page
     assert "import openvino" in page
+    assert f"`pip install openvino=={version}`" in (tmp_path / "out" / "README.md").read_text()
     assert "import onnxruntime" not in page
     assert json.loads((tmp_path / "out" / "session.json").read_text())["package"] == "optim-plugin-openvino"
 
@@ -119,7 +120,7 @@ def test_a_device_that_is_not_here_ends_with_status_5_and_the_reason(tmp_path, m
 
 def test_a_device_that_takes_fixed_sizes_alone_is_refused_with_the_input_and_the_pass_that_fixes_them(tmp_path):
     """No such device is here; the words are OpenVINO's own, of a shape that it wants fixed."""
-    model = describe(models.mlp(tmp_path))
+    model = describe_model(models.mlp(tmp_path))
     with pytest.raises(RuntimeError) as said:
         core().read_model(str(model.path)).input(0).get_partial_shape().to_shape()
     found = refused(model, "NPU", said.value)
@@ -133,8 +134,32 @@ def test_a_device_whose_driver_is_there_and_that_openvino_does_not_find_is_refus
     if any(one.startswith(device) for one in core().available_devices):
         pytest.skip(f"this machine has an Intel {device}")
     with pytest.raises(OptimError, match="openvino-device") as caught:
-        OpenVinoBackend().open(describe(models.mlp(tmp_path)), TARGET.configure({"device": device}))
+        OpenVinoBackend().open(describe_model(models.mlp(tmp_path)), TARGET.configure({"device": device}))
     assert caught.value.status is ExitStatus.TARGET_UNAVAILABLE and device in caught.value.what
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        ('Device with "CPU" name is not registered in the OpenVINO Runtime', "not registered"),
+        ('Unable to read the model: "a/onnx .onnx"\nAvailable frontends: jax paddle ir', "Available frontends: jax"),
+    ],
+)
+def test_an_openvino_that_lacks_a_library_is_damaged(tmp_path, said, cause):
+    """In OpenVINO's own words, seen where its library of the processor and the one that reads ONNX were moved away."""
+    found = refused(describe_model(models.mlp(tmp_path)), "CPU", RuntimeError(said))
+    assert (found.reference, found.status) == ("openvino-damaged", ExitStatus.TARGET_UNAVAILABLE)
+    assert cause in found.cause and "--force-reinstall" in found.fix
+    whole = RuntimeError('Unable to read the model: "a"\nAvailable frontends: ir onnx')
+    assert refused(describe_model(models.mlp(tmp_path)), "CPU", whole).reference == "openvino-refused"
+
+
+def test_an_openvino_that_cannot_be_imported_is_damaged(tmp_path, monkeypatch):
+    monkeypatch.setattr(quiet_import, "quiet_openvino", lambda: object())
+    core.cache_clear()
+    with pytest.raises(OptimError, match="openvino-damaged") as caught:
+        OpenVinoBackend().open(describe_model(models.mlp(tmp_path)), TARGET)
+    assert "Core" in caught.value.cause
 
 
 @pytest.mark.parametrize("setting", ["device=TPU", "threads=0", "streams=two", "cores=4"])
@@ -155,12 +180,12 @@ def test_an_operator_that_it_does_not_have_is_named(tmp_path):
         helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)]), tmp_path / "model.onnx"
     )
     with pytest.raises(OptimError, match="openvino-operator") as caught:
-        OpenVinoBackend().open(describe(tmp_path / "model.onnx"), TARGET)
+        OpenVinoBackend().open(describe_model(tmp_path / "model.onnx"), TARGET)
     assert "it does not have Bernoulli of opset 17" in caught.value.cause
 
 
 def test_feeds_that_do_not_fit_are_refused_in_openvinos_words_without_its_places(tmp_path):
-    with OpenVinoBackend().open(describe(models.mlp(tmp_path)), TARGET) as session:
+    with OpenVinoBackend().open(describe_model(models.mlp(tmp_path)), TARGET) as session:
         with pytest.raises(OptimError, match="openvino-run") as caught:
             session.run({"x": np.ones((2, 31), np.float32)})
         assert "31" in caught.value.cause
@@ -172,7 +197,7 @@ def test_feeds_that_do_not_fit_are_refused_in_openvinos_words_without_its_places
 
 def test_without_nncf_its_passes_say_so(tmp_path, monkeypatch):
     monkeypatch.setattr(nncf_library, "missing", lambda: f"NNCF is not installed: {nncf_library.INSTALL}")
-    applicable = Quantize().applicable(describe(models.encoder(tmp_path)), TARGET)
+    applicable = Quantize().applicable(describe_model(models.encoder(tmp_path)), TARGET)
     assert not applicable.yes
     assert "optim-plugin-openvino[nncf]" in applicable.reason
 
@@ -234,7 +259,7 @@ def test_a_graph_that_cannot_be_converted_has_no_zero_points_in_four_bits(tmp_pa
     graph = onnx.load(path)
     graph.graph.node.append(helper.make_node("NoOperator", ["x3"], ["x4"]))
     with pytest.raises(OptimError, match="openvino-zero-points"):
-        _with_few_bits(graph, describe(path))
+        _with_few_bits(graph, describe_model(path))
 
 
 def test_weights_that_a_node_transposes_are_compressed_too(tmp_path):
@@ -243,7 +268,7 @@ def test_weights_that_a_node_transposes_are_compressed_too(tmp_path):
     graph.graph.node.insert(0, helper.make_node("Transpose", ["w1"], ["w1_t"], perm=[1, 0]))
     graph.graph.node[2].input[1] = "w1_t"
     onnx.save(graph, path)
-    model = describe(path)
+    model = describe_model(path)
     assert float_graph.weighted(model, ("MatMul",)) == ["m0", "m1", "m2"]
     read = float_graph.read(model, ())
     assert [node.op_type for node in read.graph.node] == ["MatMul"] * 3
@@ -296,7 +321,7 @@ def test_a_model_cache_is_used_again_and_what_is_damaged_or_of_another_version_i
 ):
     """The key of a file has no version in it: two versions of OpenVINO look for the same one."""
     monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "cache"))
-    model = describe(models.mlp(tmp_path), session=as_session({MODEL_CACHE: "YES"}))
+    model = describe_model(models.mlp(tmp_path), session=as_session({MODEL_CACHE: "YES"}))
     feeds, version = {"x": np.ones((2, 32), np.float32)}, core().get_versions("CPU")["CPU"].build_number.encode()
 
     def opened():
@@ -317,7 +342,7 @@ def test_a_model_cache_is_used_again_and_what_is_damaged_or_of_another_version_i
 
 
 def test_a_profile_says_how_long_each_node_takes(tmp_path):
-    model = describe(models.mlp(tmp_path))
+    model = describe_model(models.mlp(tmp_path))
     found = OpenVinoBackend().profile(model, TARGET, {"x": np.ones((4096, 32), np.float32)}, 0.01)
     assert [node.operator for node in found.nodes].count("FullyConnected") == 2
     assert found.run_s > 0
@@ -337,7 +362,7 @@ def test_weights_in_the_users_own_files_are_read_where_they_are(tmp_path):
     linked = tmp_path / "store" / f"{'0' * 64}.onnx"
     onnx.save(graph, linked)
     feeds = {"x": np.ones((2, 32), np.float32)}
-    info = describe(plain)
+    info = describe_model(plain)
     with (
         OpenVinoBackend().open(info, TARGET) as expected,
         OpenVinoBackend().open(replace(info, path=linked), TARGET) as found,

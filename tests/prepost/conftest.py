@@ -4,12 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from optim import Target
-from optim.model import SessionConfig
-from optim.onnx.backend import OnnxRuntimeBackend
-from optim.onnx.libraries import libraries_of
-from optim.onnx.sessions import open_session
-from optim.testing.trial import Trial
+from optim import SessionConfig, Target
+from optim.onnx import OnnxRuntimeBackend, open_session, operator_libraries
+from optim.testing import Trial
 from optim_prepost.append import Append
 
 ROOT = Path(__file__).parents[2]
@@ -43,7 +40,7 @@ def compose(tmp_path, cpu, backend):
     def make(path, prove=True, **options):
         trial = Trial.of(path, tmp_path / "trial", cpu, backend)
         result = trial.apply_watched(Append(), trial.options(Append, options))
-        session = open_session(result.model.path, SessionConfig(), libraries=libraries_of(result.model.opset))
+        session = open_session(result.model.path, SessionConfig(), libraries=operator_libraries(result.model.opset))
         names = [output.name for output in session.get_outputs()]
 
         def run(*arrays):

@@ -9,7 +9,7 @@ import pytest
 import task_models
 from PIL import Image
 
-from optim.errors import OptimError
+from optim import OptimError
 from optim.options import parse_options
 from optim_prepost.append import Append
 from optim_prepost.web.web_refusal import refuse_options

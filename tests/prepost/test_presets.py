@@ -9,7 +9,7 @@ import pytest
 import task_models
 from PIL import Image
 
-from optim.errors import OptimError
+from optim import OptimError
 from optim_prepost.reference.compared_interface import raw
 
 IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}

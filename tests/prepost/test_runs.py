@@ -15,8 +15,8 @@ from jobs_here import done_here
 from PIL import Image
 
 import optim
+from optim import OptimError
 from optim._engine.cli.main import main
-from optim.errors import OptimError
 from optim.options import parse_options
 from optim_prepost.append import Append
 from optim_prepost.compose.compose import PREFIX

@@ -11,13 +11,13 @@ import onnx
 import pytest
 import task_models
 
+from optim import OptimError
 from optim._engine.gate.outputs import compare_output
 from optim.backend import Delivery
-from optim.errors import OptimError
-from optim.onnx.files import deliver as deliver_model
-from optim.onnx.operators import operator_counts
+from optim.onnx import deliver_model as deliver_model
+from optim.onnx import operator_counts
 from optim.options import parse_options
-from optim.testing.trial import Trial
+from optim.testing import Trial
 from optim_prepost.append import Append
 from optim_prepost.compose.compose import METADATA
 from optim_prepost.plugin import WEB

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from optim.errors import OptimError
-from optim.model import SessionConfig
+from optim import OptimError, SessionConfig
 from optim_prepost.compose.compose import METADATA
 from optim_prepost.web import packages
 from optim_prepost.web.deliver import PAGE, plan_of

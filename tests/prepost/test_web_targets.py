@@ -11,12 +11,10 @@ import pytest
 import task_models
 from onnx import TensorProto, helper
 
-from optim import Target
+from optim import Model, OptimError, Target
 from optim.backend import Delivery
-from optim.errors import OptimError
-from optim.model import Model
-from optim.onnx.files import deliver as deliver_model
-from optim.testing.trial import Trial
+from optim.onnx import deliver_model as deliver_model
+from optim.testing import Trial
 from optim_prepost.plugin import WEB
 from optim_prepost.web import chromium
 from optim_prepost.web.backend import OrtWebBackend

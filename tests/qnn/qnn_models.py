@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from optim import Context, Model, Pass, PassResult
-from optim.onnx.files import read_ir, save_in_store
+from optim.onnx import read_ir
+from optim.onnx.files import save_in_store
 from optim.options import parse_options
 from optim_qnn.htp.backend import QnnBackend
 from optim_qnn.htp.targets import make_targets, qnn_missing

@@ -11,10 +11,9 @@ import pytest
 from onnx import helper
 from qnn_models import OFFLINE, QNN, apply, build, images, normal, on_htp, operators, run_on_htp, small_net
 
+from optim import ExitStatus, OptimError
 from optim._engine.graphs.ingest import ingest
-from optim.errors import ExitStatus, OptimError
-from optim.onnx.external_data import external_files
-from optim.onnx.files import deliver, size_bytes
+from optim.onnx import deliver_model, external_files, model_size_bytes
 from optim_qnn.compile.context_binary import ContextBinary
 from optim_qnn.quantize.quantize import Quantize
 
@@ -40,9 +39,9 @@ def test_a_delivered_compiled_model_is_a_graph_and_one_file_that_travel_together
     model = apply(ContextBinary, quantized(tmp_path), tmp_path).model
     out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
     out.mkdir()
-    written = deliver(model, out)
+    written = deliver_model(model, out)
     assert sorted(path.name for path in written) == ["model.onnx", "model.onnx.context.bin"]
-    assert sum(path.stat().st_size for path in written) == pytest.approx(size_bytes(model), rel=0.01)
+    assert sum(path.stat().st_size for path in written) == pytest.approx(model_size_bytes(model), rel=0.01)
     shutil.move(out, elsewhere)
     again = ingest(elsewhere / "model.onnx", tmp_path / "another-store")
     assert again.path.parent == tmp_path / "another-store"

@@ -11,7 +11,7 @@ from qnn_models import OFFLINE, QNN, apply, build, drift, images, on_htp, operat
 
 from optim import Target
 from optim._engine.compare.place import mapped_feeds, mapped_outputs
-from optim.onnx.files import size_bytes
+from optim.onnx import model_size_bytes
 from optim_qnn.precision.convert_float16 import ConvertFloat16
 from optim_qnn.quantize.quantize import Quantize
 
@@ -30,7 +30,7 @@ def test_everything_between_two_casts_is_float16_on_htp(tmp_path: Path) -> None:
     assert (result.model.inputs, result.model.outputs) == (model.inputs, model.outputs)
     kinds = {value.dtype.name for value in result.model.ir().graph.initializers.values()}
     assert kinds == {"FLOAT16"}
-    assert size_bytes(result.model) < 0.8 * size_bytes(model)
+    assert model_size_bytes(result.model) < 0.8 * model_size_bytes(model)
     assert drift(run(model, feeds), run_on_htp(result.model, feeds)) < 0.01
 
 

@@ -23,8 +23,8 @@ from qnn_models import (
     stored,
 )
 
+from optim import ExitStatus, OptimError
 from optim._engine.compare.place import mapped_feeds, mapped_outputs
-from optim.errors import ExitStatus, OptimError
 from optim.options import parse_options
 from optim.testing import models
 from optim_qnn.preprocess.preprocess import Preprocess

@@ -11,7 +11,7 @@ from onnx import helper
 from qnn_models import BACKEND, QNN, build, on_htp
 
 from optim._engine.plugins.registry import load_registry
-from optim.providers.assignment import shares
+from optim.providers import provider_shares
 from optim_qnn.htp.profile import kernels, ran
 
 CPU, HTP = "CPUExecutionProvider", "QNNExecutionProvider"
@@ -35,11 +35,11 @@ def test_a_profile_has_kernels_and_htps_are_counted_by_their_nodes(tmp_path):
     found = kernels(profile)
     assert found == {HTP: 1, CPU: 2}
     assert ran(found, {HTP: 6, CPU: 5}) == {HTP: 6, CPU: 2}
-    assert shares(ran(found, {HTP: 6, CPU: 2}), HTP) == {HTP: 0.75, CPU: 0.25}
+    assert provider_shares(ran(found, {HTP: 6, CPU: 2}), HTP) == {HTP: 0.75, CPU: 0.25}
 
 
 def test_what_was_assigned_and_did_not_run_has_no_share():
-    assert shares(ran({CPU: 3}, {HTP: 6, CPU: 3}), HTP) == {CPU: 1.0}
+    assert provider_shares(ran({CPU: 3}, {HTP: 6, CPU: 3}), HTP) == {CPU: 1.0}
 
 
 @on_htp

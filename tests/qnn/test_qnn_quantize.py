@@ -10,7 +10,7 @@ import pytest
 from onnx import helper
 from qnn_models import QNN, apply, build, drift, images, normal, on_htp, operators, run, run_on_htp, small_net, stored
 
-from optim.errors import ExitStatus, OptimError
+from optim import ExitStatus, OptimError
 from optim.testing import models
 from optim_qnn.preprocess.preprocess import Preprocess
 from optim_qnn.quantize.quantize import Quantize

@@ -10,8 +10,8 @@ import pytest
 from onnx import helper
 from qnn_models import QNN, build, context, drift, normal, on_htp, operators, run
 
-from optim.model import Model
-from optim.onnx.fix_shapes import infer_again
+from optim import Model
+from optim.onnx import infer_shapes_again
 from optim_qnn.htp.ask_htp import ask_htp
 from optim_qnn.rewrites.rules import RULES, rewrite, rule_for
 
@@ -71,7 +71,7 @@ def rank(name: str) -> int:
 def test_a_rewritten_operator_computes_the_same(name: str, tmp_path: Path) -> None:
     model, feeds = case(name, tmp_path)
     graph = model.ir()
-    infer_again(graph)
+    infer_shapes_again(graph)
     before = operators(model)
     assert sum(rewrite(graph).values()) == 1
     assert rewrite(graph) == {}
@@ -86,7 +86,7 @@ def test_a_rewritten_operator_computes_the_same(name: str, tmp_path: Path) -> No
 def test_htp_takes_what_a_rule_made_and_nothing_of_what_it_was(name: str, tmp_path: Path) -> None:
     model, _ = case(name, tmp_path)
     graph = model.ir()
-    infer_again(graph)
+    infer_shapes_again(graph)
     before, after = tmp_path / "before.onnx", tmp_path / "after.onnx"
     ir.save(graph, before)
     rewrite(graph)
@@ -113,7 +113,7 @@ def test_what_no_rule_fits_is_left_alone(nodes, weights, tmp_path: Path) -> None
     out = [None] if nodes[0].op_type == "Reshape" else [None, None]
     model = build(tmp_path, nodes, {"x": [2, 4]}, {"y": out}, weights)
     graph = model.ir()
-    infer_again(graph)
+    infer_shapes_again(graph)
     assert rewrite(graph) == {}
     assert {rule_for(node) for node in graph.graph} == {""}
 
@@ -122,7 +122,7 @@ def test_alpha_and_beta_go_into_the_weights(tmp_path: Path) -> None:
     weights = {"w": normal(RNG, 4, 3), "b": normal(RNG, 3)}
     model = build(tmp_path, one("Gemm", ("x", "w", "b"), alpha=0.5, beta=2.0), {"x": [2, 4]}, {"y": [2, 3]}, weights)
     graph = model.ir()
-    infer_again(graph)
+    infer_shapes_again(graph)
     assert rewrite(graph) == {"Gemm": 1}
     made = context(tmp_path).save(graph, model)
     feeds = {"x": normal(RNG, 2, 4)}
@@ -138,7 +138,7 @@ def test_many_dimensions_become_few(tmp_path: Path) -> None:
     weights = {"wide": np.asarray([1, 2, 3, 4, 2, 2]), "flat": np.asarray([1, 8, 12])}
     model = build(tmp_path, nodes, {"x": [1, 2, 12, 4]}, {"y": [1, 8, 12]}, weights)
     graph = model.ir()
-    infer_again(graph)
+    infer_shapes_again(graph)
     counts = rewrite(graph)
     assert counts["Transpose"] == 1
     made = context(tmp_path).save(graph, model)
@@ -158,7 +158,7 @@ def test_a_mask_of_minus_infinity_is_brought_to_where_softmax_ends(tmp_path: Pat
     weights = {"zero": np.float32(0), "low": np.float32(-np.inf)}
     model = build(tmp_path, nodes, {"x": [2, 6], "seen": [2, 6]}, {"y": [2, 6]}, weights, kinds={"seen": "b1"})
     graph = model.ir()
-    infer_again(graph)
+    infer_shapes_again(graph)
     assert rewrite(graph) == {"Softmax guard": 1, "masks": 1}
     made = context(tmp_path).save(graph, model)
     assert operators(made) == ["Where", "Add", "Softmax"]

@@ -17,8 +17,8 @@ from onnx import TensorProto, helper
 from qnn_models import BACKEND, QNN, images, on_htp, small_net
 
 import optim
+from optim import ExitStatus, OptimError
 from optim._engine.cli.main import main
-from optim.errors import ExitStatus, OptimError
 from optim.testing import models
 
 pytestmark = pytest.mark.slow

@@ -10,9 +10,9 @@ import pytest
 from onnx import helper
 from qnn_models import QNN, apply, build, context, normal, on_htp
 
+from optim import OptimError
 from optim._engine.cli.main import main
-from optim.errors import OptimError
-from optim.onnx.external_data import external_files
+from optim.onnx import external_files
 from optim_qnn.compile import same_outputs
 from optim_qnn.compile.context_binary import ContextBinary
 from optim_qnn.quantize.quantize import Quantize

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from qnn_models import on_htp
 
+from optim import ExitStatus, OptimError
 from optim._engine.plugins.registry import load_registry
-from optim.errors import ExitStatus, OptimError
 from optim_qnn.htp import targets
 from optim_qnn.htp.soc import SOCS, find_soc
 

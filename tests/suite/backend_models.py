@@ -21,7 +21,7 @@ import onnx
 from onnx import numpy_helper
 from onnx.backend.test.loader import DATA_DIR
 
-from optim.onnx.sessions import limits
+from optim.onnx.sessions import runtime_limits
 
 FOLDERS = ("simple", "pytorch-operator", "pytorch-converted")
 WEIGHTS, OPEN = "weights", "open"
@@ -108,7 +108,7 @@ def own_cases() -> Iterator[Case]:
 
 def with_variants(cases: Iterable[Case]) -> Iterator[Case]:
     """Each case, the same with weights, and with open dimensions."""
-    newest = limits().ir_version
+    newest = runtime_limits().ir_version
     for case in cases:
         case.model.ir_version = min(case.model.ir_version, newest)  # what writes them is newer than what runs them
         yield case

@@ -29,7 +29,7 @@ from optim._engine.compare.distrust import Untouched, checked_model
 from optim._engine.gate.outputs import compare_output
 from optim._engine.graphs.ingest import ingest
 from optim.errors import OptimError
-from optim.onnx.sessions import limits
+from optim.onnx.sessions import runtime_limits
 from optim.options import options_class, parse_options
 from optim.passes import Stage
 from optim_plugins.ort import plugin
@@ -179,7 +179,7 @@ def try_pass(subject: Subject, pass_class: type[Pass], *, thorough: bool = True)
 def _chosen(subject: Subject, transformation: Pass, *, thorough: bool) -> list[PassOptions]:
     kind = type(transformation)
     if transformation.name == "ort.convert-opset":
-        versions = (*_OPSETS, limits().opset[""]) if thorough else (_OPSETS[1], _OPSETS[-1])
+        versions = (*_OPSETS, runtime_limits().opset[""]) if thorough else (_OPSETS[1], _OPSETS[-1])
         return [parse_options(kind, {"to": version}) for version in versions if version != subject.model.opset.get("")]
     with subject.context() as context:
         proposed = list(transformation.candidates(subject.model, CPU, context))

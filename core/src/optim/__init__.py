@@ -7,118 +7,104 @@ and what they exchange. Everything is imported when first used, so ``import opti
 
 from __future__ import annotations
 
-import importlib
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from optim._engine.api.bench import bench, bench_grid
-    from optim._engine.api.capture import capture
-    from optim._engine.api.deliver import deliver
-    from optim._engine.api.export import export
-    from optim._engine.api.run import run
-    from optim._engine.api.verify import verify
-    from optim._engine.generation.decoder import Decoder
-    from optim._engine.reports.answers import Benchmark, ExportedFolder, Verification
-    from optim._engine.reports.schema import Report
-    from optim._engine.runs.load import load
-    from optim.backend import Backend, BackendLimits, Session
-    from optim.context import Context
-    from optim.errors import ExitStatus, OptimError
-    from optim.hooks import HOOK_API, hookimpl
-    from optim.metric import CannotJudge, Metric, MetricFamily
-    from optim.model import AdapterInput, Model, SessionConfig, TensorInfo
-    from optim.options import NoOptions, PassOptions
-    from optim.passes import APPLICABLE, Applicable, Interface, Pass, PassResult, Role, Stage, Variant
-    from optim.source import Component, Source, SourceContext, SourceRequest, Trial, TrialStep
-    from optim.source_passes import Exported, Exporter, SourcePass, SourceResult
-    from optim.target import Target
+    from optim._engine.api.bench import bench as bench
+    from optim._engine.api.bench import bench_grid as bench_grid
+    from optim._engine.api.capture import capture as capture
+    from optim._engine.api.deliver import deliver as deliver
+    from optim._engine.api.export import export as export
+    from optim._engine.api.run import run as run
+    from optim._engine.api.verify import verify as verify
+    from optim._engine.generation.decoder import Decoder as Decoder
+    from optim._engine.reports.answers import Benchmark as Benchmark
+    from optim._engine.reports.answers import ExportedFolder as ExportedFolder
+    from optim._engine.reports.answers import Verification as Verification
+    from optim._engine.reports.schema import Report as Report
+    from optim._engine.runs.load import load as load
+    from optim.backend import Backend as Backend
+    from optim.backend import BackendLimits as BackendLimits
+    from optim.backend import KernelProbe as KernelProbe
+    from optim.backend import KernelRatio as KernelRatio
+    from optim.backend import NodeProfile as NodeProfile
+    from optim.backend import Session as Session
+    from optim.context import Context as Context
+    from optim.context import MeasuringContext as MeasuringContext
+    from optim.errors import ExitStatus as ExitStatus
+    from optim.errors import OptimError as OptimError
+    from optim.hooks import HOOK_API as HOOK_API
+    from optim.hooks import Command as Command
+    from optim.hooks import hookimpl as hookimpl
+    from optim.metric import CannotJudge as CannotJudge
+    from optim.metric import Metric as Metric
+    from optim.metric import MetricFamily as MetricFamily
+    from optim.model import AdapterInput as AdapterInput
+    from optim.model import Model as Model
+    from optim.model import SessionConfig as SessionConfig
+    from optim.model import TensorInfo as TensorInfo
+    from optim.options import NoOptions as NoOptions
+    from optim.options import PassOptions as PassOptions
+    from optim.passes import APPLICABLE as APPLICABLE
+    from optim.passes import Applicable as Applicable
+    from optim.passes import Interface as Interface
+    from optim.passes import KernelUse as KernelUse
+    from optim.passes import Pass as Pass
+    from optim.passes import PassResult as PassResult
+    from optim.passes import Role as Role
+    from optim.passes import Stage as Stage
+    from optim.passes import Variant as Variant
+    from optim.source import Component as Component
+    from optim.source import Generation as Generation
+    from optim.source import Source as Source
+    from optim.source import SourceContext as SourceContext
+    from optim.source import SourceRequest as SourceRequest
+    from optim.source import Trial as Trial
+    from optim.source import TrialStep as TrialStep
+    from optim.source_passes import Exported as Exported
+    from optim.source_passes import Exporter as Exporter
+    from optim.source_passes import SourcePass as SourcePass
+    from optim.source_passes import SourceResult as SourceResult
+    from optim.target import Target as Target
+else:
+    from optim._engine.lazy_names import lazy_names
+
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__,
+        {
+            "backend": ["Backend", "BackendLimits", "KernelProbe", "KernelRatio", "NodeProfile", "Session"],
+            "context": ["Context", "MeasuringContext"],
+            "errors": ["ExitStatus", "OptimError"],
+            "_engine.generation.decoder": ["Decoder"],
+            "hooks": ["HOOK_API", "Command", "hookimpl"],
+            "metric": ["CannotJudge", "Metric", "MetricFamily"],
+            "model": ["AdapterInput", "Model", "SessionConfig", "TensorInfo"],
+            "options": ["NoOptions", "PassOptions"],
+            "passes": [
+                "APPLICABLE",
+                "Applicable",
+                "Interface",
+                "KernelUse",
+                "Pass",
+                "PassResult",
+                "Role",
+                "Stage",
+                "Variant",
+            ],
+            "_engine.runs.load": ["load"],
+            "_engine.api.bench": ["bench", "bench_grid"],
+            "_engine.api.capture": ["capture"],
+            "_engine.api.deliver": ["deliver"],
+            "_engine.api.export": ["export"],
+            "_engine.api.run": ["run"],
+            "_engine.api.verify": ["verify"],
+            "_engine.reports.answers": ["Benchmark", "ExportedFolder", "Verification"],
+            "_engine.reports.schema": ["Report"],
+            "source": ["Component", "Generation", "Source", "SourceContext", "SourceRequest", "Trial", "TrialStep"],
+            "source_passes": ["Exported", "Exporter", "SourcePass", "SourceResult"],
+            "target": ["Target"],
+        },
+    )
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime 1.31 otherwise writes a device id when it is imported
-
-_HOMES = {
-    "optim.backend": ("Backend", "BackendLimits", "Session"),
-    "optim.context": ("Context",),
-    "optim.errors": ("ExitStatus", "OptimError"),
-    "optim._engine.generation.decoder": ("Decoder",),
-    "optim.hooks": ("HOOK_API", "hookimpl"),
-    "optim.metric": ("CannotJudge", "Metric", "MetricFamily"),
-    "optim.model": ("AdapterInput", "Model", "SessionConfig", "TensorInfo"),
-    "optim.options": ("NoOptions", "PassOptions"),
-    "optim.passes": ("APPLICABLE", "Applicable", "Interface", "Pass", "PassResult", "Role", "Stage", "Variant"),
-    "optim._engine.runs.load": ("load",),
-    "optim._engine.api.bench": ("bench", "bench_grid"),
-    "optim._engine.api.capture": ("capture",),
-    "optim._engine.api.deliver": ("deliver",),
-    "optim._engine.api.export": ("export",),
-    "optim._engine.api.run": ("run",),
-    "optim._engine.api.verify": ("verify",),
-    "optim._engine.reports.answers": ("Benchmark", "ExportedFolder", "Verification"),
-    "optim._engine.reports.schema": ("Report",),
-    "optim.source": ("Component", "Source", "SourceContext", "SourceRequest", "Trial", "TrialStep"),
-    "optim.source_passes": ("Exported", "Exporter", "SourcePass", "SourceResult"),
-    "optim.target": ("Target",),
-}
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-
-__all__ = [
-    "APPLICABLE",
-    "HOOK_API",
-    "AdapterInput",
-    "Applicable",
-    "Backend",
-    "BackendLimits",
-    "Benchmark",
-    "CannotJudge",
-    "Component",
-    "Context",
-    "Decoder",
-    "ExitStatus",
-    "Exported",
-    "ExportedFolder",
-    "Exporter",
-    "Interface",
-    "Metric",
-    "MetricFamily",
-    "Model",
-    "NoOptions",
-    "OptimError",
-    "Pass",
-    "PassOptions",
-    "PassResult",
-    "Report",
-    "Role",
-    "Session",
-    "SessionConfig",
-    "Source",
-    "SourceContext",
-    "SourcePass",
-    "SourceRequest",
-    "SourceResult",
-    "Stage",
-    "Target",
-    "TensorInfo",
-    "Trial",
-    "TrialStep",
-    "Variant",
-    "Verification",
-    "bench",
-    "bench_grid",
-    "capture",
-    "deliver",
-    "export",
-    "hookimpl",
-    "load",
-    "run",
-    "verify",
-]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module 'optim' has no attribute '{name}'")
-    return getattr(importlib.import_module(_HOME_OF[name]), name)
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -318,17 +318,3 @@ class Pass(ABC):
     @abstractmethod
     def apply(self, model: Model, options: Any, context: Context) -> PassResult:
         """Make the new model; ``options`` is an instance of the pass's own options class. Never mutates ``model``."""
-
-
-__all__ = [
-    "APPLICABLE",
-    "MODEL_STAGES",
-    "Applicable",
-    "Interface",
-    "Pass",
-    "PassResult",
-    "Role",
-    "Sequence",
-    "Stage",
-    "Variant",
-]

@@ -66,7 +66,7 @@ class Append(Pass):
     def candidates(self, model: Model, target: Target, context: Context) -> Sequence[AppendOptions]:
         """None: the task has to be said."""
         del model, target, context
-        from optim.errors import ExitStatus, OptimError
+        from optim import ExitStatus, OptimError
         from optim_prepost import PACKAGE
 
         raise OptimError(
@@ -133,7 +133,7 @@ def plan_for(model: Model, options: AppendOptions, target: Target) -> Plan:
 
 def _raised(model: Model, plan: Plan) -> tuple[ir.Model, list[str]]:
     """The model's graph in an opset that the steps can be written in."""
-    from optim.errors import ExitStatus, OptimError
+    from optim import ExitStatus, OptimError
     from optim_prepost import PACKAGE
 
     graph, opset = model.ir(), model.opset.get("", 0)
@@ -175,7 +175,7 @@ def _metadata(plan: Plan, composed: Composed) -> dict[str, Any]:
 
 def _refuse_other_domains(composed: Composed) -> None:
     """A step of the user's own may bring a custom operator too."""
-    from optim.errors import ExitStatus, OptimError
+    from optim import ExitStatus, OptimError
     from optim_prepost import PACKAGE
     from optim_prepost.compose.compose import CONTRIB, DOMAIN, PREFIX
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from optim import Backend, Pass, Target, hookimpl
-from optim.hooks import Command
+from optim import Backend, Command, Pass, Target, hookimpl
 from optim_prepost.append import Append
 from optim_prepost.web.backend import OrtWebBackend
 from optim_prepost.web.targets import WEB

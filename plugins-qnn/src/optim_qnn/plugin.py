@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from optim import Backend, Pass, Target, hookimpl
-from optim.hooks import Command
+from optim import Backend, Command, Pass, Target, hookimpl
 from optim_qnn.compile.context_binary import ContextBinary
 from optim_qnn.htp.backend import OfflineBackend, QnnBackend
 from optim_qnn.htp.targets import make_targets

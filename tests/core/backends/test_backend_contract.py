@@ -24,7 +24,7 @@ from optim._engine.store import Store
 from optim.backend import Backend, Session
 from optim.errors import OptimError
 from optim.jobs.process import WorkerFailed
-from optim.onnx.files import describe
+from optim.onnx.files import describe_model
 
 pytestmark = pytest.mark.usefixtures("jobs_here")
 
@@ -42,7 +42,7 @@ def opened(folder):
     def make(name, folder=folder):
         kind = next(backend for backend in runtimes_plugin.BACKENDS if backend.name == name)
         held = HeldBackend(kind, "optim-test-runtimes 1.0", "optim-test-runtimes")
-        return held.open(describe(folder / "model.onnx"), runtimes_plugin.target(name))
+        return held.open(describe_model(folder / "model.onnx"), runtimes_plugin.target(name))
 
     return make
 

@@ -22,7 +22,7 @@ from optim._engine.runs.compare import bench as compare
 from optim._engine.runs.compare.conditions import Conditions
 from optim._engine.runs.compare.grid_answer import GridBenchmark, GridPoint
 from optim.errors import OptimError
-from optim.onnx.files import describe
+from optim.onnx.files import describe_model
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 
@@ -45,7 +45,7 @@ def encoder(folder: Path) -> Path:
 
 @pytest.mark.parametrize("name", ["sequence_length", "sequence", "seq", "tokens"])
 def test_a_dimension_is_named_as_in_the_model_or_by_what_it_counts(tmp_path: Path, name: str) -> None:
-    feeds = sized_feeds(describe(encoder(tmp_path)), {"batch": 3, name: 17}, seed=0)
+    feeds = sized_feeds(describe_model(encoder(tmp_path)), {"batch": 3, name: 17}, seed=0)
     assert {key: array.shape for key, array in feeds.items()} == {
         "input_ids": (3, 17),
         "attention_mask": (3, 17),
@@ -56,13 +56,13 @@ def test_a_dimension_is_named_as_in_the_model_or_by_what_it_counts(tmp_path: Pat
 @pytest.mark.parametrize("name", ["height", "pixels", "samples"])
 def test_a_dimension_that_is_not_free_is_unknown(tmp_path: Path, name: str) -> None:
     with pytest.raises(OptimError, match="batch, sequence_length") as refused:
-        sized_feeds(describe(encoder(tmp_path)), {name: 4}, seed=0)
+        sized_feeds(describe_model(encoder(tmp_path)), {name: 4}, seed=0)
     assert refused.value.reference == "unknown-dimension"
 
 
 def test_inputs_that_would_fill_memory_are_refused(tmp_path: Path) -> None:
     with pytest.raises(OptimError, match="would be too large") as refused:
-        sized_feeds(describe(encoder(tmp_path)), {"batch": 100_000, "sequence": 10_000}, seed=0)
+        sized_feeds(describe_model(encoder(tmp_path)), {"batch": 100_000, "sequence": 10_000}, seed=0)
     assert refused.value.reference == "bad-grid"
 
 
@@ -166,7 +166,7 @@ def test_what_contradicts_itself_is_refused_before_anything_is_timed(
 
 def test_two_names_of_one_size_are_refused(tmp_path: Path) -> None:
     with pytest.raises(OptimError, match="sequence_length and tokens cannot have sizes of their own") as refused:
-        sized_feeds(describe(encoder(tmp_path)), {"sequence_length": 4, "tokens": 8}, seed=0)
+        sized_feeds(describe_model(encoder(tmp_path)), {"sequence_length": 4, "tokens": 8}, seed=0)
     assert refused.value.reference == "conflicting-request"
 
 

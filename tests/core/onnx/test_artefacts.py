@@ -13,7 +13,7 @@ from optim.context import Context, MeasuringContext
 from optim.errors import OptimError
 from optim.onnx.context_files import ARTEFACT
 from optim.onnx.external_data import external_files
-from optim.onnx.files import deliver, describe, size_bytes
+from optim.onnx.files import deliver_model, describe_model, model_size_bytes
 from optim.target import Target
 from optim.testing import models
 
@@ -49,14 +49,14 @@ def test_an_artefact_lies_in_the_store_and_is_part_of_the_model(model, compiled)
     (path,) = compiled.artefacts.values()
     assert (path.parent, path.read_bytes()) == (compiled.path.parent, b"a program")
     assert path.name in external_files(compiled.path)
-    assert size_bytes(compiled) > size_bytes(model)
+    assert model_size_bytes(compiled) > model_size_bytes(model)
     assert not model.artefacts
 
 
 def test_it_is_delivered_beside_the_model_and_found_there(compiled, tmp_path):
-    written = deliver(compiled, tmp_path / "out")
+    written = deliver_model(compiled, tmp_path / "out")
     assert tmp_path / "out" / "model.onnx.program.bin" in written
-    found = describe(tmp_path / "out" / "model.onnx").artefacts
+    found = describe_model(tmp_path / "out" / "model.onnx").artefacts
     assert found["program.bin"].read_bytes() == b"a program"
     again = ingest(tmp_path / "out" / "model.onnx", tmp_path / "other")
     assert again.artefacts["program.bin"].parent == tmp_path / "other"

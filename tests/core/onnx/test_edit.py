@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from optim.onnx.edit import UniqueNames, add_constant, constant, only_reader, read_constant
+from optim.onnx.edit import UniqueNames, add_constant, make_constant, only_reader, read_constant
 
 
 def model() -> ir.Model:
@@ -76,7 +76,7 @@ def test_a_constant_of_a_tensor_that_is_made_later_reads_nothing_now() -> None:
         return ir.tensor(np.float32([1, 2]), name="later")
 
     lazy = ir.LazyTensor(make, dtype=ir.DataType.FLOAT, shape=ir.Shape([2]))
-    new = constant("later", lazy)
+    new = make_constant("later", lazy)
     assert (new.name, new.shape, new.dtype, made) == ("later", ir.Shape([2]), ir.DataType.FLOAT, [])
     assert new.graph is None
 

@@ -19,7 +19,7 @@ from optim.model import SessionConfig
 from optim.onnx.data_files import file_digest
 from optim.onnx.digests import graph_digest, model_digest
 from optim.onnx.external_data import external_files
-from optim.onnx.files import adopt_into_store, deliver, describe, is_whole, save_in_store, size_bytes
+from optim.onnx.files import adopt_into_store, deliver_model, describe_model, is_whole, model_size_bytes, save_in_store
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ def test_delivery_is_deterministic_and_stands_on_its_own(tmp_path, store, model)
     shorter = save_in_store(graph, store)
     folders = [tmp_path / name for name in ("one", "two")]
     for folder in folders:
-        assert deliver(shorter, folder) == [folder / "model.onnx", folder / "model.onnx.data"]
+        assert deliver_model(shorter, folder) == [folder / "model.onnx", folder / "model.onnx.data"]
     for name in ("model.onnx", "model.onnx.data"):
         assert (folders[0] / name).read_bytes() == (folders[1] / name).read_bytes()
     expected = output_of(shorter.path)
@@ -180,16 +180,16 @@ def test_delivery_holds_the_weights_the_graph_uses_and_no_others(tmp_path, store
     graph = model.ir()
     without_group(graph, "a")
     shorter = save_in_store(graph, store)
-    graph_file, data_file = deliver(shorter, tmp_path / "out")
+    graph_file, data_file = deliver_model(shorter, tmp_path / "out")
     assert data_file.stat().st_size == 2 * WIDTH * WIDTH * 4
-    promised = size_bytes(shorter)
+    promised = model_size_bytes(shorter)
     assert graph_file.stat().st_size + data_file.stat().st_size == pytest.approx(promised, rel=0.01)
-    assert promised < size_bytes(model)
+    assert promised < model_size_bytes(model)
 
 
 def test_a_delivered_model_comes_back_into_the_store_as_itself(tmp_path, store, model):
-    deliver(model, tmp_path / "out")
-    assert describe(tmp_path / "out" / "model.onnx").inputs == model.inputs
+    deliver_model(model, tmp_path / "out")
+    assert describe_model(tmp_path / "out" / "model.onnx").inputs == model.inputs
     again = ingest(tmp_path / "out" / "model.onnx", store)
     assert np.array_equal(output_of(again.path), output_of(model.path))
 
@@ -197,7 +197,7 @@ def test_a_delivered_model_comes_back_into_the_store_as_itself(tmp_path, store, 
 def test_delivery_of_a_model_without_large_weights_is_one_file(tmp_path, store):
     nodes = [helper.make_node("Neg", ["x"], ["y"])]
     onnx.save(build(nodes, [value("x", FLOAT, [4])], [value("y", FLOAT, [4])]), tmp_path / "m.onnx")
-    written = deliver(ingest(tmp_path / "m.onnx", store), tmp_path / "out")
+    written = deliver_model(ingest(tmp_path / "m.onnx", store), tmp_path / "out")
     assert written == [tmp_path / "out" / "model.onnx"]
 
 
@@ -210,7 +210,7 @@ def test_a_tensor_that_two_initializers_share_is_written_once(tmp_path, store):
     graph = model.ir()
     graph.graph.initializers["b"].const_value = graph.graph.initializers["a"].const_value
     shared = save_in_store(graph, store)
-    _, data = deliver(shared, tmp_path / "out")
+    _, data = deliver_model(shared, tmp_path / "out")
     assert data.stat().st_size == array.nbytes
 
 
@@ -228,7 +228,7 @@ def test_a_description_leaves_inputs_with_a_default_out(tmp_path):
         build(nodes, inputs, [value("y", FLOAT, ["n", 2])], [constant("table", np.ones((4, 2), np.float32))]),
         tmp_path / "m.onnx",
     )
-    found = describe(tmp_path / "m.onnx")
+    found = describe_model(tmp_path / "m.onnx")
     assert [(info.name, info.dtype, info.shape) for info in found.inputs] == [("at", "int64", ("n",))]
     assert [(info.name, info.dtype, info.shape) for info in found.outputs] == [("y", "float32", ("n", 2))]
     assert (found.opset, found.ir_version, found.session) == ({"": 17}, 9, SessionConfig())

@@ -15,7 +15,7 @@ from optim._engine.store import Store
 from optim.model import Model, SessionConfig
 from optim.onnx.data_files import file_digest
 from optim.onnx.external_data import external_files
-from optim.onnx.files import deliver, deliver_linked, is_whole, read_ir, save_in_store
+from optim.onnx.files import deliver_linked, deliver_model, is_whole, read_ir, save_in_store
 from optim.onnx.linked import is_linked, link
 from optim.onnx.sessions import open_session
 
@@ -80,7 +80,7 @@ def test_it_stays_linked_when_a_pass_writes_the_graph_anew(model: Model, store: 
 
 
 def test_delivering_copies_what_the_graph_uses(model: Model, tmp_path: Path, user_file: Path) -> None:
-    deliver(model, tmp_path / "out")
+    deliver_model(model, tmp_path / "out")
     user_file.unlink()
     found = onnx.load(tmp_path / "out" / "model.onnx")
     arrays = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in found.graph.initializer}

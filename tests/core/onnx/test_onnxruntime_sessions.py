@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 
 from optim.errors import OptimError
 from optim.model import SessionConfig
-from optim.onnx.sessions import limits, measure_limits, open_session, session_options
+from optim.onnx.sessions import measure_limits, open_session, runtime_limits, session_options
 from optim.target import Target
 
 
@@ -113,7 +113,7 @@ def test_formats_that_are_too_new_say_what_is_accepted(tmp_path: Path) -> None:
     assert "opset 99" in _refusal(_write(tmp_path / "a.onnx", _IDENTITY, opset=99)).cause
     error = _refusal(_write(tmp_path / "b.onnx", _IDENTITY, ir_version=99))
     assert "IR version 99" in error.cause
-    assert str(limits().ir_version) in error.cause
+    assert str(runtime_limits().ir_version) in error.cause
 
 
 def test_an_invalid_graph_says_what_is_wrong_with_it(tmp_path: Path) -> None:
@@ -155,9 +155,9 @@ def test_missing_weights_are_named_without_folders_of_this_machine(tmp_path: Pat
 
 
 def test_limits_are_exactly_what_the_runtime_opens(tmp_path: Path) -> None:
-    limits.cache_clear()
+    runtime_limits.cache_clear()
     start = time.perf_counter()
-    measured = limits()
+    measured = runtime_limits()
     assert time.perf_counter() - start < 2
     open_session(_write(tmp_path / "a.onnx", _IDENTITY, ir_version=measured.ir_version), SessionConfig())
     _refusal(_write(tmp_path / "b.onnx", _IDENTITY, ir_version=measured.ir_version + 1))
@@ -176,6 +176,6 @@ def test_the_newest_version_of_a_domain_is_found_wherever_it_lies(newest: int) -
 
 
 def test_limits_tell_domains_that_the_runtime_has_from_others() -> None:
-    domains = set(limits().opset)
+    domains = set(runtime_limits().opset)
     assert domains >= {"", "ai.onnx.ml", "com.microsoft"}
     assert "acme" not in domains

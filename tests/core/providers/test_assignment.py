@@ -13,14 +13,14 @@ from onnx import TensorProto, helper
 from optim._engine.backends.session_contract import ran_elsewhere
 from optim.errors import OptimError
 from optim.providers.assignment import (
-    CPU,
-    RECORD,
+    RECORD_ASSIGNMENT,
     assigned_nodes,
     computing_nodes,
     nodes_by_provider,
+    provider_shares,
     require_shapes_only,
-    shares,
 )
+from optim.providers.names import CPU
 from optim.target import Target
 
 CUDA, TENSORRT = "CUDAExecutionProvider", "TensorrtExecutionProvider"
@@ -82,7 +82,7 @@ def dynamic(tmp_path: Path) -> Path:
 def test_shapes_and_integers_are_told_from_what_a_model_spends_its_time_in(dynamic: Path) -> None:
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    for key, text in RECORD.items():
+    for key, text in RECORD_ASSIGNMENT.items():
         options.add_session_config_entry(key, text)
     session = onnxruntime.InferenceSession(str(dynamic), options, providers=[CPU])
     nodes = assigned_nodes(session)[CPU]
@@ -101,8 +101,8 @@ def test_a_model_whose_shapes_alone_lie_on_the_cpu_is_accepted(dynamic: Path) ->
         **{CUDA: {"positive": "Relu", "y": "Div"}, CPU: {"shape": "Shape", "rows": "Gather", "root": "Sqrt"}}
     )
     require_shapes_only(session, dynamic)
-    assert shares({CUDA: 2, CPU: 3}, CUDA) == {CUDA: 0.4, CPU: 0.6}
-    assert shares({}, CUDA) == {CUDA: 1.0}
+    assert provider_shares({CUDA: 2, CPU: 3}, CUDA) == {CUDA: 0.4, CPU: 0.6}
+    assert provider_shares({}, CUDA) == {CUDA: 1.0}
 
 
 def test_a_node_that_computes_floats_on_the_cpu_is_named(dynamic: Path) -> None:

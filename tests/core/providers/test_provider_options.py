@@ -17,9 +17,9 @@ from optim._engine.runs.session_trust import read_session_file
 from optim.errors import OptimError
 from optim.model import SessionConfig
 from optim.onnx.digests import model_digest
-from optim.onnx.sessions import CPU, open_session
+from optim.onnx.sessions import open_session
 from optim.providers import start
-from optim.providers.start import CUDA, TENSORRT
+from optim.providers.names import CPU, CUDA, TENSORRT
 from optim.target import Target
 
 TUNED = SessionConfig(

@@ -12,7 +12,7 @@ import pytest
 from optim.jobs import memory
 from optim.model import Model
 from optim.onnx.backend import OnnxRuntimeBackend
-from optim.onnx.files import describe
+from optim.onnx.files import describe_model
 from optim.onnx.sessions import PLAIN_CPU
 from optim.providers import repacking
 
@@ -41,7 +41,7 @@ def product(tmp_path_factory: pytest.TempPathFactory) -> Model:
         save_as_external_data=True,
         size_threshold=0,
     )
-    return describe(path)
+    return describe_model(path)
 
 
 def test_a_quarter_of_the_memory_is_the_line(product: Model) -> None:

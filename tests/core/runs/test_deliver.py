@@ -21,7 +21,7 @@ from optim._engine.runs.session_file import write_session_files
 from optim._engine.sources.export_file import ComponentFile, export_file, write_export_file
 from optim.errors import ExitStatus
 from optim.layout import Laid, Layout, Result, disabled_as_config, place_graph
-from optim.onnx.files import describe
+from optim.onnx.files import describe_model
 from optim.onnx.sessions import PLAIN_CPU
 from optim.testing import models
 from optim_plugins.layouts import plugin
@@ -406,7 +406,7 @@ def test_weights_beside_the_graph_go_along_under_its_name(tmp_path):
         location="model.onnx.data",
         size_threshold=0,
     )
-    result = Result(folder, describe(folder / "model.onnx"), PLAIN_CPU)
+    result = Result(folder, describe_model(folder / "model.onnx"), PLAIN_CPU)
     place_graph(result, tmp_path / "a" / "b.onnx", data_suffix="_data")
     place_graph(result, tmp_path / "c" / "d.onnx", embed=True)
     assert left_in(tmp_path / "a") == ["b.onnx", "b.onnx_data"]

@@ -22,7 +22,7 @@ from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.session_file import write_session_files
 from optim.errors import OptimError
 from optim.model import PACKED_WEIGHTS, SessionConfig
-from optim.onnx.files import describe
+from optim.onnx.files import describe_model
 from optim.target import Target
 
 CPU = Target("cpu", "ort", "CPUExecutionProvider")
@@ -156,7 +156,7 @@ def test_load_py_opens_the_graph_itself_where_nothing_can_be_kept(
 
 
 def test_a_lane_opens_packed_weights_as_a_result_does(packing: Path) -> None:
-    model = describe(packing / "model.onnx", session=SessionConfig({}, {PACKED_WEIGHTS: "1"}))
+    model = describe_model(packing / "model.onnx", session=SessionConfig({}, {PACKED_WEIGHTS: "1"}))
     backend = held_backend(load_registry(), "ort")
     x = {"x": np.linspace(-1, 1, 384, dtype=np.float32).reshape(3, 128)}
     with backend.open(model, CPU) as session:

@@ -25,7 +25,7 @@ from optim.backend import Backend, BackendLimits, Session
 from optim.errors import OptimError
 from optim.jobs.process import WorkerFailed
 from optim.model import TensorInfo
-from optim.onnx.files import describe
+from optim.onnx.files import describe_model
 from optim.target import Target
 
 LONG_S = 5.0
@@ -77,7 +77,7 @@ def slow(monkeypatch, tmp_path):
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in "xy"]
     graph = helper.make_graph([helper.make_node("Add", ["x", "x"], ["y"])], "g", values[:1], values[1:])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
-    model = describe(tmp_path / "m.onnx")
+    model = describe_model(tmp_path / "m.onnx")
 
     def request(within_s, data=None):
         target = Target(name="slow", backend="slow", provider="CPUExecutionProvider")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from optim._engine.sources.check_job import checked_on
 from optim.onnx.sessions import PLAIN_CPU
-from optim.providers.start import CUDA, TENSORRT
+from optim.providers.names import CUDA, TENSORRT
 from optim.target import Target
 
 

@@ -7,7 +7,7 @@ import pytest
 from adapter_models import adapted_model, adapter_weights, peft_folder, reference
 
 import optim
-from optim.onnx.operators import operator_counts
+from optim.onnx import operator_counts
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("jobs_here", "counted_clock")]
 

@@ -12,10 +12,9 @@ from adapter_models import adapted_model, adapter_weights, peft_folder, referenc
 from click.testing import CliRunner
 
 import optim
-from optim.adapters.adapter_file import Adapter, read_adapter, write_adapter
-from optim.adapters.fit import require_fit
-from optim.errors import OptimError
-from optim.onnx.sessions import open_session
+from optim import OptimError
+from optim.adapters import Adapter, read_adapter, require_fit, write_adapter
+from optim.onnx import open_session
 from optim.providers.memory import TensorMemory
 from optim_plugins.adapters.commands.command import adapters
 
@@ -240,7 +239,7 @@ def test_a_stranger_s_model_names_no_file_that_python_would_import(folder, tmp_p
     import onnx
 
     from optim._engine.graphs.ingest import ingest
-    from optim.onnx.files import deliver
+    from optim.onnx import deliver_model
 
     (tmp_path / "evil.py").write_text("raise SystemExit")
     shutil.copy(folder / "out" / "default.onnx_adapter", tmp_path)
@@ -249,7 +248,7 @@ def test_a_stranger_s_model_names_no_file_that_python_would_import(folder, tmp_p
     for key, value in (("optim.attachment/onnxruntime.py", "evil.py"), ("optim.attachment/../b.npz", "evil.py")):
         proto.metadata_props.add(key=key, value=value)
     onnx.save(proto, tmp_path / "model.onnx")
-    deliver(ingest(tmp_path / "model.onnx", tmp_path / "store"), tmp_path / "run")
+    deliver_model(ingest(tmp_path / "model.onnx", tmp_path / "store"), tmp_path / "run")
     assert {path.name for path in (tmp_path / "run").iterdir()} == {
         "default.onnx_adapter",
         "model.onnx",

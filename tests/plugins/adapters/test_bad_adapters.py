@@ -14,10 +14,9 @@ from click.testing import CliRunner
 from safetensors.numpy import load_file, save_file
 
 import optim
-from optim import SourceRequest, Target
+from optim import OptimError, SourceRequest, Target
 from optim._engine.runs.session_file import write_session_files
-from optim.adapters.adapter_file import Adapter, read_adapter, write_adapter
-from optim.errors import OptimError
+from optim.adapters import Adapter, read_adapter, write_adapter
 from optim.testing import models
 from optim_plugins.adapters.commands.command import adapters
 from optim_plugins.torch.sources.huggingface.lora_adapter import inject

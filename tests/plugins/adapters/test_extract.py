@@ -10,15 +10,11 @@ import onnx
 import pytest
 from adapter_models import adapted_model, adapter_weights, reference
 
-from optim.adapters.adapter_file import ONNX_ADAPTER, read_adapter
-from optim.errors import OptimError
-from optim.onnx.backend import OnnxRuntimeBackend
-from optim.onnx.files import deliver
-from optim.onnx.operators import operator_counts
+from optim import OptimError, Target
+from optim.adapters import ONNX_ADAPTER, read_adapter
+from optim.onnx import OnnxRuntimeBackend, deliver_model, operator_counts
 from optim.options import import_named
-from optim.target import Target
-from optim.testing import PassConformance
-from optim.testing.trial import Trial
+from optim.testing import PassConformance, Trial
 from optim_plugins.adapters.extract.extract import Extract
 from optim_plugins.ort.precision.convert_float16 import ConvertFloat16
 from optim_plugins.ort.prepare.clean import Clean
@@ -204,7 +200,7 @@ def test_a_model_that_was_quantized_or_folded_before_is_still_served(tmp_path, t
     trial = Trial.of(adapted_model(tmp_path, style=style, rank=16), tmp_path / "float", CPU, Cpu())
     before = trial.apply(transformation(), trial.model, trial.options(transformation, {}))
     assert before.changed
-    deliver(before.model, tmp_path / "before")
+    deliver_model(before.model, tmp_path / "before")
     _, result = extracted(tmp_path / "before" / "model.onnx", tmp_path / "trial")
     weights = read_adapter(*result.model.attachments.values(), ONNX_ADAPTER).arrays
     assert relative(outputs(result.model, {"x": X, **weights}), outputs(before.model, {"x": X})) < 1e-5
@@ -235,7 +231,7 @@ def test_adapters_that_were_quantized_with_the_model_are_taken_out_in_float(tmp_
     trial = Trial.of(path, tmp_path / "float", CPU, Cpu())
     options = trial.options(QuantizeWeights, {"bits": bits, "block_size": 32})
     quantized = trial.apply(QuantizeWeights(), trial.model, options)
-    deliver(quantized.model, tmp_path / "quantized")
+    deliver_model(quantized.model, tmp_path / "quantized")
     assert operator_counts(tmp_path / "quantized" / "model.onnx")["com.microsoft:MatMulNBits"] >= 4
     _, result = extracted(tmp_path / "quantized" / "model.onnx", tmp_path / "trial")
     weights = read_adapter(*result.model.attachments.values(), ONNX_ADAPTER).arrays

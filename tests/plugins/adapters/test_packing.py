@@ -7,15 +7,10 @@ import pytest
 from adapter_models import adapted_model, adapter_weights, peft_folder, reference
 from click.testing import CliRunner
 
-from optim.adapters.adapter_file import ONNX_ADAPTER, read_adapter
-from optim.adapters.fit import require_fit
-from optim.errors import OptimError
-from optim.onnx.backend import OnnxRuntimeBackend
-from optim.onnx.files import deliver
-from optim.onnx.operators import operator_counts
-from optim.target import Target
-from optim.testing import PassConformance
-from optim.testing.trial import Trial
+from optim import OptimError, Target
+from optim.adapters import ONNX_ADAPTER, read_adapter, require_fit
+from optim.onnx import OnnxRuntimeBackend, deliver_model, operator_counts
+from optim.testing import PassConformance, Trial
 from optim_plugins.adapters.commands.command import adapters
 from optim_plugins.adapters.convert.convert import convert
 from optim_plugins.adapters.extract.extract import ExtractPacked
@@ -95,7 +90,7 @@ def require_fit_all(arrays, inputs):
 
 def test_an_adapter_is_converted_to_the_form_that_the_model_takes(tmp_path):
     result = extracted(tmp_path, bits=8, block_size=16, rank=8)
-    deliver(result.model, tmp_path / "out")
+    deliver_model(result.model, tmp_path / "out")
     peft, file = peft_folder(tmp_path / "peft", rank=5, seed=3), tmp_path / "a.onnx_adapter"
 
     def call(*words):
@@ -117,7 +112,7 @@ def test_scales_alone_or_an_adapter_of_another_width_are_refused(tmp_path):
     result = extracted(tmp_path, bits=4)
     arrays = dict(read_adapter(*result.model.attachments.values(), ONNX_ADAPTER).arrays)
     del arrays["enc.up.lora_A_scales"]
-    from optim.adapters.adapter_file import Adapter
+    from optim.adapters import Adapter
 
     with pytest.raises(OptimError) as caught:
         require_fit(Adapter(arrays), result.model.adapters, "it")

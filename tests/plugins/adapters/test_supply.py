@@ -13,18 +13,15 @@ import pytest
 from adapter_models import adapted_model, adapter_weights, peft_folder, reference
 
 import optim
+from optim import AdapterInput, OptimError, Target, TensorInfo
 from optim._engine.graphs.ingest import ingest
 from optim._engine.runs.session_file import Opening, write_session_files
-from optim.adapters.adapter_file import Adapter, read_adapter, write_adapter
+from optim.adapters import Adapter, read_adapter, write_adapter
 from optim.adapters.share import share_out
-from optim.errors import OptimError
-from optim.model import AdapterInput, TensorInfo
+from optim.onnx import OnnxRuntimeBackend, deliver_model
 from optim.onnx.adapter_inputs import KEY, SUPPLIED
-from optim.onnx.backend import OnnxRuntimeBackend
-from optim.onnx.files import deliver
 from optim.options import parse_options
-from optim.target import Target
-from optim.testing.trial import Trial
+from optim.testing import Trial
 from optim_plugins.adapters.convert.convert import convert
 from optim_plugins.adapters.extract.extract import Extract, ExtractPacked
 
@@ -49,7 +46,7 @@ def folder(tmp_path_factory):
     trial = Trial.of(adapted_model(made), made / "trial", CPU, Cpu())
     options = trial.options(Extract, {"supply": "external", "rank": 8})
     model = trial.apply(Extract(), trial.model, options).model
-    deliver(model, made / "out")
+    deliver_model(model, made / "out")
     write_session_files(made / "out", model.session, CPU, opening=Opening(adapters=model.adapters))
     write_adapter(convert(peft_folder(made / "peft", rank=8, seed=3), model.adapters).adapter, made / "other.npz")
     return made

@@ -17,7 +17,7 @@ from onnx import TensorProto, helper
 import optim
 from optim import OptimError
 from optim.layout import Result
-from optim.onnx.files import describe
+from optim.onnx import describe_model
 from optim.onnx.sessions import PLAIN_CPU
 from optim_plugins.layouts.decoders import choices, past_of, prompts
 from optim_plugins.layouts.kinds.genai import Genai
@@ -78,7 +78,7 @@ def decoder(tmp_path_factory):
 
 @pytest.fixture
 def result(decoder):
-    return Result(decoder, describe(decoder / "model.onnx"), PLAIN_CPU, decoder)
+    return Result(decoder, describe_model(decoder / "model.onnx"), PLAIN_CPU, decoder)
 
 
 @pytest.mark.usefixtures("cache", "jobs_here")
@@ -100,7 +100,7 @@ def test_a_run_folder_is_a_model_folder_of_onnxruntime_genai(decoder, consumers,
 
 def test_sizes_names_and_settings_are_the_decoders(result, tmp_path):
     tuned = optim.SessionConfig({"intra_op_num_threads": 3}, {"session.intra_op.allow_spinning": "0"}, ("Cast",))
-    given = Result(result.folder, describe(result.model.path, session=tuned), PLAIN_CPU, result.files)
+    given = Result(result.folder, describe_model(result.model.path, session=tuned), PLAIN_CPU, result.files)
     laid = Genai().write(given, tmp_path, GenaiOptions())
     found = json.loads((tmp_path / "genai_config.json").read_text())
     assert found["model"]["decoder"] == {
@@ -185,7 +185,7 @@ def test_a_source_without_config_or_tokenizer_is_refused_before_a_run(decoder, t
     assert "config.json" in Genai().refuse(None, GenaiOptions())
     assert "tokenizer" in Genai().refuse(decoder, GenaiOptions())
     assert Genai().refuse(decoder, GenaiOptions(without_tokenizer=True)) == ""
-    assert past_of(Result(decoder, describe(decoder / "model.onnx"), PLAIN_CPU)).shared is False
+    assert past_of(Result(decoder, describe_model(decoder / "model.onnx"), PLAIN_CPU)).shared is False
 
 
 ANSWERED = """

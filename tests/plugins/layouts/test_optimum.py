@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from optim.layout import Result
-from optim.onnx.files import describe
+from optim.onnx import describe_model
 from optim.onnx.sessions import PLAIN_CPU
 from optim.testing import LayoutConformance
 from optim_plugins.layouts.kinds.optimum import Optimum
@@ -62,11 +62,11 @@ class TestOptimum(LayoutConformance):
 
     @pytest.fixture
     def result(self, encoder_run, hub_files):
-        return Result(encoder_run, describe(encoder_run / "model.onnx"), PLAIN_CPU, hub_files)
+        return Result(encoder_run, describe_model(encoder_run / "model.onnx"), PLAIN_CPU, hub_files)
 
 
 def test_a_graph_that_pools_itself_is_for_optimum_alone(encoder_run, hub_files, tmp_path):
-    model = describe(encoder_run / "model.onnx")
+    model = describe_model(encoder_run / "model.onnx")
     pooled = replace(model, outputs=(replace(model.outputs[0], name="sentence_embedding"),))
     laid = Optimum().write(Result(encoder_run, pooled, PLAIN_CPU, hub_files), tmp_path, OptimumOptions())
     assert not (tmp_path / "modules.json").exists()

@@ -10,7 +10,7 @@ import pytest
 
 from optim import OptimError, SessionConfig, Target, TensorInfo
 from optim.layout import Result
-from optim.onnx.files import describe
+from optim.onnx import describe_model
 from optim.onnx.sessions import PLAIN_CPU
 from optim.testing import LayoutConformance, models
 from optim_plugins.layouts.kinds.mlflow import MLflow
@@ -59,7 +59,7 @@ class TestTriton(_Tuned):
 def tuned(tmp_path):
     (tmp_path / "run").mkdir()
     path = models.mlp(tmp_path).rename(tmp_path / "run" / "model.onnx")
-    return Result(path.parent, describe(path, session=TUNED), PLAIN_CPU)
+    return Result(path.parent, describe_model(path, session=TUNED), PLAIN_CPU)
 
 
 def test_mlflow_hands_on_all_but_the_flags_of_memory(tuned, tmp_path):

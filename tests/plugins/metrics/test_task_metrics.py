@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
+from optim import OptimError
 from optim._engine.compare.metric_counts import count, value_of
 from optim._engine.compare.metric_maker import find_metric
 from optim._engine.compare.metric_spec import MetricSpec, parse_metric
-from optim.errors import OptimError
 
 
 def value(text, samples):

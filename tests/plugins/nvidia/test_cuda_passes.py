@@ -14,10 +14,9 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 from ort_models import apply, build, context, drift, export, feeds_for, operators, run
 
-from optim import Model
-from optim.errors import OptimError
+from optim import Model, OptimError
 from optim.options import parse_options
-from optim.providers.start import CUDA
+from optim.providers import CUDA
 from optim_plugins.nvidia.cuda.fuse import Fuse
 from optim_plugins.nvidia.cuda.grouped_query import is_causal
 from optim_plugins.nvidia.cuda.tune_provider import TuneProvider, provider_options

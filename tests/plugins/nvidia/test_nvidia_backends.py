@@ -12,11 +12,10 @@ import pytest
 from onnx import helper
 from ort_models import build
 
-from optim import Model
-from optim.errors import OptimError
+from optim import Model, OptimError
 from optim.onnx import sessions
 from optim.onnx.files import save_in_store
-from optim.providers.assignment import RECORD
+from optim.providers import RECORD_ASSIGNMENT
 from optim_plugins.nvidia.gpu import engine_cache
 from optim_plugins.nvidia.gpu.backends import BUILT_FOR, CudaBackend, TensorrtBackend
 from optim_plugins.nvidia.gpu.bound_session import BoundSession, DeviceMemory
@@ -34,7 +33,7 @@ def model(tmp_path: Path) -> Model:
 
 def _opened(model: Model, memory: DeviceMemory = DeviceMemory("cpu"), **settings: Any) -> BoundSession:  # noqa: B008
     options = onnxruntime.SessionOptions()
-    for key, text in RECORD.items():
+    for key, text in RECORD_ASSIGNMENT.items():
         options.add_session_config_entry(key, text)
     session = onnxruntime.InferenceSession(str(model.path), options, providers=[CPU])
     return BoundSession(session, CPU, memory, **settings)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from optim.errors import OptimError
-from optim.providers.start import CUDA, CUDA_COMMAND, TENSORRT, TENSORRT_COMMAND
+from optim import OptimError
+from optim.providers import CUDA, CUDA_COMMAND, TENSORRT, TENSORRT_COMMAND
 from optim_plugins.nvidia.gpu import device, libraries, targets
 from optim_plugins.nvidia.gpu.device import Device, MemoryInUse, NoDevice, find_device, memory_in_use
 

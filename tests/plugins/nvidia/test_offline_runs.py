@@ -16,7 +16,7 @@ from optim._engine.runs.run import run_settings
 from optim._engine.search.plan import make_plan
 from optim._engine.search.settings import Named, RunSettings
 from optim.options import parse_options
-from optim.providers.start import CUDA, TENSORRT
+from optim.providers import CUDA, TENSORRT
 
 SIZES = {"bert": {"batch": 2, "sequence": 8}, "gpt2": {"batch": 1, "sequence": 4}, "llama": {"batch": 1, "sequence": 4}}
 CHAINS = {

@@ -11,11 +11,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from ort_models import apply, build, context, drift, export, feeds_for, operators, random_weight, run
 
-from optim import Model, Target
-from optim.errors import OptimError
-from optim.onnx.sessions import open_session
+from optim import Model, OptimError, Target
+from optim.onnx import open_session
 from optim.options import parse_options
-from optim.providers.start import TENSORRT
+from optim.providers import TENSORRT
 from optim_plugins.nvidia.gpu.device import Device
 from optim_plugins.nvidia.gpu.targets import tensorrt_targets
 from optim_plugins.nvidia.tensorrt.engine import Engine

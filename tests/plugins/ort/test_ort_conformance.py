@@ -8,13 +8,14 @@ import pytest
 from ort_models import DATA, apply, export
 
 from optim import Stage, Target
-from optim.onnx.files import describe
+from optim.onnx import describe_model
 from optim.testing import PassConformance, models
 from optim_plugins.ort.fuse.convolution.fuse_convolution import FuseConvolution
 from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
 from optim_plugins.ort.fuse.past.share_past import SharePast
 from optim_plugins.ort.precision.convert_bfloat16 import ConvertBfloat16
 from optim_plugins.ort.precision.convert_float16 import ConvertFloat16
+from optim_plugins.ort.precision.convert_float32 import ConvertFloat32
 from optim_plugins.ort.prepare.clean import Clean
 from optim_plugins.ort.prepare.convert_opset import ConvertOpset
 from optim_plugins.ort.prepare.gemm_to_matmul import GemmToMatMul
@@ -55,6 +56,18 @@ class TestFuseTransformer(OnEncoder):
     @pytest.fixture
     def pass_class(self):
         return FuseTransformer
+
+
+class TestConvertFloat32(PassConformance):
+    max_drift = 5e-3
+
+    @pytest.fixture
+    def model_path(self, tmp_path):
+        return apply(ConvertBfloat16, describe_model(models.mlp(tmp_path)), tmp_path, weights_only=True).model.path
+
+    @pytest.fixture
+    def pass_class(self):
+        return ConvertFloat32
 
 
 class TestSharePast(PassConformance):
@@ -210,6 +223,6 @@ class TestPackWeights(OnMlp):
         return PackWeights
 
     def test_it_is_for_onnxruntime_on_the_processor_alone(self, tmp_path):
-        model = describe(models.mlp(tmp_path))
+        model = describe_model(models.mlp(tmp_path))
         for target in (Target("web", "web", "wasm"), Target("cuda", "ort", "CUDAExecutionProvider")):
             assert "packs weights for CPUExecutionProvider" in PackWeights().applicable(model, target).reason

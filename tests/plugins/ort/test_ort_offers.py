@@ -11,7 +11,7 @@ from ort_models import CPU, export, feeds_for
 from optim._engine.feeds.feedset import FeedWriter
 from optim._engine.jobs import offer
 from optim._engine.jobs.offer import PassQuestion
-from optim.jobs.channel import Channel
+from optim.jobs import Channel
 from optim.jobs.talk import Talk, pair
 
 

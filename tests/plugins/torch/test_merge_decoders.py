@@ -9,8 +9,8 @@ import onnx
 import onnxruntime
 import pytest
 
+from optim import ExitStatus, OptimError
 from optim._engine.cli.main import main
-from optim.errors import ExitStatus, OptimError
 from optim_plugins.torch.merge_decoders.merged_file import write_merged
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("jobs_here")]

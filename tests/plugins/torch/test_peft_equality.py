@@ -11,12 +11,9 @@ import pytest
 from exporting import Exported, export
 from tiny_models import build, save
 
-from optim import SessionConfig
-from optim._engine.generation.decoder import Decoder
-from optim.adapters.session import AdaptedSession
-from optim.errors import OptimError
-from optim.onnx.files import describe
-from optim.onnx.sessions import open_session
+from optim import Decoder, OptimError, SessionConfig
+from optim.adapters import AdaptedSession
+from optim.onnx import describe_model, open_session
 from optim_plugins.adapters.commands.extracting import write_extracted
 from optim_plugins.adapters.convert.convert import convert
 
@@ -61,7 +58,7 @@ def first_output(module: Any, feeds: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def opened(model: Path) -> AdaptedSession:
-    return AdaptedSession(open_session(model, SessionConfig()), describe(model).adapters)
+    return AdaptedSession(open_session(model, SessionConfig()), describe_model(model).adapters)
 
 
 def generates_with_each(session: AdaptedSession, found: Exported, adapter: Path) -> None:

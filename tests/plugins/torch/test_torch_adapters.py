@@ -10,8 +10,7 @@ import pytest
 from exporting import Exported, export
 from tiny_models import build, save
 
-from optim import SourceRequest
-from optim.errors import OptimError
+from optim import OptimError, SourceRequest
 from optim_plugins.adapters.commands.extracting import write_extracted
 from optim_plugins.torch.sources.huggingface.model_folder import load_folder
 

@@ -9,10 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from optim.errors import OptimError
-from optim.jobs.wire import to_wire
-from optim.source import SourceRequest
-from optim.target import Target
+from optim import OptimError, SourceRequest, Target
+from optim.jobs import to_wire
 from optim_plugins.torch.sources.torch_backend import TorchBackend
 from optim_plugins.torch.sources.torch_targets import torch_targets
 

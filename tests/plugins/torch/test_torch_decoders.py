@@ -11,7 +11,7 @@ import pytest
 from exporting import Exported
 from tiny_models import build, layers_of
 
-from optim.errors import OptimError
+from optim import OptimError
 
 pytestmark = pytest.mark.slow
 
@@ -117,8 +117,8 @@ def test_a_graph_with_a_wrong_weight_is_found_out(exported: Callable[[str], Expo
     """Negative control: what verifies a decoder must not accept any decoder."""
     import onnxruntime
 
+    from optim import OptimError
     from optim._engine.sources.verify import verify_component, verify_generation
-    from optim.errors import OptimError
 
     found = exported("llama")
     spoiled = onnx.load(found.path())

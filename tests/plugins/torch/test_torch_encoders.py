@@ -10,7 +10,7 @@ import pytest
 from exporting import Exported, export
 from tiny_models import build, save
 
-from optim.errors import OptimError
+from optim import OptimError
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ import onnx
 import pytest
 from exporting import export
 
-from optim.errors import OptimError
+from optim import OptimError
 
 pytestmark = pytest.mark.slow
 

@@ -12,8 +12,7 @@ import pytest
 from exporting import export, source_of
 from tiny_models import build, save
 
-from optim.errors import ExitStatus, OptimError
-from optim.source import SourceRequest
+from optim import ExitStatus, OptimError, SourceRequest
 from optim_plugins.torch.sources.huggingface.model_folder import load_folder
 from optim_plugins.torch.sources.huggingface.model_tasks import task_of
 

@@ -15,10 +15,10 @@ import tiny_models
 from tiny_models import save
 
 import optim
+from optim import OptimError
 from optim._engine.cli.main import main
 from optim._engine.gate.budget import BeyondBudget
 from optim._engine.runs.stand_in import carry, layers, search
-from optim.errors import OptimError
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("jobs_here")]
 

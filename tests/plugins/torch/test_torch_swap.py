@@ -12,9 +12,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from optim import ExitStatus
 from optim._engine.cli.main import main
-from optim.cli_kit.models import require_target
-from optim.errors import ExitStatus
+from optim.cli_kit import require_target
 from optim_plugins.torch.swap.attribution import attribute, difference, parse_kernels
 from optim_plugins.torch.swap.node_evaluator import NodeEvaluator
 

@@ -1,1 +1,26 @@
 """Adapters of a model: files of their weights, what fits which model, and sessions that run with them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from optim.adapters.adapter_file import ONNX_ADAPTER as ONNX_ADAPTER
+    from optim.adapters.adapter_file import Adapter as Adapter
+    from optim.adapters.adapter_file import read_adapter as read_adapter
+    from optim.adapters.adapter_file import require_format as require_format
+    from optim.adapters.adapter_file import write_adapter as write_adapter
+    from optim.adapters.fit import not_taken as not_taken
+    from optim.adapters.fit import require_fit as require_fit
+    from optim.adapters.session import AdaptedSession as AdaptedSession
+else:
+    from optim._engine.lazy_names import lazy_names
+
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__,
+        {
+            "adapter_file": ["Adapter", "ONNX_ADAPTER", "read_adapter", "require_format", "write_adapter"],
+            "fit": ["not_taken", "require_fit"],
+            "session": ["AdaptedSession"],
+        },
+    )

@@ -17,7 +17,10 @@ import numpy as np
 from optim.arrays import Array
 from optim.errors import ExitStatus, OptimError
 
-ONNX_ADAPTER, SAFETENSORS, NPZ = ".onnx_adapter", ".safetensors", ".npz"
+ONNX_ADAPTER = ".onnx_adapter"
+"""Ends the name of a file of ONNX Runtime's own form of adapters."""
+
+SAFETENSORS, NPZ = ".safetensors", ".npz"
 SUFFIXES = (ONNX_ADAPTER, SAFETENSORS, NPZ)
 
 _VERSIONS = "optim.versions"

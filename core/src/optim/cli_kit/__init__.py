@@ -1,1 +1,63 @@
 """What a plugin's own commands are made with, so that they look and behave like those of optim."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from optim.cli_kit.live_lines import progress as progress
+    from optim.cli_kit.models import context_for as context_for
+    from optim.cli_kit.models import look_at as look_at
+    from optim.cli_kit.models import made_up_feeds as made_up_feeds
+    from optim.cli_kit.models import read_feeds as read_feeds
+    from optim.cli_kit.models import read_model as read_model
+    from optim.cli_kit.models import require_target as require_target
+    from optim.cli_kit.models import write_model as write_model
+    from optim.cli_kit.names import LAYOUT_NAME as LAYOUT_NAME
+    from optim.cli_kit.names import METRIC_NAME as METRIC_NAME
+    from optim.cli_kit.names import PASS_NAME as PASS_NAME
+    from optim.cli_kit.names import PLUGIN_NAME as PLUGIN_NAME
+    from optim.cli_kit.names import TARGET_NAME as TARGET_NAME
+    from optim.cli_kit.names import TARGET_NAMES as TARGET_NAMES
+    from optim.cli_kit.options import MODEL_PATH as MODEL_PATH
+    from optim.cli_kit.options import SECONDS as SECONDS
+    from optim.cli_kit.options import data_option as data_option
+    from optim.cli_kit.options import metric_options as metric_options
+    from optim.cli_kit.options import seed_option as seed_option
+    from optim.cli_kit.options import target_option as target_option
+    from optim.cli_kit.options import targets_option as targets_option
+    from optim.cli_kit.output import echo as echo
+    from optim.cli_kit.output import json_option as json_option
+    from optim.cli_kit.output import print_fields as print_fields
+    from optim.cli_kit.output import print_json as print_json
+    from optim.cli_kit.output import print_table as print_table
+    from optim.cli_kit.output import size_text as size_text
+else:
+    from optim._engine.lazy_names import lazy_names
+
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__,
+        {
+            "live_lines": ["progress"],
+            "models": [
+                "context_for",
+                "look_at",
+                "made_up_feeds",
+                "read_feeds",
+                "read_model",
+                "require_target",
+                "write_model",
+            ],
+            "names": ["LAYOUT_NAME", "METRIC_NAME", "PASS_NAME", "PLUGIN_NAME", "TARGET_NAME", "TARGET_NAMES"],
+            "options": [
+                "MODEL_PATH",
+                "SECONDS",
+                "data_option",
+                "metric_options",
+                "seed_option",
+                "target_option",
+                "targets_option",
+            ],
+            "output": ["echo", "json_option", "print_fields", "print_json", "print_table", "size_text"],
+        },
+    )

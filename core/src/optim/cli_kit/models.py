@@ -48,13 +48,13 @@ def look_at(path: Path) -> Model:
     """
     from optim._engine.graphs.file_there import check_file
     from optim.onnx.checker import malformed_is_invalid
-    from optim.onnx.files import describe
+    from optim.onnx.files import describe_model
     from optim.onnx.skeleton import read_skeleton
 
     check_file(path)
     read_skeleton(path)
     with malformed_is_invalid(path):
-        return describe(path, digest=path.name)
+        return describe_model(path, digest=path.name)
 
 
 def write_model(model: Model, folder: Path, target: Target) -> None:
@@ -66,12 +66,12 @@ def write_model(model: Model, folder: Path, target: Target) -> None:
         target: that it is opened on.
     """
     from optim._engine.runs.session_file import Opening, write_session_files
-    from optim.onnx.files import deliver
-    from optim.onnx.libraries import libraries_of
+    from optim.onnx.files import deliver_model
+    from optim.onnx.libraries import operator_libraries
 
-    deliver(model, folder)
+    deliver_model(model, folder)
     opening = Opening(adapters=model.adapters)
-    write_session_files(folder, model.session, target, libraries_of(model.opset), opening=opening)
+    write_session_files(folder, model.session, target, operator_libraries(model.opset), opening=opening)
 
 
 def read_feeds(data: str, model: Model, folder: Path, *, seed: int = 0) -> None:

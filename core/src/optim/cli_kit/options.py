@@ -47,7 +47,7 @@ class _ModelPath(click.Path):
         if not is_address(str(value)):
             return graph_of(Path(str(super().convert(value, param, ctx))))
         from optim._engine.sources.remote.fetch import fetched
-        from optim.cli_kit.progress import progress
+        from optim.cli_kit.live_lines import progress
 
         with progress() as say:
             return fetched(str(value), say)

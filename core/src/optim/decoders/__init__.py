@@ -1,1 +1,16 @@
 """What a graph says of itself as a decoder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from optim.decoders.kept_logits import KEPT_LOGITS as KEPT_LOGITS
+    from optim.decoders.kept_logits import LOGITS as LOGITS
+    from optim.decoders.shared_past import name_shared_past as name_shared_past
+else:
+    from optim._engine.lazy_names import lazy_names
+
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__, {"kept_logits": ["KEPT_LOGITS", "LOGITS"], "shared_past": ["name_shared_past"]}
+    )

@@ -5,24 +5,16 @@ Everything is imported when first used.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from optim.isolation.client import run_isolated
-    from optim.isolation.environments import Isolation, find_environment, read_requirements
+    from optim.isolation.client import run_isolated as run_isolated
+    from optim.isolation.environments import Isolation as Isolation
+    from optim.isolation.environments import find_environment as find_environment
+    from optim.isolation.environments import read_requirements as read_requirements
+else:
+    from optim._engine.lazy_names import lazy_names
 
-__all__ = ["Isolation", "find_environment", "read_requirements", "run_isolated"]
-
-_HOME_OF = {
-    "Isolation": "optim.isolation.environments",
-    "find_environment": "optim.isolation.environments",
-    "read_requirements": "optim.isolation.environments",
-    "run_isolated": "optim.isolation.client",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module 'optim.isolation' has no attribute '{name}'")
-    return getattr(importlib.import_module(_HOME_OF[name]), name)
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__, {"client": ["run_isolated"], "environments": ["Isolation", "find_environment", "read_requirements"]}
+    )

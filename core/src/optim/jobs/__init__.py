@@ -9,26 +9,17 @@ Everything is imported when first used.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from optim.jobs.channel import Channel
-    from optim.jobs.process import WorkerFailed, run_job
-    from optim.jobs.wire import from_wire, to_wire
+    from optim.jobs.channel import Channel as Channel
+    from optim.jobs.process import WorkerFailed as WorkerFailed
+    from optim.jobs.process import run_job as run_job
+    from optim.jobs.wire import from_wire as from_wire
+    from optim.jobs.wire import to_wire as to_wire
+else:
+    from optim._engine.lazy_names import lazy_names
 
-__all__ = ["Channel", "WorkerFailed", "from_wire", "run_job", "to_wire"]
-
-_HOME_OF = {
-    "Channel": "optim.jobs.channel",
-    "WorkerFailed": "optim.jobs.process",
-    "from_wire": "optim.jobs.wire",
-    "run_job": "optim.jobs.process",
-    "to_wire": "optim.jobs.wire",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module 'optim.jobs' has no attribute '{name}'")
-    return getattr(importlib.import_module(_HOME_OF[name]), name)
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__, {"channel": ["Channel"], "process": ["WorkerFailed", "run_job"], "wire": ["from_wire", "to_wire"]}
+    )

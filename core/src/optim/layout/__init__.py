@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from optim.layout.contract import Laid, Layout, Result
-from optim.layout.placing import place_graph, require_provider
-from optim.layout.settings import disabled_as_config
-from optim.layout.source_files import TOKENIZERS, carry_files
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "TOKENIZERS",
-    "Laid",
-    "Layout",
-    "Result",
-    "carry_files",
-    "disabled_as_config",
-    "place_graph",
-    "require_provider",
-]
+if TYPE_CHECKING:
+    from optim.layout.contract import Laid as Laid
+    from optim.layout.contract import Layout as Layout
+    from optim.layout.contract import Result as Result
+    from optim.layout.placing import place_graph as place_graph
+    from optim.layout.placing import require_provider as require_provider
+    from optim.layout.settings import disabled_as_config as disabled_as_config
+    from optim.layout.source_files import TOKENIZERS as TOKENIZERS
+    from optim.layout.source_files import carry_files as carry_files
+else:
+    from optim._engine.lazy_names import lazy_names
+
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__,
+        {
+            "contract": ["Laid", "Layout", "Result"],
+            "placing": ["place_graph", "require_provider"],
+            "settings": ["disabled_as_config"],
+            "source_files": ["TOKENIZERS", "carry_files"],
+        },
+    )

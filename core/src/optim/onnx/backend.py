@@ -43,10 +43,10 @@ class OnnxRuntimeSession(Session):
         self._inputs = {value.name for value in (*session.get_inputs(), *session.get_overridable_initializers())}
         self._shares = {provider: 1.0}
         if recorded:
-            from optim.providers.assignment import nodes_by_provider, shares
+            from optim.providers.assignment import nodes_by_provider, provider_shares
 
             counts = {name: len(nodes) for name, nodes in nodes_by_provider(session).items()}
-            self._shares = shares(counts, provider)
+            self._shares = provider_shares(counts, provider)
 
     def run(self, feeds: Feeds) -> Outputs:
         """One run; feeds that the graph no longer has are left out."""
@@ -76,7 +76,7 @@ class OnnxRuntimeBackend(Backend):
 
     def open(self, model: Model, target: Target) -> Session:
         """Open with the model's own settings; weights that are large beside the memory are read where they lie."""
-        from optim.onnx.libraries import libraries_of
+        from optim.onnx.libraries import operator_libraries
         from optim.onnx.sessions import open_session
         from optim.providers.repacking import mapped_config
 
@@ -85,15 +85,15 @@ class OnnxRuntimeBackend(Backend):
             model.session,
             target,
             extra_config={**HARNESS, **mapped_config(model.path, target)},
-            libraries=libraries_of(model.opset),
+            libraries=operator_libraries(model.opset),
         )
         return OnnxRuntimeSession(session, target.provider, recorded=target.shapes_on_cpu)
 
     def limits(self) -> BackendLimits:
         """Measured on the installed runtime."""
-        from optim.onnx.sessions import limits
+        from optim.onnx.sessions import runtime_limits
 
-        return limits()
+        return runtime_limits()
 
     def equivalent_settings(self, target: Target) -> Sequence[SessionConfig]:
         """Optimization levels, and one thread: each reorders reductions and nothing else."""

@@ -29,7 +29,7 @@ class UniqueNames:
         return name
 
 
-def constant(name: str, content: NDArray[Any] | np.generic | ir.TensorProtocol) -> ir.Value:
+def make_constant(name: str, content: NDArray[Any] | np.generic | ir.TensorProtocol) -> ir.Value:
     """A value that holds an array or a tensor; it belongs to no graph yet, and the tensor gets its name."""
     tensor = content if isinstance(content, ir.TensorProtocol) else ir.tensor(content)
     tensor.name = name
@@ -40,7 +40,7 @@ def constant(name: str, content: NDArray[Any] | np.generic | ir.TensorProtocol) 
 
 def add_constant(graph: ir.Graph, name: str, content: NDArray[Any] | np.generic | ir.TensorProtocol) -> ir.Value:
     """A new initializer of a graph, under a name that is free."""
-    value = constant(name, content)
+    value = make_constant(name, content)
     graph.register_initializer(value)
     return value
 

@@ -71,7 +71,7 @@ def _collecting_later() -> Iterator[None]:
             gc.enable()
 
 
-def describe(
+def describe_model(
     path: Path, *, session: SessionConfig | None = None, provenance: tuple[str, ...] = (), digest: str | None = None
 ) -> Model:
     """The :class:`Model` of a file on disk; reads the graph, and no weights where it lies in the store."""
@@ -107,7 +107,7 @@ def save_in_store(graph: ir.Model, store: Path, *, session: SessionConfig | None
     path = store / f"{hashlib.sha256(encoded).hexdigest()}.onnx"
     with replacing(path) as stream:  # also where there is one: it may have been damaged
         stream.write(encoded)
-    return describe(path, session=session)
+    return describe_model(path, session=session)
 
 
 def save_for_measuring(graph: ir.Model, store: Path, *, session: SessionConfig | None = None) -> Model:
@@ -121,7 +121,7 @@ def save_for_measuring(graph: ir.Model, store: Path, *, session: SessionConfig |
     path = store / f"{name}.onnx.tmp"
     with replacing(path) as stream:
         stream.write(ir.serde.serialize_model(graph).SerializeToString())
-    return describe(path, session=session, digest=name[1:])
+    return describe_model(path, session=session, digest=name[1:])
 
 
 def discard_measured(model: Model) -> None:
@@ -158,7 +158,7 @@ def read_like(path: Path, like: Model, artefacts: Mapping[str, Path | str] | Non
     return graph
 
 
-def deliver(model: Model, folder: Path, *, name: str = "model.onnx") -> list[Path]:
+def deliver_model(model: Model, folder: Path, *, name: str = "model.onnx") -> list[Path]:
     """Write a model for deployment: ``model.onnx``, and ``model.onnx.data`` where it has large weights.
 
     Returns:
@@ -192,7 +192,7 @@ def deliver_linked(model: Model, folder: Path, *, name: str) -> None:
         stream.write(proto.SerializeToString(deterministic=True))
 
 
-def size_bytes(model: Model) -> int:
+def model_size_bytes(model: Model) -> int:
     """Returns what the model takes on disk once delivered: its graph and the weights it uses, each once."""
     graph = onnx.load(model.path, load_external_data=False)
     total = model.path.stat().st_size
@@ -208,7 +208,7 @@ def size_bytes(model: Model) -> int:
     return total
 
 
-def embedded(tensor: ir.ExternalTensor) -> TensorProtocol:
+def embedded_tensor(tensor: ir.ExternalTensor) -> TensorProtocol:
     """A copy in memory, read without onnx-ir's own reader, which refuses hard links."""
     data = b"".join(pieces(tensor))
     proto = onnx.TensorProto(data_type=tensor.dtype.value, dims=list(tensor.shape.numpy()), raw_data=data)
@@ -235,7 +235,7 @@ def _externalize(graph: ir.Model, store: Path, name: str | None = None) -> None:
     ]
     for value, tensor in outside:
         if tensor.nbytes < EXTERNAL_FROM_BYTES and isinstance(tensor, ir.ExternalTensor):
-            value.const_value = embedded(tensor)
+            value.const_value = embedded_tensor(tensor)
     todo = [(value, tensor) for value, tensor in outside if tensor.nbytes >= EXTERNAL_FROM_BYTES]
     if not todo:
         return

@@ -20,7 +20,7 @@ _DISTRIBUTIONS = {"onnxruntime_extensions": "onnxruntime-extensions"}
 _FILES = {"onnxruntime_extensions": "_extensions_pydll"}
 
 
-def libraries_of(domains: Iterable[str]) -> tuple[str, ...]:
+def operator_libraries(domains: Iterable[str]) -> tuple[str, ...]:
     """Import names of the packages that these domains need."""
     return tuple(sorted({OPERATOR_LIBRARIES[domain] for domain in domains if domain in OPERATOR_LIBRARIES}))
 
@@ -30,7 +30,7 @@ def installed_domains() -> dict[str, int]:
     return {domain: 1 for domain, package in OPERATOR_LIBRARIES.items() if _folder(package) is not None}
 
 
-def library_path(package: str) -> str:
+def operator_library_path(package: str) -> str:
     """The shared library of a package, found without importing it: importing it may bring torch.
 
     Raises:

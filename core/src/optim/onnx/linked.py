@@ -110,7 +110,7 @@ def session_model(path: Path) -> tuple[bytes, str] | None:
     return graph.SerializeToString(), root
 
 
-def openable(path: Path, folder: Path) -> Path:
+def openable_file(path: Path, folder: Path) -> Path:
     """A graph of the store as a file that other readers of ONNX open; the path itself where it is such a file.
 
     Args:

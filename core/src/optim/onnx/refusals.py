@@ -98,7 +98,7 @@ def session_failed(path: Path, error: BaseException) -> OptimError:
             return OptimError("session-failed", what, _shortened(kind.cause(match)), kind.fix)
     fix = _EXPORT_AGAIN if _INVALID.search(text) else _INSPECT
     file = "MODEL" if _DIGEST.search(path.name) else path.name
-    return OptimError("session-failed", what, _shortened(plain(text))[:_LONGEST], fix.format(file=file))
+    return OptimError("session-failed", what, _shortened(plain_message(text))[:_LONGEST], fix.format(file=file))
 
 
 def _shortened(text: str) -> str:
@@ -106,7 +106,7 @@ def _shortened(text: str) -> str:
     return _DIGEST.sub(r"\1", text)
 
 
-def plain(text: str) -> str:
+def plain_message(text: str) -> str:
     """A message of the runtime without its error code, its source files and folders of this machine."""
     for noise in _NOISE:
         text = noise.sub("", text)

@@ -20,14 +20,14 @@ from optim.arrays import Array
 from optim.backend import BackendLimits
 from optim.errors import ExitStatus, OptimError
 from optim.model import SessionConfig
-from optim.onnx.libraries import installed_domains, library_path
+from optim.onnx.libraries import installed_domains, operator_library_path
 from optim.onnx.linked import FOLDER_CONFIG, session_model
-from optim.onnx.refusals import plain, session_failed
-from optim.providers.assignment import RECORD, require_shapes_only
+from optim.onnx.refusals import plain_message, session_failed
+from optim.providers.assignment import RECORD_ASSIGNMENT, require_shapes_only
+from optim.providers.names import CPU
 from optim.providers.start import build_command, missing_library, preload, remedy
 from optim.target import Target
 
-CPU = "CPUExecutionProvider"
 PLAIN_CPU = Target("cpu", "ort", CPU, device="CPU")
 _ENUMS = {
     "graph_optimization_level": ort.GraphOptimizationLevel,
@@ -121,11 +121,11 @@ def open_session(
     for key, text in (extra_config or {}).items():
         options.add_session_config_entry(key, text)
     for package in libraries:
-        options.register_custom_ops_library(library_path(package))
+        options.register_custom_ops_library(operator_library_path(package))
     if provider != CPU and not target.fallback and not target.shapes_on_cpu:
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     if target.shapes_on_cpu:
-        for key, text in RECORD.items():
+        for key, text in RECORD_ASSIGNMENT.items():
             options.add_session_config_entry(key, text)
     values = {name: ort.OrtValue.ortvalue_from_numpy(array) for name, array in (supplied or {}).items()}
     if values:
@@ -184,7 +184,7 @@ def register_provider(library: str, provider: str) -> list[Any]:
         raise OptimError(
             "provider-missing",
             f"{provider} cannot be used",
-            f"{library}: {plain(' '.join(str(error).split()))}",
+            f"{library}: {plain_message(' '.join(str(error).split()))}",
             f"pip install --force-reinstall {distribution}",
             status=ExitStatus.TARGET_UNAVAILABLE,
         ) from error
@@ -202,7 +202,7 @@ def register_provider(library: str, provider: str) -> list[Any]:
 
 
 @cache
-def limits() -> BackendLimits:
+def runtime_limits() -> BackendLimits:
     """The newest IR version and opsets that the installed onnxruntime accepts, found by offering it tiny models.
 
     A domain that it knows it refuses in a version far too new; one that it does not know it lets through in any,

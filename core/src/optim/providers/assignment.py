@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optim.errors import ExitStatus, OptimError
+from optim.providers.names import CPU
 
 if TYPE_CHECKING:
     import onnx
     import onnxruntime
 
-CPU = "CPUExecutionProvider"
-
-RECORD = {"session.record_ep_graph_assignment_info": "1"}
+RECORD_ASSIGNMENT = {"session.record_ep_graph_assignment_info": "1"}
 """Config entries with which onnxruntime keeps which node it gave to which provider."""
 
 _SHAPES = ("Shape", "Size")
@@ -27,7 +26,7 @@ _SHOWN = 4
 
 
 def assigned_nodes(session: onnxruntime.InferenceSession) -> Mapping[str, list[tuple[str, str]]]:
-    """Name and operator of the nodes that each provider took, in a session opened with :data:`RECORD`.
+    """Name and operator of the nodes that each provider took, in a session opened with :data:`RECORD_ASSIGNMENT`.
 
     The nodes are those of the graph that the runtime gave out, which its first rewrites have changed already.
     """
@@ -38,11 +37,11 @@ def assigned_nodes(session: onnxruntime.InferenceSession) -> Mapping[str, list[t
 
 
 def nodes_by_provider(session: onnxruntime.InferenceSession) -> Mapping[str, list[str]]:
-    """Names of the nodes that each provider took, in a session opened with :data:`RECORD`."""
+    """Names of the nodes that each provider took, in a session opened with :data:`RECORD_ASSIGNMENT`."""
     return {provider: [name for name, _ in nodes] for provider, nodes in assigned_nodes(session).items()}
 
 
-def shares(counts: Mapping[str, int], provider: str) -> dict[str, float]:
+def provider_shares(counts: Mapping[str, int], provider: str) -> dict[str, float]:
     """Share of nodes by provider, 0..1; all on ``provider`` where nothing is left to run."""
     total = sum(counts.values())
     return {name: count / total for name, count in counts.items()} if total else {provider: 1.0}
@@ -52,7 +51,7 @@ def require_shapes_only(session: onnxruntime.InferenceSession, path: Path) -> No
     """Refuse a session that leaves more than shapes and integers to the CPU.
 
     Args:
-        session: opened with :data:`RECORD`.
+        session: opened with :data:`RECORD_ASSIGNMENT`.
         path: the graph.
 
     Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from optim.providers.start import CUDA, TENSORRT
+from optim.providers.names import CUDA, TENSORRT
 
 if TYPE_CHECKING:
     import onnxruntime

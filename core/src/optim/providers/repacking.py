@@ -15,6 +15,7 @@ from pathlib import Path
 import onnx
 
 from optim.jobs.memory import usable_memory_bytes
+from optim.providers.names import CPU
 from optim.target import Target
 
 MAPPED: Mapping[str, str] = {"session.disable_prepacking": "1"}
@@ -29,8 +30,6 @@ MOST_COPIED = 7e9
 
 _LARGEST_GRAPH = 256 << 20
 """A file that is larger has its weights inside, which are never mapped; reading it would hold them all."""
-
-_CPU = "CPUExecutionProvider"
 
 
 def weights_stay_mapped(path: Path, memory_bytes: int | None = None) -> bool:
@@ -47,7 +46,7 @@ def weights_stay_mapped(path: Path, memory_bytes: int | None = None) -> bool:
 
 def mapped_config(path: Path, target: Target) -> Mapping[str, str]:
     """Config entries for a session of a graph: :data:`MAPPED` for a large one on the CPU, else none."""
-    return MAPPED if target.provider == _CPU and weights_stay_mapped(path) else {}
+    return MAPPED if target.provider == CPU and weights_stay_mapped(path) else {}
 
 
 @lru_cache(maxsize=8)

@@ -16,8 +16,7 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-CUDA = "CUDAExecutionProvider"
-TENSORRT = "TensorrtExecutionProvider"
+from optim.providers.names import CUDA, TENSORRT
 
 CUDA_COMMAND = "pip install 'onnxruntime-gpu[cuda,cudnn]'"
 BUILD_COMMAND = f"pip uninstall -y onnxruntime && {CUDA_COMMAND}"

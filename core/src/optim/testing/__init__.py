@@ -19,61 +19,36 @@ pytest loads this package at its start, in every project that has optim-core bes
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from optim.testing import models
-    from optim.testing.installation import Installed, installed
-    from optim.testing.kits.backends import BackendConformance
-    from optim.testing.kits.commands import CommandConformance
-    from optim.testing.kits.exporters import ExporterConformance
-    from optim.testing.kits.layouts import LayoutConformance
-    from optim.testing.kits.metrics import MetricConformance, MetricSample
-    from optim.testing.kits.passes import PassConformance
-    from optim.testing.kits.source_passes import SourcePassConformance
-    from optim.testing.kits.targets import TargetConformance
-    from optim.testing.trial import Trial
+    from optim.testing.installation import Installed as Installed
+    from optim.testing.installation import installed as installed
+    from optim.testing.kits.backends import BackendConformance as BackendConformance
+    from optim.testing.kits.commands import CommandConformance as CommandConformance
+    from optim.testing.kits.exporters import ExporterConformance as ExporterConformance
+    from optim.testing.kits.layouts import LayoutConformance as LayoutConformance
+    from optim.testing.kits.metrics import MetricConformance as MetricConformance
+    from optim.testing.kits.metrics import MetricSample as MetricSample
+    from optim.testing.kits.passes import PassConformance as PassConformance
+    from optim.testing.kits.source_passes import SourcePassConformance as SourcePassConformance
+    from optim.testing.kits.targets import TargetConformance as TargetConformance
+    from optim.testing.trial import Trial as Trial
+else:
+    from optim._engine.lazy_names import lazy_names
 
-__all__ = [
-    "BackendConformance",
-    "CommandConformance",
-    "ExporterConformance",
-    "Installed",
-    "LayoutConformance",
-    "MetricConformance",
-    "MetricSample",
-    "PassConformance",
-    "SourcePassConformance",
-    "TargetConformance",
-    "Trial",
-    "installed",
-    "models",
-]
-
-_HOMES = {
-    "BackendConformance": "optim.testing.kits.backends",
-    "CommandConformance": "optim.testing.kits.commands",
-    "ExporterConformance": "optim.testing.kits.exporters",
-    "Installed": "optim.testing.installation",
-    "LayoutConformance": "optim.testing.kits.layouts",
-    "MetricConformance": "optim.testing.kits.metrics",
-    "MetricSample": "optim.testing.kits.metrics",
-    "PassConformance": "optim.testing.kits.passes",
-    "SourcePassConformance": "optim.testing.kits.source_passes",
-    "TargetConformance": "optim.testing.kits.targets",
-    "Trial": "optim.testing.trial",
-    "installed": "optim.testing.installation",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name == "models":
-        return importlib.import_module("optim.testing.models")
-    if name not in _HOMES:
-        raise AttributeError(f"module 'optim.testing' has no attribute '{name}'")
-    return getattr(importlib.import_module(_HOMES[name]), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__,
+        {
+            "installation": ["Installed", "installed"],
+            "kits.backends": ["BackendConformance"],
+            "kits.commands": ["CommandConformance"],
+            "kits.exporters": ["ExporterConformance"],
+            "kits.layouts": ["LayoutConformance"],
+            "kits.metrics": ["MetricConformance", "MetricSample"],
+            "kits.passes": ["PassConformance"],
+            "kits.source_passes": ["SourcePassConformance"],
+            "kits.targets": ["TargetConformance"],
+            "trial": ["Trial"],
+        },
+    )

@@ -21,7 +21,7 @@ from optim._engine.jobs.offer import context_for
 from optim.backend import Backend
 from optim.errors import OptimError
 from optim.model import Model
-from optim.onnx.files import describe
+from optim.onnx.files import describe_model
 from optim.options import PassOptions, parse_options
 from optim.passes import Applicable, Interface, Pass, PassResult
 from optim.target import Target
@@ -115,7 +115,7 @@ class Trial:
 
     def _score(self, path: Path) -> float:
         """As a run scores a model that a pass tries."""
-        return 1 - self._drift(describe(path, session=self.model.session, digest=path.name), ()).relative_l2
+        return 1 - self._drift(describe_model(path, session=self.model.session, digest=path.name), ()).relative_l2
 
     def _drift(self, model: Model, interfaces: Sequence[Interface]) -> Drift:
         drift = NO_DRIFT

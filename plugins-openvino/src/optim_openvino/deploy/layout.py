@@ -16,14 +16,13 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optim import OptimError
-from optim.errors import ExitStatus
+from optim import ExitStatus, OptimError
 from optim.layout import Laid, Layout, Result, carry_files
 from optim_openvino.runtime.properties import MODEL_CACHE, RUNTIME, settings_of
 
 if TYPE_CHECKING:
+    from optim import PassOptions
     from optim.arrays import Feeds, Outputs
-    from optim.options import PassOptions
 
 _GRAPH, _PROPERTIES = "openvino_model.xml", "properties.json"
 _NOT_KEPT = "what OpenVINO compiles is not kept there for the next time: name a CACHE_DIR of your own beside it"

@@ -13,8 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from optim import APPLICABLE, Applicable, Context, Model, OptimError, Pass, PassResult, Target
-from optim.passes import Role
+from optim import APPLICABLE, Applicable, Context, Model, OptimError, Pass, PassResult, Role, Target
 
 if TYPE_CHECKING:
     from optim.arrays import Feeds
@@ -67,12 +66,12 @@ def write_ir(model: Model, path: Path, *, compress: bool) -> None:
         path: of the graph, which ends in ``.xml``; the weights lie beside it, in ``.bin``.
         compress: whether weights become float16.
     """
-    from optim.onnx.linked import openable
+    from optim.onnx import openable_file
     from optim_openvino.runtime.core import core
     from optim_openvino.runtime.quiet_import import quiet_openvino
 
     with TemporaryDirectory(prefix="optim-openvino-") as folder:
-        graph = core().read_model(str(openable(model.path, Path(folder))))
+        graph = core().read_model(str(openable_file(model.path, Path(folder))))
         for number, node in enumerate(graph.get_ordered_ops()):
             if node.friendly_name == node.get_name():
                 node.friendly_name = f"{node.get_type_name()}_{number}"
@@ -80,8 +79,8 @@ def write_ir(model: Model, path: Path, *, compress: bool) -> None:
 
 
 def _drift(model: Model, ir: Path, feeds: Feeds, target: Target) -> float:
+    from optim import SessionConfig
     from optim.drift import compare_output
-    from optim.model import SessionConfig
     from optim_openvino.runtime.backend import OpenVinoBackend
 
     backend, plain = OpenVinoBackend(), replace(model, session=SessionConfig())

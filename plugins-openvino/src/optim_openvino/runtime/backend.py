@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from optim import Backend, BackendLimits, Model, Session, SessionConfig, Target
 from optim.backend import Delivery, NodeProfile
+from optim.providers import CPU
 from optim_openvino.runtime.installed import version
 from optim_openvino.runtime.properties import MODEL_CACHE, RUNTIME, THREADS, as_session, settings_of
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from optim.arrays import Feeds
     from optim_openvino.runtime.session import OpenVinoSession
 
-_CPU = "CPUExecutionProvider"
 _DOMAINS = {"com.microsoft": 1}
 """Beside the standard ones: its frontend has some of their operators, and refuses the others by name."""
 
@@ -37,10 +37,11 @@ class OpenVinoBackend(Backend):
         Raises:
             OptimError[openvino-operator]: it does not have an operator.
             OptimError[openvino-device]: the device is not there.
+            OptimError[openvino-damaged]: a library of OpenVINO is missing.
             OptimError[openvino-dynamic]: the device takes fixed sizes.
             OptimError[openvino-refused]: anything else.
         """
-        from optim.onnx.linked import openable
+        from optim.onnx import openable_file
         from optim_openvino.runtime.core import core
         from optim_openvino.runtime.model_cache import cache_folder
         from optim_openvino.runtime.refusals import refused
@@ -51,7 +52,7 @@ class OpenVinoBackend(Backend):
             properties["CACHE_DIR"] = cache_folder()
         try:
             with TemporaryDirectory(prefix="optim-openvino-") as folder:
-                read = core().read_model(str(openable(model.path, Path(folder))))
+                read = core().read_model(str(openable_file(model.path, Path(folder))))
                 compiled = core().compile_model(read, device, properties)
             return OpenVinoSession(compiled, model, device)
         except RuntimeError as error:
@@ -59,19 +60,17 @@ class OpenVinoBackend(Backend):
 
     def open_reference(self, model: Model, target: Target) -> Session:
         """In float32 on the CPU, by onnxruntime."""
-        from optim.onnx.backend import OnnxRuntimeSession
-        from optim.onnx.libraries import libraries_of
-        from optim.onnx.sessions import open_session
+        from optim.onnx import OnnxRuntimeSession, open_session, operator_libraries
 
-        there = Target(target.name, target.backend, _CPU)
-        session = open_session(model.path, SessionConfig(), there, libraries=libraries_of(model.opset))
-        return OnnxRuntimeSession(session, _CPU)
+        there = Target(target.name, target.backend, CPU)
+        session = open_session(model.path, SessionConfig(), there, libraries=operator_libraries(model.opset))
+        return OnnxRuntimeSession(session, CPU)
 
     def limits(self) -> BackendLimits:
         """Those of onnxruntime for the standard operators: what it cannot run nothing can be held against."""
-        from optim.onnx.sessions import limits
+        from optim.onnx import runtime_limits
 
-        found = limits()
+        found = runtime_limits()
         standard = {domain: newest for domain, newest in found.opset.items() if domain in ("", "ai.onnx.ml")}
         return BackendLimits(found.ir_version, {**standard, **_DOMAINS})
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import onnx
 
-from optim.errors import ExitStatus, OptimError
+from optim import ExitStatus, OptimError
 from optim_prepost import PACKAGE
 from optim_prepost.compose.fitting import check_join, check_links, check_ports, step_failed, watch
 from optim_prepost.plans.plan import Plan, PlannedStep, Port, Result

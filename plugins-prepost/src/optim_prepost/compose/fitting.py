@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import onnx
 
-from optim.errors import ExitStatus, OptimError
+from optim import ExitStatus, OptimError
 from optim_prepost import PACKAGE
 from optim_prepost.plans.catalog import KINDS
 from optim_prepost.plans.plan import PlannedStep, Port

@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from optim.errors import ExitStatus, OptimError
-from optim.model import TensorInfo
+from optim import ExitStatus, OptimError, TensorInfo
 from optim_prepost import PACKAGE
 from optim_prepost.plans.append_options import AppendOptions
 from optim_prepost.plans.plan import Link, Plan, PlannedStep, Port

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from optim.errors import ExitStatus, OptimError
+from optim import ExitStatus, OptimError
 from optim_prepost import PACKAGE
 
 PREPROCESSOR = "preprocessor_config.json"

@@ -6,7 +6,7 @@ Models of the YOLO family: one image [1, 3, h, w], whose shape the letterbox kee
 
 from __future__ import annotations
 
-from optim.model import TensorInfo
+from optim import TensorInfo
 from optim_prepost.plans.plan import Link, Plan, PlannedStep, Result
 from optim_prepost.plans.settings import read_labels
 from optim_prepost.presets.images import IMAGE, first_steps, image_input, number_steps, scores_output

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from optim.model import TensorInfo
+from optim import TensorInfo
 from optim_prepost.plans.plan import PlannedStep, Port
 from optim_prepost.presets.request import Request, shape_text
 

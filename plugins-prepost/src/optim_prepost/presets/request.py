@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from optim.errors import ExitStatus, OptimError
-from optim.model import TensorInfo
+from optim import ExitStatus, OptimError, TensorInfo
 from optim_prepost import PACKAGE
 from optim_prepost.plans.append_options import AppendOptions
 from optim_prepost.plans.settings import Settings

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from optim import Interface
 from optim.arrays import Feeds, Outputs
 from optim.jobs import from_wire, to_wire
-from optim.passes import Interface
 from optim_prepost.compose.compose import Composed
 from optim_prepost.plans.plan import Plan
 from optim_prepost.reference.arrays import Array

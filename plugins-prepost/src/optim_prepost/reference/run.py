@@ -91,7 +91,7 @@ def _own_graph(step: PlannedStep, given: Sequence[Array]) -> tuple[Array, ...]:
     import onnx
     import onnxruntime as ort
 
-    from optim.onnx.libraries import library_path
+    from optim.onnx import operator_library_path
 
     made = make_step(step)
     infos = [
@@ -111,7 +111,7 @@ def _own_graph(step: PlannedStep, given: Sequence[Array]) -> tuple[Array, ...]:
         graph, ir_version=8, opset_imports=[onnx.helper.make_opsetid(d, 1 if d else 18) for d in sorted(domains | {""})]
     )
     options = ort.SessionOptions()
-    options.register_custom_ops_library(library_path("onnxruntime_extensions"))
+    options.register_custom_ops_library(operator_library_path("onnxruntime_extensions"))
     session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     return tuple(session.run(None, dict(zip(made.input_names, given, strict=False))))
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from optim import OptimError
 from optim.arrays import Feeds, dtype_of
-from optim.errors import OptimError
 from optim_prepost import PACKAGE
 from optim_prepost.plans.plan import Plan, Port
 from optim_prepost.reference.arrays import Array

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from optim import ExitStatus, OptimError, TensorInfo
 from optim.arrays import Feeds, Outputs
 from optim.backend import Delivery
 from optim.drift import compare_output
-from optim.errors import ExitStatus, OptimError
-from optim.model import TensorInfo
 from optim_prepost import PACKAGE
 from optim_prepost.plans.plan import Plan
 from optim_prepost.web.settings import web_options

@@ -41,11 +41,10 @@ class OrtWebBackend(Backend):
     def open_reference(self, model: Model, target: Target) -> Session:
         """Onnxruntime on the processor of this machine, with its defaults."""
         del target
-        from optim.onnx.backend import OnnxRuntimeSession
-        from optim.onnx.libraries import libraries_of
-        from optim.onnx.sessions import CPU, open_session
+        from optim.onnx import OnnxRuntimeSession, open_session, operator_libraries
+        from optim.providers import CPU
 
-        session = open_session(model.path, SessionConfig(), libraries=libraries_of(model.opset))
+        session = open_session(model.path, SessionConfig(), libraries=operator_libraries(model.opset))
         return OnnxRuntimeSession(session, CPU)
 
     def limits(self) -> BackendLimits:
@@ -75,8 +74,8 @@ class OrtWebBackend(Backend):
 
 @cache
 def _limits() -> BackendLimits:
-    from optim.errors import OptimError
-    from optim.onnx.sessions import measure_limits
+    from optim import OptimError
+    from optim.onnx import measure_limits
     from optim_prepost.web.node_session import NodeProcess
 
     process = NodeProcess()

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from optim import ExitStatus, OptimError
 from optim.arrays import Array, Feeds, Outputs
 from optim.backend import Check, Delivery
-from optim.errors import ExitStatus, OptimError
 from optim_prepost import PACKAGE
 from optim_prepost.plans.plan import Plan
 from optim_prepost.web.agreement import expected_of, require_equal, sample_of

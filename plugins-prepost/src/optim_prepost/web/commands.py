@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from optim.cli_kit.output import echo
+from optim.cli_kit import echo
 
 
 @click.group()

@@ -9,12 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from optim import OptimError, TensorInfo
 from optim.backend import Check, Delivery
-from optim.errors import OptimError
 from optim.jobs import from_wire
-from optim.model import TensorInfo
-from optim.onnx.external_data import external_files
-from optim.onnx.operators import operator_counts
+from optim.onnx import external_files, operator_counts
 from optim_prepost import PACKAGE
 from optim_prepost.compose.compose import METADATA
 from optim_prepost.plans.plan import Plan

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 import onnx
 
+from optim import OptimError, Session
 from optim.arrays import Feeds, Outputs
-from optim.backend import Session
-from optim.errors import OptimError
 from optim_prepost import PACKAGE
 from optim_prepost.web.node_session import NodeSession
 

@@ -13,10 +13,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from optim import OptimError, Session
 from optim.arrays import Array, Feeds, Outputs
-from optim.backend import Session
-from optim.errors import OptimError
-from optim.onnx.external_data import external_files
+from optim.onnx import external_files
 from optim_prepost import PACKAGE
 from optim_prepost.web.packages import ONNXRUNTIME_WEB, node, require
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from optim.errors import ExitStatus, OptimError
+from optim import ExitStatus, OptimError
 from optim_prepost import PACKAGE
 
 _LOCAL = "127.0.0.1"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from optim.errors import ExitStatus, OptimError
-from optim.model import SessionConfig
+from optim import ExitStatus, OptimError, SessionConfig
 
 _LEVELS = {
     "ORT_DISABLE_ALL": "disabled",

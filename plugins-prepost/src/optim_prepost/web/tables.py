@@ -9,9 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from optim import Model
-from optim.errors import ExitStatus, OptimError
-from optim.onnx.operators import operator_counts
+from optim import ExitStatus, Model, OptimError
+from optim.onnx import operator_counts
 from optim_prepost import PACKAGE
 
 

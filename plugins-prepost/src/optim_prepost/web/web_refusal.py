@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from optim.errors import ExitStatus, OptimError
+from optim import ExitStatus, OptimError
 from optim_prepost import PACKAGE
 from optim_prepost.plans.append_options import AppendOptions
 from optim_prepost.plans.catalog import KINDS, Kind

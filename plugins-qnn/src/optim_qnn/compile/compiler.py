@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from optim import Context, Model
-from optim.errors import ExitStatus, OptimError
+from optim import Context, ExitStatus, Model, OptimError
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -74,13 +73,13 @@ def run_compiler(request: Mapping[str, Any], folder: Path) -> None:
     )
     wanted = [f"{name}.onnx" for name in request.get("share", ())] or [_RESULT]
     if done.returncode or not all((folder / name).is_file() for name in wanted):
-        from optim.onnx.refusals import plain
+        from optim.onnx import plain_message
 
         lines = [line for line in done.stderr.splitlines() if line.strip()] or [f"it ended with {done.returncode}"]
         raise OptimError(
             "not-compiled",
             "QNN did not compile the model",
-            _NOT_TAKEN if _REFUSED in lines[-1] else plain(lines[-1])[:400],
+            _NOT_TAKEN if _REFUSED in lines[-1] else plain_message(lines[-1])[:400],
             "optim qnn support MODEL shows which nodes HTP takes",
             "optim-plugin-qnn",
             ExitStatus.NOT_HELD,
@@ -119,7 +118,7 @@ def _compile_together(request: dict[str, Any]) -> None:
 def _options(request: dict[str, Any]) -> onnxruntime.SessionOptions:
     import onnxruntime
 
-    from optim.onnx.sessions import register_provider
+    from optim.onnx import register_provider
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4

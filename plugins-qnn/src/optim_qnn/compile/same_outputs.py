@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from optim.errors import ExitStatus, OptimError
+from optim import ExitStatus, Model, OptimError, Target
 from optim.jobs import Channel
-from optim.model import Model
-from optim.target import Target
 
 _SAMPLES = 2
 
@@ -45,8 +43,8 @@ def run(request: Request, channel: Channel) -> Answer:
     """
     import numpy as np
 
-    from optim.cli_kit.models import made_up_feeds
-    from optim.providers.assignment import RECORD
+    from optim.cli_kit import made_up_feeds
+    from optim.providers import RECORD_ASSIGNMENT
     from optim_qnn.htp.backend import QnnBackend
     from optim_qnn.htp.open_session import open_on_qnn
     from optim_qnn.htp.profile import QnnSession
@@ -57,7 +55,7 @@ def run(request: Request, channel: Channel) -> Answer:
             feeds = made_up_feeds(model, request.scratch / f"feeds{number}", seed=number, run=reference.run)
         with (
             backend.open(model, request.target) as before,
-            QnnSession(open_on_qnn(path, model.session, request.target, extra_config=RECORD)) as after,
+            QnnSession(open_on_qnn(path, model.session, request.target, extra_config=RECORD_ASSIGNMENT)) as after,
         ):
             for sample in feeds[:_SAMPLES]:
                 expected, got = before.run(sample), after.run(sample)

@@ -20,11 +20,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from optim.errors import ExitStatus, OptimError
+from optim import ExitStatus, OptimError
 
 if TYPE_CHECKING:
-    from optim.model import Model
-    from optim.target import Target
+    from optim import Model, Target
 
 BINARY = "shared.bin"
 _TIMEOUT_S = 1800.0
@@ -63,7 +62,7 @@ def share(paths: Sequence[Path], output: Path, target: Target, say: Callable[[st
         OptimError[not-compiled]: the compiler's reason.
         OptimError[other-outputs]: a compiled model computes something else.
     """
-    from optim.cli_kit.models import read_model
+    from optim.cli_kit import read_model
     from optim_qnn.compile.compiler import run_compiler
 
     names = _names(paths)

@@ -14,9 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from optim.errors import OptimError
-from optim.model import SessionConfig
-from optim.target import Target
+from optim import OptimError, SessionConfig, Target
 
 _VERBOSE: dict[str, bool | int | str] = {"log_severity_level": 0, "graph_optimization_level": "ORT_DISABLE_ALL"}
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
@@ -48,14 +46,14 @@ def ask_htp(path: Path, target: Target) -> Answer:
         path: the graph, with fixed shapes.
         target: HTP; floats are computed in float16 where its chip has it.
     """
-    from optim.onnx.sessions import open_session
-    from optim.providers.assignment import RECORD, nodes_by_provider
+    from optim.onnx import open_session
+    from optim.providers import RECORD_ASSIGNMENT, nodes_by_provider
 
     options = {**target.provider_options, "enable_htp_fp16_precision": "1"}
     target = replace(target, provider_options=options, fallback=True)
     with native_stderr() as log:
         try:
-            session = open_session(path, SessionConfig(_VERBOSE), target, extra_config=RECORD)
+            session = open_session(path, SessionConfig(_VERBOSE), target, extra_config=RECORD_ASSIGNMENT)
         except OptimError as error:
             return Answer(failure=error.cause)
         assigned = nodes_by_provider(session)

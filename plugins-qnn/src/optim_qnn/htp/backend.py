@@ -11,9 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from optim import Model, Session, Target
-from optim.onnx.backend import OnnxRuntimeBackend
-
-_CPU = "CPUExecutionProvider"
+from optim.onnx import OnnxRuntimeBackend
+from optim.providers import CPU
 
 
 class QnnBackend(OnnxRuntimeBackend):
@@ -23,16 +22,16 @@ class QnnBackend(OnnxRuntimeBackend):
 
     def open(self, model: Model, target: Target) -> Session:
         """Open on HTP; a node that it does not take is an error that names it, unless a fallback was admitted."""
-        from optim.providers.assignment import RECORD
+        from optim.providers import RECORD_ASSIGNMENT
         from optim_qnn.htp.open_session import open_on_qnn
         from optim_qnn.htp.profile import ProfiledSession, QnnSession, profiled
 
         if not target.fallback:
-            return QnnSession(open_on_qnn(model.path, model.session, target, extra_config=RECORD))
+            return QnnSession(open_on_qnn(model.path, model.session, target, extra_config=RECORD_ASSIGNMENT))
         folder = TemporaryDirectory(prefix="optim-profile-")
         try:
             settings = profiled(model.session, Path(folder.name))
-            return ProfiledSession(open_on_qnn(model.path, settings, target, extra_config=RECORD), folder)
+            return ProfiledSession(open_on_qnn(model.path, settings, target, extra_config=RECORD_ASSIGNMENT), folder)
         except BaseException:
             folder.cleanup()
             raise
@@ -57,4 +56,4 @@ class OfflineBackend(OnnxRuntimeBackend):
 
 
 def _on_cpu(target: Target) -> Target:
-    return Target(target.name, target.backend, _CPU)
+    return Target(target.name, target.backend, CPU)

@@ -7,9 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optim.errors import ExitStatus, OptimError
-from optim.model import SessionConfig
-from optim.target import Target
+from optim import ExitStatus, OptimError, SessionConfig, Target
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -30,7 +28,7 @@ def open_on_qnn(
         OptimError[provider-missing]: HTP cannot be started, e.g. a library does not load.
         OptimError: provider-missing, cpu-fallback, session-failed.
     """
-    from optim.onnx.sessions import open_session
+    from optim.onnx import open_session
 
     try:
         return open_session(path, settings, target, extra_config=extra_config)
@@ -42,8 +40,8 @@ def open_on_qnn(
 
 def _not_taken(path: Path, settings: SessionConfig, target: Target) -> OptimError:
     """Which nodes go to the CPU where that is admitted, or why all of them do."""
-    from optim.onnx.sessions import open_session
-    from optim.providers.assignment import RECORD, assigned_nodes
+    from optim.onnx import open_session
+    from optim.providers import RECORD_ASSIGNMENT, assigned_nodes
     from optim_qnn.htp.ask_htp import native_stderr, not_set_up
 
     with native_stderr() as log:
@@ -51,7 +49,7 @@ def _not_taken(path: Path, settings: SessionConfig, target: Target) -> OptimErro
             path,
             settings.updated(SessionConfig({"log_severity_level": _ERRORS})),
             replace(target, fallback=True),
-            extra_config=RECORD,
+            extra_config=RECORD_ASSIGNMENT,
         )
         failure = not_set_up(log.read_text(encoding="utf-8", errors="replace"))
     if failure:

@@ -14,10 +14,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from optim import SessionConfig
 from optim.arrays import Feeds, Outputs
-from optim.model import SessionConfig
-from optim.onnx.backend import OnnxRuntimeSession
-from optim.providers.assignment import nodes_by_provider, shares
+from optim.onnx import OnnxRuntimeSession
+from optim.providers import nodes_by_provider, provider_shares
 from optim_qnn.htp.targets import PROVIDER
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class QnnSession(OnnxRuntimeSession):
     @property
     def executed_on(self) -> Mapping[str, float]:
         """Share of nodes by provider, as onnxruntime assigned them."""
-        return shares(self._assigned, PROVIDER)
+        return provider_shares(self._assigned, PROVIDER)
 
 
 class ProfiledSession(QnnSession):
@@ -60,7 +60,7 @@ class ProfiledSession(QnnSession):
     @property
     def executed_on(self) -> Mapping[str, float]:
         """Share of nodes by provider: where they ran; before the first run, where they were assigned."""
-        return shares(self._ran or self._assigned, PROVIDER)
+        return provider_shares(self._ran or self._assigned, PROVIDER)
 
     def close(self) -> None:
         """Let the runtime's memory and the profile go."""

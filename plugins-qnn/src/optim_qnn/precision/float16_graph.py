@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from optim.arrays import Array, Feeds, Outputs
-from optim.onnx.adapter_inputs import adapter_names
+from optim.onnx import adapter_names
 
 _LARGEST = 65504.0
 _WIDE, _NARROW = ir.DataType.FLOAT, ir.DataType.FLOAT16

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from optim import ExitStatus, OptimError
 from optim.arrays import Feeds, Outputs
-from optim.errors import ExitStatus, OptimError
 
 if TYPE_CHECKING:
     import onnx_ir as ir

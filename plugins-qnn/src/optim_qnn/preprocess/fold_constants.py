@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from optim import Context
-from optim.errors import OptimError
+from optim import Context, OptimError
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -28,8 +27,7 @@ def folded(graph: ir.Model, context: Context) -> ir.Model:
     import onnx_ir
     import onnxruntime
 
-    from optim.onnx.fix_shapes import infer_again
-    from optim.onnx.refusals import session_failed
+    from optim.onnx import infer_shapes_again, session_failed
 
     source, target = context.scratch / "to_fold.onnx", context.scratch / "folded.onnx"
     onnx_ir.save(graph, source, external_data="to_fold.data")
@@ -49,7 +47,7 @@ def folded(graph: ir.Model, context: Context) -> ir.Model:
         raise OptimError("session-failed", "onnxruntime folded nothing", "it wrote no graph", "report this, please")
     found = onnx_ir.load(target)
     _in_order(found, graph)
-    infer_again(found)
+    infer_shapes_again(found)
     return found
 
 

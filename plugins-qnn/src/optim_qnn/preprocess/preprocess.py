@@ -26,7 +26,7 @@ from optim.errors import ExitStatus, OptimError, unknown_name
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from optim.model import TensorInfo
+    from optim import TensorInfo
     from optim_qnn.preprocess.preprocess_options import PreprocessOptions
 
 _LAYOUT = "optim_qnn.preprocess.channel_last"
@@ -48,7 +48,7 @@ class Preprocess(Pass):
 
     def refuse_for(self, options: PreprocessOptions, model: Model, target: Target) -> None:
         """Names and shapes that the inputs and outputs cannot have."""
-        from optim.onnx.fix_shapes import require_shapes
+        from optim.onnx import require_shapes
 
         del target
         _require_names(options, model)
@@ -62,7 +62,7 @@ class Preprocess(Pass):
 
     def inputs_for(self, options: PreprocessOptions, model: Model) -> tuple[TensorInfo, ...]:
         """The inputs with what the options fix."""
-        from optim.onnx.fix_shapes import fixed_inputs, require_shapes
+        from optim.onnx import fixed_inputs, require_shapes
 
         return fixed_inputs(model.inputs, require_shapes(model.ir(), options.shapes), options.shapes)
 
@@ -111,7 +111,7 @@ def _nobody_said(dynamic: Sequence[str]) -> OptimError:
 
 def fix(graph: ir.Model, model: Model, given: Mapping[str, Sequence[int]], context: Context) -> tuple[str, ...]:
     """Fix dynamic inputs; what became of them, for the report."""
-    from optim.onnx.fix_shapes import fix_shapes, require_shapes_of, shapes_of_feeds
+    from optim.onnx import fix_shapes, require_shapes_of, shapes_of_feeds
 
     dynamic = [info.name for info in model.inputs if info.is_dynamic]
     if not dynamic and not given:

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from optim import Context, Model
-from optim.errors import OptimError
+from optim import Context, Model, OptimError
 
 if TYPE_CHECKING:
     from optim_qnn.quantize.quantize_options import QuantizeOptions

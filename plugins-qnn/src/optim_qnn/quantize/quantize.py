@@ -18,8 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Target
-from optim.errors import OptimError
+from optim import APPLICABLE, Applicable, Context, Model, OptimError, Pass, PassResult, Target
 
 if TYPE_CHECKING:
     from optim_qnn.quantize.quantize_options import QuantizeOptions

@@ -7,7 +7,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from optim.model import Model
+from optim import Model
 
 MOVES = frozenset(
     (
@@ -37,10 +37,10 @@ Overrides = dict[str, list[dict[str, Any]]]
 
 def typed(model: Model) -> ir.Model:
     """The graph with the type of every value, which a file need not say."""
-    from optim.onnx.fix_shapes import infer_again
+    from optim.onnx import infer_shapes_again
 
     graph = model.ir()
-    infer_again(graph)
+    infer_shapes_again(graph)
     return graph
 
 

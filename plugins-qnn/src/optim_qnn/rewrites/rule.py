@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from optim.onnx.edit import constant, read_constant
+from optim.onnx import make_constant, read_constant
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Writer:
     def constant(self, what: str, values: NDArray[np.generic] | float) -> ir.Value:
         """An initializer; a plain number is of the type that the node makes."""
         array = np.asarray(values, self._dtype.numpy()) if isinstance(values, float) else values
-        return constant(f"{self._base}_{what}", array)
+        return make_constant(f"{self._base}_{what}", array)
 
     def replacement(self, output: ir.Value) -> Replacement:
         """All nodes so far."""

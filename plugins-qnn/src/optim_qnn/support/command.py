@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from optim.cli_kit.names import TARGET_NAME
-from optim.cli_kit.output import echo, json_option, print_json, print_table
+from optim.cli_kit import TARGET_NAME, echo, json_option, print_json, print_table
 
 if TYPE_CHECKING:
     from optim_qnn.support.support import Support
@@ -31,8 +30,8 @@ def support(model: Path, data: str | None, target: str, left: bool, as_json: boo
     The graph is looked at with fixed shapes and without what computes constants; floats are computed in float16.
     Exit status 0: HTP takes every node once qnn.preprocess has run; 4: it does not.
     """
-    from optim.cli_kit.progress import progress
-    from optim.errors import ExitStatus
+    from optim import ExitStatus
+    from optim.cli_kit import progress
     from optim.jobs import to_wire
     from optim_qnn.support.look_at_file import look
 
@@ -56,7 +55,7 @@ def share(models: tuple[Path, ...], output: Path, target: str, as_json: bool) ->
     Each is an .onnx file or a run folder that is quantized or in float16, and not compiled. On a device each is opened
     anew afterwards, and must give bit for bit what it gave before; the simulator loads no file of several graphs.
     """
-    from optim.cli_kit.progress import progress
+    from optim.cli_kit import progress
     from optim.jobs import to_wire
     from optim_qnn.compile.share_weights import share as compile_together
     from optim_qnn.support.look_at_file import require_qnn

@@ -7,10 +7,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from optim.errors import ExitStatus, OptimError
+from optim import ExitStatus, OptimError
 
 if TYPE_CHECKING:
-    from optim.target import Target
+    from optim import Target
     from optim_qnn.support.support import Support
 
 _TIMEOUT_S = 900.0
@@ -28,7 +28,7 @@ def look(path: Path, target: str, data: str | None, say: Callable[[str], None]) 
     Raises:
         OptimError: the model, the feeds or the target cannot be used.
     """
-    from optim.cli_kit.models import read_feeds, read_model
+    from optim.cli_kit import read_feeds, read_model
     from optim.jobs import WorkerFailed, from_wire, run_job, to_wire
     from optim_qnn.support import support
 
@@ -63,7 +63,7 @@ def require_qnn(name: str) -> Target:
         OptimError[not-qnn]: it does not.
         OptimError[target-unavailable]: QNN cannot be used here.
     """
-    from optim.cli_kit.models import require_target
+    from optim.cli_kit import require_target
 
     target = require_target(name)
     if target.backend != "qnn":

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optim.context import Context
+from optim import Context, Model, Target
 from optim.jobs import Channel
-from optim.model import Model
-from optim.target import Target
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -72,7 +70,7 @@ class Support:
 
 def run(request: Request, channel: Channel) -> Support:
     """Prepare step by step, and ask twice."""
-    from optim.cli_kit.models import context_for
+    from optim.cli_kit import context_for
     from optim_qnn.htp.ask_htp import ask_htp
     from optim_qnn.preprocess.fold_constants import folded
     from optim_qnn.preprocess.fusions import fused

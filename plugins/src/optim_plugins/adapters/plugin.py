@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from optim import Pass, Target, hookimpl
-from optim.hooks import Command
+from optim import Command, Pass, Target, hookimpl
 from optim_plugins.adapters.extract.extract import Extract, ExtractPacked
 
 OPTIM_HOOK_API = 1

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from optim.errors import ExitStatus, OptimError
+from optim import ExitStatus, OptimError
 from optim.source import CONFIG_FILE
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def past_of(result: Result) -> Past:
     shape = taken[key_in % 0].shape or ()
     if len(shape) != 4 or not isinstance(shape[1], int) or not isinstance(shape[3], int):
         raise does_not_fit(f"'{key_in % 0}' has the shape {list(shape)}, and not batch, heads, length, size")
-    from optim.onnx.operators import operator_counts
+    from optim.onnx import operator_counts
 
     counts = operator_counts(result.model.path)
     shared = any(name.endswith("GroupQueryAttention") for name in counts)
@@ -147,7 +147,7 @@ def _scores(result: Result, prompt: Array, tokens: Array) -> Array:
     import numpy as np
 
     from optim.arrays import dtype_of
-    from optim.onnx.sessions import open_session
+    from optim.onnx import open_session
 
     session = open_session(result.model.path, result.model.session, result.target)
     past, types = past_of(result), {info.name: dtype_of(info.dtype) for info in result.model.inputs}

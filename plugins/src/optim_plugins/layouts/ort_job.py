@@ -6,9 +6,8 @@ import platform
 from dataclasses import dataclass
 from pathlib import Path
 
+from optim import Model, SessionConfig, Target
 from optim.jobs import Channel
-from optim.model import Model, SessionConfig
-from optim.target import Target
 
 LEVEL = "graph_optimization_level"
 
@@ -45,7 +44,7 @@ def run(request: Request, channel: Channel) -> Answer:
     """Have the runtime save what it makes of the model."""
     import onnxruntime
 
-    from optim.onnx.sessions import open_session
+    from optim.onnx import open_session
 
     del channel
     saving = SessionConfig({"optimized_model_filepath": str(request.file)}, {"session.save_model_format": "ORT"})

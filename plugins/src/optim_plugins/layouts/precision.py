@@ -24,7 +24,7 @@ def dtype_of_graph(path: Path) -> str:
     import onnx
     from onnx import TensorProto
 
-    from optim.onnx.operators import operator_counts
+    from optim.onnx import operator_counts
 
     counts = operator_counts(path)
     if any(name.endswith(_BLOCKS) for name in counts):

@@ -7,9 +7,8 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from optim import CannotJudge, Metric, PassOptions
 from optim.arrays import Array, Feeds, Outputs
-from optim.metric import CannotJudge, Metric
-from optim.options import PassOptions
 from optim_plugins.metrics.pick import classes_of, counted, pick_label, pick_output
 
 

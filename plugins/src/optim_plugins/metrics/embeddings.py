@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from optim import Metric, PassOptions
 from optim.arrays import Array, Feeds, Outputs
-from optim.metric import Metric
-from optim.options import PassOptions
 from optim_plugins.metrics.pick import pick_output
 
 _USUAL = ("sentence_embedding", "embeddings", "last_hidden_state")

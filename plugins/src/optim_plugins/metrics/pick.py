@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from optim import CannotJudge
 from optim.arrays import Array, Feeds, Outputs
-from optim.metric import CannotJudge
 
 IGNORED = -100
 """The label of what does not count, as torch's cross entropy has it."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
+from optim import CannotJudge, Metric, PassOptions
 from optim.arrays import Array, Feeds, Outputs
-from optim.metric import CannotJudge, Metric
-from optim.options import PassOptions
 from optim_plugins.metrics.pick import IGNORED, pick_label, pick_output
 
 

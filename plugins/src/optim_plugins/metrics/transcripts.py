@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
+from optim import ExitStatus, Metric, OptimError, PassOptions
 from optim.arrays import Array, Feeds, Outputs
-from optim.errors import ExitStatus, OptimError
-from optim.metric import Metric
-from optim.options import PassOptions
 from optim_plugins.metrics.pick import IGNORED, pick_label, pick_output
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from optim import Backend, Pass, Target, hookimpl
-from optim.providers.start import CUDA
+from optim.providers import CUDA
 from optim_plugins.nvidia.cuda.fuse import Fuse
 from optim_plugins.nvidia.cuda.tune_provider import TuneProvider
 from optim_plugins.nvidia.gpu.backends import CudaBackend, CudaOfflineBackend

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from optim import Backend, Pass, Target, hookimpl
-from optim.providers.start import TENSORRT
+from optim.providers import TENSORRT
 from optim_plugins.nvidia.gpu.backends import TensorrtBackend, TensorrtOfflineBackend
 from optim_plugins.nvidia.gpu.targets import tensorrt_targets
 from optim_plugins.nvidia.tensorrt.engine import Engine

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from optim import Backend, Exporter, SourcePass, Target, hookimpl
-from optim.hooks import Command
+from optim import Backend, Command, Exporter, SourcePass, Target, hookimpl
 from optim_plugins.torch.exporters.dynamo import Dynamo
 from optim_plugins.torch.exporters.torchscript import TorchScript
 from optim_plugins.torch.passes.cast_dtype import CastDtype

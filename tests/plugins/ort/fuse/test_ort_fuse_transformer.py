@@ -14,8 +14,7 @@ import ort_models
 import pytest
 from ort_models import apply, context, drift, export, feeds_for, names_and_shapes, operators, proto, stored
 
-from optim import Model, PassResult
-from optim.errors import OptimError
+from optim import Model, OptimError, PassResult
 from optim.options import parse_options
 from optim_plugins.ort.fuse import fuse_transformer
 from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer

@@ -12,7 +12,7 @@ from jobs_here import done_here
 from ort_models import DATA, apply, export
 
 import optim
-from optim import OptimError
+from optim import OptimError, TensorInfo
 from optim._engine.api.request import settings_from
 from optim._engine.cli.dry_run import print_plan
 from optim._engine.gate.budget import Budget
@@ -25,8 +25,7 @@ from optim._engine.search.plan import make_plan
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.workbench import Workbench
 from optim._engine.store import Store
-from optim.model import TensorInfo
-from optim.onnx.files import describe
+from optim.onnx import describe_model
 from optim_plugins.ort.fuse.past.share_past import SharePast
 
 
@@ -105,7 +104,7 @@ def test_an_answer_that_nobody_asked_for_fits_into_the_context() -> None:
 
 
 def test_what_takes_more_than_tokens_and_its_past_is_no_decoder_by_itself() -> None:
-    decoder, other = (describe(DATA / f"{name}.dynamo.onnx", digest=name) for name in ("llama", "bert"))
+    decoder, other = (describe_model(DATA / f"{name}.dynamo.onnx", digest=name) for name in ("llama", "bert"))
     assert generates_alone(decoder) and not generates_alone(other)
     assert not generates_alone(replace(decoder, inputs=(*decoder.inputs, TensorInfo("pixels", "float32", (1, 3)))))
 

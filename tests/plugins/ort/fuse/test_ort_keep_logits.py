@@ -16,8 +16,9 @@ from optim._engine.compare.variants import compare_variants
 from optim._engine.generation.decoder import session_interface
 from optim._engine.generation.steps import BufferSteps
 from optim.arrays import Feeds
-from optim.decoders.kept_logits import KEPT_LOGITS, last_logits
-from optim.onnx.files import read_ir
+from optim.decoders import KEPT_LOGITS
+from optim.decoders.kept_logits import last_logits
+from optim.onnx import read_ir
 from optim_plugins.ort.fuse.past.keep_logits import keep_logits
 from optim_plugins.ort.fuse.past.share_past import SharePast
 from optim_plugins.ort.precision.convert_float16 import ConvertFloat16

@@ -24,8 +24,8 @@ from ort_models import (
     run,
 )
 
+from optim import SessionConfig
 from optim._engine.compare.place import mapped_feeds, mapped_outputs
-from optim.model import SessionConfig
 from optim.options import parse_options
 from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
 from optim_plugins.ort.precision.convert_float16 import ConvertFloat16

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from ort_models import CPU, apply, context, drift, export, feeds_for, parsed
 
-from optim.errors import ExitStatus, OptimError
+from optim import ExitStatus, OptimError
 from optim.options import parse_options
 from optim_plugins.ort.prepare.fix_shapes import FixShapes
 

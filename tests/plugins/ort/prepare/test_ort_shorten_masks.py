@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from ort_models import apply, drift, names_and_shapes, operators, parsed
 
-from optim.model import Model
+from optim import Model
 from optim_plugins.ort.prepare.clean import Clean
 
 _EXPORTED = """

@@ -12,15 +12,13 @@ import onnxruntime as ort
 import pytest
 from ort_models import CPU, apply, export, feeds_for, run
 
-from optim import Decoder, Model, PassResult
+from optim import Decoder, Model, PassResult, SessionConfig
 from optim._engine.generation.steps import GrowingSteps
 from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.session_file import write_session_files
 from optim._engine.search.plan import make_plan
 from optim._engine.search.settings import RunSettings
-from optim.model import SessionConfig
-from optim.onnx.files import deliver
-from optim.onnx.sessions import open_session
+from optim.onnx import deliver_model, open_session
 from optim_plugins.ort.fuse.past.share_past import SharePast
 from optim_plugins.ort.measure import captured_values
 from optim_plugins.ort.quantize.past import stored_past
@@ -143,7 +141,7 @@ def _turn(keys: np.ndarray, angles: np.ndarray) -> np.ndarray:
 
 def _load_py(model: Model, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The module ``load.py`` of a run folder."""
-    deliver(model, folder)
+    deliver_model(model, folder)
     write_session_files(folder, SessionConfig(), CPU)
     spec = importlib.util.spec_from_file_location("loaded", folder / "load.py")
     assert spec is not None and spec.loader is not None

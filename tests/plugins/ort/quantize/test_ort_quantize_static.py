@@ -28,8 +28,7 @@ from ort_models import (
     run,
 )
 
-from optim import Model
-from optim.errors import OptimError
+from optim import Model, OptimError
 from optim.options import parse_options
 from optim_plugins.ort.quantize.static.quantize_static import QuantizeStatic
 from optim_plugins.ort.quantize.static.quantize_static_options import QuantizeStaticOptions

@@ -27,10 +27,8 @@ from ort_models import (
     stored,
 )
 
-from optim import Context, Model
-from optim.context import MeasuringContext
-from optim.errors import OptimError
-from optim.onnx.files import size_bytes
+from optim import Context, MeasuringContext, Model, OptimError
+from optim.onnx import model_size_bytes
 from optim.options import parse_options
 from optim_plugins.ort.quantize.weights import block_graph
 from optim_plugins.ort.quantize.weights.block_graph import round_weight
@@ -122,7 +120,7 @@ def test_a_table_and_the_head_tied_to_it_are_reached_and_stored_once(bits: int, 
     assert run(result.model, feeds)["y"].shape == (4, 300)
     assert drift(model, result.model, feeds) < 2 * _CLOSE[bits]
     integers = 300 * 64 * bits // 8
-    assert size_bytes(result.model) < 1.2 * integers + 2 * 4 * 300 * 2
+    assert model_size_bytes(result.model) < 1.2 * integers + 2 * 4 * 300 * 2
 
 
 def test_a_table_can_stay_float(tmp_path: Path) -> None:
@@ -233,7 +231,7 @@ def test_awq_lets_a_normalization_scale_large_channels_down(method: str, tmp_pat
     plain, scaled = (apply(QuantizeWeights, model, tmp_path, samples, awq=awq, **options) for awq in (False, True))
     assert scaled.counts["scaled before them"] == 1
     assert operators(scaled.model) == operators(plain.model)
-    assert size_bytes(scaled.model) == pytest.approx(size_bytes(plain.model), abs=200)
+    assert model_size_bytes(scaled.model) == pytest.approx(model_size_bytes(plain.model), abs=200)
     feeds = {"x": random_weight(40, 64, seed=9)}
     assert drift(model, scaled.model, feeds) < 0.8 * drift(model, plain.model, feeds)
 

@@ -24,8 +24,7 @@ from ort_models import (
     run,
 )
 
-from optim import Model
-from optim.errors import OptimError
+from optim import Model, OptimError
 from optim.options import parse_options
 from optim_plugins.ort import hardware
 from optim_plugins.ort.quantize.static.filled_channels import missing_channels

@@ -8,8 +8,7 @@ import pytest
 from onnx import helper
 from ort_models import CPU, apply, build, context, export
 
-from optim import Model, SessionConfig
-from optim.errors import OptimError
+from optim import Model, OptimError, SessionConfig
 from optim_plugins.ort.plugin import OrtBackend
 from optim_plugins.ort.tune.tune_session import TuneSession
 

@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING
 from optim.errors import ExitStatus, OptimError, disk_error
 from optim.folders import cache_folder
 from optim.model import PACKED_WEIGHTS, SessionConfig
+from optim.providers.names import CPU
 
 if TYPE_CHECKING:
     import onnxruntime
 
-_CPU = "CPUExecutionProvider"
 _GRAPH, _WEIGHTS = "model.onnx", "model.packed"
 _LEAST_BYTES = 1024
 """Smaller weights stay in the graph: each that lies outside costs a mapping."""
@@ -58,7 +58,7 @@ def open_packed(
     """
     from optim.onnx.sessions import open_session
 
-    if provider != _CPU:
+    if provider != CPU:
         raise OptimError(
             "cannot-be-packed",
             f"{model} cannot be opened with packed weights",

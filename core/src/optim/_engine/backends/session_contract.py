@@ -10,9 +10,9 @@ import numpy as np
 
 from optim.arrays import dtype_of
 from optim.model import TensorInfo
+from optim.providers.names import CPU
 from optim.target import Target
 
-_CPU = "CPUExecutionProvider"
 _SUM = 0.01
 """Shares are of whole nodes, as floats: they sum to 1 within a per cent."""
 
@@ -58,7 +58,7 @@ def executed_defect(shares: Any) -> str:
 def ran_elsewhere(shares: Mapping[str, float], target: Target) -> str:
     """Where else than on the target nodes ran, though nobody admitted that; nothing where they did not."""
     own = {target.runs_on, *target.also}
-    admitted = own | ({_CPU} if target.shapes_on_cpu and any(shares.get(name) for name in own) else set())
+    admitted = own | ({CPU} if target.shapes_on_cpu and any(shares.get(name) for name in own) else set())
     if target.fallback or sum(shares.get(name, 0.0) for name in admitted) >= 1 - _SUM:
         return ""
     others = (f"{share:.1%} on {name}" for name, share in shares.items() if name not in own and share)

@@ -24,7 +24,7 @@ from optim.arrays import Feeds
 from optim.backend import Session
 from optim.errors import OptimError
 from optim.model import Model, SessionConfig
-from optim.onnx.files import describe
+from optim.onnx.files import describe_model
 from optim.passes import Interface
 
 _LOOKED_AT = 8
@@ -116,7 +116,7 @@ class Comparison:
         Raises:
             OptimError: metric-failed, metric-nonsense.
         """
-        model = describe(path, session=session, digest=path.name)
+        model = describe_model(path, session=session, digest=path.name)
         with self.place.backend().open(model, self.place.target) as opened:
             task = measure_task_of(opened, self.reference, self.interfaces, everything=False)
             if task is not None and self.reference.task is not None:

@@ -15,7 +15,7 @@ from optim.onnx.adapter_inputs import lost_adapter_inputs
 from optim.onnx.checker import check_graph
 from optim.onnx.data_files import file_digest
 from optim.onnx.external_data import external_files
-from optim.onnx.files import describe
+from optim.onnx.files import describe_model
 from optim.onnx.skeleton import read_skeleton
 from optim.passes import PassResult
 
@@ -109,7 +109,7 @@ def checked_model(result: PassResult, parent: Model, store: Path, name: str) -> 
             str(model.path),
             "a pass returns what context.save or context.adopt gave it",
         )
-    found = describe(model.path, session=model.session, provenance=(*parent.provenance, name))
+    found = describe_model(model.path, session=model.session, provenance=(*parent.provenance, name))
     if file_digest(model.path) != model.path.stem:
         raise OptimError("store-changed", f"{name} wrote into a file of the store", model.path.name, _PLUGINS_ISSUE)
     try:

@@ -22,7 +22,7 @@ from optim.model import Model
 from optim.onnx.checker import check_graph, malformed_is_invalid
 from optim.onnx.context_files import check_context_files, store_contexts
 from optim.onnx.external_data import check_external_data
-from optim.onnx.files import EXTERNAL_FROM_BYTES, embedded, save_in_store
+from optim.onnx.files import EXTERNAL_FROM_BYTES, embedded_tensor, save_in_store
 from optim.onnx.operators import walk_graphs
 from optim.onnx.skeleton import read_skeleton
 
@@ -143,7 +143,7 @@ def _embed_attributes(graph: ir.Model) -> None:
     for node in graph.graph.all_nodes():
         for name, attribute in list(node.attributes.items()):
             if attribute.type == ir.AttributeType.TENSOR and isinstance(attribute.value, ir.ExternalTensor):
-                node.attributes[name] = ir.AttrTensor(name, embedded(attribute.value))
+                node.attributes[name] = ir.AttrTensor(name, embedded_tensor(attribute.value))
             elif attribute.type == ir.AttributeType.TENSORS:
-                tensors = [embedded(t) if isinstance(t, ir.ExternalTensor) else t for t in attribute.value]
+                tensors = [embedded_tensor(t) if isinstance(t, ir.ExternalTensor) else t for t in attribute.value]
                 node.attributes[name] = ir.AttrTensors(name, tensors)

@@ -25,7 +25,7 @@ from optim._engine.plugins.registry import load_registry
 from optim.backend import Session
 from optim.jobs.channel import Channel
 from optim.model import Model
-from optim.onnx.files import size_bytes
+from optim.onnx.files import model_size_bytes
 from optim.options import PassOptions, parse_options
 from optim.passes import Applicable, Pass, PassResult
 from optim.target import Target
@@ -102,7 +102,7 @@ def run(request: Request, channel: Channel) -> Answer:
         channel.event("opened")
         comparison = request.comparison.after(result.interface, request.model)
         judged = comparison.judge(session, request.samples, measure_task=request.measure_task, everything=False)
-        return Answer(result, size_bytes(model), judged.comparisons, dict(session.executed_on), judged.task)
+        return Answer(result, model_size_bytes(model), judged.comparisons, dict(session.executed_on), judged.task)
 
 
 def _session(backend: HeldBackend, model: Model, request: Request) -> Session:

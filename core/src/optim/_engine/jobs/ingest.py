@@ -13,7 +13,7 @@ from optim._engine.jobs.job import Job
 from optim.jobs.channel import Channel
 from optim.model import Model
 from optim.onnx.external_data import external_files
-from optim.onnx.files import size_bytes
+from optim.onnx.files import model_size_bytes
 from optim.onnx.operators import operator_counts, work_shares
 
 
@@ -54,7 +54,7 @@ def run(request: Request, channel: Channel) -> Answer:
     before = stamps_of(files)
     model = ingest(request.path, request.store)
     read = before if before is not None and before == stamps_of(files) else ()
-    return Answer(model, size_bytes(model), operator_counts(model.path), work_shares(model.path), read)
+    return Answer(model, model_size_bytes(model), operator_counts(model.path), work_shares(model.path), read)
 
 
 def _files_of(path: Path) -> list[Path]:

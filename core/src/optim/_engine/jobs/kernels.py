@@ -20,7 +20,7 @@ from optim.backend import FLOAT32, KernelProbe, KernelRatio, Session
 from optim.errors import OptimError
 from optim.jobs.channel import Channel
 from optim.model import Model, TensorInfo
-from optim.onnx.files import describe
+from optim.onnx.files import describe_model
 
 _ROUNDS = 7
 """Their quartiles are the spread: with three, one disturbed round makes it."""
@@ -93,7 +93,7 @@ def _open(probe: KernelProbe, backend: HeldBackend, request: Request, folder: Pa
     """The probe, warmed up; None where the runtime has no such kernel."""
     path = folder / f"{probe.operator}-{probe.precision}-{probe.shape}.onnx".replace(" ", "-")
     path.write_bytes(probe.model)
-    model = describe(path, session=probe.session, digest=path.stem)
+    model = describe_model(path, session=probe.session, digest=path.stem)
     feeds = _feeds(model)
     try:
         session = stack.enter_context(backend.open(model, request.place.target))

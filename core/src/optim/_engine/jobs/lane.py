@@ -22,6 +22,7 @@ from optim.jobs.doing import doing
 from optim.jobs.memory import peak_memory_bytes
 from optim.jobs.wire import to_wire
 from optim.model import Model
+from optim.providers.names import CPU
 
 _BURST_S = 0.02
 _MOST_RUNS = 10
@@ -29,8 +30,6 @@ _MOST_RUNS = 10
 _LONG_S = 0.5
 """A run on a CPU that takes longer warms itself up: caches and threads are awake after its first hundredth. A GPU
 chooses kernels in a first run, which may take many times a later one."""
-
-_CPU = "CPUExecutionProvider"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ def run(request: Request, channel: Channel) -> Answer:
         for name, sample in feeds:
             with doing(name):
                 first.append(timed_run(session, sample))
-                is_warm = first[-1] > _LONG_S and place.target.provider == _CPU
+                is_warm = first[-1] > _LONG_S and place.target.provider == CPU
                 duration.append(first[-1] if is_warm else timed_run(session, sample))
         warm_up = warm_up_of(session, [sample for _, sample in feeds], first, duration)
         start = StartUp(open_s, open_bytes, tuple(first), tuple(duration), warm_up)

@@ -29,7 +29,7 @@ from optim.errors import ExitStatus, OptimError
 from optim.jobs.wire import to_wire
 from optim.layout import carry_files
 from optim.model import SessionConfig
-from optim.onnx.files import deliver, deliver_linked
+from optim.onnx.files import deliver_linked, deliver_model
 from optim.source import SourceRequest
 from optim.target import Target
 
@@ -127,7 +127,7 @@ def write_graphs(made: ExportedSource, folder: Path, target: Target, owner: str 
         owner: the distribution whose backend opens them; None: onnxruntime alone does.
     """
     for graph in made.graphs:
-        deliver(graph.model, folder, name=file_of(graph.component))
+        deliver_model(graph.model, folder, name=file_of(graph.component))
     if len(made.graphs) == 1:
         script = LOAD_TEXT if owner is None else ""
         write_session_files(folder, SessionConfig(), target, owner=owner, script=script)

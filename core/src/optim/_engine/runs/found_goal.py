@@ -18,7 +18,7 @@ from optim._engine.sources.export_file import known_facts, read_export_file
 from optim._engine.store import cache_key
 from optim.jobs.process import WorkerFailed
 from optim.model import Model
-from optim.onnx.files import describe
+from optim.onnx.files import describe_model
 
 _REACH_S = 120.0
 """For opening the model and one token: it only ends one that hangs."""
@@ -92,7 +92,7 @@ def planned_goal(settings: RunSettings, *, timed: bool) -> tuple[RunSettings, st
 def _read(path: Path) -> Model | None:
     """The interface of a file; None where it is missing or does not read: a run will say that."""
     try:
-        return describe(path, digest="of a plan")
+        return describe_model(path, digest="of a plan")
     except (OSError, ValueError, DecodeError):
         return None
 

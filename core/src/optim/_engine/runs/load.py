@@ -136,9 +136,9 @@ def _adapted(session: Any, model: Path, adapter: Adapters | None) -> Any:
 
 
 def _inputs_of(model: Path) -> tuple[AdapterInput, ...]:
-    from optim.onnx.files import describe
+    from optim.onnx.files import describe_model
 
-    return describe(model, digest=model.name).adapters
+    return describe_model(model, digest=model.name).adapters
 
 
 def open_folder(

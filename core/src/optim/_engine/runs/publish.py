@@ -20,7 +20,7 @@ from optim._engine.sources.export_file import ComponentFile, export_file, read_e
 from optim._engine.sources.kept_files import KeptFiles, files_to_keep
 from optim.backend import Check, Delivery
 from optim.layout import carry_files
-from optim.onnx.libraries import libraries_of
+from optim.onnx.libraries import operator_libraries
 
 if TYPE_CHECKING:
     from optim._engine.reports.parts.laid_out import LayoutReport
@@ -119,11 +119,11 @@ def write_run(
 def _deliver(outcome: Outcome, candidate: Candidate, registry: Registry, folder: Path) -> tuple[Check, ...]:
     """The model with all that is needed to run it, and what the backend adds."""
     from optim._engine.recipes.lock import write_lock
-    from optim.onnx.files import deliver
+    from optim.onnx.files import deliver_model
 
     backend, model = held_backend(registry, outcome.target.backend), candidate.model
-    deliver(model, folder)
-    libraries = libraries_of(model.opset)
+    deliver_model(model, folder)
+    libraries = operator_libraries(model.opset)
     delivery = Delivery(folder, model, outcome.target, candidate.interfaces)
     script = LOAD_TEXT if backend.owner is None else backend.load_script(delivery)
     outcome.loader, outcome.load_script = bool(script), "" if backend.owner is None else script
@@ -155,10 +155,10 @@ def _with_generate(script: str, model: Model, folder: Path) -> str:
 
 def _set_aside(outcome: Outcome, candidate: Candidate, registry: Registry, folder: Path) -> None:
     """A model that missed the budget, with its settings."""
-    from optim.onnx.files import deliver
+    from optim.onnx.files import deliver_model
 
-    deliver(candidate.model, folder)
-    libraries = libraries_of(candidate.model.opset)
+    deliver_model(candidate.model, folder)
+    libraries = operator_libraries(candidate.model.opset)
     target = outcome.target_of(candidate)
     owner = held_backend(registry, target.backend).owner
     script = LOAD_TEXT if owner is None else ""

@@ -12,7 +12,7 @@ from optim._engine.sources.verify import Verified, verify_component, verify_gene
 from optim.errors import ExitStatus, OptimError
 from optim.jobs.channel import Channel
 from optim.model import Model, SessionConfig
-from optim.providers.start import CUDA
+from optim.providers.names import CUDA
 from optim.target import Target
 
 if TYPE_CHECKING:

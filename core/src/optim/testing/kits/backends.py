@@ -24,7 +24,7 @@ from optim.errors import OptimError
 from optim.jobs.process import WorkerFailed
 from optim.jobs.wire import from_wire
 from optim.model import Model
-from optim.onnx.files import describe
+from optim.onnx.files import describe_model
 from optim.target import Target
 from optim.testing import models
 from optim.testing.imports import imports_of
@@ -78,7 +78,7 @@ class BackendConformance:
     @pytest.fixture
     def model(self, model_path: Path | str) -> Model:
         """The model."""
-        return describe(Path(model_path))
+        return describe_model(Path(model_path))
 
     @pytest.fixture
     def session(self, backend_class: type[Backend], model: Model, target: Target) -> Iterator[Session]:
@@ -134,7 +134,7 @@ class BackendConformance:
     ) -> None:
         """Opening raises an OptimError that says what cannot be done."""
         try:
-            session = backend_class().open(describe(Path(refused)), target)
+            session = backend_class().open(describe_model(Path(refused)), target)
         except OptimError as error:
             assert error.cause.strip(), "say in cause what it cannot run, with the operator or the node"
             assert error.fix.strip(), "say in fix what a user can do"

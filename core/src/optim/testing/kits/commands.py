@@ -32,7 +32,7 @@ class CommandConformance:
     @pytest.fixture
     def offered(self) -> Command:
         """What the plugin offers."""
-        raise NotImplementedError(f"{type(self).__name__} needs a fixture offered that returns an optim.hooks.Command")
+        raise NotImplementedError(f"{type(self).__name__} needs a fixture offered that returns an optim.Command")
 
     @pytest.fixture
     def words(self) -> Sequence[str]:

@@ -16,6 +16,7 @@ from optim.arrays import Feeds, Outputs
 from optim.errors import OptimError
 from optim.options import parse_options
 from optim.passes import Applicable, Stage
+from optim.providers.names import CPU
 from optim.source import Component, SourceContext
 from optim.source_passes import Exported, Exporter
 from optim.target import Target
@@ -52,7 +53,7 @@ class ExporterConformance:
     @pytest.fixture
     def target(self) -> Target:
         """Where the model would run."""
-        return Target("cpu", "ort", "CPUExecutionProvider", device="CPU")
+        return Target("cpu", "ort", CPU, device="CPU")
 
     @pytest.fixture
     def source_context(self, target: Target, tmp_path: Path) -> SourceContext:

@@ -17,7 +17,7 @@ from optim._engine.runs.layouts.opening import open_laid
 from optim.arrays import Feeds
 from optim.layout import Layout, Result
 from optim.model import SessionConfig
-from optim.onnx.files import describe
+from optim.onnx.files import describe_model
 from optim.onnx.sessions import PLAIN_CPU, open_session
 from optim.options import PassOptions, parse_options
 from optim.testing import models
@@ -64,7 +64,7 @@ class LayoutConformance:
         path = models.mlp(tmp_path)
         folder = path.parent / "run"
         folder.mkdir()
-        return Result(folder, describe(path.rename(folder / "model.onnx"), session=settings), PLAIN_CPU, files)
+        return Result(folder, describe_model(path.rename(folder / "model.onnx"), session=settings), PLAIN_CPU, files)
 
     @pytest.fixture
     def feeds(self) -> Feeds:

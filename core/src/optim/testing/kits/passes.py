@@ -22,6 +22,7 @@ from optim.onnx.backend import OnnxRuntimeBackend
 from optim.onnx.operators import operator_counts
 from optim.options import PassOptions, options_class
 from optim.passes import Pass, PassResult, Stage
+from optim.providers.names import CPU
 from optim.target import Target
 from optim.testing import models
 from optim.testing.adapted import adapter_defect, adapter_refusal, with_adapter_inputs
@@ -103,7 +104,7 @@ class PassConformance:
     @pytest.fixture
     def target(self) -> Target:
         """Where the model would run."""
-        return Target("cpu", "ort", "CPUExecutionProvider", device="CPU")
+        return Target("cpu", "ort", CPU, device="CPU")
 
     @pytest.fixture
     def backend(self) -> Backend:

@@ -14,6 +14,7 @@ from optim._engine.gate.outputs import compare_output
 from optim.arrays import Outputs
 from optim.options import parse_options
 from optim.passes import Applicable, Stage
+from optim.providers.names import CPU
 from optim.source import Component, Source, SourceContext, SourceRequest
 from optim.source_passes import SourcePass, SourceResult
 from optim.target import Target
@@ -50,7 +51,7 @@ class SourcePassConformance:
     @pytest.fixture
     def target(self) -> Target:
         """Where the model would run."""
-        return Target("cpu", "ort", "CPUExecutionProvider", device="CPU")
+        return Target("cpu", "ort", CPU, device="CPU")
 
     @pytest.fixture
     def source_context(self, target: Target, tmp_path: Path) -> SourceContext:

@@ -20,7 +20,7 @@ from optim.arrays import dtype_of
 from optim.backend import Backend
 from optim.errors import OptimError
 from optim.jobs.wire import from_wire, to_wire
-from optim.onnx.files import describe
+from optim.onnx.files import describe_model
 from optim.passes import Role
 from optim.target import Target
 from optim.testing import models
@@ -130,7 +130,7 @@ class TargetConformance:
         """Where its probe says that it can be used, its backend opens and runs a model there."""
         if reason := target.unavailable():
             pytest.skip(f"it cannot be used here: {reason}")
-        model = describe(Path(model_path))
+        model = describe_model(Path(model_path))
         feeds = {
             info.name: np.ones(
                 [size if isinstance(size, int) else 2 for size in info.shape or ()], dtype_of(info.dtype)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from optim.cli_kit.output import echo, json_option, print_fields, print_json, print_table, size_text
+from optim.cli_kit import echo, json_option, print_fields, print_json, print_table, size_text
 
 if TYPE_CHECKING:
     from optim import Model
-    from optim.adapters.adapter_file import Adapter
+    from optim.adapters import Adapter
 
 _PATH = click.Path(path_type=Path)
 
@@ -78,7 +78,7 @@ def extract(model: Path, output: Path, as_json: bool, **words: Any) -> None:
 @json_option
 def convert(folder: Path, model: Path, output: Path, base: Path | None, as_json: bool, **words: Any) -> None:
     """Convert an adapter that peft saved for a model: names, layouts and types are the model's, scales are in it."""
-    from optim.adapters.adapter_file import require_format, write_adapter
+    from optim.adapters import require_format, write_adapter
     from optim_plugins.adapters.convert.convert import convert as converted_from
     from optim_plugins.adapters.convert.wanted_form import require_form
 
@@ -104,7 +104,7 @@ def convert(folder: Path, model: Path, output: Path, base: Path | None, as_json:
 @json_option
 def show(file: Path, as_json: bool) -> None:
     """Show what an adapter holds."""
-    from optim.adapters.adapter_file import read_adapter
+    from optim.adapters import read_adapter
 
     found = read_adapter(file)
     if as_json:
@@ -127,8 +127,7 @@ def check(model: Path, files: tuple[Path, ...], model_version: int, as_json: boo
 
     What a runtime would leave out without a word is an error here. The first that does not fit ends with status 2.
     """
-    from optim.adapters.adapter_file import read_adapter
-    from optim.adapters.fit import require_fit
+    from optim.adapters import read_adapter, require_fit
 
     inputs = taking_adapters(model).adapters
     for file in files:
@@ -147,8 +146,8 @@ def taking_adapters(path: Path) -> Model:
         OptimError[adapter-not-taken]: it has no inputs for adapters.
         OptimError: it is missing, or no model.
     """
-    from optim.adapters.fit import not_taken
-    from optim.cli_kit.models import look_at
+    from optim.adapters import not_taken
+    from optim.cli_kit import look_at
 
     found = look_at(path / "model.onnx" if path.is_dir() else path)
     if not found.adapters:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optim import AdapterInput, ExitStatus, OptimError
-from optim.adapters.adapter_file import Adapter
+from optim.adapters import Adapter
 from optim.arrays import dtype_of
 from optim.source import CONFIG_FILE
 from optim_plugins.adapters.convert.factors import factors_of

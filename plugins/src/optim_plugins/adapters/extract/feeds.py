@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from optim.adapters.adapter_file import ONNX_ADAPTER, Adapter, read_adapter
+from optim.adapters import ONNX_ADAPTER, Adapter, read_adapter
 from optim.arrays import Feeds
 
 

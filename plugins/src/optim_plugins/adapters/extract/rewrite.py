@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from optim import AdapterInput, TensorInfo
-from optim.onnx.adapter_inputs import adapter_names, keep_adapter_inputs, name_adapter_inputs
-from optim.onnx.edit import UniqueNames
+from optim.onnx import UniqueNames, adapter_names, keep_adapter_inputs, name_adapter_inputs
 from optim_plugins.adapters.extract.sites import Site
 from optim_plugins.adapters.form import DOWN, GAIN, UP, input_name, role_arrays
 from optim_plugins.adapters.packing import SCALES, ZEROS, Packing

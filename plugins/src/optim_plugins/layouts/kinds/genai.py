@@ -24,8 +24,8 @@ from optim_plugins.layouts.decoders import choices, does_not_fit, past_of, promp
 from optim_plugins.layouts.hub_files import missing_config, missing_tokenizer
 
 if TYPE_CHECKING:
+    from optim import SessionConfig
     from optim.arrays import Feeds, Outputs
-    from optim.model import SessionConfig
     from optim_plugins.layouts.options import GenaiOptions
 
 GENAI_CONFIG_FILE = "genai_config.json"

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 from optim.layout import Laid, Layout, Result, disabled_as_config, place_graph, require_provider
 
 if TYPE_CHECKING:
-    from optim.model import TensorInfo
-    from optim.options import PassOptions
+    from optim import PassOptions, TensorInfo
 
 PROVIDERS = ("CPUExecutionProvider", "CUDAExecutionProvider", "TensorrtExecutionProvider")
 _LEVELS = {"ORT_DISABLE_ALL": 0, "ORT_ENABLE_BASIC": 1, "ORT_ENABLE_EXTENDED": 2, "ORT_ENABLE_ALL": 99}

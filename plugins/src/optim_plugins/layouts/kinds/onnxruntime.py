@@ -13,11 +13,11 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from optim.errors import ExitStatus, OptimError
+from optim import ExitStatus, OptimError
 from optim.layout import Laid, Layout, Result, require_provider
 
 if TYPE_CHECKING:
-    from optim.options import PassOptions
+    from optim import PassOptions
 
 _LARGEST_BYTES = (1 << 31) - (1 << 26)
 """A file of this format is one flatbuffer, of 2 GiB at most."""
@@ -36,12 +36,12 @@ class OnnxRuntime(Layout):
     def write(self, result: Result, folder: Path, options: PassOptions) -> Laid:
         """The runtime writes it, in a process of its own."""
         from optim.jobs import WorkerFailed, from_wire, run_job, to_wire
-        from optim.onnx.files import size_bytes
+        from optim.onnx import model_size_bytes
         from optim_plugins.layouts import ort_job
 
         del options
         require_provider(result, layout=self.name, providers=("CPUExecutionProvider",))
-        if size_bytes(result.model) > _LARGEST_BYTES:
+        if model_size_bytes(result.model) > _LARGEST_BYTES:
             raise _failed("the format has no room for more than 2 GB of weights", "take another layout")
         request = ort_job.Request(result.model, result.target.plain, folder / "model.ort")
         try:

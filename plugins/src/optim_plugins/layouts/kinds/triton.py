@@ -16,11 +16,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from optim.errors import ExitStatus, OptimError
+from optim import ExitStatus, OptimError
 from optim.layout import Laid, Layout, Result, place_graph, require_provider
 
 if TYPE_CHECKING:
-    from optim.model import SessionConfig, TensorInfo
+    from optim import SessionConfig, TensorInfo
     from optim_plugins.layouts.options import TritonOptions
 
 PROVIDERS = ("CPUExecutionProvider", "CUDAExecutionProvider")

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Target
-from optim.providers.start import CUDA
+from optim.providers import CUDA
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +34,7 @@ class Fuse(Pass):
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Where one of its patterns may be in the graph."""
         del target
-        from optim.onnx.operators import operator_counts
+        from optim.onnx import operator_counts
 
         operators = {name.rpartition(":")[2] for name in operator_counts(model.path)}
         if {"MultiHeadAttention", "InstanceNormalization", "GroupQueryAttention"} & operators:

@@ -20,7 +20,7 @@ import onnx_ir as ir
 from onnxscript.rewriter import rewrite
 from onnxscript.rewriter.ort_fusions.instance_to_group_normalization import rules
 
-from optim.onnx.edit import only_reader
+from optim.onnx import only_reader
 
 
 def fuse_group_norm(graph: ir.Model) -> int:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from optim.onnx.edit import UniqueNames, add_constant, read_constant
+from optim.onnx import UniqueNames, add_constant, read_constant
 from optim_plugins.ort.fuse.pack_attention import Projection, find_packable
 from optim_plugins.ort.graph.node_writer import NodeWriter
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from optim import Context, Model, PassResult, SessionConfig, Target
-from optim.providers.start import CUDA
+from optim.providers import CUDA
 from optim_plugins.nvidia.gpu.provider_settings import ProviderSettings
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class TuneProvider(ProviderSettings):
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[TuneProviderOptions]:
         """One setting at a time, those that help more often first; nothing that changes what is computed."""
         del target, context
-        from optim.onnx.operators import operator_counts
+        from optim.onnx import operator_counts
         from optim_plugins.nvidia.cuda.tune_provider_options import TuneProviderOptions
 
         if "Conv" in operator_counts(model.path):

@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from optim import Model, Session, Target
-from optim.errors import ExitStatus, OptimError
-from optim.model import SessionConfig
-from optim.onnx.backend import OnnxRuntimeBackend
-from optim.providers.start import CUDA, TENSORRT
+from optim import ExitStatus, Model, OptimError, Session, SessionConfig, Target
+from optim.onnx import OnnxRuntimeBackend
+from optim.providers import CUDA, TENSORRT
 
 BUILT_FOR = "optim.tensorrt.built-for"
 """Metadata of a graph that holds engines: the device and the versions that they were built for."""
@@ -29,8 +27,7 @@ class CudaBackend(OnnxRuntimeBackend):
 
     def open(self, model: Model, target: Target) -> Session:
         """Open on the GPU; a node of floats that is left to the CPU is an error that names it."""
-        from optim.onnx.libraries import libraries_of
-        from optim.onnx.sessions import open_session
+        from optim.onnx import open_session, operator_libraries
         from optim_plugins.nvidia.gpu.bound_session import BoundSession, DeviceMemory, naming_full_memory
         from optim_plugins.nvidia.gpu.device import memory_in_use
         from optim_plugins.nvidia.gpu.targets import COPIES
@@ -44,7 +41,7 @@ class CudaBackend(OnnxRuntimeBackend):
         before = used_bytes()
         with naming_full_memory():
             session = open_session(
-                model.path, model.session, target, extra_config=_HARNESS, libraries=libraries_of(model.opset)
+                model.path, model.session, target, extra_config=_HARNESS, libraries=operator_libraries(model.opset)
             )
         tuned = model.session.provider_options
         replayed = "1" in (

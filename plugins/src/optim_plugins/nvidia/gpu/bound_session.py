@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from optim import ExitStatus, OptimError
 from optim.arrays import Feeds, Outputs
-from optim.errors import ExitStatus, OptimError
-from optim.onnx.backend import OnnxRuntimeSession
+from optim.onnx import OnnxRuntimeSession
 
 if TYPE_CHECKING:
     import onnxruntime

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from optim.providers.start import BUILD_COMMAND, CUDA, CUDA_COMMAND, TENSORRT, TENSORRT_COMMAND
+from optim.providers import BUILD_COMMAND, CUDA, CUDA_COMMAND, TENSORRT, TENSORRT_COMMAND
 
 _OTHER_FIRST = "they overwrite each other"
 _LOADER_CACHE = Path("/etc/ld.so.cache")

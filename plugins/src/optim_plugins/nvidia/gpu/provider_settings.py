@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from optim import APPLICABLE, Applicable, Model, Pass, Target
-from optim.errors import ExitStatus, OptimError
+from optim import APPLICABLE, Applicable, ExitStatus, Model, OptimError, Pass, Target
 
 
 class _MayRecord(Protocol):

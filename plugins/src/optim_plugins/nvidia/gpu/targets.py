@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from optim import Target
 from optim.errors import ExitStatus, OptimError, unknown_name
-from optim.providers.start import CUDA, TENSORRT
+from optim.providers import CUDA, TENSORRT
 
 _CPU = "CPUExecutionProvider"
 _SETTINGS = ("device", "fallback", "copies")

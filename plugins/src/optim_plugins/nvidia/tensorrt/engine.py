@@ -15,9 +15,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Role, Target
-from optim.errors import ExitStatus, OptimError
-from optim.providers.start import TENSORRT
+from optim import APPLICABLE, Applicable, Context, ExitStatus, Model, OptimError, Pass, PassResult, Role, Target
+from optim.providers import TENSORRT
 
 if TYPE_CHECKING:
     from optim_plugins.nvidia.tensorrt.engine_options import EngineOptions
@@ -76,7 +75,7 @@ class Engine(Pass):
 
 
 def _build(model: Model, options: EngineOptions, context: Context, path: str) -> None:
-    from optim.onnx.sessions import open_session
+    from optim.onnx import open_session
 
     entries = {"ep.context_enable": "1", "ep.context_file_path": path, "ep.context_embed_mode": str(int(options.embed))}
     open_session(model.path, model.session, context.target, extra_config=entries)

@@ -22,7 +22,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from optim.onnx.edit import UniqueNames, constant
+from optim.onnx import UniqueNames, make_constant
 from optim_plugins.ort.graph.products import Product, find_products
 
 LEAST_OPSET = 21
@@ -105,8 +105,8 @@ def _floats(
             integers, scale = np.ascontiguousarray(integers.T), np.ascontiguousarray(scale.T)
         name = product.weight.name or product.name
         operands = [
-            constant(names.take(f"{name}_int4"), ir.tensor(integers.astype(ml_dtypes.int4))),
-            constant(names.take(f"{name}_int4_scale"), scale),
+            make_constant(names.take(f"{name}_int4"), ir.tensor(integers.astype(ml_dtypes.int4))),
+            make_constant(names.take(f"{name}_int4_scale"), scale),
         ]
         for operand in operands:
             graph.graph.register_initializer(operand)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Role, Target
 
 if TYPE_CHECKING:
-    from optim.options import NoOptions
+    from optim import NoOptions
 
 _ENGINE = "EPContext"
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from optim import APPLICABLE, Applicable, Context, Model, OptimError, Pass, PassResult, Target
-from optim.providers.start import TENSORRT
+from optim.providers import TENSORRT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +50,7 @@ class Quantize(Pass):
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Where there is a convolution or a matrix product with a constant weight."""
         del target
-        from optim.errors import OptimError
+        from optim import OptimError
         from optim_plugins.ort.quantize.quantized_already import nothing_to_quantize
         from optim_plugins.ort.quantize.static.static_graph import prepared
         from optim_plugins.ort.quantize.static.static_plan import make_plan

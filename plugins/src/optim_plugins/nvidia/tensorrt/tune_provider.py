@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from optim import Context, Model, PassResult, SessionConfig, Target
-from optim.providers.start import TENSORRT
+from optim.providers import TENSORRT
 from optim_plugins.nvidia.gpu.provider_settings import ProviderSettings
 
 if TYPE_CHECKING:
@@ -79,6 +79,6 @@ def provider_options(options: TuneProviderOptions, *, quantized: bool) -> dict[s
 
 
 def _operators(model: Model) -> set[str]:
-    from optim.onnx.operators import operator_counts
+    from optim.onnx import operator_counts
 
     return {name.rpartition(":")[2] for name in operator_counts(model.path)}

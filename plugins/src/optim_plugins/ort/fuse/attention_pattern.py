@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from optim.onnx.edit import only_reader
+from optim.onnx import only_reader
 from optim_plugins.ort.graph.dimensions import Sizes
 from optim_plugins.ort.graph.known_values import permutation, producer, scalar, small_constant
 

@@ -46,7 +46,7 @@ class FuseTransformer(Pass):
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Where the graph has what transformers are made of."""
         del target
-        from optim.onnx.operators import operator_counts
+        from optim.onnx import operator_counts
 
         operators = operator_counts(model.path)
         if "MatMul" in operators and {"Softmax", "com.microsoft:GroupQueryAttention"} & operators.keys():
@@ -87,10 +87,10 @@ class FuseTransformer(Pass):
 
 
 def _by_onnxruntime(model: Model, context: Context, *, use_gpu: bool) -> PassResult:
-    from optim.onnx.files import size_bytes
+    from optim.onnx import model_size_bytes
     from optim_plugins.ort.fuse.fusions_onnxruntime import fuse
 
-    needed = size_bytes(model) * _MEMORY_FACTOR
+    needed = model_size_bytes(model) * _MEMORY_FACTOR
     if needed > _MEMORY_LIMIT_BYTES:
         reason = (
             f"engine onnxruntime left out: it would need about {needed / 2**30:.1f} GiB of memory, "

@@ -14,9 +14,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from optim.errors import ExitStatus, OptimError
-from optim.model import Model
-from optim.onnx.operators import operator_counts
+from optim import ExitStatus, Model, OptimError
+from optim.onnx import operator_counts
 
 _LARGE_BYTES = 1 << 30
 _HAS_LAYER_NORMALIZATION = 17

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from optim.onnx.edit import UniqueNames, add_constant
+from optim.onnx import UniqueNames, add_constant
 from optim_plugins.ort.graph.node_writer import take_over
 
 

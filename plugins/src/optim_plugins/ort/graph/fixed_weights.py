@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from optim.decoders.kept_logits import KEPT_LOGITS
-from optim.onnx.adapter_inputs import adapter_names
+from optim.decoders import KEPT_LOGITS
+from optim.onnx import adapter_names
 
 _FIRST_IR_WITHOUT_WEIGHTS_IN_INPUTS = 4
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from optim.onnx.edit import read_constant
+from optim.onnx import read_constant
 
 if TYPE_CHECKING:
     import numpy as np

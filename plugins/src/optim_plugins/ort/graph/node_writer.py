@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from optim.onnx.edit import UniqueNames, add_constant
+from optim.onnx import UniqueNames, add_constant
 
 _RESULTS = {"Shape": ir.DataType.INT64, "Greater": ir.DataType.BOOL}
 """Types of results that are not those of an operand; runtimes' own operators have no inference that would tell."""

@@ -11,8 +11,7 @@ def refusal(graph: ir.Model) -> str:
     """Why onnxruntime does not open a graph on the processor; it is given inputs in place of large weights."""
     import onnxruntime
 
-    from optim.onnx.libraries import libraries_of, library_path
-    from optim.onnx.refusals import plain
+    from optim.onnx import operator_libraries, operator_library_path, plain_message
 
     with weights_as_inputs(graph):
         proto = ir.serde.serialize_model(graph)
@@ -22,12 +21,12 @@ def refusal(graph: ir.Model) -> str:
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     for folder in _folders(graph):
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
-    for package in libraries_of(graph.opset_imports):
-        options.register_custom_ops_library(library_path(package))
+    for package in operator_libraries(graph.opset_imports):
+        options.register_custom_ops_library(operator_library_path(package))
     try:
         onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime has no base class for what it raises
-        return plain(str(error))
+        return plain_message(str(error))
     return ""
 
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
-from optim.onnx.adapter_inputs import adapter_names
-from optim.onnx.edit import only_reader
+from optim.onnx import adapter_names, only_reader
 
 _STANDARD = ("", "ai.onnx")
 _WITHOUT_BIAS = {"BiasGelu": "Gelu", "FastGelu": "FastGelu"}

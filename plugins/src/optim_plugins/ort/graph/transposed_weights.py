@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from optim.onnx.edit import UniqueNames, add_constant
+from optim.onnx import UniqueNames, add_constant
 
 
 def add_transposed(graph: ir.Model, weight: ir.Value, order: tuple[int, ...]) -> ir.Value:

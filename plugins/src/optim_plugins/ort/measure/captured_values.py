@@ -17,8 +17,7 @@ import onnx_ir as ir
 
 from optim import Context, Model
 from optim.arrays import Array
-from optim.onnx.files import discard_measured, save_for_measuring
-from optim.onnx.sessions import open_session
+from optim.onnx import discard_measured, open_session, save_for_measuring
 
 _MAPPED = {"session.disable_prepacking": "1"}
 """Weights are read where they are mapped: of 803 MB of floats, 32 MB were held beside the file in place of 689."""

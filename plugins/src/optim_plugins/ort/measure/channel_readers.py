@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from optim.onnx.edit import add_constant
+from optim.onnx import add_constant
 
 _AXES_ARE_INPUT = 18
 """Of ReduceMean and ReduceMax, from this opset on."""

@@ -10,10 +10,8 @@ from pathlib import Path
 import onnx_ir as ir
 from onnx_ir.passes.common import LiftConstantsToInitializersPass
 
-from optim import Applicable, Context, Model, PassResult, Target
-from optim.errors import OptimError
-from optim.onnx.files import read_ir
-from optim.passes import APPLICABLE, Interface
+from optim import APPLICABLE, Applicable, Context, Interface, Model, OptimError, PassResult, Target
+from optim.onnx import read_ir
 from optim_plugins.ort.graph.fixed_weights import fix_weights
 from optim_plugins.ort.graph.float_values import infer_types
 from optim_plugins.ort.graph.operator_types import signature, type_text

@@ -18,16 +18,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
-from optim.onnx.edit import add_constant
-from optim.onnx.files import discard_measured, save_for_measuring
-from optim.onnx.refusals import plain
+from optim.onnx import add_constant, discard_measured, plain_message, save_for_measuring
 from optim_plugins.ort.graph.float_values import is_float32
 from optim_plugins.ort.precision.operator_kinds import MOVES
 from optim_plugins.ort.precision.sixteen_bit_numbers import Narrow, bounded, fit
 
 if TYPE_CHECKING:
+    from optim import SessionConfig
     from optim.arrays import Array, Feeds
-    from optim.model import SessionConfig
 
 _MOST_SAMPLES = 4
 
@@ -64,7 +62,7 @@ def measure_ranges(
     Raises:
         OptimError[session-failed]: onnxruntime does not run it on the processor.
     """
-    from optim.onnx.sessions import open_session
+    from optim.onnx import open_session
 
     _bound_constants(graph, narrow)
     readers = _add_readers(graph)
@@ -90,7 +88,7 @@ def measure_ranges(
             try:
                 outputs = opened.run(list(readers.values()), feeds)
             except Exception as error:  # onnxruntime's errors have no class in common
-                refused.append(plain(" ".join(str(error).split())))
+                refused.append(plain_message(" ".join(str(error).split())))
                 continue
             _take(found, {name: float(value) for name, value in zip(readers, outputs, strict=True)})
             ran += 1

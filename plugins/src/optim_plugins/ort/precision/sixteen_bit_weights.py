@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
-from optim.onnx.edit import UniqueNames, add_constant
+from optim.onnx import UniqueNames, add_constant
 from optim_plugins.ort.graph.fixed_weights import drop_unread_weights
 from optim_plugins.ort.precision.sixteen_bit_numbers import Narrow, fit, narrowed
 

@@ -59,12 +59,12 @@ class ConvertOpset(Pass):
 
     def apply(self, model: Model, options: ConvertOpsetOptions, context: Context) -> PassResult:
         """Convert, or say why that does not go."""
-        from optim.onnx.sessions import limits
+        from optim.onnx import runtime_limits
         from optim_plugins.ort.graph.opened_graph import refusal
         from optim_plugins.ort.kernels import CPU_PROVIDER
         from optim_plugins.ort.prepare.converted_graph import convert_graph
 
-        version, newest = model.opset[""], limits().opset[""]
+        version, newest = model.opset[""], runtime_limits().opset[""]
         if options.to == version:
             return PassResult(model, changed=False, notes=(f"the model has opset {version} already",))
         if options.to > newest:

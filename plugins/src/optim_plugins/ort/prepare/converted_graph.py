@@ -62,13 +62,13 @@ def _meaning_lost(graph: ir.Model, before: int, version: int) -> str:
 
 def _bring_in(graph: ir.Model) -> None:
     """Small weights into memory, those of branches too: onnx looks for their files in the working folder."""
-    from optim.onnx.files import embedded
+    from optim.onnx import embedded_tensor
 
     for part in graph.graphs():
         for value in part.initializers.values():
             tensor = value.const_value
             if isinstance(tensor, ir.ExternalTensor) and (part is not graph.graph or tensor.nbytes <= _SMALL_BYTES):
-                value.const_value = embedded(tensor)
+                value.const_value = embedded_tensor(tensor)
 
 
 def _converted(graph: ir.Model, version: int) -> str:

@@ -15,8 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Role, Target
-from optim.model import TensorInfo
+from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Role, Target, TensorInfo
 
 if TYPE_CHECKING:
     from optim_plugins.ort.prepare.fix_shapes_options import FixShapesOptions
@@ -39,7 +38,7 @@ class FixShapes(Pass):
 
     def refuse_for(self, options: FixShapesOptions, model: Model, target: Target) -> None:
         """Names and sizes that the inputs cannot have."""
-        from optim.onnx.fix_shapes import require_dimensions, require_shapes
+        from optim.onnx import require_dimensions, require_shapes
 
         del target
         graph = model.ir()
@@ -48,14 +47,14 @@ class FixShapes(Pass):
 
     def inputs_for(self, options: FixShapesOptions, model: Model) -> tuple[TensorInfo, ...]:
         """The inputs with what the options fix."""
-        from optim.onnx.fix_shapes import fixed_inputs, require_shapes
+        from optim.onnx import fixed_inputs, require_shapes
 
         sizes = options.dimensions or require_shapes(model.ir(), options.shapes)
         return fixed_inputs(model.inputs, sizes, options.shapes)
 
     def apply(self, model: Model, options: FixShapesOptions, context: Context) -> PassResult:
         """Fix what the options name, or what all samples have in common."""
-        from optim.onnx.fix_shapes import fix_dimensions, fix_shapes, require_shapes_of, shapes_of_feeds
+        from optim.onnx import fix_dimensions, fix_shapes, require_shapes_of, shapes_of_feeds
         from optim_plugins.ort.graph.opened_graph import refusal
         from optim_plugins.ort.kernels import CPU_PROVIDER
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from optim.onnx.edit import read_constant
+from optim.onnx import read_constant
 from optim_plugins.ort.graph.dimensions import Sizes
 from optim_plugins.ort.graph.known_values import producer, scalar, small_constant
 from optim_plugins.ort.graph.needless_size import NeedlessSize

@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from optim import Context, Model
 from optim.arrays import Array
-from optim.onnx.edit import read_constant
+from optim.onnx import read_constant
 from optim_plugins.ort.graph.products import Product
 from optim_plugins.ort.measure.calibrate import groups_that_fit
 from optim_plugins.ort.measure.captured_values import capture

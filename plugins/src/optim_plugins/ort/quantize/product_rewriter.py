@@ -9,7 +9,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
-from optim.onnx.edit import UniqueNames, add_constant
+from optim.onnx import UniqueNames, add_constant
 from optim_plugins.ort.graph.products import Product
 
 MICROSOFT = "com.microsoft"

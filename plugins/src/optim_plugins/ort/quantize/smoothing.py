@@ -30,7 +30,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from optim import Context, Model
-from optim.onnx.edit import add_constant, only_reader, read_constant
+from optim.onnx import add_constant, only_reader, read_constant
 from optim_plugins.ort.graph.products import Product
 from optim_plugins.ort.measure.captured_values import capture
 from optim_plugins.ort.measure.channel_readers import add_channel_reader, values_named

@@ -32,9 +32,9 @@ class PackWeights(Pass):
             return Applicable.no(f"onnxruntime packs weights for {CPU_PROVIDER}; the target runs on {target.made_for}")
         if model.adapters:
             return Applicable.no("the weights of its adapters are supplied when it is opened")
-        from optim.onnx.libraries import libraries_of
+        from optim.onnx import operator_libraries
 
-        if libraries := libraries_of(model.opset):
+        if libraries := operator_libraries(model.opset):
             return Applicable.no(f"it has operators of {libraries[0]}, which cannot be kept so")
         return APPLICABLE
 

@@ -42,7 +42,7 @@ class TuneSession(Pass):
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[TuneSessionOptions]:
         """Best guess first, by the operators in the graph; the runtime's default is what they are raced against."""
         del context
-        from optim.onnx.operators import operator_counts
+        from optim.onnx import operator_counts
         from optim_plugins.ort.tune.tune_session_options import TuneSessionOptions
 
         operators = operator_counts(model.path)

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from optim.cli_kit.options import seed_option
-from optim.cli_kit.output import echo, json_option, print_json, size_text
+from optim.cli_kit import echo, json_option, print_json, seed_option, size_text
 
 
 @click.command("merge-decoders")
@@ -21,7 +20,7 @@ def merge_decoders(without: Path, with_past: Path, output: Path, seed: int, as_j
 
     The weights of both are stored once; the merged file is compared with both, without a past and with one.
     """
-    from optim.cli_kit.progress import progress
+    from optim.cli_kit import progress
     from optim.jobs import to_wire
     from optim_plugins.torch.merge_decoders.merged_file import write_merged
 

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from optim import ExitStatus, Model, OptimError, SessionConfig
 from optim.arrays import Array, dtype_of
-from optim.cli_kit.models import made_up_feeds
+from optim.cli_kit import made_up_feeds
 from optim.drift import compare_output
-from optim.errors import ExitStatus, OptimError
 from optim.folders import cache_folder
-from optim.model import Model, SessionConfig
-from optim.onnx.files import deliver, size_bytes
-from optim.onnx.sessions import open_session
+from optim.onnx import deliver_model, model_size_bytes, open_session
 from optim_plugins.torch.merge_decoders.merged_graph import PAST, PRESENT, Merged, merge_graphs
 
 if TYPE_CHECKING:
@@ -88,11 +86,11 @@ def write_merged(
         say("running all three")
         compared = _compare(merged, Path(scratch), seed)
         output.parent.mkdir(parents=True, exist_ok=True)
-        deliver(merged.model, output.parent, name=output.name)
+        deliver_model(merged.model, output.parent, name=output.name)
         return MergedFile(
             output,
-            size_bytes(merged.model),
-            apart_bytes=size_bytes(merged.without) + size_bytes(merged.with_past),
+            model_size_bytes(merged.model),
+            apart_bytes=model_size_bytes(merged.without) + model_size_bytes(merged.with_past),
             shared=merged.shared,
             shared_bytes=merged.shared_bytes,
             drift=compared.drift,

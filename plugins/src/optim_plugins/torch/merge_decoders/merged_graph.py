@@ -23,12 +23,9 @@ from pathlib import Path
 import onnx
 from onnx import TensorProto, helper
 
-from optim.cli_kit.models import read_model
-from optim.errors import ExitStatus, OptimError
-from optim.model import Model
-from optim.onnx.checker import check_graph
-from optim.onnx.files import describe
-from optim.onnx.operators import subgraphs
+from optim import ExitStatus, Model, OptimError
+from optim.cli_kit import read_model
+from optim.onnx import check_graph, describe_model, subgraphs
 
 PAST = "past_key_values."
 PRESENT = "present."
@@ -84,7 +81,7 @@ def merge_graphs(without: Path, with_past: Path, store: Path) -> Merged:
     path = store / f"{hashlib.sha256(encoded).hexdigest()}.onnx"
     path.write_bytes(encoded)
     check_graph(model, path)
-    return Merged(describe(path), first, second, weights.shared, weights.shared_bytes)
+    return Merged(describe_model(path), first, second, weights.shared, weights.shared_bytes)
 
 
 def _merged_graph(

@@ -6,8 +6,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from optim import APPLICABLE, Applicable, Component, Source, SourceContext, SourcePass, SourceResult, Target, TensorInfo
-from optim.passes import Role
+from optim import (
+    APPLICABLE,
+    Applicable,
+    Component,
+    Role,
+    Source,
+    SourceContext,
+    SourcePass,
+    SourceResult,
+    Target,
+    TensorInfo,
+)
 
 if TYPE_CHECKING:
     from optim.arrays import Array

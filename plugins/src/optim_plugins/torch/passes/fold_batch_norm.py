@@ -13,7 +13,7 @@ from optim import APPLICABLE, Applicable, Source, SourceContext, SourcePass, Sou
 if TYPE_CHECKING:
     import torch
 
-    from optim.options import NoOptions
+    from optim import NoOptions
 
 
 class FoldBatchNorm(SourcePass):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from optim import APPLICABLE, Applicable, Source, SourceContext, SourcePass, SourceResult, Target
 
 if TYPE_CHECKING:
-    from optim.options import NoOptions
+    from optim import NoOptions
 
 
 class MergeLora(SourcePass):

@@ -8,7 +8,7 @@ from optim import Applicable, Source, SourceContext, SourcePass, SourceResult, T
 from optim_plugins.torch.available import torch_available
 
 if TYPE_CHECKING:
-    from optim.options import NoOptions
+    from optim import NoOptions
 
 
 class LoadFactory(SourcePass):

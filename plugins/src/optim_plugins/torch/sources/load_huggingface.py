@@ -9,7 +9,7 @@ from optim import APPLICABLE, Applicable, Source, SourceContext, SourcePass, Sou
 from optim_plugins.torch.available import transformers_available
 
 if TYPE_CHECKING:
-    from optim.options import NoOptions
+    from optim import NoOptions
     from optim_plugins.torch.sources.huggingface.sentence_encoder import SentenceParts
 
 

@@ -11,7 +11,7 @@ import onnx
 
 from optim import ExitStatus, OptimError, SessionConfig, Target
 from optim.arrays import Array, Feeds, dtype_of, is_float
-from optim.onnx.sessions import open_session
+from optim.onnx import open_session
 from optim_plugins.torch.swap.node_evaluator import FLOAT64, NodeEvaluator, Ran
 from optim_plugins.torch.swap.ort_kernels import between_casts, run_wide
 from optim_plugins.torch.swap.types import as_dtype, computes_in, operators

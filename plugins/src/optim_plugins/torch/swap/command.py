@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from optim.cli_kit.names import TARGET_NAME
-from optim.cli_kit.options import data_option, seed_option
-from optim.cli_kit.output import echo, json_option, print_json, print_table
+from optim.cli_kit import TARGET_NAME, data_option, echo, json_option, print_json, print_table, seed_option
 
 if TYPE_CHECKING:
+    from optim import Model
     from optim.arrays import Feeds
-    from optim.model import Model
     from optim_plugins.torch.swap.attribution import Row
 
 _RANDOM = ("Random", "Bernoulli", "Multinomial")
@@ -56,7 +54,7 @@ def swap(
     """
     import onnx
 
-    from optim.cli_kit.models import read_model, require_target
+    from optim.cli_kit import read_model, require_target
     from optim.jobs import to_wire
     from optim_plugins.torch.swap.attribution import attribute, parse_kernels
     from optim_plugins.torch.swap.types import operators
@@ -85,8 +83,8 @@ def swap(
 def _feeds(model: Model, data: str | None, folder: Path, seed: int) -> Feeds:
     """The first sample."""
     from optim import SessionConfig
-    from optim.cli_kit.models import context_for, made_up_feeds, read_feeds, require_target
-    from optim.onnx.sessions import open_session
+    from optim.cli_kit import context_for, made_up_feeds, read_feeds, require_target
+    from optim.onnx import open_session
 
     if data is not None:
         read_feeds(data, model, folder / "feeds", seed=seed)

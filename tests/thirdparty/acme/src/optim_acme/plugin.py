@@ -6,7 +6,7 @@ import importlib.util
 
 import optim
 from optim import Metric, Target, hookimpl
-from optim.onnx.backend import OnnxRuntimeBackend
+from optim.onnx import OnnxRuntimeBackend
 from optim_acme.passes import DropPairs, Round, Threads
 
 OPTIM_HOOK_API = 1

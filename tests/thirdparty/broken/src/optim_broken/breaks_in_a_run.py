@@ -4,7 +4,7 @@ import os
 import time
 
 from optim import APPLICABLE, Pass, PassResult, Target, hookimpl
-from optim.onnx.backend import OnnxRuntimeBackend
+from optim.onnx import OnnxRuntimeBackend
 
 OPTIM_HOOK_API = 1
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from optim import APPLICABLE, Applicable, Pass, PassResult
-from optim.passes import Role
+from optim import APPLICABLE, Applicable, Pass, PassResult, Role
 from optim_volt.compiler import PROGRAM, compiled, unsupported
 
 

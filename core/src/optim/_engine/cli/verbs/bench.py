@@ -79,7 +79,7 @@ def bench(
     """
     from optim._engine.api.bench import bench as bench_models
     from optim._engine.api.bench import bench_grid
-    from optim.cli_kit.progress import progress
+    from optim.cli_kit.live_lines import progress
 
     served: dict[str, Any] = {"throughput": throughput, "max_latency_ms": max_latency_ms}
     _require_places(table, plot, grid=bool(grid))

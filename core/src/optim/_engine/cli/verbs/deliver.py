@@ -38,7 +38,7 @@ def deliver(
     from optim._engine.plugins.registry import load_registry
     from optim._engine.runs.layouts.asked import ask
     from optim._engine.runs.layouts.deliver import deliver as deliver_result
-    from optim.cli_kit.progress import progress
+    from optim.cli_kit.live_lines import progress
 
     registry = load_registry()
     asked = ask(registry, [layout], files, opened_by)

@@ -48,7 +48,7 @@ def export(
     from optim._engine.runs.export import export_source
     from optim._engine.sources.pipeline import Choice
     from optim._engine.sources.remote.fetch import fetched
-    from optim.cli_kit.progress import progress
+    from optim.cli_kit.live_lines import progress
 
     passes = [parse_named(text) for text in named]
     choice = Choice({one.name: one.options for one in passes}, tuple(sorted(set(without))))

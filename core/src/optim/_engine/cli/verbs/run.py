@@ -126,7 +126,7 @@ def run(
     output = output or default_output(source)
     require_layouts(deliveries, settings, output)
     from optim._engine.runs.source_run import run_asked
-    from optim.cli_kit.progress import progress
+    from optim.cli_kit.live_lines import progress
 
     with progress() as say:
         reports = run_asked(settings, output, say, lock=lock, pick=pick or "", deliveries=deliveries)
@@ -141,7 +141,7 @@ def _is_run_folder(path: Path) -> bool:
 
 def _pick(folder: Path, wanted: str, output: Path, deliveries: Deliveries | None) -> Report:
     from optim._engine.runs.pick import pick_from
-    from optim.cli_kit.progress import progress
+    from optim.cli_kit.live_lines import progress
 
     with progress() as say:
         return pick_from(folder, wanted, output, say, deliveries)

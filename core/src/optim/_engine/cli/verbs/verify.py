@@ -45,7 +45,7 @@ def verify(
     Each is an .onnx file or a run folder. Exit status 0: within --max-drift and --max-loss; 4: beyond.
     """
     from optim._engine.api.verify import verify as verify_models
-    from optim.cli_kit.progress import progress
+    from optim.cli_kit.live_lines import progress
 
     with progress() as say:
         found = verify_models(

@@ -1,7 +1,12 @@
-"""Job: the time of each operator in a run of some models, for the table of a report."""
+"""Job: the time of each operator in a run of some models, for the table of a report.
+
+Whoever started it is asked for the machine's clock when a model is open, and told when its runs are over.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +24,9 @@ from optim.passes import Interface
 
 LOOK_S = 0.1
 """Of timed runs of each model: one that takes a second is run six times."""
+
+OPEN, RAN = "open", "ran"
+"""Said when a model is to be run, which it is after an answer; and when that is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +65,11 @@ class Answer:
     models: tuple[dict[str, float], ...]
 
 
-JOB = Job(__name__, Request, Answer, timed=True)
+JOB = Job(__name__, Request, Answer)
 
 
 def run(request: Request, channel: Channel) -> Answer:
-    """Profile each for a moment.
+    """Profile each for a moment, at the clock.
 
     Raises:
         OptimError[not-profiled]: the target's runtime writes no profile.
@@ -71,7 +79,7 @@ def run(request: Request, channel: Channel) -> Answer:
     for number, one in enumerate(request.models, 1):
         channel.event("progress", text=f"profiling model {number} of {len(request.models)}")
         try:
-            nodes = _nodes(one, mapped_feeds(feeds, one.interfaces), request.seconds)
+            nodes = _nodes(one, mapped_feeds(feeds, one.interfaces), request.seconds, channel)
         except OptimError:
             if not found:
                 raise
@@ -83,8 +91,16 @@ def run(request: Request, channel: Channel) -> Answer:
     return Answer(tuple(found))
 
 
-def _nodes(one: Fed, feeds: Feeds, seconds: float) -> tuple[NodeTime, ...]:
+def _nodes(one: Fed, feeds: Feeds, seconds: float, channel: Channel) -> tuple[NodeTime, ...]:
     """Of several runs the fastest tells what other programs did not slow down."""
+
+    @contextmanager
+    def clock() -> Iterator[None]:
+        channel.event(OPEN)
+        channel.receive()
+        yield
+        channel.event(RAN)
+
     runs = Runs(seconds, warm_up=1, least=1, share=0)
-    found, _ = timed(one.place, one.model, feeds, runs, lambda session, opened_ms: run_ms(session, feeds))
+    found, _ = timed(one.place, one.model, feeds, runs, lambda session, opened_ms: run_ms(session, feeds), clock=clock)
     return found.nodes

@@ -49,12 +49,12 @@ class _Genai(Timer):
     def __init__(self, folder: Path, workload: Workload) -> None:
         import onnxruntime_genai
 
-        from optim.onnx.files import describe
+        from optim.onnx.files import describe_model
 
         self._genai, self._workload = onnxruntime_genai, workload
         self._model = onnxruntime_genai.Model(str(folder))
         config = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
-        graph = describe(folder / config["model"]["decoder"]["filename"], digest=folder.name)
+        graph = describe_model(folder / config["model"]["decoder"]["filename"], digest=folder.name)
         interface = interface_of(graph.inputs, [info.name for info in graph.outputs])
         is_shared = config["search"].get("past_present_share_buffer", False)
         self._past_bytes = tuple(past_bytes(interface, depth, in_place=is_shared) for depth in workload.depths)

@@ -23,6 +23,7 @@ from optim.arrays import Feeds
 from optim.backend import Session
 from optim.errors import OptimError, describe_exception
 from optim.model import SessionConfig
+from optim.providers.names import CPU
 
 _LOOK_S = 0.2
 """For one way to run it: with less one slow call decides, with more a lane's first round takes many seconds."""
@@ -47,7 +48,6 @@ _MORE = 1.03
 _MISSES = 1
 """So many batches may give no more before the next is not looked at: one may be slow by chance."""
 
-_CPU = "CPUExecutionProvider"
 _THREADS = "intra_op_num_threads"
 
 
@@ -142,7 +142,7 @@ class _Throughput(Timer):
 
     def _shares(self) -> list[tuple[int, int | None]]:
         """Ways to share the processors: one session with all of them, and more with fewer threads each."""
-        if self._subject.target.made_for != _CPU or self._subject.target.provider != _CPU:
+        if self._subject.target.made_for != CPU or self._subject.target.provider != CPU:
             return [(1, None)]  # one device computes, whoever asks
         processors = _processors()
         shares: list[tuple[int, int | None]] = [(1, None)]

@@ -14,7 +14,7 @@ from optim._engine.feeds.grid import sized_feeds
 from optim._engine.runs.compare.conditions import Conditions, resolve
 from optim._engine.sources.naming import needs_export
 from optim.errors import ExitStatus, OptimError
-from optim.onnx.files import describe
+from optim.onnx.files import describe_model
 
 if TYPE_CHECKING:
     from optim._engine.reports.answers import Benchmark
@@ -50,7 +50,7 @@ def bench_grid(
 
     points = [dict(zip(grid, sizes, strict=True)) for sizes in itertools.product(*grid.values())]
     _require_sound(models, len(points))
-    first = describe(resolve(models[0])[0])
+    first = describe_model(resolve(models[0])[0])
     found = []
     for number, sizes in enumerate(points, 1):
         text = " ".join(f"{name}={size}" for name, size in sizes.items())

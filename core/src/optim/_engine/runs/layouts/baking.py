@@ -14,7 +14,7 @@ from optim.jobs.process import WorkerFailed
 from optim.layout import Laid, Result
 from optim.layout.settings import SWITCHED_OFF
 from optim.model import SessionConfig
-from optim.onnx.files import describe, size_bytes
+from optim.onnx.files import describe_model, model_size_bytes
 
 _LEVEL = "graph_optimization_level"
 _LARGEST_BYTES = 1 << 30
@@ -46,7 +46,11 @@ def baked(bench: Workbench, result: Result, laid: Laid) -> Iterator[Baked | None
         laid: how a layout wrote it.
     """
     left = _left(result.model.session)
-    if left == result.model.session or size_bytes(result.model) > _LARGEST_BYTES or not laid.graph.endswith(".onnx"):
+    if (
+        left == result.model.session
+        or model_size_bytes(result.model) > _LARGEST_BYTES
+        or not laid.graph.endswith(".onnx")
+    ):
         yield None
         return
     with tempfile.TemporaryDirectory(prefix="optim-bake-") as scratch:
@@ -60,7 +64,7 @@ def baked(bench: Workbench, result: Result, laid: Laid) -> Iterator[Baked | None
         if answer.graph is None:
             yield None
             return
-        model = describe(answer.graph, session=left, digest=answer.graph.name)
+        model = describe_model(answer.graph, session=left, digest=answer.graph.name)
         versions = " ".join(f"{name} {version}" for name, version in sorted(bench.prepared.versions.items()))
         from optim._engine.machine import this_machine
 

@@ -22,7 +22,7 @@ from optim._engine.sources.export_file import read_export_file
 from optim._engine.store import Store
 from optim.errors import ExitStatus, OptimError, disk_error
 from optim.layout import Result
-from optim.onnx.files import describe
+from optim.onnx.files import describe_model
 from optim.target import Target
 
 LOCK_FILE = "recipe.lock.toml"
@@ -145,7 +145,7 @@ def result_of(folder: Path, target: Target, files: Path | None) -> Result:
     saved, exported = read_session_file(folder), read_export_file(folder)
     state = next(iter(exported.components.values())).state if exported else {}
     path = folder / MODEL_FILE
-    model = describe(path, session=without_packing(saved.config), digest=path.name)
+    model = describe_model(path, session=without_packing(saved.config), digest=path.name)
     return Result(folder, model, target, files, exported.facts if exported else {}, state)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from optim.onnx.edit import read_constant
+from optim.onnx import read_constant
 
 _STANDARD = ("", "ai.onnx")
 _MOST_CHANNELS = 1 << 16

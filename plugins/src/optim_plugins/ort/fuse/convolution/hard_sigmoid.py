@@ -20,7 +20,7 @@ import math
 
 import onnx_ir as ir
 
-from optim.onnx.edit import UniqueNames, only_reader
+from optim.onnx import UniqueNames, only_reader
 from optim_plugins.ort.fuse.convolution.affine_steps import Affine, affine_step
 from optim_plugins.ort.graph.float_values import is_float32
 from optim_plugins.ort.graph.known_values import scalar

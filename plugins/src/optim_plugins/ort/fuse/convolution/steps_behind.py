@@ -22,7 +22,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from optim.onnx.edit import UniqueNames, add_constant, only_reader, read_constant
+from optim.onnx import UniqueNames, add_constant, only_reader, read_constant
 from optim_plugins.ort.fuse.convolution.affine_steps import Affine, Numbers, affine_step
 from optim_plugins.ort.graph.node_writer import take_over
 

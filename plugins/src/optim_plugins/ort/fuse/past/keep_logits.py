@@ -20,8 +20,8 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from optim.decoders.kept_logits import KEPT_LOGITS, LOGITS
-from optim.onnx.edit import add_constant
+from optim.decoders import KEPT_LOGITS, LOGITS
+from optim.onnx import add_constant
 from optim_plugins.ort.graph.dimensions import Sizes
 from optim_plugins.ort.graph.known_values import scalar
 from optim_plugins.ort.graph.node_writer import NodeWriter

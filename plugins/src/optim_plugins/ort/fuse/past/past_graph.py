@@ -26,7 +26,7 @@ from dataclasses import replace
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
-from optim.decoders.shared_past import name_shared_past
+from optim.decoders import name_shared_past
 from optim_plugins.ort.fuse.attention_pattern import Attention
 from optim_plugins.ort.fuse.block_writer import BlockWriter
 from optim_plugins.ort.fuse.fuse_attention import split_key_transposes

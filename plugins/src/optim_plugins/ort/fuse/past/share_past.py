@@ -34,7 +34,7 @@ class SharePast(Pass):
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Where an input is joined to what is returned."""
         del target
-        from optim.onnx.operators import operator_counts
+        from optim.onnx import operator_counts
 
         operators = operator_counts(model.path)
         if "com.microsoft:GroupQueryAttention" in operators:
@@ -46,8 +46,8 @@ class SharePast(Pass):
     def apply(self, model: Model, options: NoOptions, context: Context) -> PassResult:
         """Rewrite every attention over a past, or none."""
         del options
-        from optim.decoders.kept_logits import KEPT_LOGITS
-        from optim.passes import Interface, Variant
+        from optim import Interface, Variant
+        from optim.decoders import KEPT_LOGITS
         from optim_plugins.ort.fuse.past.keep_logits import keep_logits
         from optim_plugins.ort.fuse.past.past_graph import share_past
 

@@ -20,7 +20,7 @@ import numpy as np
 import onnx_ir as ir
 
 from optim.arrays import Array
-from optim.onnx.edit import UniqueNames, add_constant, read_constant
+from optim.onnx import UniqueNames, add_constant, read_constant
 from optim_plugins.ort.quantize.integer_weights import Floats, IntegerWeight, quantize_weight
 from optim_plugins.ort.quantize.product_rewriter import MICROSOFT
 

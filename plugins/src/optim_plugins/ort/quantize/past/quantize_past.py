@@ -70,7 +70,7 @@ class QuantizePast(Pass):
 
     def apply(self, model: Model, options: QuantizePastOptions, context: Context) -> PassResult:
         """Write the past of every attention that is not kept in integers."""
-        from optim.passes import Interface
+        from optim import Interface
         from optim_plugins.ort.quantize.past.past_scales import find_pasts
 
         graph = model.ir()
@@ -128,7 +128,7 @@ def _write(graph: ir.Model, one: Attention, scales: tuple[Floats, Floats], bits:
     """Let an attention hold its past in integers."""
     import onnx_ir as ir
 
-    from optim.onnx.edit import UniqueNames, add_constant
+    from optim.onnx import UniqueNames, add_constant
 
     node, names = one.node, UniqueNames(graph)
     node.resize_inputs(_VALUE_SCALE + 1)

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from optim.arrays import Array
-from optim.onnx.edit import read_constant
+from optim.onnx import read_constant
 from optim_plugins.ort.graph.products import Product
 from optim_plugins.ort.measure.calibrate import Measured
 from optim_plugins.ort.quantize.integer_weights import Floats

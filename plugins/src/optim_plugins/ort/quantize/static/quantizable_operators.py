@@ -19,7 +19,7 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
-from optim.onnx.edit import UniqueNames, add_constant, read_constant
+from optim.onnx import UniqueNames, add_constant, read_constant
 from optim_plugins.ort.fuse.convolution.fuse_convolution import fold
 
 _STANDARD = ("", "ai.onnx")

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Target
-from optim.passes import KernelUse
+from optim import APPLICABLE, Applicable, Context, KernelUse, Model, Pass, PassResult, Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +39,7 @@ class QuantizeStatic(Pass):
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Where there is a convolution or a matrix product with a constant weight."""
         del target
-        from optim.errors import OptimError
+        from optim import OptimError
         from optim_plugins.ort.quantize.quantized_already import nothing_to_quantize
         from optim_plugins.ort.quantize.static.static_graph import prepared
         from optim_plugins.ort.quantize.static.static_plan import make_plan
@@ -76,7 +75,9 @@ class QuantizeStatic(Pass):
                 calibration="mse", correct_bias=True, reduce_range=reduce_range, fill_channels=fill
             )
         elif rows_at_a_time(model, context) >= FEW_ROWS:
-            yield QuantizeStaticOptions(calibration="foreseen", smoothing=0.8, reduce_range=reduce_range)
+            yield QuantizeStaticOptions(
+                calibration="foreseen", smoothing=0.8, correct_bias=context.feeds_given, reduce_range=reduce_range
+            )
 
     def keepable(self, model: Model, options: QuantizeStaticOptions) -> list[str]:
         """Every convolution and product it would quantize."""

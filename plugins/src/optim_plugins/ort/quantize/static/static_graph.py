@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from optim import Context, Model, PassResult, SessionConfig
-from optim.errors import OptimError
+from optim import Context, Model, OptimError, PassResult, SessionConfig
 from optim_plugins.ort.graph.fixed_weights import fix_weights
 from optim_plugins.ort.hardware import is_x86
 from optim_plugins.ort.measure.calibrate import Calibration, Measured, calibrate

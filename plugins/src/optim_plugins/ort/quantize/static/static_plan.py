@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import onnx_ir as ir
 
-from optim.onnx.edit import only_reader, read_constant
+from optim.onnx import only_reader, read_constant
 from optim_plugins.ort.fuse.convolution.affine_steps import Affine, affine_step
 from optim_plugins.ort.graph.products import Product, find_products
 from optim_plugins.ort.quantize.static.index_paths import index_values

@@ -23,8 +23,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Target
-from optim.passes import KernelUse
+from optim import APPLICABLE, Applicable, Context, KernelUse, Model, Pass, PassResult, Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from optim import Context, Model
-from optim.context import MeasuringContext
+from optim import Context, MeasuringContext, Model
 from optim_plugins.ort.quantize.weights.block_plan import Rounding
 from optim_plugins.ort.quantize.weights.block_weights import BlockWeight
 

@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from optim.onnx.edit import only_reader
+from optim.onnx import only_reader
 from optim_plugins.ort.graph.products import Product, find_products
 from optim_plugins.ort.quantize.smoothing import add_smoothed, can_absorb, connect_smoothed, fold_smoothing
 from optim_plugins.ort.quantize.weights.block_plan import Place, Rounding

@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from optim import ExitStatus, OptimError, Source, SourceRequest, TensorInfo, Trial, TrialStep
+from optim import ExitStatus, Generation, OptimError, Source, SourceRequest, TensorInfo, Trial, TrialStep
 from optim.arrays import Array
-from optim.source import Generation
 from optim_plugins.torch.arguments.flat_module import (
     FlatModule,
     component_of,

@@ -46,7 +46,7 @@ def blame(
     """
     from optim._engine.api.request import require_models
     from optim._engine.cli.request import require_drawing
-    from optim.cli_kit.progress import progress
+    from optim.cli_kit.live_lines import progress
 
     names = dict(_pair(text) for text in pairs)
     if svg is not None:

@@ -45,7 +45,7 @@ def profile(
     Each is an .onnx file, opened with the backend's defaults, or a run folder, opened with its tuned settings.
     """
     from optim._engine.api.request import require_models
-    from optim.cli_kit.progress import progress
+    from optim.cli_kit.live_lines import progress
 
     require_models(models, data, target)
     if trace is not None and (trace.suffix != ".json" or not trace.absolute().parent.is_dir()):

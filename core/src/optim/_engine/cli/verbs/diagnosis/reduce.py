@@ -48,7 +48,7 @@ def reduce(model: Path, command: str, output: Path | None, attempts: int, timeou
     What is written has its weights inside, ready for a bug report.
     """
     from optim._engine.diagnosis.reduce import reduce_model
-    from optim.cli_kit.progress import progress
+    from optim.cli_kit.live_lines import progress
 
     aim = output or Path(f"{model.stem}-reduced.onnx")
     with progress() as say, TemporaryDirectory(prefix="optim-reduce-") as text:
@@ -119,13 +119,13 @@ def _written(graph: ir.Model, path: Path) -> Path:
     """Write a graph with its weights inside, or beside where they are too large for one file."""
     import onnx_ir as ir
 
-    from optim.onnx.files import embedded
+    from optim.onnx.files import embedded_tensor
 
     initial = [value for part in graph.graphs() for value in part.initializers.values()]
     weights = [value for value in initial if value.const_value is not None]
     large = sum(value.const_value.nbytes for value in weights if value.const_value) > _MOST_INSIDE
     for value in weights:
         if not large and isinstance(value.const_value, ir.ExternalTensor):
-            value.const_value = embedded(value.const_value)
+            value.const_value = embedded_tensor(value.const_value)
     ir.save(graph, path, external_data=f"{path.name}.data" if large else None)
     return path

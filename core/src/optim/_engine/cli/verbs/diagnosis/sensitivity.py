@@ -61,7 +61,7 @@ def sensitivity(
     from optim._engine.runs.compare.conditions import Conditions
     from optim._engine.runs.diagnosis.sensitivity import measure_sensitivity
     from optim._engine.store import Store
-    from optim.cli_kit.progress import progress
+    from optim.cli_kit.live_lines import progress
 
     if plot is not None:
         require_drawing(plot, "--plot")

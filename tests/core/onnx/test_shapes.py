@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from optim.errors import OptimError
 from optim.model import TensorInfo
-from optim.onnx.fix_shapes import fix_dimensions, fix_shapes, require_shapes_of, shapes_of_feeds
+from optim.onnx.shapes import fix_dimensions, fix_shapes, require_shapes_of, shapes_of_feeds
 
 _INPUTS = (TensorInfo("ids", "int64", ("batch", "seq")), TensorInfo("mask", "float32", ("batch", None)))
 

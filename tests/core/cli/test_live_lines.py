@@ -9,7 +9,7 @@ import sys
 from rich.console import Console
 
 from optim._engine.standing import Standing, Teller
-from optim.cli_kit.progress import LiveLines
+from optim.cli_kit.live_lines import LiveLines
 
 
 class Clock:
@@ -88,7 +88,7 @@ def test_a_plain_function_is_told_lines_only():
 
 SCRIPT = """
 import time
-from optim.cli_kit.progress import progress
+from optim.cli_kit.live_lines import progress
 with progress() as say:
     say("reading m.onnx")
     time.sleep(0.6)

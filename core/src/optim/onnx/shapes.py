@@ -116,7 +116,7 @@ def fix_dimensions(graph: ir.Model, sizes: Mapping[str, int]) -> None:
     require_dimensions(graph, sizes)
     for value in _inputs(graph).values():
         value.shape = _with_sizes(value.shape, sizes)
-    infer_again(graph, sizes)
+    infer_shapes_again(graph, sizes)
 
 
 def fix_shapes(graph: ir.Model, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
@@ -140,7 +140,7 @@ def fix_shapes(graph: ir.Model, shapes: Mapping[str, Sequence[int]]) -> dict[str
         inputs[name].shape = ir.Shape(shape)
     for value in inputs.values():
         value.shape = _with_sizes(value.shape, sizes)
-    infer_again(graph, sizes)
+    infer_shapes_again(graph, sizes)
     return sizes
 
 
@@ -192,7 +192,7 @@ def _learn(value: ir.Value, shape: Sequence[int], sizes: dict[str, int]) -> None
             )
 
 
-def infer_again(graph: ir.Model, sizes: Mapping[str, int] | None = None) -> None:
+def infer_shapes_again(graph: ir.Model, sizes: Mapping[str, int] | None = None) -> None:
     """Infer every shape inside, and those of the outputs, from those of the inputs.
 
     What is fixed already stays, since operators that nobody can infer say it themselves. Weights stay where they are:
