@@ -9,12 +9,12 @@ from typing import Any
 from optim import APPLICABLE, Applicable, Context, Model, PassResult
 from optim.isolation import find_environment, run_isolated
 from optim_inc.environment import ISOLATION
+from optim_inc.product_quantizer import PRODUCTS
 
-OPERATORS = ("MatMul", "Gemm", "Conv")
 _MOST_SECONDS = 3600.0
 
 
-def applicable(model: Model, operators: Sequence[str] = OPERATORS, *, opset: int) -> Applicable:
+def applicable(model: Model, operators: Sequence[str], *, opset: int) -> Applicable:
     """Where a product has a constant weight, the opset has the operators, and the environment is there."""
     if find_environment(ISOLATION) is None:
         return Applicable.no("it has no environment yet: optim plugins install inc")
@@ -30,7 +30,7 @@ def applicable(model: Model, operators: Sequence[str] = OPERATORS, *, opset: int
     return APPLICABLE
 
 
-def quantizable(model: Model, operators: Sequence[str] = OPERATORS) -> list[str]:
+def quantizable(model: Model, operators: Sequence[str]) -> list[str]:
     """Names of the nodes with a constant weight, in graph order."""
     return [
         str(node.name)
@@ -63,7 +63,7 @@ def quantize(
         tuning: where models are to be tried until one is good enough, see ``jobs.py``.
     """
     output = context.scratch / "quantized.onnx"
-    known = set(quantizable(model))
+    known = set(quantizable(model, PRODUCTS))
     unknown = sorted(set(keep) - known)
     notes = (f"keep names no quantizable node: {', '.join(unknown)}",) if unknown else ()
     if known <= set(keep):
