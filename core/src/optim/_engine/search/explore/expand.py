@@ -25,7 +25,7 @@ from optim._engine.search.measure.source_gate import SourceGate
 from optim._engine.search.plan import Planned, slots
 from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.select.archive import ParetoArchive
-from optim._engine.search.state import Attempt, Candidate, Step, StepStatus, Trial
+from optim._engine.search.state import Attempt, Candidate, Step, StepKey, StepStatus, Trial
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Tried, Workbench
 from optim.jobs.printed import last_lines
@@ -74,7 +74,7 @@ class Expander:
         self._source = SourceGate(bench, budget, self._board)
         self.repairs = Repairs(bench, budget, journal, self._board, time, self.judge)
         self._idle = IdleSettings(bench, time.sameness)
-        self._hopeless: dict[tuple[str, str], str] = {}
+        self._hopeless: dict[StepKey, str] = {}
         self.promises = promises
         self.kernels = KernelGains(bench, bench.work)
 

@@ -18,7 +18,7 @@ from optim._engine.search.plan import Planned
 from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.select.chains import Chains
 from optim._engine.search.select.repair import MARGIN_TO_SOURCE, RepairedOptions, Repairer
-from optim._engine.search.state import Attempt, Candidate, Step, Trial
+from optim._engine.search.state import Attempt, Candidate, ChainKey, Step, StepKey, Trial
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Tried, Workbench
 
@@ -75,10 +75,10 @@ class Repairs:
         self._time = time
         self._judge = judge
         self._repairer = Repairer(bench, budget, journal, board, time)
-        self._repaired_as: dict[tuple[str, str], _KnownRepair] = {}
-        self._found: dict[tuple[str, tuple[str, str]], Candidate | None] = {}
-        self.near: dict[tuple[str, tuple[str, str]], Near] = {}
-        self.rough: dict[tuple[tuple[str, str], ...], Near] = {}
+        self._repaired_as: dict[StepKey, _KnownRepair] = {}
+        self._found: dict[tuple[str, StepKey], Candidate | None] = {}
+        self.near: dict[tuple[str, StepKey], Near] = {}
+        self.rough: dict[ChainKey, Near] = {}
         self._chains = Chains(bench, journal, time)
 
     def closest(self, tried: Sequence[tuple[Attempt, Tried]]) -> tuple[Attempt, Tried] | None:
