@@ -47,6 +47,11 @@ class Processor:
         """Whether onnxruntime computes with blocks of 8 and fewer bits as they are, not after making floats of them."""
         return not self.flags or ("asimddp" if self.is_arm else "avx2") in self.flags
 
+    @property
+    def convolution_lanes(self) -> int:
+        """How many output channels onnxruntime's kernels of convolutions in float32 compute at a time."""
+        return 16 if "avx512f" in self.flags else 8
+
 
 @cache
 def this_processor() -> Processor:

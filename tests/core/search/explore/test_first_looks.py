@@ -168,7 +168,7 @@ def test_a_goal_of_its_own_clock_has_first_looks_too(looked):
 
 
 def named(name, stage, plugin):
-    pass_class = SimpleNamespace(session_only=False, goals=())
+    pass_class = SimpleNamespace(session_only=False, goals=(), lossy=stage is not Stage.FUSE)
     offered = SimpleNamespace(stage=stage, plugin=SimpleNamespace(name=plugin))
     return SimpleNamespace(ordered=SimpleNamespace(name=name), offered=offered, pass_class=pass_class)
 
@@ -180,7 +180,8 @@ def test_the_best_of_each_plugin_and_of_each_stage_lead():
     worse = named("worse", Stage.CONVERT_PRECISION, "one")
     gains = {"quick": 0.8, "slow": 0.9, "clean": 0.1, "fuse": 0.1, "theirs": 0.3, "also": 0.1, "worse": -0.4}
     alone = [clean, fuse, quick, slow, worse]
-    assert leading_of([quick, slow, clean, fuse, worse], alone, gains) == [quick, fuse]
+    assert leading_of([quick, slow, clean, fuse, worse], alone, gains) == [quick, fuse, clean]
+    assert leading_of([quick, slow, clean, fuse, worse], alone, {**gains, "clean": 0.09}) == [quick, fuse]
     both = [quick, theirs, slow, also, clean, fuse, worse]
     assert leading_of(both, [*alone, theirs, also], gains) == [quick, theirs, also]
     assert leading_of(both, [*alone, also, theirs], {**gains, "fuse": 0.2}) == [quick, theirs, fuse]

@@ -21,9 +21,11 @@ from ort_models import (
     operators,
     proto,
     random_weight,
+    run,
 )
 
 from optim import Model
+from optim_plugins.ort.measure.channel_means import believed_mean
 from optim_plugins.ort.quantize.dynamic.quantize_dynamic import QuantizeDynamic
 from optim_plugins.ort.quantize.dynamic.quantize_dynamic_options import QuantizeDynamicOptions
 from optim_plugins.ort.quantize.integer_weights import quantize_weight
@@ -276,8 +278,42 @@ def test_auto_smooths_where_samples_have_rows_enough(tmp_path: Path) -> None:
         asked = context(tmp_path, [feeds_for("bert.dynamo", batch=1, sequence=length)])
         options = list(QuantizeDynamic().candidates(model, CPU, asked))
         assert [(one.smoothing, one.activation_bits) for one in options] == tried
-        assert all(one.per_channel for one in options)
+        assert all(one.per_channel and one.correct_bias for one in options)
         assert len({one.reduce_range for one in options}) == 1
+
+
+@pytest.mark.parametrize("options", [{}, {"activation_bits": 16}, {"smoothing": 0.8}])
+def test_correcting_the_bias_takes_off_what_rounding_adds_on_samples_that_it_did_not_see(
+    options: dict[str, Any], tmp_path: Path
+) -> None:
+    nodes = [
+        helper.make_node("MatMul", ["x", "u"], ["p"], name="first"),
+        helper.make_node("Add", ["p", "b"], ["q"]),
+        helper.make_node("MatMul", ["x", "v"], ["r"], name="without_bias"),
+        helper.make_node("Add", ["q", "r"], ["y"]),
+    ]
+    weights = {"u": random_weight(64, 96), "v": random_weight(64, 96, seed=1), "b": random_weight(96, seed=2)}
+    model = _model(tmp_path, nodes, weights)
+    shift = 3 * random_weight(64, seed=3)
+    samples = [{"x": random_weight(40, 64, seed=seed) + shift} for seed in range(4, 14)]
+
+    def mean_error(**more: Any) -> float:
+        result = apply(QuantizeDynamic, model, tmp_path, samples[:6], **options, **more)
+        assert result.counts.get("biases corrected", 0) == 2 * len(more)
+        errors = [run(result.model, one)["y"] - run(model, one)["y"] for one in samples[6:]]
+        return float(np.abs(np.concatenate(errors).mean(axis=0)).mean())
+
+    assert mean_error(correct_bias=True) < 0.3 * mean_error()
+
+
+def test_a_mean_that_samples_do_not_agree_on_is_not_believed() -> None:
+    agreed = believed_mean([np.array([2.0, 0.0, np.nan]), np.array([2.0, 0.0, 1.0])])
+    assert agreed[:2] == pytest.approx([2.0, 0.0])
+    assert np.isnan(agreed[2])
+    rng = np.random.default_rng(0)
+    noise = believed_mean(list(rng.standard_normal((4, 1000))))
+    assert np.square(noise).mean() < 0.6 * 0.25  # a plain mean of four has 0.25
+    assert believed_mean([np.array([3.0])]) == pytest.approx([3.0])
 
 
 @pytest.mark.parametrize("transposed", [False, True])

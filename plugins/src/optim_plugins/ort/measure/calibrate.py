@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from optim import Context, Model
 from optim_plugins.ort.measure.captured_values import capture
+from optim_plugins.ort.measure.channel_means import believed_means
 from optim_plugins.ort.measure.channel_readers import add_channel_reader, values_named
 from optim_plugins.ort.measure.integer_ranges import BINS, Histogram, Range, choose_range, foreseen_range, whole_range
 
@@ -48,7 +49,8 @@ class Measured:
     Attributes:
         ranges: by name of the tensor, of all samples; not finite where a sample had NaN or infinity there.
         foreseen: the same for a further sample; without those that are not finite.
-        means: of each channel, float32 [C], by name of the tensor, for those that were asked for.
+        means: of each channel as far as the samples agree, float32 [C], by name of the tensor, for those that were
+            asked for and finite.
         samples: how many there were.
     """
 
@@ -104,7 +106,7 @@ def _whole_ranges(
     wanted = [output for outputs in readers.values() for output in outputs] + list(averages.values())
     seen: dict[str, list[Range]] = {}
     sizes: dict[str, int] = {}
-    means: dict[str, NDArray[np.float32]] = {}
+    means: dict[str, list[NDArray[np.float32]]] = {name: [] for name in averages}
     samples = 0
     for values in capture(graph, wanted, model, context):
         samples += 1
@@ -114,12 +116,10 @@ def _whole_ranges(
             seen.setdefault(name, []).append(Range.around(float(values[low]), float(values[high])))
             sizes[name] = max(sizes.get(name, 0), int(values[size]))
         for name, output in averages.items():
-            mean = values[output].astype(np.float32)
-            known_mean = means.get(name, np.zeros_like(mean))
-            means[name] = known_mean + (mean - known_mean) / np.float32(samples)
+            means[name].append(values[output].astype(np.float32))
     ranges = {name: whole_range(found) for name, found in seen.items()}
     foreseen = {name: foreseen_range(found) for name, found in seen.items() if ranges[name].is_finite}
-    return Measured(ranges, means, samples, foreseen), sizes
+    return Measured(ranges, believed_means(means), samples, foreseen), sizes
 
 
 def _reader(graph: ir.Model, value: ir.Value, number: int) -> tuple[str, ...]:

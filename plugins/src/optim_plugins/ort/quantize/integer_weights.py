@@ -69,6 +69,28 @@ def quantize_weight(
     return IntegerWeight(integers, scale if per_channel else scale[:1].reshape(()))
 
 
+def mean_error(
+    weight: Floats, rounded: IntegerWeight, mean: Floats, transposed: bool, factor: Floats | None = None
+) -> Floats:
+    """What rounding a weight adds to its product on average, [N]: ``mean (W_q - W)``.
+
+    Args:
+        weight: as it was given to :func:`quantize_weight`.
+        rounded: what that made of it.
+        mean: of what the product is given, before it is divided by ``factor``, [K].
+        transposed: the product reads the weight transposed.
+        factor: that the weight was multiplied with, [K].
+    """
+    columns = weight if transposed else weight.T
+    divided = mean if factor is None else mean / factor
+    found = np.empty(len(columns), np.float32)
+    scale = np.broadcast_to(rounded.scale, found.shape)
+    for start, block in _blocks(columns, None):
+        stop = start + len(block)
+        found[start:stop] = divided @ rounded.integers[:, start:stop] * scale[start:stop] - block @ mean
+    return found
+
+
 def _blocks(columns: Floats, factor: Floats | None) -> Iterator[tuple[int, Floats]]:
     """Some columns of the weight at a time (as rows), times the factor, with the number of the first."""
     step = max(1, _BLOCK_ELEMENTS // max(1, columns.shape[1]))

@@ -6,7 +6,10 @@ tensor. In this order:
 - :mod:`~optim_plugins.ort.fuse.convolution.hard_sigmoid`: HardSwish and HardSigmoid that exporters wrote out;
 - :mod:`~optim_plugins.ort.fuse.convolution.steps_behind`: scales and shifts behind a convolution, BatchNormalization
   among them, go into it;
-- :mod:`~optim_plugins.ort.fuse.convolution.steps_ahead`: those before convolutions too.
+- :mod:`~optim_plugins.ort.fuse.convolution.steps_ahead`: those before convolutions too;
+- :mod:`~optim_plugins.ort.fuse.convolution.softmax_first`: a Softmax where its axis lies near the end;
+- :mod:`~optim_plugins.ort.fuse.convolution.constants_in_full`: constants that need no broadcasting;
+- :mod:`~optim_plugins.ort.fuse.convolution.neighbours_as_channels`: convolutions with few output channels, on CPUs.
 
 SiLU, ``x * Sigmoid(x)``, is left as it is: onnxruntime makes its QuickGelu of it when it opens the model.
 """
@@ -18,9 +21,16 @@ from typing import TYPE_CHECKING
 from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Target
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import onnx_ir as ir
 
-_NOTHING = "no convolution has a scale or a shift beside it that it could take in, and no HardSwish is written out"
+    from optim_plugins.ort.fuse.convolution.fuse_convolution_options import FuseConvolutionOptions
+
+_NOTHING = (
+    "no convolution has a scale or a shift beside it that it could take in, or few channels and a wide kernel, and no "
+    "HardSwish is written out"
+)
 _NORMALIZATIONS = "normalizations folded"
 
 
@@ -29,6 +39,7 @@ class FuseConvolution(Pass):
 
     name = "ort.fuse-convolution"
     summary = "scales, shifts and normalizations go into convolutions; HardSwish as onnxruntime recognizes it"
+    options = "optim_plugins.ort.fuse.convolution.fuse_convolution_options:FuseConvolutionOptions"
     after = ("ort.clean",)
     before = ("ort.fuse-transformer",)
 
@@ -43,30 +54,66 @@ class FuseConvolution(Pass):
 
     def worth_trying(self, model: Model, target: Target, goal: str) -> Applicable:
         """Where there is more to fold than onnxruntime folds itself."""
-        del target, goal
-        counts = fold(model.ir())
-        if counts.keys() - {_NORMALIZATIONS}:
+        del goal
+        graph = model.ir()
+        counts = fold(graph)
+        if counts.keys() - {_NORMALIZATIONS} or (_has_lanes(target) and _take_neighbours(graph)):
             return APPLICABLE
         return Applicable.no("onnxruntime folds its normalizations when it opens the model" if counts else _NOTHING)
 
-    def apply(self, model: Model, options: object, context: Context) -> PassResult:
+    def candidates(self, model: Model, target: Target, context: Context) -> Iterator[FuseConvolutionOptions]:
+        """On a CPU with neighbours as channels first, where that changes anything."""
+        del context
+        from optim_plugins.ort.fuse.convolution.fuse_convolution_options import FuseConvolutionOptions
+
+        if _has_lanes(target):
+            graph = model.ir()
+            fold(graph)
+            if _take_neighbours(graph):
+                yield FuseConvolutionOptions(neighbours=True)
+        yield FuseConvolutionOptions()
+
+    def apply(self, model: Model, options: FuseConvolutionOptions, context: Context) -> PassResult:
         """Fold; the counts say what."""
-        del options
         from optim_plugins.ort.graph.fixed_weights import fix_weights
 
         graph = model.ir()
         fix_weights(graph)
         counts = fold(graph)
+        if options.neighbours and (count := _take_neighbours(graph)):
+            counts["neighbours as channels"] = count
         if not counts:
             return PassResult(model, changed=False, notes=(_NOTHING,))
         return PassResult(context.save(graph, model), changed=True, counts=counts)
+
+
+def _has_lanes(target: Target) -> bool:
+    """Whether kernels there compute a fixed number of output channels at a time."""
+    from optim_plugins.ort.kernels import CPU_PROVIDER
+
+    return target.made_for == CPU_PROVIDER
+
+
+def _take_neighbours(graph: ir.Model) -> int:
+    """In a graph whose shapes are inferred."""
+    from onnx_ir.passes.common import RemoveUnusedNodesPass
+
+    from optim_plugins.ort.fuse.convolution.neighbours_as_channels import take_neighbours
+    from optim_plugins.ort.hardware import this_processor
+
+    count = take_neighbours(graph, this_processor().convolution_lanes)
+    if count:
+        RemoveUnusedNodesPass()(graph)
+    return count
 
 
 def fold(graph: ir.Model) -> dict[str, int]:
     """Fold in place; how often each rewrite fired."""
     from onnx_ir.passes.common import RemoveUnusedNodesPass
 
+    from optim_plugins.ort.fuse.convolution.constants_in_full import write_constants_in_full
     from optim_plugins.ort.fuse.convolution.hard_sigmoid import fuse_hard_sigmoid
+    from optim_plugins.ort.fuse.convolution.softmax_first import softmax_first
     from optim_plugins.ort.fuse.convolution.steps_ahead import fold_steps_ahead
     from optim_plugins.ort.fuse.convolution.steps_behind import fold_steps_behind, is_convolution
     from optim_plugins.ort.graph.inferred_shapes import infer_shapes
@@ -80,6 +127,7 @@ def fold(graph: ir.Model) -> dict[str, int]:
         RemoveUnusedNodesPass()(graph)
     behind, ahead = fold_steps_behind(graph), fold_steps_ahead(graph)
     counts |= {_NORMALIZATIONS: behind.normalizations, "scales and shifts folded": behind.steps + ahead}
+    counts |= {"Softmax brought forward": softmax_first(graph), "constants in full": write_constants_in_full(graph)}
     RemoveUnusedNodesPass()(graph)
     for value, shape in zip(graph.graph.outputs, declared, strict=True):
         value.shape = shape

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
+from optim.onnx import read_constant
 from optim_plugins.ort.graph.products import Product
-from optim_plugins.ort.quantize.integer_weights import quantize_weight
+from optim_plugins.ort.measure.channel_means import Means
+from optim_plugins.ort.quantize.integer_weights import Floats, mean_error, quantize_weight
 from optim_plugins.ort.quantize.product_rewriter import MICROSOFT, ProductRewriter
 from optim_plugins.ort.quantize.smoothing import Factors, add_smoothed, connect_smoothed, fold_smoothing
 
@@ -24,6 +26,7 @@ class _Weight:
     integers: ir.Value
     scale: ir.Value
     zero_point: ir.Value
+    error: Floats | None = None
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,7 @@ class ProductQuantizer(ProductRewriter):
 
     Attributes:
         folded: how many scalings of a product's input cost nothing.
+        corrected: how many biases have what rounding weights adds on average taken off.
     """
 
     def __init__(
@@ -47,10 +51,14 @@ class ProductQuantizer(ProductRewriter):
         options: QuantizeDynamicOptions,
         factors: Factors,
         narrow: Collection[str] = (),
+        means: Means | None = None,
     ) -> None:
         super().__init__(graph)
+        self.corrected = 0
+        self._means = {product.node: (means or {}).get(product.a.name or "") for product in products}
         self._options = options
         self._narrow = narrow
+        self._given = {product.node: product.a.name or "" for product in products}
         self._factors = {product.node: factors.get(product.a.name or "") for product in products}
         smoothed = add_smoothed(graph, factors)
         connect_smoothed(products, smoothed)
@@ -80,7 +88,7 @@ class ProductQuantizer(ProductRewriter):
         low = self._rest(product, high)
         nodes = []
         for a, part in ((high, "high"), (low, "low")):
-            bias = [product.vector] if product.vector is not None and part == "high" else []
+            bias = self._bias(product, weight) if part == "high" else []
             operands = [a.integers, weight.integers, a.scale, weight.scale, a.zero_point, weight.zero_point, *bias]
             nodes.append(ir.node("MatMulIntegerToFloat", operands, domain=MICROSOFT, name=f"{name}_{part}"))
         return [*nodes, ir.node("Add", [node.outputs[0] for node in nodes], name=name)]
@@ -107,13 +115,21 @@ class ProductQuantizer(ProductRewriter):
 
     def _product(self, product: Product, weight: _Weight) -> ir.Node:
         name = f"{product.name}_quantized"
-        bias = [] if product.vector is None else [product.vector]
+        bias = self._bias(product, weight)
         if product.node in self._alone:
             operands = [product.a, weight.integers, weight.scale, weight.zero_point, *bias]
             return ir.node("DynamicQuantizeMatMul", operands, domain=MICROSOFT, name=name)
         a = self._activation(product)
         operands = [a.integers, weight.integers, a.scale, weight.scale, a.zero_point, weight.zero_point, *bias]
         return ir.node("MatMulIntegerToFloat", operands, domain=MICROSOFT, name=name)
+
+    def _bias(self, product: Product, weight: _Weight) -> list[ir.Value]:
+        """What is added to the product: its vector, less what rounding its weight adds on average."""
+        if weight.error is None:
+            return [] if product.vector is None else [product.vector]
+        self.corrected += 1
+        vector = 0 if product.vector is None else read_constant(product.vector)
+        return [self.initializer(f"{product.name}_corrected_bias", (vector - weight.error).astype(np.float32))]
 
     def _activation(self, product: Product) -> _Activation:
         graph, a = product.node.graph, product.a
@@ -131,9 +147,10 @@ class ProductQuantizer(ProductRewriter):
         return self._activations[a, graph]
 
     def _weight(self, product: Product) -> _Weight | None:
-        factor = self._factors[product.node]
+        factor, mean = self._factors[product.node], self._means[product.node]
         narrow = product.name in self._narrow
-        key = (product.weight, product.transposed, "" if factor is None else product.a.name or "", narrow)
+        given = "" if factor is None and mean is None else self._given[product.node]
+        key = (product.weight, product.transposed, given, narrow)
         if key not in self._weights:
             tensor = product.weight.const_value
             assert tensor is not None
@@ -152,6 +169,7 @@ class ProductQuantizer(ProductRewriter):
                     self.initializer(f"{product.weight.name}_quantized", quantized.integers),
                     self.initializer(f"{product.weight.name}_scale", quantized.scale),
                     self.initializer(f"{product.weight.name}_zero_point", np.zeros(quantized.scale.shape, np.int8)),
+                    None if mean is None else mean_error(tensor.numpy(), quantized, mean, product.transposed, factor),
                 )
             )
         return self._weights[key]

@@ -27,6 +27,9 @@ LSTMs of large weights become com.microsoft.DynamicQuantizeLSTM (:mod:`optim_plu
 A weight that reaches the product through a constant Transpose (a head tied to the embedding) is quantized in its
 transposed form, and the embedding keeps its own. Conv stays in float: ConvInteger is slower than it.
 
+With ``correct_bias`` what rounding weights adds on average is taken off the bias, which a product without one gets: see
+:mod:`optim_plugins.ort.measure.channel_means`.
+
 With ``smoothing`` channels of few huge values are scaled down before they are rounded, and their weights up; see
 :mod:`optim_plugins.ort.quantize.smoothing`. That takes samples.
 """
@@ -38,10 +41,12 @@ from typing import TYPE_CHECKING, Literal
 from optim import APPLICABLE, Applicable, Context, KernelUse, Model, Pass, PassResult, Target
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import onnx_ir as ir
 
+    from optim_plugins.ort.graph.products import Product
+    from optim_plugins.ort.measure.channel_means import Means
     from optim_plugins.ort.quantize.dynamic.quantize_dynamic_options import QuantizeDynamicOptions
 
 _LEAST_OPSET = 11
@@ -54,7 +59,7 @@ class QuantizeDynamic(Pass):
     """Dynamic int8 quantization of matrix products and LSTMs."""
 
     name = "ort.quantize-dynamic"
-    summary = "matrix products in 8-bit integers, activations quantized while running; needs no data"
+    summary = "matrix products in 8-bit integers, activations quantized while running; samples help, it needs none"
     options = "optim_plugins.ort.quantize.dynamic.quantize_dynamic_options:QuantizeDynamicOptions"
     lossy = True
     after = ("ort.gemm-to-matmul",)
@@ -83,6 +88,8 @@ class QuantizeDynamic(Pass):
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[QuantizeDynamicOptions]:
         """Plain; then smoothed, where samples have enough rows to show which channels have outliers; then finer.
 
+        Samples that are the user's correct the bias, which costs nothing; means of made-up ones mean nothing.
+
         With a few rows the time goes to reading weights, and two products read them twice. One scale for all columns
         is not tried: it is no faster, and further off.
         """
@@ -92,10 +99,11 @@ class QuantizeDynamic(Pass):
         from optim_plugins.ort.quantize.dynamic.quantize_dynamic_options import QuantizeDynamicOptions
 
         reduce_range: Literal["saturating", False] = False if multiplies_integers_exactly() else "saturating"
-        yield QuantizeDynamicOptions(reduce_range=reduce_range)
+        plain = QuantizeDynamicOptions(reduce_range=reduce_range, correct_bias=context.feeds_given)
+        yield plain
         if rows_at_a_time(model, context) >= FEW_ROWS:
-            yield QuantizeDynamicOptions(reduce_range=reduce_range, smoothing=0.8)
-            yield QuantizeDynamicOptions(reduce_range=reduce_range, activation_bits=16)
+            yield plain.model_copy(update={"smoothing": 0.8})
+            yield plain.model_copy(update={"activation_bits": 16})
 
     def keepable(self, model: Model, options: QuantizeDynamicOptions) -> list[str]:
         """Every product and LSTM it would quantize."""
@@ -143,7 +151,8 @@ class QuantizeDynamic(Pass):
             judged = [judged_product(one, one.a.name or "", factors.get(one.a.name or "")) for one in chosen]
             everywhere = options.reduce_range is True
             narrow = narrow_nodes(lambda: _fixed(model), judged, model, context, everywhere=everywhere)
-        quantizer = ProductQuantizer(graph, chosen, options, factors, narrow)
+        means = _means(model, chosen, context) if options.correct_bias else {}
+        quantizer = ProductQuantizer(graph, chosen, options, factors, narrow, means)
         count = 0
         for done, product in enumerate(chosen):
             count += quantizer.rewrite(product)
@@ -166,9 +175,18 @@ class QuantizeDynamic(Pass):
             counts |= {"with 16-bit activations": len(finer)}
         if options.reduce_range:
             counts |= {"with 7-bit weights": len(narrow)}
+        if options.correct_bias:
+            counts |= {"biases corrected": quantizer.corrected}
         if options.smoothing:
             counts |= {"inputs smoothed": len(factors), "smoothed for nothing": quantizer.folded}
         return PassResult(context.save(graph, model), changed=True, notes=tuple(notes), counts=counts)
+
+
+def _means(model: Model, products: Sequence[Product], context: Context) -> Means:
+    """Of what products are given, before anything is rewritten."""
+    from optim_plugins.ort.measure.channel_means import channel_means
+
+    return channel_means(_fixed(model), {one.a.name or "": one.rows for one in products}, model, context)
 
 
 def _fixed(model: Model) -> ir.Model:

@@ -25,6 +25,9 @@ class QuantizeDynamicOptions(PassOptions):
         description="how much of the activations' outliers the weights take over, 0 none, 1 all; "
         "0.8 is a good guess; needs samples",
     )
+    correct_bias: bool = Field(
+        False, description="make up in the bias for what rounding weights does on average; needs samples, costs no time"
+    )
     activation_bits: Literal[8, 16] = Field(
         8, description="16 are two products of 8 bits: closer by what rounding activations costs, in twice the time"
     )

@@ -75,7 +75,9 @@ class QuantizeStatic(Pass):
                 calibration="mse", correct_bias=True, reduce_range=reduce_range, fill_channels=fill
             )
         elif rows_at_a_time(model, context) >= FEW_ROWS:
-            yield QuantizeStaticOptions(calibration="foreseen", smoothing=0.8, reduce_range=reduce_range)
+            yield QuantizeStaticOptions(
+                calibration="foreseen", smoothing=0.8, correct_bias=context.feeds_given, reduce_range=reduce_range
+            )
 
     def keepable(self, model: Model, options: QuantizeStaticOptions) -> list[str]:
         """Every convolution and product it would quantize."""

@@ -1,0 +1,17 @@
+"""Options of ``ort.fuse-convolution``."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from optim import PassOptions
+
+
+class FuseConvolutionOptions(PassOptions):
+    """Nothing here changes what is computed."""
+
+    neighbours: bool = Field(
+        False,
+        description="convolutions with few output channels compute several neighbouring outputs as channels of one: "
+        "for the kernels of CPUs, which compute 8 or 16 channels at a time",
+    )
