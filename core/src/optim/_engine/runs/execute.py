@@ -190,7 +190,9 @@ def _judged(
     plans: Plans,
     failed: dict[str, OptimError],
 ) -> Outcome:
-    from optim._engine.runs.operator_times import operator_times  # what a run from the cache needs none of
+    # what a run from the cache needs none of
+    from optim._engine.runs.judge import judge_lock
+    from optim._engine.runs.operator_times import operator_times
 
     own_data = bench.prepared.origin != SYNTHESIZED
     budget = bench.settings.budget(bench.prepared.tolerance, foresees=own_data)
@@ -199,6 +201,8 @@ def _judged(
     if chosen.compete:
         verdict, won, rows = _contested(bench, budget, enter(bench, chosen, plans, failed))
         rows = with_absent(rows, chosen, failed)
+    elif bench.settings.chain is not None:
+        verdict, won = judge_lock(bench, budget), bench
     else:
         verdict, won = _searched(bench, budget, plans.by_target[chosen.baseline.name], load), bench
     search_s, result = time.monotonic() - started, verdict.result
@@ -249,12 +253,10 @@ def _contested(
 
 
 def _searched(bench: Workbench, budget: Budget, plan: Plan, load: Load) -> Verdict:
-    """What a lock or a search of the model comes to, or that of a stand-in where the model would take too long."""
-    from optim._engine.runs.judge import judge_lock, judge_search
+    """What a search of the model comes to, or of a stand-in where the model would take longer than its time."""
+    from optim._engine.runs.judge import judge_search
     from optim._engine.runs.stand_in.layers import stand_in_for
 
-    if bench.settings.chain is not None:
-        return judge_lock(bench, budget)
     stand_in = stand_in_for(bench, plan, load)
     if stand_in is None:
         return judge_search(bench, budget, plan)
