@@ -22,7 +22,7 @@ from pathlib import Path
 _SIDE_BY_SIDE = ("offer", "candidate", "repair_job")
 """Kinds of jobs of which those that follow each other are done at the same time."""
 
-_TIMED = ("race_job", "kernels", "operators_job")
+_TIMED = ("race_job", "kernels", "operators_timed")
 
 _FIXED_S = 2.0
 """A run's own part, which holds no worker: reading, deciding, writing the folder; 2 s of processor time, measured."""

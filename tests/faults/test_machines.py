@@ -122,7 +122,7 @@ def _strike(before: dict[int, set[int]], strike: Callable[[psutil.Process], None
         "session_digests",
         "repair_job",
         "race_job",
-        "operators_job",
+        "operators_timed",
         "blame_job",
     ],
 )

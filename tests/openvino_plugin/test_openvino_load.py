@@ -81,6 +81,13 @@ def test_load_py_calls_an_output_as_the_graph_does_where_openvino_leaves_nodes_o
     assert [one.name for one in session.get_outputs()] == [given]
 
 
+def test_without_the_plugin_its_settings_are_no_reason_to_refuse_the_folder_but_the_runtime_is(run_folder, monkeypatch):
+    monkeypatch.setenv("OPTIM_DISABLE_PLUGINS", "openvino")
+    with pytest.raises(OptimError) as caught:
+        optim.load(run_folder)
+    assert (caught.value.reference, caught.value.fix) == ("runtime-missing", "pip install optim-plugin-openvino")
+
+
 @pytest.mark.parametrize("name", ["CACHE_DIR", "WEIGHTS_PATH"])
 @pytest.mark.parametrize("place", ["tuned_provider_options", "provider_options"])
 def test_the_settings_of_a_stranger_name_no_file(run_folder, name, place):

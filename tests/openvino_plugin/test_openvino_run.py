@@ -22,7 +22,7 @@ from optim.testing import Trial, models
 from optim_openvino.quantize import float_graph, nncf_library
 from optim_openvino.quantize.compress_weights import CompressWeights, _with_few_bits
 from optim_openvino.quantize.quantize import Quantize
-from optim_openvino.runtime import installed
+from optim_openvino.runtime import installed, quiet_import
 from optim_openvino.runtime.backend import OpenVinoBackend
 from optim_openvino.runtime.core import core
 from optim_openvino.runtime.properties import MODEL_CACHE, as_session
@@ -41,9 +41,11 @@ def test_the_report_says_what_computed_the_result_and_what_to_install(tmp_path, 
     products = [row for row in report.result.kernels if row.operator == "FullyConnected"]
     assert sum(row.nodes for row in products) == 2
     assert {row.precision for row in products} == {"f32"}
+    assert "Transpose" not in {row.operator for row in report.result.kernels}, "weights are laid out once, not in a run"
     page = (tmp_path / "out" / "report.html").read_text()
     assert f"pip install openvino=={version}" in page
     assert "import openvino" in page
+    assert f"`pip install openvino=={version}`" in (tmp_path / "out" / "README.md").read_text()
     assert "import onnxruntime" not in page
     assert json.loads((tmp_path / "out" / "session.json").read_text())["package"] == "optim-plugin-openvino"
 
@@ -134,6 +136,30 @@ def test_a_device_whose_driver_is_there_and_that_openvino_does_not_find_is_refus
     with pytest.raises(OptimError, match="openvino-device") as caught:
         OpenVinoBackend().open(describe_model(models.mlp(tmp_path)), TARGET.configure({"device": device}))
     assert caught.value.status is ExitStatus.TARGET_UNAVAILABLE and device in caught.value.what
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        ('Device with "CPU" name is not registered in the OpenVINO Runtime', "not registered"),
+        ('Unable to read the model: "a/onnx .onnx"\nAvailable frontends: jax paddle ir', "Available frontends: jax"),
+    ],
+)
+def test_an_openvino_that_lacks_a_library_is_damaged(tmp_path, said, cause):
+    """In OpenVINO's own words, seen where its library of the processor and the one that reads ONNX were moved away."""
+    found = refused(describe_model(models.mlp(tmp_path)), "CPU", RuntimeError(said))
+    assert (found.reference, found.status) == ("openvino-damaged", ExitStatus.TARGET_UNAVAILABLE)
+    assert cause in found.cause and "--force-reinstall" in found.fix
+    whole = RuntimeError('Unable to read the model: "a"\nAvailable frontends: ir onnx')
+    assert refused(describe_model(models.mlp(tmp_path)), "CPU", whole).reference == "openvino-refused"
+
+
+def test_an_openvino_that_cannot_be_imported_is_damaged(tmp_path, monkeypatch):
+    monkeypatch.setattr(quiet_import, "quiet_openvino", lambda: object())
+    core.cache_clear()
+    with pytest.raises(OptimError, match="openvino-damaged") as caught:
+        OpenVinoBackend().open(describe_model(models.mlp(tmp_path)), TARGET)
+    assert "Core" in caught.value.cause
 
 
 @pytest.mark.parametrize("setting", ["device=TPU", "threads=0", "streams=two", "cores=4"])

@@ -164,6 +164,9 @@ class Stand:
             kernel = {"name": "a_kernel_time", "ts": at, "dur": lasts, "args": {"op_name": "Add"}}
             self.events.extend([kernel, {"name": "model_run", "ts": at, "dur": lasts}])
 
+    def release(self) -> None:
+        """Its device takes many."""
+
 
 class StandInBackend:
     """Opens such sessions; those of a model that is profiled leave their records."""
@@ -207,8 +210,11 @@ def test_the_table_of_a_report_has_no_time_of_the_profiler_either(tmp_path, monk
         writer.add({"x": np.zeros(1, np.float32)})
         writer.finish("x.npz", ())
     asked = operators_job.Request((operators_job.Fed(model, place),), tmp_path / "feeds", 0)
-    answer = operators_job.run(asked, SimpleNamespace(event=lambda kind, text: None))
+    said = []
+    channel = SimpleNamespace(event=lambda kind, **values: said.append(kind), receive=lambda: said.append("go"))
+    answer = operators_job.run(asked, channel)
     assert answer.models == ({"Add": pytest.approx(0.012)},)
+    assert said == ["progress", "open", "go", "ran"]  # opened before it has the clock, read after it
 
 
 @pytest.mark.parametrize(("share", "ms", "told"), [(0.5, 0.025, 0.015), (0.0, 0.02, 0.01), (1.0, 0.04, 0.03)])

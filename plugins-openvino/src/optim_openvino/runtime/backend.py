@@ -37,6 +37,7 @@ class OpenVinoBackend(Backend):
         Raises:
             OptimError[openvino-operator]: it does not have an operator.
             OptimError[openvino-device]: the device is not there.
+            OptimError[openvino-damaged]: a library of OpenVINO is missing.
             OptimError[openvino-dynamic]: the device takes fixed sizes.
             OptimError[openvino-refused]: anything else.
         """

@@ -8,10 +8,18 @@ from typing import Any
 
 @cache
 def core() -> Any:
-    """One a process: it loads the libraries of devices."""
-    from optim_openvino.runtime.quiet_import import quiet_openvino
+    """One a process: it loads the libraries of devices.
 
-    return quiet_openvino().Core()
+    Raises:
+        OptimError[openvino-damaged]: it cannot be imported, or is not whole.
+    """
+    from optim_openvino.runtime.quiet_import import quiet_openvino
+    from optim_openvino.runtime.refusals import damaged
+
+    try:
+        return quiet_openvino().Core()
+    except (ImportError, AttributeError) as error:
+        raise damaged(error) from error
 
 
 @cache

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 
 from optim import ExitStatus, Model, OptimError
+from optim_openvino.runtime.installed import version
 
 _OPERATORS = re.compile(r"(?:No conversion rule found for operations|Conversion is failed for): ([^\n]+)")
 _PLACES = re.compile(r"^(Exception from |Check '.*' failed at |\s*$|While validating|FrontEnd API failed|Summary:)")
+_NO_PROCESSOR = re.compile(r'"CPU" name is not registered|Cannot load library')
 _NO_DEVICE = re.compile(r"Cannot load library|has not been registered|compiler loading failed|No available devices")
 
 
@@ -23,6 +25,8 @@ def refused(model: Model, device: str, error: Exception) -> OptimError:
             f"it does not have {', '.join(operators)}, or not in this form",
             "choose another target: optim targets",
         )
+    if _lacks_reader(text) or (device == "CPU" and _NO_PROCESSOR.search(text)):
+        return damaged(error)
     if device != "CPU" and _NO_DEVICE.search(text):
         return OptimError(
             "openvino-device",
@@ -42,6 +46,23 @@ def refused(model: Model, device: str, error: Exception) -> OptimError:
     return OptimError(
         "openvino-refused", f"OpenVINO refuses {name}", plain(text), "choose another target: optim targets"
     )
+
+
+def damaged(error: Exception) -> OptimError:
+    """The diagnosis for an OpenVINO that cannot be imported, or lacks a library of its own."""
+    return OptimError(
+        "openvino-damaged",
+        f"OpenVINO {version()} does not work here",
+        plain(str(error)),
+        f"pip install --force-reinstall openvino=={version()}",
+        status=ExitStatus.TARGET_UNAVAILABLE,
+    )
+
+
+def _lacks_reader(text: str) -> bool:
+    """Whether OpenVINO lists the formats that it can read, and ONNX is none of them."""
+    _, listed, formats = text.partition("Available frontends:")
+    return bool(listed) and "onnx" not in formats.split()
 
 
 def _operator(text: str) -> str:

@@ -219,6 +219,22 @@ def test_rounds_go_on_while_it_is_open_whether_the_best_is_faster(raced):
     assert raced([0.1], Unsteady([0.09], [0.11]), decides=True, **straddling)[1][0].ratio.rounds > 7
 
 
+def test_a_large_gain_need_not_be_known_to_a_hundredth_unless_something_is_as_good(raced):
+    asked = {"least_rounds": 8, "most_rounds": 20, "width": 0.015, "gain_width": 0.2}
+    _, (alone,) = raced([0.1], Unsteady([0.048], [0.052]), **asked)
+    _, (one, other) = raced([0.1], Unsteady([0.048], [0.052]), Unsteady([0.052], [0.048]), **asked)
+    _, (small,) = raced([0.1], Unsteady([0.088], [0.092]), **asked)
+    assert (alone.ratio.rounds, one.ratio.rounds, other.ratio.rounds, small.ratio.rounds) == (8, 60, 60, 60)
+
+
+def test_rounds_do_not_go_on_for_a_gain_of_next_to_nothing(raced):
+    asked = {"decides": True, "least_rounds": 8, "most_rounds": 20, "width": 0.001}
+    _, (nothing,) = raced([0.1], Unsteady([0.099], [0.1005], [0.101]), **asked)
+    _, (perhaps,) = raced([0.1], Unsteady([0.09], [0.1005], [0.101]), **asked)
+    assert nothing.ratio.rounds == 8
+    assert perhaps.ratio.rounds > 8
+
+
 # Chains on a workbench.
 
 

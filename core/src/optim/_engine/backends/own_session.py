@@ -90,18 +90,30 @@ def open_own(path: Path, name: str, package: str, settings: SessionConfig) -> Ow
         target = require_target(registry, name)
         backend = held_backend(registry, target.backend)
     except OptimError as error:
-        if error.reference not in ("unknown-target", "unknown-backend", "plugin-failed"):
-            raise
-        raise OptimError(
-            "runtime-missing",
-            f"{path} runs on target {name} only, which is not here",
-            f"{error.what}: {error.cause}",
-            f"pip install {package}" if package else "install the plugin that brings it",
-            package,
-            ExitStatus.TARGET_UNAVAILABLE,
-        ) from error
+        raise runtime_missing(path, name, package, error) from error
     model = describe_model(path, session=settings)
     return OwnSession(backend.open(model, target.plain), model)
+
+
+def runtime_missing(path: Path, name: str, package: str, error: OptimError) -> OptimError:
+    """What is told of a graph whose target no plugin here brings; an error about anything else as it is.
+
+    Args:
+        path: of the graph.
+        name: of the target.
+        package: the distribution that brings it.
+        error: what asking for the target raised.
+    """
+    if error.reference not in ("unknown-target", "unknown-backend", "plugin-failed"):
+        return error
+    return OptimError(
+        "runtime-missing",
+        f"{path} runs on target {name} only, which is not here",
+        f"{error.what}: {error.cause}",
+        f"pip install {package}" if package else "install the plugin that brings it",
+        package,
+        ExitStatus.TARGET_UNAVAILABLE,
+    )
 
 
 _TYPES = {"float32": "float", "float64": "double"}

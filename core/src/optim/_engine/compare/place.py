@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from optim._engine.feeds.feedset import FeedSet
 from optim._engine.gate.drift import OutputComparison, merge_samples
 from optim._engine.gate.max_loss import MaxLoss
 from optim._engine.gate.outputs import compare_sample
+from optim._engine.gate.quiet import floors_on
 from optim._engine.plugins.registry import load_registry
 from optim.arrays import Feeds, Outputs
 from optim.backend import Session
@@ -77,6 +78,8 @@ class Reference:
         compared: the samples there are outputs for.
         task: the task metric, where the user named one.
         mixed: outputs that mix scales on some sample; None: not looked at yet.
+        quiet: outputs that are next to nothing on some sample, with a floor for each of :attr:`compared`, see
+            :mod:`optim._engine.gate.quiet`.
     """
 
     feeds: Path
@@ -85,6 +88,7 @@ class Reference:
     compared: tuple[int, ...]
     task: TaskUse | None = None
     mixed: tuple[str, ...] | None = None
+    quiet: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
     def feed_set(self) -> FeedSet:
         """The feeds of the run."""
@@ -93,6 +97,10 @@ class Reference:
     def expected(self, sample: int) -> Outputs:
         """The original's outputs on one sample."""
         return FeedSet.open(self.outputs).sample(self.compared.index(sample))
+
+    def floors(self, sample: int) -> dict[str, float]:
+        """Of outputs that are next to nothing on one sample."""
+        return floors_on(self.quiet, self.compared.index(sample))
 
 
 def mapped_feeds(feeds: Feeds, interfaces: Sequence[Interface]) -> Feeds:
@@ -155,7 +163,8 @@ def compare_run(
             "a pass that changes inputs or outputs must return PassResult(interface=...)",
         )
     original = reference.original
-    return compare_sample(expected, got, feeds, original.inputs, original.outputs, reference.mixed)
+    floors = reference.floors(sample)
+    return compare_sample(expected, got, feeds, original.inputs, original.outputs, reference.mixed, floors)
 
 
 def chosen(feeds: FeedSet, samples: Sequence[int]) -> Iterator[tuple[int, Feeds]]:

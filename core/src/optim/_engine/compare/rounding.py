@@ -7,13 +7,16 @@ float16 are rounded to a thousandth themselves, and wherever kernels round on th
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 from optim._engine.backends.held import HeldBackend
 from optim._engine.compare.place import Reference, compare_session
-from optim._engine.gate.drift import worst_drift
+from optim._engine.gate.drift import OutputComparison
+from optim._engine.gate.outputs import magnitudes
+from optim._engine.gate.quiet import floor_of, with_unmeasured
 from optim.backend import Session
 from optim.errors import OptimError
 from optim.model import Model, SessionConfig
@@ -51,11 +54,13 @@ class Tolerance:
         tolerance: largest drift that counts as lossless.
         notes: for the report.
         complete: whether all settings were looked at.
+        quiet: outputs that are next to nothing on some sample, with a floor for each that is compared.
     """
 
     tolerance: float
     notes: tuple[str, ...] = ()
     complete: bool = True
+    quiet: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
 
 def measure_tolerance(
@@ -81,6 +86,7 @@ def measure_tolerance(
         return Tolerance(floor, complete=False)
     within_s = min(time_for.most_s, time_for.left_s)
     spread, began, complete = 0.0, time.perf_counter(), True
+    sizes = _Sizes(reference, samples)
     for settings in (SessionConfig(), *backend.equivalent_settings(target)):
         is_first = settings == SessionConfig()
         if not is_first and time.perf_counter() - began > within_s:
@@ -93,18 +99,58 @@ def measure_tolerance(
             if error.reference == "nothing-compared":
                 raise
             continue
-        drift = worst_drift(comparisons).relative_l2
+        drift = sizes.note(comparisons)
         if is_first and drift > _CAP:
             raise _not_itself(drift, backend, target)
         spread = max(spread, drift)
     tolerance = max(floor, _FACTOR * spread)
+    quiet = sizes.floors()
+    notes = tuple(
+        f"output '{name}' is next to nothing on some sample: lossless there is what moves it by ten times what "
+        "rounding does at most; lossy passes have the budget, as everywhere"
+        for name in quiet
+    )
     if tolerance <= _CAP:
-        return Tolerance(tolerance, complete=complete)
+        return Tolerance(tolerance, notes, complete, quiet)
     note = (
         f"the original's own outputs differ by {spread:.2g} between settings that should not matter; "
         f"lossless is capped at a drift of {_CAP:g}"
     )
-    return Tolerance(_CAP, (note,), complete)
+    return Tolerance(_CAP, (*notes, note), complete, quiet)
+
+
+class _Sizes:
+    """How large outputs are on each sample, and how far rounding moves them.
+
+    Args:
+        reference: the original.
+        samples: that are compared.
+    """
+
+    def __init__(self, reference: Reference, samples: Sequence[int]) -> None:
+        self._reference = reference
+        self._samples = tuple(samples)
+        self._sizes = [
+            magnitudes(reference.expected(one), reference.feed_set().sample(one), reference.original) for one in samples
+        ]
+        self._floors: dict[str, dict[int, float]] = {}
+
+    def note(self, comparisons: Iterable[OutputComparison]) -> float:
+        """Notes what one setting changed; returns the drift, where what is next to nothing counts as ordinary."""
+        worst = 0.0
+        for one in comparisons:
+            for sample, sizes, drift in zip(self._samples, self._sizes, one.by_sample, strict=True):
+                size = sizes.get(one.name, math.inf)
+                floor = 0.0 if one.slices or one.problem else floor_of(drift * size, size)
+                known = self._floors.setdefault(one.name, {})
+                known[sample] = max(floor, known.get(sample, 0.0))
+                worst = max(worst, drift * size / floor if floor else drift)
+        return worst
+
+    def floors(self) -> dict[str, tuple[float, ...]]:
+        """Of outputs that are next to nothing on some sample, for each that there are outputs of."""
+        found = {name: with_unmeasured(floors, self._reference.compared) for name, floors in self._floors.items()}
+        return {name: floors for name, floors in found.items() if any(floors)}
 
 
 def open_exact(backend: HeldBackend, model: Model, target: Target) -> Session:

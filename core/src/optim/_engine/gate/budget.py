@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from optim._engine.gate.batch_drift import BatchDrift
-from optim._engine.gate.drift import Drift, OutputComparison, worst_drift
+from optim._engine.gate.drift import Drift, OutputComparison, worst_beside_rounding, worst_drift
 from optim._engine.gate.max_loss import MaxLoss
 from optim._engine.gate.task import TaskFigure, loss_objection
 
@@ -109,14 +109,15 @@ class Budget:
                 return f"{far} is beyond what its pass says of it ({own:.3g})"
         limit = self.limit(lossy)
         drift = worst_drift(comparisons)
+        beyond = drift.relative_l2 if lossy else worst_beside_rounding(comparisons)
         kind, bound = (
             (BeyondBudget, "the budget") if lossy and self.max_drift is not None else (str, "what rounding explains")
         )
         free = [comparison for comparison in comparisons if comparison.limit is None]
-        if drift.relative_l2 > limit:
-            worst = max(free, key=lambda comparison: comparison.relative_l2)
+        if beyond > limit:
+            worst = max(free, key=lambda one: one.relative_l2 if lossy else one.beside_rounding)
             where = f"output '{worst.name}'" + (f" ({worst.slices})" if worst.slices else "")
-            return kind(f"drift {drift.relative_l2:.3g} at {where} is beyond {bound} ({limit:.3g})")
+            return kind(f"drift {beyond:.3g} at {where} is beyond {bound} ({limit:.3g})")
         if lossy and self.held(drift) > limit:
             worst = max(free, key=lambda comparison: comparison.foreseen)
             seen = f"{min(worst.by_sample):.3g} to {worst.relative_l2:.3g} on {len(worst.by_sample)} samples"

@@ -83,6 +83,8 @@ class OutputComparison:
         overflowed: whether NaN or infinity appeared in an output that is as it should be otherwise.
         slices: where ``relative_l2`` is that of some slices, see :mod:`optim._engine.gate.scales`; else empty.
         above: elements whose difference is above each of :data:`DIFFERENCES`.
+        quiet: relative L2 where samples on which the output is next to nothing are held to what rounding does there,
+            see :mod:`optim._engine.gate.quiet`; None where there are none.
     """
 
     name: str
@@ -101,6 +103,12 @@ class OutputComparison:
     overflowed: bool = False
     slices: str = ""
     above: dict[str, int] = field(default_factory=no_differences)
+    quiet: float | None = None
+
+    @property
+    def beside_rounding(self) -> float:
+        """Relative L2 that a chain without a lossy pass is held to."""
+        return self.relative_l2 if self.quiet is None else self.quiet
 
     @property
     def drift(self) -> Drift:
@@ -133,6 +141,9 @@ class OutputComparison:
             overflowed=self.overflowed if self.problem else other.overflowed,
             above={limit: count + other.above.get(limit, 0) for limit, count in self.above.items()},
             slices=self.slices if self.relative_l2 >= other.relative_l2 else other.slices,
+            quiet=None
+            if self.quiet is None and other.quiet is None
+            else max(self.beside_rounding, other.beside_rounding),
         )
 
 
@@ -142,6 +153,12 @@ def worst_drift(comparisons: Iterable[OutputComparison]) -> Drift:
     for comparison in comparisons:
         total = total.worst(comparison.drift) if comparison.limit is None or comparison.problem else total
     return total
+
+
+def worst_beside_rounding(comparisons: Iterable[OutputComparison]) -> float:
+    """What a chain without a lossy pass is held to: of all outputs but those with a limit of their own."""
+    free = (one for one in comparisons if one.limit is None or one.problem)
+    return max((one.beside_rounding for one in free), default=0.0)
 
 
 def merge_samples(

@@ -8,7 +8,7 @@ it, else by its size where only one dimension of the output has that size.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -31,6 +31,7 @@ def compare_sample(
     inputs: Iterable[TensorInfo],
     outputs: Iterable[TensorInfo],
     mixed: Collection[str] | None = None,
+    floors: Mapping[str, float] | None = None,
 ) -> list[OutputComparison]:
     """Compare every output of one run.
 
@@ -41,6 +42,7 @@ def compare_sample(
         inputs: of the reference model, for their symbolic dimensions.
         outputs: of the reference model.
         mixed: outputs that mix scales, where that was looked at before; None: it is looked at.
+        floors: of outputs that are next to nothing on this sample, see :mod:`optim._engine.gate.quiet`.
 
     Raises:
         OptimError[nothing-compared]: there is no output, or not one element.
@@ -54,7 +56,8 @@ def compare_sample(
             continue
         valid = valid_positions(name, expected, feeds, inputs, infos.get(name))
         by_slices = mixed is None or name in mixed
-        results.append(compare_output(name, expected, other[name], valid, by_slices=by_slices))
+        floor = (floors or {}).get(name, 0.0)
+        results.append(compare_output(name, expected, other[name], valid, by_slices=by_slices, floor=floor))
     if not results or not any(result.compared or result.problem for result in results):
         raise OptimError(
             "nothing-compared",
@@ -66,7 +69,13 @@ def compare_sample(
 
 
 def compare_output(
-    name: str, reference: Array, other: Array, valid: NDArray[np.bool_] | None = None, *, by_slices: bool = True
+    name: str,
+    reference: Array,
+    other: Array,
+    valid: NDArray[np.bool_] | None = None,
+    *,
+    by_slices: bool = True,
+    floor: float = 0.0,
 ) -> OutputComparison:
     """Compare one output.
 
@@ -76,6 +85,7 @@ def compare_output(
         other: the candidate's; another shape or kind of dtype is a problem, not an exception.
         valid: broadcastable to the shape; False where a position is padding.
         by_slices: whether the reference may mix scales.
+        floor: root mean square that the reference counts for at least where nothing lossy was done.
     """
     reference, other = np.asarray(reference), np.asarray(other)
     found = OutputComparison(name, str(other.dtype), tuple(other.shape))
@@ -102,7 +112,7 @@ def compare_output(
         return replace(_incomparable(found, f"{moved} elements became, or are no longer, infinite"), overflowed=True)
     finite = np.isfinite(a) & np.isfinite(b)
     ulp = _max_ulp(reference.ravel()[finite], other.ravel()[finite])
-    found = _with_figures(replace(found, max_ulp=ulp, top1_agreement=rows), a[finite], b[finite])
+    found = _with_figures(replace(found, max_ulp=ulp, top1_agreement=rows), a[finite], b[finite], floor)
     return _held_by_slices(found, whole, whole_other, valid) if by_slices and finite.all() else found
 
 
@@ -117,7 +127,7 @@ def _held_by_slices(
     worst = worst_group(a, b)
     if worst is None or worst[0].relative_l2 <= found.relative_l2:
         return found
-    return replace(found, relative_l2=worst[0].relative_l2, slices=worst[0].text(worst[1]))
+    return replace(found, relative_l2=worst[0].relative_l2, quiet=None, slices=worst[0].text(worst[1]))
 
 
 def mixed_outputs(outputs: Outputs) -> dict[str, str]:
@@ -134,6 +144,13 @@ def without_padding(outputs: Outputs, feeds: Feeds, model: Model) -> dict[str, A
         name: valid_positions(name, array, feeds, model.inputs, infos.get(name)) for name, array in outputs.items()
     }
     return {name: np.where(mask, outputs[name], 0) for name, mask in valid.items() if mask is not None}
+
+
+def magnitudes(outputs: Outputs, feeds: Feeds, model: Model) -> dict[str, float]:
+    """Root mean square of each output of floats, padding left out; :data:`FLOOR_PER_ELEMENT` at least."""
+    found = {**outputs, **without_padding(outputs, feeds, model)}
+    floats = {name: array.astype(np.float64) for name, array in found.items() if array.dtype.kind == "f" and array.size}
+    return {name: max(FLOOR_PER_ELEMENT, float(np.sqrt(np.mean(np.square(one))))) for name, one in floats.items()}
 
 
 def faint_outputs(samples: Iterable[Outputs]) -> dict[str, float]:
@@ -157,15 +174,19 @@ def only_nan(samples: Iterable[Outputs]) -> bool:
     return seen
 
 
-def _with_figures(found: OutputComparison, a: NDArray[np.float64], b: NDArray[np.float64]) -> OutputComparison:
+def _with_figures(
+    found: OutputComparison, a: NDArray[np.float64], b: NDArray[np.float64], floor: float
+) -> OutputComparison:
     if not a.size:  # the same NaN or infinity everywhere
         return found
     difference = b - a
     noise, signal, other = (math.sqrt(_dot(v, v)) for v in (difference, a, b))
     cosine = 1.0 if noise == 0 else _dot(a, b) / (signal * other) if signal and other else 0.0
+    least = max(floor, FLOOR_PER_ELEMENT) * math.sqrt(a.size)
     return replace(
         found,
         compared=int(a.size),
+        quiet=noise / least if floor and signal < least else None,
         relative_l2=noise / max(signal, FLOOR_PER_ELEMENT * math.sqrt(a.size)),
         max_abs=float(np.abs(difference).max()),
         above=_counts(np.abs(difference)),
@@ -194,7 +215,7 @@ def _compare_exactly(found: OutputComparison, reference: Array, other: Array) ->
 
 def _incomparable(found: OutputComparison, problem: str) -> OutputComparison:
     """The comparison as infinitely far."""
-    far = replace(found, relative_l2=math.inf, max_abs=math.inf, cosine=-1.0, sqnr_db=-math.inf)
+    far = replace(found, relative_l2=math.inf, quiet=None, max_abs=math.inf, cosine=-1.0, sqnr_db=-math.inf)
     return replace(far, problem=problem)
 
 

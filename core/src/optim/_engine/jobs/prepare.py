@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from optim._engine.backends.held import HeldBackend
@@ -92,6 +92,7 @@ class Answer:
         device_bytes: memory that it took on a device or in a process of its backend's own; 0 where that has none.
         cut_short: whether more samples, settings or figures were left out for their time.
         mixed: outputs that mix scales on some sample: only these are compared by slices.
+        quiet: outputs that are next to nothing on some sample, with a floor for each of :attr:`compared`.
         task: the task metric and its value on the original, where the user named one.
     """
 
@@ -114,6 +115,7 @@ class Answer:
     cut_short: bool = False
     mixed: tuple[str, ...] | None = None
     held_out: int = 0
+    quiet: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
 
 JOB = Job(__name__, Request, Answer)
@@ -185,6 +187,7 @@ def run(request: Request, channel: Channel) -> Answer:
         cut_short=not found.complete or len(compared) < len(wanted) or (request.data is None and len(feeds) < SAMPLES),
         mixed=tuple(mixed),
         held_out=len(feeds.held_out),
+        quiet=found.quiet,
     )
 
 

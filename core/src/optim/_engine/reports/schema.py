@@ -122,6 +122,7 @@ class OutputReport(Part):
     overflowed: bool = Field(default=False, description="whether NaN or infinity appeared in it")
     above: dict[str, int] = Field(default={}, description="elements whose difference is above so much, in its unit")
     slices: str = Field(default="", description="the slices whose drift relative_l2 is, where scales are mixed")
+    quiet: Figure = Field(default=None, description="relative_l2 beside rounding of samples with next to nothing in it")
 
 
 class ShapeReport(Part):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 
 from optim._engine.diagnosis.timing import operators_job
+from optim._engine.search.measure import operators_timed
+from optim._engine.search.measure.racing import where_timed
 from optim._engine.search.state import Candidate
 from optim._engine.search.workbench import Workbench
 from optim.jobs.process import WorkerFailed
@@ -49,9 +51,14 @@ def operator_times(bench: Workbench, won: Workbench, result: Candidate | None) -
     sample = bench.prepared.timed[0]
     request = operators_job.Request(tuple(models), bench.reference.feeds, sample)
     key = bench.keys.operator_times([(one.model, one.place.target) for one in models], sample)
+    known = bench.runner.known(key, operators_timed.Answer)
+    if known is not None:
+        return known.models
+    wanted = operators_timed.Request(request, max(left, min(_MOST_S, time.end_s)))
     try:
-        with bench.turns.turn():
-            within_s = max(left, min(_MOST_S, time.end_s))
-            return bench.runner.call(operators_job.JOB, request, timeout_s=within_s, key=key).models
+        answer = where_timed(bench, operators_timed, wanted, operators_timed.Answer)
     except WorkerFailed:  # its figures are an extra: the run has proven what it delivers
         return ()
+    bench.runner.count += 1
+    bench.runner.keep(key, answer)
+    return answer.models

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from optim._engine.json_file import read_json
-from optim._engine.runs.session_file import SESSION_FILE, SessionFile
+from optim._engine.runs.session_file import MODEL_FILE, SESSION_FILE, SessionFile
 from optim.errors import ExitStatus, OptimError
 from optim.model import PACKED_WEIGHTS
 from optim.onnx.libraries import OPERATOR_LIBRARIES
@@ -146,6 +146,7 @@ def read_session_file(folder: Path) -> SessionFile:
         OptimError[not-a-run-folder]: there is none.
         OptimError[bad-session-file]: it is not what :func:`write_session_files` writes.
         OptimError[untrusted-setting]: it says what no session file may say.
+        OptimError[runtime-missing]: nobody here knows what may be said of its target.
     """
     from pydantic import ValidationError
 
@@ -202,7 +203,7 @@ def _require_harmless(saved: SessionFile, path: Path) -> None:
             raise _untrusted(path, f"warm-up of input '{name}' on {list(zeros.shape)} of {zeros.dtype}", ())
     told = {saved.provider: saved.provider_options}
     for provider, options in (*told.items(), *saved.also.items(), *saved.tuned_provider_options.items()):
-        harmless = _harmless_options(provider, saved.target) if options else frozenset()
+        harmless = _harmless_options(provider, saved, path) if options else frozenset()
         for name, value in options.items():
             if name not in harmless:
                 raise _untrusted(path, f"option '{name}' of {provider or saved.target}", harmless)
@@ -210,14 +211,20 @@ def _require_harmless(saved: SessionFile, path: Path) -> None:
                 raise _untrusted(path, f"provider option '{name}', which names the place '{value}'", ())
 
 
-def _harmless_options(provider: str, name: str) -> frozenset[str]:
-    """Options of a provider, or of the target of that name where it has a runtime of its own."""
+def _harmless_options(provider: str, saved: SessionFile, path: Path) -> frozenset[str]:
+    """Options of a provider, or of the target where it has a runtime of its own, whose plugin must be here then."""
     if provider in PROVIDER_OPTIONS:
         return PROVIDER_OPTIONS[provider]
+    from optim._engine.backends.own_session import runtime_missing
     from optim._engine.plugins.registry import load_registry
 
-    there = load_registry().targets().values()
-    known = name.partition(":")[0]
+    registry, known = load_registry(), saved.target.partition(":")[0]
+    if known:
+        try:
+            registry.target(known)
+        except OptimError as error:
+            raise runtime_missing(path.with_name(MODEL_FILE), saved.target, saved.package, error) from error
+    there = registry.targets().values()
     meant = [one for one in there if (one.runs_on == provider if provider else one.name == known)]
     return frozenset(option for one in meant for option in one.harmless_options)
 

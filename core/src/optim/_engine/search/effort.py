@@ -17,6 +17,8 @@ class Effort:
         least_rounds: before anything is decided.
         most_rounds: at which it ends.
         width: ends earlier when the best lane's interval is narrower than this share.
+        gain_width: ends earlier, too, when it is narrower than this share of what the best lane gains or loses, and no
+            other lane can be as good: half the time need not be known to a hundredth of it.
         drop: whether beaten lanes leave the race.
         open_timeout_s: for opening, comparing and warming up.
         patience_s: how much longer to wait for enough quiet rounds where other processes use the machine.
@@ -32,6 +34,7 @@ class Effort:
     least_rounds: int = 6
     most_rounds: int = 40
     width: float = 0.02
+    gain_width: float = 0.0
     drop: bool = True
     open_timeout_s: float = 300.0
     patience_s: float = 0.0

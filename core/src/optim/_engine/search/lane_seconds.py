@@ -48,6 +48,10 @@ FINAL_S, AGAIN_S = 8.0, 6.0
 LOOK_S = 1.0
 """The shortest race while exploring: with less, five rounds of a few lanes do not fit."""
 
+_LOOK_WIDTH, _FINAL_WIDTH = 0.2, 0.1
+"""Shares of what a model gains that its interval may be wide: while exploring, and of what is delivered. At a ratio of
+0.5 these are 10 and 5 hundredths; two processes of one graph differ by some."""
+
 _FIRST_RACE = 0.7
 """Share of all that is left until the last race that the first one may take: of slow models there is no other."""
 
@@ -159,6 +163,7 @@ class RaceSeconds(LaneSeconds):
             least_rounds=3 if self.is_slow else 5,
             most_rounds=20,
             width=0.03,
+            gain_width=_LOOK_WIDTH,
             fresh=False,
             most_samples=1 if self.is_slow else None,
             whole_s=whole_s,
@@ -168,7 +173,16 @@ class RaceSeconds(LaneSeconds):
         """Three rounds on one sample, and a few more where they are short."""
         whole_s = self._at_least(self._run.look_floor_s, _FIRST_RACE * self._left_before_proof())
         seconds = self.pace * min(seconds, 2 * LOOK_S)
-        return Effort(seconds, least_rounds=3, most_rounds=7, width=0.05, fresh=False, most_samples=1, whole_s=whole_s)
+        return Effort(
+            seconds,
+            least_rounds=3,
+            most_rounds=7,
+            width=0.05,
+            gain_width=_LOOK_WIDTH,
+            fresh=False,
+            most_samples=1,
+            whole_s=whole_s,
+        )
 
     def proof_s(self, lanes: int) -> float:
         """Seconds that proving so many models takes: opened, compared on all samples, timed, some of them again."""
@@ -253,6 +267,7 @@ class RaceSeconds(LaneSeconds):
             least_rounds=least_rounds,
             most_rounds=40,
             width=0.015,
+            gain_width=_FINAL_WIDTH,
             drop=drop,
             open_timeout_s=self._timeout_s,
             patience_s=seconds / 2,

@@ -291,6 +291,7 @@ class Preparation:
             self.prepared.compared,
             replace(task, rows=folder / "task.npy") if task else None,
             self.prepared.mixed,
+            self.prepared.quiet,
         )
         return self.prepared
 

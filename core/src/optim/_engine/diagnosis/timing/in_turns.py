@@ -11,11 +11,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
 
+from optim._engine.backends.held_session import HeldSession
 from optim._engine.compare.place import Place
 from optim._engine.diagnosis.timing.profiled import Runs, profiled, run_ms, watched, written_profile
 from optim._engine.diagnosis.timing.trace import NodeTime, Timeline, fastest, read_timeline
@@ -28,6 +30,7 @@ _MOST_OPEN_TWICE = 1 << 30
 """Bytes of a model up to which it is open with and without the profiler at once; beyond one comes after the other."""
 
 _Told = TypeVar("_Told")
+Clock = Callable[[], AbstractContextManager[object]]
 
 _TURNS = 8
 """Of each session, at most; each begins with a run that does not count: threads of the other one spin a while."""
@@ -60,6 +63,7 @@ def timed(
     runs: Runs,
     warm_up: Callable[[Session, float], _Told],
     weights: Mapping[str, list[int]] | None = None,
+    clock: Clock = nullcontext,
 ) -> tuple[Timed, _Told]:
     """The times of a model's nodes, which add up to a run without the profiler; and what the warm-up tells.
 
@@ -70,6 +74,7 @@ def timed(
         runs: how many of each kind, about.
         warm_up: what first runs the session without the profiler; given the milliseconds of opening it, too.
         weights: shape of the largest weight of nodes, by name.
+        clock: entered for the runs that count; where the model is open but once at a time, for opening it too.
 
     Raises:
         OptimError[not-profiled]: the target's runtime says nothing of its nodes.
@@ -79,10 +84,14 @@ def timed(
     with backend.open(model, place.target) as plain:
         told = warm_up(plain, 1e3 * (time.perf_counter() - started))
         if backend.owner is None and model_size_bytes(model) <= _MOST_OPEN_TWICE:
-            timeline, times = in_turns(plain, place, model, feeds, runs, weights)
+            timeline, times = in_turns(plain, place, model, feeds, runs, weights, clock)
         else:
-            times = [run_ms(plain, feeds) for _ in range(runs.count(run_ms(plain, feeds)))]
-    timeline = timeline or profiled(place, model, feeds, runs, weights)
+            plain.release()
+            with clock():
+                times = [run_ms(plain, feeds) for _ in range(runs.count(run_ms(plain, feeds)))]
+    if timeline is None:
+        with clock():
+            timeline = profiled(place, model, feeds, runs, weights)
     counted = fastest(times, runs.share, float)
     plain_ms = sum(counted) / len(counted)
     cost_ms = record_ms(timeline.nodes, plain_ms) if backend.owner is None else 0.0
@@ -90,7 +99,13 @@ def timed(
 
 
 def in_turns(
-    plain: Session, place: Place, model: Model, feeds: Feeds, runs: Runs, weights: Mapping[str, list[int]]
+    plain: HeldSession,
+    place: Place,
+    model: Model,
+    feeds: Feeds,
+    runs: Runs,
+    weights: Mapping[str, list[int]],
+    clock: Clock = nullcontext,
 ) -> tuple[Timeline, list[float]]:
     """The times of nodes, and the milliseconds of plain runs made between them.
 
@@ -101,6 +116,7 @@ def in_turns(
         feeds: of every run.
         runs: how many of each, about.
         weights: shape of the largest weight of nodes, by name.
+        clock: entered for the runs that count.
 
     Raises:
         OptimError[not-profiled]: the target's runtime says nothing of its nodes.
@@ -112,10 +128,13 @@ def in_turns(
             turns = min(_TURNS, count, max(2, count // 4))
             each = math.ceil(count / turns)
             times: list[float] = []
-            for _ in range(turns):
-                times += [run_ms(plain, feeds) for _ in range(each + 1)][1:]
-                for _ in range(each + 1):
-                    session.run(feeds)
+            session.release()  # whoever has the clock may wait for the device
+            plain.release()
+            with clock():
+                for _ in range(turns):
+                    times += [run_ms(plain, feeds) for _ in range(each + 1)][1:]
+                    for _ in range(each + 1):
+                        session.run(feeds)
         firsts = {len(warm_up) + turn * (each + 1) for turn in range(turns)}
         skipped = {*range(len(warm_up)), *firsts}
         return read_timeline(written_profile(place, Path(text)), skipped, runs.share, weights), times

@@ -1,7 +1,12 @@
-"""Job: the time of each operator in a run of some models, for the table of a report."""
+"""Job: the time of each operator in a run of some models, for the table of a report.
+
+Whoever started it is asked for the machine's clock when a model is open, and told when its runs are over.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +21,9 @@ from optim.errors import OptimError
 from optim.jobs.channel import Channel
 from optim.model import Model
 from optim.passes import Interface
+
+OPEN, RAN = "open", "ran"
+"""Said when a model is to be run, which it is after an answer; and when that is over."""
 
 _FEW = Runs(0.1, warm_up=1, least=1, share=0)
 """A model of a second a run takes six runs; of several the fastest tells what other programs did not slow down."""
@@ -55,11 +63,11 @@ class Answer:
     models: tuple[dict[str, float], ...]
 
 
-JOB = Job(__name__, Request, Answer, timed=True)
+JOB = Job(__name__, Request, Answer)
 
 
 def run(request: Request, channel: Channel) -> Answer:
-    """Profile each for a moment.
+    """Profile each for a moment, at the clock.
 
     Raises:
         OptimError[not-profiled]: the target's runtime writes no profile.
@@ -69,7 +77,7 @@ def run(request: Request, channel: Channel) -> Answer:
     for number, one in enumerate(request.models, 1):
         channel.event("progress", text=f"profiling model {number} of {len(request.models)}")
         try:
-            nodes = _nodes(one, mapped_feeds(feeds, one.interfaces))
+            nodes = _nodes(one, mapped_feeds(feeds, one.interfaces), channel)
         except OptimError:
             if not found:
                 raise
@@ -81,6 +89,13 @@ def run(request: Request, channel: Channel) -> Answer:
     return Answer(tuple(found))
 
 
-def _nodes(one: Fed, feeds: Feeds) -> tuple[NodeTime, ...]:
-    found, _ = timed(one.place, one.model, feeds, _FEW, lambda session, opened_ms: run_ms(session, feeds))
+def _nodes(one: Fed, feeds: Feeds, channel: Channel) -> tuple[NodeTime, ...]:
+    @contextmanager
+    def clock() -> Iterator[None]:
+        channel.event(OPEN)
+        channel.receive()
+        yield
+        channel.event(RAN)
+
+    found, _ = timed(one.place, one.model, feeds, _FEW, lambda session, opened_ms: run_ms(session, feeds), clock=clock)
     return found.nodes

@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 
 import onnx
 
+from optim._engine.backends.held_session import HeldSession
 from optim._engine.compare.place import Place
 from optim._engine.diagnosis.timing.trace import NodeTime, Timeline, read_timeline
 from optim.arrays import Feeds
@@ -71,7 +72,7 @@ def profiled(
 
 
 @contextmanager
-def watched(place: Place, model: Model, folder: Path) -> Iterator[Session]:
+def watched(place: Place, model: Model, folder: Path) -> Iterator[HeldSession]:
     """A session of ONNX Runtime with its profiler on; what it saw lies in ``folder`` when it is closed."""
     asked = SessionConfig({"enable_profiling": True, "profile_file_prefix": str(folder / "profile")})
     with place.backend().open(_with(model, asked), place.target) as session:

@@ -6,7 +6,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from optim._engine.gate.drift import OutputComparison, merge_samples, worst_drift
+from optim._engine.gate.drift import OutputComparison, merge_samples, worst_beside_rounding
 from optim._engine.gate.outputs import compare_sample
 from optim._engine.reports.parts.laid_out import LayoutReport
 from optim._engine.runs.layouts.asked import AskedLayout
@@ -123,9 +123,10 @@ def _compared(
             raise _differs(asked, opened, gives)
         left_out = tuple(name for name in expected if name not in outputs)
         both = {name: expected[name] for name in outputs}
-        compared = compare_sample(both, outputs, sample, result.model.inputs, result.model.outputs)
+        floors = bench.reference.floors(index)
+        compared = compare_sample(both, outputs, sample, result.model.inputs, result.model.outputs, floors=floors)
         found = merge_samples(found, compared)
-    drift, tolerance = worst_drift(found.values()).relative_l2, bench.prepared.tolerance
+    drift, tolerance = worst_beside_rounding(found.values()), bench.prepared.tolerance
     problem = next((f"{one.name}: {one.problem}" for one in found.values() if one.problem), "")
     if problem or drift > tolerance:
         far = f"its outputs drift by {drift:.3g}, and rounding explains {tolerance:.3g}"

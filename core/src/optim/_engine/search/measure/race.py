@@ -26,6 +26,7 @@ from optim._engine.search.effort import Effort
 from optim._engine.search.measure.lane_figures import goal_ratio, sample_calls, throughput, work_ratio
 from optim._engine.search.measure.noise_watch import NoiseWatch
 from optim._engine.search.measure.statistics import paired_ratio
+from optim._engine.search.measure.stopping import Standing, next_look_after
 from optim._engine.search.state import LaneResult, Ratio
 from optim._engine.search.turns import quiet
 from optim.jobs.process import WorkerFailed, WorkerProcess
@@ -162,6 +163,7 @@ def _run_rounds(lanes: dict[int, _Lane], effort: Effort, seed: int, end: float) 
     quiet: list[int] = []
     window: list[int] = []
     cut_short = False
+    standing, next_look = None, 0
     for number in range(effort.most_rounds * 3):
         began = time.monotonic()
         alive = [i for i in lanes if lanes[i].racing and i not in failures]
@@ -191,16 +193,17 @@ def _run_rounds(lanes: dict[int, _Lane], effort: Effort, seed: int, end: float) 
         enough = number + 1 >= effort.least_rounds
         if enough and not any(lanes[i].racing for i in lanes if i):  # nothing was admitted, or all died
             break
-        best = _judge(lanes, failures, kept, effort.drop) if enough else None
-        undecided = effort.decides and best is not None and best.is_undecided
+        if enough and number + 1 >= next_look:
+            standing = _judge(lanes, failures, kept, effort.drop)
+            next_look = next_look_after(number + 1)
+        undecided = effort.decides and standing is not None and standing.may_be_faster
         patience_s = effort.patience_s if len(quiet) < effort.least_rounds else 0.0
         if spent > max(patience_s, effort.seconds if undecided else 0.0) and (enough or number + 1 >= 3):
             break
         if time.monotonic() + half_a_round > end:
             cut_short = True
             break
-        clear = best is not None and best.rounds >= effort.least_rounds and not undecided
-        if clear and best is not None and best.high - best.low < effort.width * best.value:
+        if standing is not None and standing.is_clear(effort):
             break
         if len(quiet) >= effort.most_rounds:
             break
@@ -223,8 +226,8 @@ def _usable(quiet: list[int], rounds: int, least: int) -> list[int]:
     return quiet if len(quiet) >= min(least, rounds) else list(range(rounds))
 
 
-def _judge(lanes: dict[int, _Lane], failures: dict[int, str], kept: list[int], drop: bool) -> Ratio | None:
-    """The best lane's ratio; lanes that are clearly beaten stop racing."""
+def _judge(lanes: dict[int, _Lane], failures: dict[int, str], kept: list[int], drop: bool) -> Standing | None:
+    """How the best lane stands; lanes that are clearly beaten stop racing."""
     racing = [i for i in lanes if i and lanes[i].racing and i not in failures]
     ratios = {i: _ratio(lanes[i], lanes[0], kept) for i in racing}
     if not ratios:
@@ -233,7 +236,8 @@ def _judge(lanes: dict[int, _Lane], failures: dict[int, str], kept: list[int], d
     for i, ratio in ratios.items():
         if drop and ratio is not best and (ratio.value > _HOPELESS * best.value or ratio.low > best.high * _CLEARLY):
             lanes[i].racing = False
-    return best
+    rivals = [ratio for i, ratio in ratios.items() if ratio is not best and lanes[i].racing]
+    return Standing(best, alone=all(ratio.low > best.high for ratio in rivals))
 
 
 def _ratio(lane: _Lane, base: _Lane, kept: list[int]) -> Ratio:

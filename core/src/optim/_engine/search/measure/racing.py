@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeVar, cast
 
 from optim._engine.compare.place import Place
 from optim._engine.gate.budget import Budget
@@ -16,10 +17,13 @@ from optim._engine.search.measure import race_job
 from optim._engine.search.measure.lane_figures import as_base
 from optim._engine.search.measure.race_job import Admission
 from optim._engine.search.state import Candidate, LaneResult, Trial
+from optim._engine.search.turns import Turns
 from optim._engine.search.workbench import Workbench
 from optim.errors import OptimError
 from optim.jobs.process import WorkerFailed
 from optim.jobs.wire import from_wire, to_wire
+
+T = TypeVar("T")
 
 _MODELS_OPEN = 3
 """Times a model's size that an open session is expected to take: weights, packed copies of them, and activations."""
@@ -88,7 +92,7 @@ def race_candidates(
     settings = bench.settings
     clock = None if wanted.plain else clock_of(settings.goal, settings.workload, settings.max_latency_ms)
     if clock is not None:
-        effort = replace(effort, drop=False)  # what is slow to run may be better by the goal
+        effort = replace(effort, drop=False, gain_width=0.0)  # what is slow to run may be better by the goal
     key = bench.keys.race(candidates, effort, [to_wire(wanted), to_wire(clock), settings.batch_invariant])
     known = bench.runner.known(key, tuple[LaneResult, list[LaneResult]])
     if known is not None:
@@ -125,7 +129,7 @@ def _race(
     try:
         beside = _fit_beside_others(bench, 1 + len(lanes))
         request = race_job.Request(base, tuple(lanes), effort, bench.settings.seed, admit, opens_beside=beside)
-        answer = _have(bench, request)
+        answer = where_timed(bench, race_job, request, race_job.Answer)
         return answer.base, list(answer.lanes)
     except WorkerFailed as failed:
         raise original_failed(bench, failed.reason, failed.error) from failed
@@ -156,7 +160,8 @@ def check_candidate(bench: Workbench, candidate: Candidate) -> LaneResult:
     if known is not None:
         return known
     request = replace(_lane(bench, candidate, Wanted("final", samples, measure_task=True)), timed=())
-    result = _have(bench, race_job.Request(request, (), None, 0, timeout_s=bench.settings.timeout_s)).base
+    look = race_job.Request(request, (), None, 0, timeout_s=bench.settings.timeout_s)
+    result = where_timed(bench, race_job, look, race_job.Answer, timed=False).base
     bench.runner.count += 1
     if not result.failure:
         bench.runner.keep(key, result)
@@ -230,16 +235,32 @@ def _admission(bench: Workbench, candidates: Sequence[Candidate], budget: Budget
     return Admission(budget, tuple(one.is_lossy or not bench.target.exact for one in candidates))
 
 
-def _have(bench: Workbench, request: race_job.Request) -> race_job.Answer:
-    """A race, or a look, here or on a machine that has the targets; waiting for that is no search time.
+class AtTheClock(Protocol):
+    """A module of work that starts processes of its own, and takes its turn at the clock when it needs it."""
+
+    @property
+    def MODULE(self) -> str:  # noqa: N802 - a constant of the module
+        """Its name."""
+
+    def run(self, request: Any, turns: Turns) -> Any:
+        """Do it here."""
+
+
+def where_timed(bench: Workbench, module: AtTheClock, request: object, kind: type[T], *, timed: bool = True) -> T:
+    """What a race, or a profile, found, here or on a machine that has the targets; waiting for that is no search time.
+
+    Args:
+        bench: of the run.
+        module: what does it.
+        request: what it is told.
+        kind: of the answer.
+        timed: whether a clock is needed for it.
 
     Raises:
-        WorkerFailed: the base itself does not run.
+        WorkerFailed: it did not come back, or what all is timed against does not run.
     """
     if bench.elsewhere is None:
-        return race_job.run(request, bench.turns)
-    timed = request.effort is not None
-    work = Work(race_job.MODULE, to_wire(request), math.inf, timed=timed, parent=True)
-    done = bench.elsewhere.do(work)
+        return cast(T, module.run(request, bench.turns))
+    done = bench.elsewhere.do(Work(module.MODULE, to_wire(request), math.inf, timed=timed, parent=True))
     bench.turns.waited(done.waited_s)
-    return from_wire(race_job.Answer, done.answer)
+    return from_wire(kind, done.answer)

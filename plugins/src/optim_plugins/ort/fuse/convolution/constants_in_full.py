@@ -25,7 +25,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from optim.onnx.edit import UniqueNames, add_constant, read_constant
+from optim.onnx import UniqueNames, add_constant, read_constant
 
 _OPERATORS = ("Add", "Sub", "Mul", "Div")
 _SHORT = 16

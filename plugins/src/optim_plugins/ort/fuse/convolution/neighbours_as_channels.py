@@ -30,7 +30,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from optim.onnx.edit import UniqueNames, add_constant, only_reader, read_constant
+from optim.onnx import UniqueNames, add_constant, only_reader, read_constant
 from optim_plugins.ort.graph.node_writer import take_over
 
 _ELEMENTWISE = frozenset({"Relu", "LeakyRelu", "Sigmoid", "Tanh", "HardSigmoid", "Clip"})
@@ -224,5 +224,5 @@ def _cost(shape: _Shape, count: int, lanes: int) -> float:
     blocks = -(-channels * count // lanes)
     full, rest = divmod(blocks, len(_BY_BLOCKS))
     weighted = full * len(_BY_BLOCKS) * _BY_BLOCKS[-1] + (rest * _BY_BLOCKS[rest - 1] if rest else 0.0)
-    kernel = float(inputs * height * (width + (count - 1) * shape.stride))
-    return kernel * lanes * weighted / count + (_COPIED * channels if count > 1 else 0.0)
+    kernel = inputs * height * (width + (count - 1) * shape.stride)
+    return float(kernel * lanes * weighted / count + (_COPIED * channels if count > 1 else 0.0))

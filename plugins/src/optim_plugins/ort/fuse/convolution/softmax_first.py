@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from optim.onnx.edit import UniqueNames, only_reader
+from optim.onnx import UniqueNames, only_reader
 from optim_plugins.ort.graph.node_writer import take_over
 
 _ONE_AXIS = 13

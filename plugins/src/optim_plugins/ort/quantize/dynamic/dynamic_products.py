@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from optim.onnx.edit import read_constant
+from optim.onnx import read_constant
 from optim_plugins.ort.graph.products import Product
 from optim_plugins.ort.measure.channel_means import Means
 from optim_plugins.ort.quantize.dynamic.row_scales import scale_rows
