@@ -15,6 +15,7 @@ from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
 from optim_plugins.ort.fuse.past.share_past import SharePast
 from optim_plugins.ort.precision.convert_bfloat16 import ConvertBfloat16
 from optim_plugins.ort.precision.convert_float16 import ConvertFloat16
+from optim_plugins.ort.precision.convert_float32 import ConvertFloat32
 from optim_plugins.ort.prepare.clean import Clean
 from optim_plugins.ort.prepare.convert_opset import ConvertOpset
 from optim_plugins.ort.prepare.gemm_to_matmul import GemmToMatMul
@@ -55,6 +56,18 @@ class TestFuseTransformer(OnEncoder):
     @pytest.fixture
     def pass_class(self):
         return FuseTransformer
+
+
+class TestConvertFloat32(PassConformance):
+    max_drift = 5e-3
+
+    @pytest.fixture
+    def model_path(self, tmp_path):
+        return apply(ConvertBfloat16, describe_model(models.mlp(tmp_path)), tmp_path, weights_only=True).model.path
+
+    @pytest.fixture
+    def pass_class(self):
+        return ConvertFloat32
 
 
 class TestSharePast(PassConformance):

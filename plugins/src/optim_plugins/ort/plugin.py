@@ -12,6 +12,7 @@ from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
 from optim_plugins.ort.fuse.past.share_past import SharePast
 from optim_plugins.ort.precision.convert_bfloat16 import ConvertBfloat16
 from optim_plugins.ort.precision.convert_float16 import ConvertFloat16
+from optim_plugins.ort.precision.convert_float32 import ConvertFloat32
 from optim_plugins.ort.precision.mixed_precision import MixedPrecision
 from optim_plugins.ort.prepare.clean import Clean
 from optim_plugins.ort.prepare.convert_opset import ConvertOpset
@@ -48,7 +49,7 @@ _BLOCKS: tuple[type[Pass], ...] = (GemmToMatMul, QuantizeWeights)
 
 _OFFERED: Mapping[str, Mapping[Stage, tuple[type[Pass], ...]]] = {
     "CPUExecutionProvider": {
-        Stage.FUSE: (*_FIRST, SharePast, FuseTransformer),
+        Stage.FUSE: (*_FIRST, ConvertFloat32, SharePast, FuseTransformer),
         Stage.QUANTIZE: (*_QUANTIZE, QuantizePast),
         Stage.CONVERT_PRECISION: _PRECISION,
         Stage.TUNE: _TUNE,
