@@ -116,6 +116,14 @@ class Expander:
         idle = self._idle.reasons(candidate, found)
         return [one for one in found if one.digest not in idle]
 
+    def without_idle(self, candidate: Candidate, tuned: Sequence[tuple[Candidate, Attempt]]) -> list[Candidate]:
+        """Leaves out settings that change nothing; their rows say so."""
+        idle = self._idle.reasons(candidate, [one for one, _ in tuned])
+        for one, attempt in tuned:
+            if one.digest in idle:
+                attempt.settle(StepStatus.DROPPED, idle[one.digest])
+        return [one for one, _ in tuned if one.digest not in idle]
+
     def together(self, candidate: Candidate, passes: Sequence[Planned], won: Sequence[Candidate]) -> Candidate | None:
         """Merges the last steps of several chains, all of one pass on ``candidate``, into one step."""
         merged = merged_settings([other.steps[-1] for other in won])
@@ -131,14 +139,6 @@ class Expander:
             attempt.settle(StepStatus.DROPPED, idle[new.digest])
             return None
         return new
-
-    def _without_idle(self, candidate: Candidate, tuned: Sequence[tuple[Candidate, Attempt]]) -> list[Candidate]:
-        """Leaves out settings that change nothing; their rows say so."""
-        idle = self._idle.reasons(candidate, [one for one, _ in tuned])
-        for one, attempt in tuned:
-            if one.digest in idle:
-                attempt.settle(StepStatus.DROPPED, idle[one.digest])
-        return [one for one, _ in tuned if one.digest not in idle]
 
     def _try_slot(self, candidate: Candidate, slot: Sequence[Planned]) -> list[Candidate]:
         """Returns what holds of the passes of one slot, each tried on the same candidate."""
@@ -170,7 +170,7 @@ class Expander:
                     asked_for.append(_with_settings(candidate, attempt, proposal.result))
                 else:
                     tuned.append((_with_settings(candidate, attempt, proposal.result), attempt))
-        return asked_for + self._without_idle(candidate, tuned) + self._apply(candidate, wanted)
+        return asked_for + self.without_idle(candidate, tuned) + self._apply(candidate, wanted)
 
     def _note_no_proposal(self, candidate: Candidate, planned: Planned, answer: Proposals) -> None:
         attempt = self._journal.open(step_of(planned.offered), candidate)
