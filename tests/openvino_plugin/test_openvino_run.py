@@ -41,9 +41,11 @@ def test_the_report_says_what_computed_the_result_and_what_to_install(tmp_path, 
     products = [row for row in report.result.kernels if row.operator == "FullyConnected"]
     assert sum(row.nodes for row in products) == 2
     assert {row.precision for row in products} == {"f32"}
+    assert "Transpose" not in {row.operator for row in report.result.kernels}, "weights are laid out once, not in a run"
     page = (tmp_path / "out" / "report.html").read_text()
     assert f"pip install openvino=={version}" in page
     assert "import openvino" in page
+    assert f"`pip install openvino=={version}`" in (tmp_path / "out" / "README.md").read_text()
     assert "import onnxruntime" not in page
     assert json.loads((tmp_path / "out" / "session.json").read_text())["package"] == "optim-plugin-openvino"
 

@@ -11,7 +11,8 @@ from optim_openvino.runtime.properties import RUNTIME
 from optim_openvino.runtime.refusals import plain
 
 _TOLD = ("layerType", "runtimePrecision", "primitiveType")
-_COMPUTE_NOTHING = ("Const", "Constant", "Input", "Output", "Parameter", "Result")
+_CONSTANT = ("Const", "Constant")
+_COMPUTE_NOTHING = ("Input", "Output", "Parameter", "Result")
 
 if TYPE_CHECKING:
     import openvino
@@ -90,16 +91,26 @@ class OpenVinoSession(Session):
         return {f"{RUNTIME} on {' and '.join(devices)}": 1.0}
 
     def kernels(self) -> Sequence[KernelCount]:
-        """Of the graph that OpenVINO made of the model; inputs, outputs and constants compute nothing."""
+        """Of the graph that OpenVINO made of the model, by what a run computes: no inputs, outputs and constants.
+
+        Nor what is made of constants alone, as the weights of a product laid out anew: that is done once.
+        """
         from collections import Counter
 
         if self._compiled is None:
             raise RuntimeError("the session is closed")
         counts: Counter[tuple[str, str, str]] = Counter()
-        for node in self._compiled.get_runtime_model().get_ops():
+        constant: set[str] = set()
+        for node in self._compiled.get_runtime_model().get_ordered_ops():
+            read = [value.get_node().friendly_name for value in node.input_values()]
+            if read and constant.issuperset(read):
+                constant.add(node.friendly_name)
+                continue
             told = node.get_rt_info()
             operator, precision, kernel = (str(told[name].value) if name in told else "" for name in _TOLD)
-            if operator not in _COMPUTE_NOTHING:
+            if operator in _CONSTANT:
+                constant.add(node.friendly_name)
+            elif operator not in _COMPUTE_NOTHING:
                 counts[operator, precision, kernel.removesuffix(f"_{precision}")] += 1
         return tuple(
             KernelCount(*key, count) for key, count in sorted(counts.items(), key=lambda one: (-one[1], one[0]))

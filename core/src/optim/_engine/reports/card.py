@@ -42,8 +42,9 @@ def model_card(report: Report) -> str:
         f"## How to repeat it\n\n    {_repeat(report)}\n\n{_made_with(report)}",
     ]
     if result.loader:
-        use = "" if result.load_script else f":\n\n{_USE}"
-        parts.insert(4, f"## How to use it\n\n`load.py` beside it opens it with its settings, without optim{use}")
+        needed = f". It needs this alone: `{_code('pip install ' + ' '.join(result.requirements))}`"
+        opened = f"`load.py` beside it opens it with its settings, without optim{needed if result.requirements else ''}"
+        parts.insert(4, f"## How to use it\n\n{opened}" + ("" if result.load_script else f"\n\n{_USE}"))
     if report.notes:
         parts.append("## What to know\n\n" + "\n".join(f"- {_plain(note)}" for note in report.notes))
     return "\n\n".join(parts) + "\n"

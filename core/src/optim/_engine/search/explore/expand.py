@@ -107,6 +107,14 @@ class Expander:
         idle = self._idle.reasons(candidate, found)
         return [one for one in found if one.digest not in idle]
 
+    def without_idle(self, candidate: Candidate, tuned: Sequence[tuple[Candidate, Attempt]]) -> list[Candidate]:
+        """Leaves out settings that change nothing; their rows say so."""
+        idle = self._idle.reasons(candidate, [one for one, _ in tuned])
+        for one, attempt in tuned:
+            if one.digest in idle:
+                attempt.settle(StepStatus.DROPPED, idle[one.digest])
+        return [one for one, _ in tuned if one.digest not in idle]
+
     def together(self, candidate: Candidate, passes: Sequence[Planned], won: Sequence[Candidate]) -> Candidate | None:
         """Merges the last steps of several chains, all of one pass on ``candidate``, into one step."""
         merged = merged_settings([other.steps[-1] for other in won])
@@ -122,14 +130,6 @@ class Expander:
             attempt.settle(StepStatus.DROPPED, idle[new.digest])
             return None
         return new
-
-    def _without_idle(self, candidate: Candidate, tuned: Sequence[tuple[Candidate, Attempt]]) -> list[Candidate]:
-        """Leaves out settings that change nothing; their rows say so."""
-        idle = self._idle.reasons(candidate, [one for one, _ in tuned])
-        for one, attempt in tuned:
-            if one.digest in idle:
-                attempt.settle(StepStatus.DROPPED, idle[one.digest])
-        return [one for one, _ in tuned if one.digest not in idle]
 
     def _try_slot(self, candidate: Candidate, slot: Sequence[Planned]) -> list[Candidate]:
         asked = self.asker.ask(candidate, [planned.offered for planned in slot])
@@ -172,7 +172,7 @@ class Expander:
                     attempt.printed = result.printed
                 else:
                     attempt.settle(StepStatus.DROPPED, "; ".join(proposal.result.notes))
-        return found + self._without_idle(candidate, tuned) + self._apply(candidate, wanted)
+        return found + self.without_idle(candidate, tuned) + self._apply(candidate, wanted)
 
     def _promises_too_little(self, candidate: Candidate, attempt: Attempt, proposal: Proposal) -> str:
         """Why a proposal is not tried on a chain; empty where nothing speaks against it."""
