@@ -11,11 +11,11 @@ import onnx
 import onnx_ir as ir
 import pytest
 
+from optim._engine.graphs.shared_weights import lay_on_weights_of
 from optim._engine.runs import execute, judge
 from optim._engine.runs.stand_in import layers, search
 from optim._engine.runs.stand_in.layers import StandIn, stand_in_for
 from optim._engine.runs.stand_in.names import counterparts, options_of_whole
-from optim._engine.runs.stand_in.shared import with_weights_of
 from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.time_estimate import Load
 from optim.errors import OptimError
@@ -28,12 +28,12 @@ MIDDLE = Load(size_bytes=800_000_000, nodes=900, samples=8, open_s=0.7, run_s=0.
 LAYER = [("", "MatMul", 2), ("", "Add", 2), ("", "Softmax", 1)]
 
 
-def bench(tmp_path: Any, *, left: float = 240.0, layers: object = 40, **settings: Any) -> Any:
+def bench(tmp_path: Any, *, left: float = 240.0, layers: object = 40, export_s: float = 100.0, **settings: Any) -> Any:
     """What is looked at of a run's workbench."""
     facts = {} if layers is None else {"layers": layers}
     return SimpleNamespace(
         settings=RunSettings(source=tmp_path, **settings),
-        exported=SimpleNamespace(graphs=[None], facts=facts),
+        exported=SimpleNamespace(graphs=[None], facts=facts, seconds=export_s),
         elsewhere=None,
         target=SimpleNamespace(timed=True),
         run_time=SimpleNamespace(left=left),
@@ -55,13 +55,26 @@ def test_a_model_that_would_take_longer_than_its_time_is_searched_on_its_first_l
     ("load", "changed"),
     [
         (MIDDLE, {}),
+        (MIDDLE, {"left": 100.0, "layers": 12}),
+        (LARGE, {"left": 70.0}),
+        (LARGE, {"export_s": 1000.0}),
         (LARGE, {"left": 9000.0}),
         (LARGE, {"layers": None}),
         (LARGE, {"layers": 5}),
         (LARGE, {"chain": ()}),
         (LARGE, {"named": (Named("ort.quantize-weights", {"keep": ["head"]}),)}),
     ],
-    ids=["in time", "much time", "no layers known", "few layers", "a lock", "nodes named"],
+    ids=[
+        "in time",
+        "time for a few chains",
+        "less than an export takes",
+        "a slow export",
+        "much time",
+        "no layers known",
+        "few layers",
+        "a lock",
+        "nodes named",
+    ],
 )
 def test_others_are_searched_whole(tmp_path, load: Load, changed: dict[str, Any]) -> None:
     assert stand_in_for(bench(tmp_path, **changed), PLAN, load) is None
@@ -107,20 +120,28 @@ def test_weights_that_the_whole_model_has_lie_on_the_disk_once(tmp_path) -> None
     random = np.random.default_rng(0)
     first, second, other = (random.standard_normal((32, 32)).astype(np.float32) for _ in range(3))
     whole = stored(tmp_path, {"first": first, "second": second})
-    small = stored(tmp_path, {"a": second, "b": other, "c": np.negative(first)})
-    shared = with_weights_of(small, whole)
-    there = {name: value.const_value for name, value in shared.ir().graph.initializers.items()}
+    graph = summed({"a": second, "b": other, "c": np.negative(first)})
+    lay_on_weights_of(graph, whole)
+    small = save_in_store(graph, tmp_path)
+    there = {name: value.const_value for name, value in small.ir().graph.initializers.items()}
     assert there["a"].location in external_files(whole.path)
-    assert {there["b"].location, there["c"].location} <= set(external_files(small.path))
+    assert {there["b"].location, there["c"].location} <= set(external_files(small.path)) - set(
+        external_files(whole.path)
+    )
     assert all(np.array_equal(there[name], array) for name, array in (("a", second), ("b", other), ("c", -first)))
 
 
 def stored(store: Path, weights: dict[str, np.ndarray]) -> Model:
     """A model in the store that adds its weights up."""
+    return save_in_store(summed(weights), store)
+
+
+def summed(weights: dict[str, np.ndarray]) -> ir.Model:
+    """A graph that adds its weights up."""
     info = onnx.helper.make_tensor_value_info("y", 1, [32, 32])
     nodes = [onnx.helper.make_node("Sum", list(weights), ["y"])]
     tensors = [onnx.numpy_helper.from_array(array, name) for name, array in weights.items()]
     made = onnx.helper.make_model(
         onnx.helper.make_graph(nodes, "graph", [], [info], tensors), opset_imports=[onnx.helper.make_opsetid("", 17)]
     )
-    return save_in_store(ir.from_proto(made), store)
+    return ir.from_proto(made)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -117,7 +118,8 @@ found.append(list(load.generate(several, 6, sampling=drawn, seed=3)))
 found.append(list(load.generate([5, 6, 7], 6, stop=[found[0][2]])))
 found.append(list(load.generate(several, 6, stop=found[1][0][:1], pad=1)))
 Path("export.json").write_text('{"facts": {"context": 16}}')
-for prompt, more in (([[5], []], {}), ([5, 80], {}), ([5], {"max_new_tokens": 16}), ([5], {"max_new_tokens": -1})):
+refused = [([[5], []], {}), ([5, 80], {}), (["a"], {}), ([1.5], {})]
+for prompt, more in (*refused, ([5], {"max_new_tokens": 16}), ([5], {"max_new_tokens": -1})):
     try:
         next(load.generate(prompt, **more))
     except ValueError as error:
@@ -150,6 +152,8 @@ def test_load_py_generates_in_buffers_as_optim_does_without_optim(tmp_path: Path
     assert refused == [
         "a prompt holds no tokens",
         "80 is no token of the model, which has 80",
+        "a prompt is a list of ids, and no text: tokenizer.json makes them",
+        "ids of tokens are whole numbers",
         "1 tokens and 16 new ones are more than the model's context of 16",
         "max_new_tokens and seed are 0 or more, not -1 and 0",
         "the past takes 0.0 GB, and 0.0 GB are free: ask for less",
@@ -208,6 +212,16 @@ def test_a_prompt_without_tokens_or_without_room_is_refused(prompt: list[list[in
     [
         ([[5, 80]], {}, "80 is none: they are 0 to 79"),
         ([[-1, 5]], {}, "-1 is none"),
+        ("a text", {}, "it is text"),
+        (["a text"], {}, "it is text"),
+        ([[1.5]], {}, "no whole numbers"),
+        (None, {}, "no list of lists"),
+        ({"input_ids": np.zeros((1, 0), np.int64)}, {}, "holds no tokens"),
+        (
+            {"input_ids": np.ones((1, 2), np.int64), "attention_mask": np.ones((1, 1), np.int64)},
+            {},
+            "and input_ids [1, 2]",
+        ),
         ([[5]], {"max_new_tokens": -1}, "max_new_tokens cannot be -1"),
         ([[5]], {"seed": -1, "sample": True}, "seed cannot be -1"),
         ([[5]], {"top_p": 0.0, "sample": True}, "top_p is 0.0, and must be above 0"),
@@ -215,7 +229,7 @@ def test_a_prompt_without_tokens_or_without_room_is_refused(prompt: list[list[in
     ],
 )
 def test_what_cannot_be_generated_is_one_clear_error(
-    prompt: list[list[int]], more: dict[str, float], said: str, tmp_path: Path
+    prompt: Any, more: dict[str, float], said: str, tmp_path: Path
 ) -> None:
     decoder = Decoder(_session(export("llama.dynamo", tmp_path)), FACTS)
     with pytest.raises(OptimError) as refused:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optim._engine.generation.interface import DecoderInterface, interface_of, session_inputs
+from optim._engine.generation.prompts import bad_prompt, padded, require_ids, token_rows
 from optim._engine.generation.sampling import Sampling, choose
 from optim._engine.generation.steps import MADE, steps_of
 from optim._engine.generation.tensors import AnySession, tensors_of
@@ -172,18 +173,11 @@ class Decoder:
         """A prompt by name, padded on the left for a decoder and on the right for an encoder."""
         if isinstance(prompt, Mapping):
             self._require(prompt)
+            require_ids(prompt)
             return prompt
         self._require({"input_ids": prompt})
-        rows = [np.asarray(row, np.int64) for row in prompt]
-        lengths = {row.shape for row in rows}
-        if not rows or any(len(shape) != 1 or not shape[0] for shape in lengths):
-            raise OptimError(
-                "bad-prompt",
-                "cannot generate from this prompt",
-                "it holds no tokens, or is no list of lists of them",
-                "decoder.generate([[5, 6, 7]])",
-            )
-        if len(lengths) == 1:
+        rows = token_rows(prompt)
+        if len({row.shape for row in rows}) == 1:
             return {"input_ids": np.stack(rows)}
         if "attention_mask" not in self._takes:
             raise OptimError(
@@ -192,12 +186,7 @@ class Decoder:
                 "the model takes no attention_mask, which would tell padding from text",
                 "generate from one prompt at a time",
             )
-        longest = max(row.size for row in rows)
-        ids, mask = np.full((len(rows), longest), self._padding), np.zeros((len(rows), longest), np.int64)
-        for index, row in enumerate(rows):
-            place = slice(longest - row.size, None) if self.encoder is None else slice(row.size)
-            ids[index, place], mask[index, place] = row, 1
-        return {"input_ids": ids, "attention_mask": mask}
+        return padded(rows, self._padding, on_the_left=self.encoder is None)
 
     def _require_room(self, prompt: int, new: int) -> None:
         """Refuse what is longer than the context that the model was made for, where that is known."""
@@ -232,11 +221,8 @@ class Decoder:
         made = {*self.interface.state.values(), *MADE}
         missing = [name for name in self._takes if name not in given and name not in made]
         if missing:
-            raise OptimError(
-                "bad-prompt",
-                "cannot generate from this prompt",
-                f"the model takes {', '.join(missing)} too",
-                "decoder.generate({'" + missing[0] + "': array, ...})",
+            raise bad_prompt(
+                f"the model takes {', '.join(missing)} too", "decoder.generate({'" + missing[0] + "': array, ...})"
             )
 
     def _begin(self, feeds: Feeds, adapter: Adapters | None) -> tuple[dict[str, Any], NDArray[np.int64], Array]:

@@ -124,11 +124,15 @@ def generate(prompts, max_new_tokens=64, stop=(), session=None, sampling=None, s
     """
     if max_new_tokens < 0 or seed < 0:
         raise ValueError(f"max_new_tokens and seed are 0 or more, not {max_new_tokens} and {seed}")
+    if isinstance(prompts, str) or any(isinstance(one, str) for one in prompts):
+        raise ValueError("a prompt is a list of ids, and no text: tokenizer.json makes them")
     session, sampling = session or load(), sampling or Sampling()
     several = len(prompts) > 0 and np.ndim(prompts[0]) > 0
     rows = [np.asarray(row, np.int64) for row in (prompts if several else [prompts])]
     if not rows or any(not row.size for row in rows):
         raise ValueError("a prompt holds no tokens")
+    if any(np.asarray(one).dtype.kind not in "iu" for one in (prompts if several else [prompts])):
+        raise ValueError("ids of tokens are whole numbers")
     words = next(value.shape[-1] for value in session.get_outputs() if value.name == "logits")
     if strange := [one for row in rows for one in row if one < 0 or (isinstance(words, int) and one >= words)]:
         raise ValueError(f"{strange[0]} is no token of the model, which has {words}")

@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from optim._engine.graphs.ingest import store_graph
+from optim._engine.graphs.shared_weights import lay_on_weights_of
 from optim._engine.jobs.job import Job
 from optim._engine.plugins.registry import load_registry
 from optim._engine.sources.pipeline import Choice, Pipeline, SourceStep
@@ -26,12 +27,17 @@ from optim.target import Target
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A source, where it will run, what the user said of passes, and the folder of the store."""
+    """A source, where it will run, what the user said of passes, and the folder of the store.
+
+    Attributes:
+        beside: a model of the store that has the same weights, and more: its files hold those of the graphs too.
+    """
 
     source: SourceRequest
     target: Target
     choice: Choice
     store: Path
+    beside: Model | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +97,8 @@ def run(request: Request, channel: Channel) -> Answer:
 def _place_weights(exported: Exported, source: Source, request: Request) -> list[str]:
     if request.source.weights == "copy":
         unmap_weights(exported.graph, source.weight_files)
+        if request.beside is not None:
+            lay_on_weights_of(exported.graph, request.beside)
         return []
     linked, left = link_weights(exported.graph, source.weight_files)
     note = f"{linked / 1e6:.1f} MB of weights stay in {', '.join(sorted({f.name for f in source.weight_files}))}"

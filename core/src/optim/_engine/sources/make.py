@@ -27,6 +27,7 @@ from optim._engine.sources.verify import Verified
 from optim._engine.store import cache_key
 from optim.errors import OptimError
 from optim.jobs.wire import to_wire
+from optim.model import Model
 from optim.onnx.files import is_whole
 from optim.passes import Stage
 from optim.source import SourceRequest
@@ -67,7 +68,14 @@ class ExportedSource:
 
 
 def make_graphs(
-    request: SourceRequest, target: Target, registry: Registry, choice: Choice, runner: Runner, *, timeout_s: float
+    request: SourceRequest,
+    target: Target,
+    registry: Registry,
+    choice: Choice,
+    runner: Runner,
+    *,
+    timeout_s: float,
+    beside: Model | None = None,
 ) -> ExportedSource:
     """Export a source and verify what came of it; the same folder again is served from the cache.
 
@@ -78,6 +86,7 @@ def make_graphs(
         choice: what the user said of passes.
         runner: of its three jobs.
         timeout_s: for each of the three jobs.
+        beside: a model of the store, exported from the same source, whose files hold the weights already.
 
     Raises:
         OptimError: the source cannot be loaded, exported, or its graphs are not what it computes.
@@ -103,7 +112,7 @@ def make_graphs(
         exporting = Runner(store, runner.say)  # a count of its own, for its peak
         exported = exporting.need(
             export_job.JOB,
-            export_job.Request(request, target, choice, store.models),
+            export_job.Request(request, target, choice, store.models, beside),
             timeout_s=timeout_s,
             reference="source-export-failed",
             doing=f"export {request.spec}",

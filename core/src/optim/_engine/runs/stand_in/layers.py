@@ -1,7 +1,9 @@
 """With how many layers a model is searched: all, or as many of the first as there is time for.
 
 A stand-in is the source exported with fewer layers. It needs a source that can be loaded so, a search that is bounded
-by time, and a judgement that means something on it: a task metric of a shortened model means nothing.
+by time, and a judgement that means something on it: a task metric of a shortened model means nothing. Where the whole
+model has the time for its likeliest chains it is searched itself, though not with all passes: what is promising comes
+first there, and no time goes into another export.
 """
 
 from __future__ import annotations
@@ -18,6 +20,13 @@ LEAST_LAYERS = 4
 
 _MOST_SHARE = 0.5
 """Of the seconds of a search of the whole model: a stand-in that takes more saves less than its own export takes."""
+
+_CANDIDATES, _LANES = 8, 16
+"""Of the whole model: with the time for so many it finds a chain of two passes, others beside it, and proves them. On a
+busy machine most of the 120 s of a Llama of 800 MB went into exporting 4 of its 12 layers."""
+
+_EXPORT_S = 30.0
+"""Of a stand-in beside what its layers took in the export of the whole: torch is loaded, trials are recorded."""
 
 NAMING_OPTIONS = ("keep", "finer")
 """Options that name nodes, which a stand-in may not have."""
@@ -60,13 +69,17 @@ def stand_in_for(bench: Workbench, plan: Plan, load: Load) -> StandIn | None:
         load: what it has to do with.
     """
     layers = _layers_of(bench)
-    if not layers or not _is_bounded(bench.settings) or bench.elsewhere is not None or not bench.target.timed:
+    made, elsewhere = bench.exported, bench.elsewhere is not None
+    if made is None or not layers or not _is_bounded(bench.settings) or elsewhere or not bench.target.timed:
         return None
 
     def seconds(count: int) -> float:
         return search_s(load.part(count / layers), plan.names, PassCosts())
 
-    in_time = [count for count in range(LEAST_LAYERS, layers + 1) if seconds(count) <= bench.run_time.left]
+    left, export_s = bench.run_time.left, _EXPORT_S + LEAST_LAYERS / layers * made.seconds
+    if left < 2 * export_s or left >= _CANDIDATES * load.candidate_s + _LANES * load.lane_s:
+        return None
+    in_time = [count for count in range(LEAST_LAYERS, layers + 1) if seconds(count) <= left]
     count = max(in_time, default=LEAST_LAYERS)
     return StandIn(count, layers, seconds(layers)) if seconds(count) <= _MOST_SHARE * seconds(layers) else None
 

@@ -15,7 +15,6 @@ from optim._engine.jobs.runner import Runner
 from optim._engine.runs.judge import Verdict, judge_search
 from optim._engine.runs.stand_in.layers import StandIn
 from optim._engine.runs.stand_in.names import Nodes, names_nodes, nodes_of
-from optim._engine.runs.stand_in.shared import with_weights_of
 from optim._engine.search.plan import Plan
 from optim._engine.search.preparation import source_choice
 from optim._engine.search.run_time import LEAST_S, RunTime, Start
@@ -116,19 +115,15 @@ def _chain(small: Workbench, candidate: Candidate) -> Chain | None:
 def _exported(bench: Workbench, stand_in: StandIn) -> ExportedSource:
     """The source with fewer layers, its graph on the weights of the whole model."""
     assert bench.settings.export is not None
-    before = set(bench.store.models.iterdir())
-    made = make_graphs(
+    return make_graphs(
         replace(bench.settings.export, layers=stand_in.layers, weights="copy"),
         bench.target,
         bench.registry,
         source_choice(bench.settings),
         Runner(bench.store, _saying(bench, stand_in), fresh=bench.settings.fresh),
         timeout_s=bench.settings.needed_timeout_s,
+        beside=bench.original.model,
     )
-    graph = made.graphs[0]
-    shared = with_weights_of(graph.model, bench.original.model)
-    bench.store.keep_only(set(bench.store.models.iterdir()) - before, {shared.path})
-    return replace(made, graphs=(replace(graph, model=shared),))
 
 
 def _prepared(bench: Workbench, exported: ExportedSource, seconds: float, folder: Path) -> Workbench:
