@@ -140,6 +140,15 @@ def test_lossy_settings_are_compared_and_timed(looked):
     assert hint.drift is not None and hint.drift.relative_l2 == 0.0
 
 
+def test_the_stage_tune_has_a_first_look_at_its_best_guess_alone(looked):
+    found = looked("timed.drop-a", "timed.drop-b", "ort.tune-session", "ort.tune-execution")
+    (settings,) = [one for one in looked.attempts if one.step.pass_name in ("ort.tune-session", "ort.tune-execution")]
+    assert (settings.step.pass_name, settings.on) == ("ort.tune-session", ())
+    assert settings.ratio is not None or settings.reason.startswith("no change")
+    found = looked("timed.drop-a", "timed.drop-b", "ort.tune-execution")
+    assert ("ort.tune-execution", (), True) in found
+
+
 def test_what_makes_way_has_a_first_look_with_what_it_makes_way_for(looked):
     found = looked("timed.drop-a", "timed.make-way", "timed.drop-b")
     assert ("timed.drop-b", ("timed.make-way",), True) in found
@@ -171,6 +180,14 @@ def named(name, stage, plugin):
     pass_class = SimpleNamespace(session_only=False, goals=(), lossy=stage is not Stage.FUSE)
     offered = SimpleNamespace(stage=stage, plugin=SimpleNamespace(name=plugin))
     return SimpleNamespace(ordered=SimpleNamespace(name=name), offered=offered, pass_class=pass_class)
+
+
+def test_settings_of_a_plugin_do_not_lead_in_its_best_guess_s_place():
+    quick, slow = named("quick", Stage.QUANTIZE, "one"), named("slow", Stage.QUANTIZE, "one")
+    tune = named("tune", Stage.TUNE, "one")
+    tune.pass_class.session_only, tune.pass_class.lossy = True, False
+    gains = {"quick": 0.8, "slow": 0.8, "tune": 0.03}
+    assert leading_of([tune, quick, slow], [quick, slow, tune], gains) == [quick, tune]
 
 
 def test_the_best_of_each_plugin_and_of_each_stage_lead():

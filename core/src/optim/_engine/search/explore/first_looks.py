@@ -106,7 +106,8 @@ class FirstLooks:
             begin += [one for one in passes if for_goal(one, "generate") and not one.pass_class.lossy]
             passes = [one for one in passes if "generate" in one.pass_class.suits] if begin else passes
         named = NamedChain(self._bench, self._expander, self._journal, self._time, plan, begin)
-        if not named.is_one and (len(passes) < 2 or plan.forced()):
+        several = len([one for one in passes if one.offered.stage is not Stage.TUNE]) > 1
+        if not named.is_one and (not several or plan.forced()):
             for planned in passes:
                 self._promises.leave_open(step_of(planned.offered))
             return []
@@ -250,7 +251,12 @@ class FirstLooks:
                 self._promises.leave_open(attempt.step)
             if tried is not None:
                 looks.append(self._look(planned, parent, attempt, tried))
-        return [look for look in looks if look is not None]
+        return [look for look in looks if look is not None and not self._is_idle(look)]
+
+    def _is_idle(self, look: _Look) -> bool:
+        """Whether it is of settings that change nothing; its row says so."""
+        settings = look.planned.pass_class.session_only
+        return settings and not self._expander.without_idle(look.parent, [(look.candidate, look.attempt)])
 
     def _gain(self, planned: Planned, attempt: Attempt) -> float:
         """What a look promises."""

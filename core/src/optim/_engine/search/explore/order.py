@@ -16,13 +16,15 @@ _FOR_THE_GOAL = 1.0
 
 
 def fair_order(plan: Plan, goal: Goal = "latency") -> list[Planned]:
-    """Passes before the stage tune that make a model better: by what they promise, a pass of each plugin in turn."""
-    passes = [
-        planned
+    """Passes that make a model better, by what they promise, plugins in turn; of the stage tune its first.
+
+    Candidates of other stages are looked at through that one's settings, too.
+    """
+    found = {
+        stage: [one for one in those if one.pass_class.role is Role.IMPROVE and not one.forced]
         for stage, those in plan.stages.items()
-        for planned in those
-        if stage is not Stage.TUNE and planned.pass_class.role is Role.IMPROVE and not planned.forced
-    ]
+    }
+    passes = [one for stage, those in found.items() for one in (those[:1] if stage is Stage.TUNE else those)]
     guessed = {one.ordered.name: GUESSES.get(one.ordered.offered.stage, 0.0) + for_goal(one, goal) for one in passes}
     return in_turns(passes, guessed)
 
@@ -33,7 +35,7 @@ def leading_of(passes: Sequence[Planned], plan: Sequence[Planned], gains: Mappin
     Of two that promise as much for a stage, the one of the plugin that leads less comes first, then the later one in
     the plan: those before it make way for it. Of a plugin all lossless ones that promise as much lead, since they take
     little and need no repair: on a busy machine an OCR net had the time for one of two fusions, and the other was the
-    one that halves its time. What makes a model slower leads nothing.
+    one that halves its time. What makes a model slower leads nothing, and the stage tune leads none: it comes last.
 
     Args:
         passes: in turns.
@@ -41,9 +43,11 @@ def leading_of(passes: Sequence[Planned], plan: Sequence[Planned], gains: Mappin
         gains: what they promise, by name.
     """
     useful = [one for one in passes if gains[one.ordered.name] >= 0]
-    found = [one for one in passes if one.pass_class.session_only]
+    found = [one for one in passes if _is_lossy_setting(one)]
     for one in useful:
-        if one.offered.plugin.name not in {other.offered.plugin.name for other in found}:
+        if one.offered.stage is not Stage.TUNE and one.offered.plugin.name not in {
+            other.offered.plugin.name for other in found
+        }:
             found.append(one)
     for stage in dict.fromkeys(one.offered.stage for one in useful):
         if stage not in {other.offered.stage for other in found}:
@@ -54,6 +58,11 @@ def leading_of(passes: Sequence[Planned], plan: Sequence[Planned], gains: Mappin
     return found
 
 
+def _is_lossy_setting(one: Planned) -> bool:
+    """Whether it costs next to nothing and moves outputs, such as a runtime's bfloat16."""
+    return one.pass_class.session_only and one.pass_class.lossy
+
+
 def _is_as_good(one: Planned, best: Planned, gains: Mapping[str, float]) -> bool:
     """Whether a pass that rounds nothing, of the same plugin, promises as much as the best of its stage."""
     is_sure = not one.pass_class.lossy and one.offered.plugin.name == best.offered.plugin.name
@@ -61,9 +70,9 @@ def _is_as_good(one: Planned, best: Planned, gains: Mapping[str, float]) -> bool
 
 
 def in_turns(passes: Sequence[Planned], gains: Mapping[str, float]) -> list[Planned]:
-    """Settings first, which cost next to nothing, then what promises most; a pass of each plugin in turn."""
+    """Lossy settings first, which cost next to nothing, then what promises most; a pass of each plugin in turn."""
     by_plugin: dict[str, list[Planned]] = defaultdict(list)
-    for planned in sorted(passes, key=lambda one: (not one.pass_class.session_only, -gains[one.ordered.name])):
+    for planned in sorted(passes, key=lambda one: (not _is_lossy_setting(one), -gains[one.ordered.name])):
         by_plugin[planned.offered.plugin.name].append(planned)
     turns = zip_longest(*by_plugin.values())
     return [planned for turn in turns for planned in turn if planned is not None]
