@@ -93,7 +93,8 @@ class QuantizeDynamic(Pass):
 
         Where rows have scales of their own, 0.6 is the better smoothing: less is left for it to do.
 
-        Samples that are the user's correct the bias, which costs nothing; means of made-up ones mean nothing.
+        Samples that are the user's correct the bias, which costs nothing; means of made-up ones, or of a few rows, say
+        little.
 
         With a few rows the time goes to reading weights, and two products read them twice. One scale for all columns
         is not tried: it is no faster, and further off.
@@ -104,9 +105,10 @@ class QuantizeDynamic(Pass):
         from optim_plugins.ort.quantize.dynamic.quantize_dynamic_options import QuantizeDynamicOptions
 
         reduce_range: Literal["saturating", False] = False if multiplies_integers_exactly() else "saturating"
-        plain = QuantizeDynamicOptions(reduce_range=reduce_range, correct_bias=context.feeds_given)
+        many = rows_at_a_time(model, context) >= FEW_ROWS
+        plain = QuantizeDynamicOptions(reduce_range=reduce_range, correct_bias=many and context.feeds_given)
         yield plain
-        if rows_at_a_time(model, context) >= FEW_ROWS:
+        if many:
             yield plain.model_copy(update={"smoothing": 0.8})
             yield plain.model_copy(update={"smoothing": 0.6, "scale_rows": True})
             yield plain.model_copy(update={"activation_bits": 16})
