@@ -12,6 +12,7 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -31,7 +32,8 @@ def module_of(path: Path, root: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imports_of(source: str, *, lazily: bool) -> set[str]:
+@cache
+def imports_of(source: str, *, lazily: bool) -> frozenset[str]:
     """Modules named in import statements; those inside functions and type checks only where ``lazily``."""
     found: set[str] = set()
 
@@ -47,7 +49,7 @@ def imports_of(source: str, *, lazily: bool) -> set[str]:
             visit(child, deeper)
 
     visit(ast.parse(source), False)
-    return found
+    return frozenset(found)
 
 
 def _is_type_check(node: ast.AST) -> bool:

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from optim.errors import ExitStatus, OptimError
@@ -123,6 +124,7 @@ def page(root: Path) -> str:
     return "\n".join(parts) + "\n"
 
 
+@cache
 def grouped(root: Path) -> dict[str, dict[str, Entry]]:
     """The errors of the source below ``root``, by heading and reference."""
     groups: dict[str, dict[str, Entry]] = {heading: {} for heading in GROUPS}

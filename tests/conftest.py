@@ -6,6 +6,7 @@ torch are for one process: no other imports it, and what one file exports the ne
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -65,9 +66,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Every process collects every file: what torch takes to import, each would take."""
-    if "torch" in sys.modules:
-        raise pytest.UsageError("a test file imports torch while it is collected: import it where it is used")
+    """Every process collects every file: what torch takes to import, each would take.
+
+    What was collected stays to the end: the garbage collector need not look at it again.
+    """
+    for heavy in ("torch", "distributed"):
+        if heavy in sys.modules:
+            raise pytest.UsageError(f"a test file imports {heavy} while it is collected: import it where it is used")
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -7,6 +7,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,8 @@ from optim._engine.search.time_budget import TimeBudget
 from optim.errors import OptimError
 from optim.passes import Stage
 
-distributed = pytest.importorskip("distributed", reason="dask is not installed")
-pytestmark = [pytest.mark.faults, pytest.mark.slow]
+_INSTALLED = pytest.mark.skipif(find_spec("distributed") is None, reason="dask is not installed")
+pytestmark = [pytest.mark.faults, pytest.mark.slow, _INSTALLED]
 
 SOURCE = Path(__file__).parents[2] / "core" / "src" / "optim"
 _TIMED: dict[str, Any] = {"goal": "latency", "named": (), "stages": (), "search_seconds": 60.0}

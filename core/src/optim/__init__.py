@@ -68,9 +68,9 @@ if TYPE_CHECKING:
     from optim.source_passes import SourceResult as SourceResult
     from optim.target import Target as Target
 else:
-    from optim._engine.lazy_names import lazy_names
+    from optim._engine.handed_on import hand_on
 
-    __getattr__, __dir__, __all__ = lazy_names(
+    __getattr__, __dir__, __all__ = hand_on(
         __name__,
         {
             "backend": ["Backend", "BackendLimits", "KernelProbe", "KernelRatio", "NodeProfile", "Session"],

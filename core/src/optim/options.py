@@ -73,6 +73,32 @@ def parse_options(owner: HasOptions, values: Mapping[str, Any], listed_by: str =
         ) from error
 
 
+def written_options(name: str, text: str, *, example: str) -> dict[str, Any]:
+    """What a user wrote behind ``NAME:``, as ``k=v,...`` with TOML values; nothing in an empty text.
+
+    Args:
+        name: of the pass, metric or layout, for the error.
+        text: behind the colon.
+        example: what a user could have written, flag and all.
+
+    Raises:
+        OptimError[bad-option]: it is not TOML.
+    """
+    import tomllib
+
+    try:
+        found: dict[str, Any] = tomllib.loads(f"options = {{{text}}}")["options"]
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise OptimError(
+            "bad-option",
+            f"cannot read the options of {name}",
+            f"{text}: {error}",
+            f"values are TOML: {example}",
+            status=ExitStatus.USAGE,
+        ) from error
+    return found
+
+
 def _problem(place: tuple[int | str, ...], message: str) -> str:
     message = message.removeprefix("Value error, ")
     return f"{'.'.join(map(str, place))}: {message}" if place else message

@@ -9,45 +9,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from optim import Applicable, Context, Model, Pass, PassResult, Target
+from optim import Applicable, Context, Model, PassResult, Target
+from optim_inc.product_quantizer import ProductQuantizer
 
 if TYPE_CHECKING:
     from optim_inc.options import QuantizeAwareOfAccuracyOptions
 
-_LEAST_OPSET = 13
-"""Per-channel QDQ."""
 
-
-class QuantizeAwareOfAccuracy(Pass):
+class QuantizeAwareOfAccuracy(ProductQuantizer):
     """Quantization tuned to a tolerable loss."""
 
     name = "inc.quantize-aware-of-accuracy"
     summary = "neural-compressor: 8-bit integers, tuned node by node until the loss of accuracy is tolerable"
     options = "optim_inc.options:QuantizeAwareOfAccuracyOptions"
-    lossy = True
     calibrates = True
-    after = ("ort.gemm-to-matmul",)
-    alternatives = "quantization"
-    makes = "int8"
-
-    def applicable(self, model: Model, target: Target) -> Applicable:
-        """Where a product has a constant weight, and the opset has per-channel QDQ."""
-        del target
-        from optim_inc.quantizing import applicable
-
-        return applicable(model, opset=_LEAST_OPSET)
 
     def worth_trying(self, model: Model, target: Target, goal: str) -> Applicable:
         """Only where it is named: it is a search of its own, and repair of the other passes takes fewer evaluations."""
         del model, target, goal
         return Applicable.no("a search of its own, for minutes: it is tried where --with names it")
-
-    def keepable(self, model: Model, options: QuantizeAwareOfAccuracyOptions) -> list[str]:
-        """Every product with a constant weight."""
-        from optim_inc.quantizing import quantizable
-
-        del options
-        return quantizable(model)
 
     def apply(self, model: Model, options: QuantizeAwareOfAccuracyOptions, context: Context) -> PassResult:
         """Let the worker try, and answer how accurate each model is."""

@@ -14,39 +14,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from optim import Applicable, Context, Model, Pass, PassResult, Target
+from optim import Context, Model, PassResult
+from optim_inc.product_quantizer import ProductQuantizer
 
 if TYPE_CHECKING:
     from optim_inc.options import QuantizeDynamicOptions
 
-_LEAST_OPSET = 11
-"""DynamicQuantizeLinear."""
 
-
-class QuantizeDynamic(Pass):
+class QuantizeDynamic(ProductQuantizer):
     """Dynamic int8 quantization."""
 
     name = "inc.quantize-dynamic"
     summary = "neural-compressor: products in 8-bit integers, activations quantized while running"
     options = "optim_inc.options:QuantizeDynamicOptions"
-    lossy = True
-    after = ("ort.gemm-to-matmul",)
-    alternatives = "quantization"
-    makes = "int8"
-
-    def applicable(self, model: Model, target: Target) -> Applicable:
-        """Where a product has a constant weight, and the opset quantizes while running."""
-        del target
-        from optim_inc.quantizing import applicable
-
-        return applicable(model, opset=_LEAST_OPSET)
-
-    def keepable(self, model: Model, options: QuantizeDynamicOptions) -> list[str]:
-        """Every product with a constant weight."""
-        from optim_inc.quantizing import quantizable
-
-        del options
-        return quantizable(model)
+    least_opset = 11  # DynamicQuantizeLinear
 
     def apply(self, model: Model, options: QuantizeDynamicOptions, context: Context) -> PassResult:
         """Let the worker quantize."""

@@ -17,14 +17,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from optim import Applicable, Context, Model, Pass, PassResult, Target
+from optim import Context, Model, PassResult, Target
+from optim_inc.product_quantizer import ProductQuantizer
 
 if TYPE_CHECKING:
     from optim_inc.options import QuantizeStaticOptions
-
-_LEAST_OPSET = 13
-"""Per-channel QDQ."""
-
 
 _BEST_ALPHA = 0.8
 """Of least drift on MiniLM."""
@@ -32,24 +29,13 @@ _BEST_ALPHA = 0.8
 _FLOAT = {"activation": {"dtype": ["fp32"]}, "weight": {"dtype": ["fp32"]}}
 
 
-class QuantizeStatic(Pass):
+class QuantizeStatic(ProductQuantizer):
     """Static int8 quantization."""
 
     name = "inc.quantize-static"
     summary = "neural-compressor: 8-bit integers with ranges from calibration samples, SmoothQuant where asked"
     options = "optim_inc.options:QuantizeStaticOptions"
-    lossy = True
     calibrates = True
-    after = ("ort.gemm-to-matmul",)
-    alternatives = "quantization"
-    makes = "int8"
-
-    def applicable(self, model: Model, target: Target) -> Applicable:
-        """Where a product has a constant weight, and the opset has per-channel QDQ."""
-        del target
-        from optim_inc.quantizing import applicable
-
-        return applicable(model, opset=_LEAST_OPSET)
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[QuantizeStaticOptions]:
         """SmoothQuant first: outliers of transformers break plain ranges."""
@@ -58,13 +44,6 @@ class QuantizeStatic(Pass):
 
         yield QuantizeStaticOptions(smooth_quant=True, alpha=_BEST_ALPHA)
         yield QuantizeStaticOptions()
-
-    def keepable(self, model: Model, options: QuantizeStaticOptions) -> list[str]:
-        """Every product with a constant weight."""
-        from optim_inc.quantizing import quantizable
-
-        del options
-        return quantizable(model)
 
     def apply(self, model: Model, options: QuantizeStaticOptions, context: Context) -> PassResult:
         """Write the calibration samples to files, and let the worker quantize."""

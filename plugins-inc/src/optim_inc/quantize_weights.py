@@ -19,33 +19,25 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from optim import Applicable, Context, Model, Pass, PassResult, Target
+from optim import Context, Model, PassResult, Target
+from optim_inc.product_quantizer import ProductQuantizer
 
 if TYPE_CHECKING:
     from optim_inc.options import QuantizeWeightsOptions
 
-_LEAST_OPSET = 11
 _BITS = 4
 """Other widths are only simulated: their weights stay in float32."""
 
 
-class QuantizeWeights(Pass):
+class QuantizeWeights(ProductQuantizer):
     """Weights in 4 bits."""
 
     name = "inc.quantize-weights"
     summary = "neural-compressor: weights of products in 4 bits, in groups; RTN, GPTQ or AWQ"
     options = "optim_inc.options:QuantizeWeightsOptions"
-    lossy = True
-    after = ("ort.gemm-to-matmul",)
-    alternatives = "quantization"
     makes = "int4"
-
-    def applicable(self, model: Model, target: Target) -> Applicable:
-        """Where a MatMul has a constant weight."""
-        del target
-        from optim_inc.quantizing import applicable
-
-        return applicable(model, ("MatMul",), opset=_LEAST_OPSET)
+    operators = ("MatMul",)
+    least_opset = 11
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[QuantizeWeightsOptions]:
         """GPTQ first; rounding to nearest in case that there is too little to calibrate on."""
@@ -54,13 +46,6 @@ class QuantizeWeights(Pass):
 
         yield QuantizeWeightsOptions(algorithm="GPTQ")
         yield QuantizeWeightsOptions()
-
-    def keepable(self, model: Model, options: QuantizeWeightsOptions) -> list[str]:
-        """Every MatMul with a constant weight."""
-        from optim_inc.quantizing import quantizable
-
-        del options
-        return quantizable(model, ("MatMul",))
 
     def apply(self, model: Model, options: QuantizeWeightsOptions, context: Context) -> PassResult:
         """Let the worker quantize."""

@@ -1,4 +1,4 @@
-"""What the passes share: when they apply, one job of the worker, and its model brought into the store."""
+"""What the passes share: one job of the worker, and its model brought into the store."""
 
 from __future__ import annotations
 
@@ -6,38 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from optim import APPLICABLE, Applicable, Context, Model, PassResult
-from optim.isolation import find_environment, run_isolated
+from optim import Context, Model, PassResult
+from optim.isolation import run_isolated
 from optim_inc.environment import ISOLATION
+from optim_inc.product_quantizer import PRODUCTS, quantizable
 
-OPERATORS = ("MatMul", "Gemm", "Conv")
 _MOST_SECONDS = 3600.0
-
-
-def applicable(model: Model, operators: Sequence[str] = OPERATORS, *, opset: int) -> Applicable:
-    """Where a product has a constant weight, the opset has the operators, and the environment is there."""
-    if find_environment(ISOLATION) is None:
-        return Applicable.no("it has no environment yet: optim plugins install inc")
-    if any(not one.required for one in model.adapters):
-        return Applicable.no(
-            "neural-compressor makes constants of inputs for adapters that have defaults; "
-            "adapters.extract:required=true makes inputs without them"
-        )
-    if model.opset.get("", 1) < opset:
-        return Applicable.no(f"the model has opset {model.opset.get('', 1)}, the operators it makes came with {opset}")
-    if not quantizable(model, operators):
-        return Applicable.no(f"no {', '.join(operators)} has a constant weight")
-    return APPLICABLE
-
-
-def quantizable(model: Model, operators: Sequence[str] = OPERATORS) -> list[str]:
-    """Names of the nodes with a constant weight, in graph order."""
-    return [
-        str(node.name)
-        for node in model.ir().graph
-        if node.domain in ("", "ai.onnx") and node.op_type in operators
-        if any(value and value.is_initializer() for value in node.inputs[1:2])
-    ]
 
 
 def quantize(
@@ -63,7 +37,7 @@ def quantize(
         tuning: where models are to be tried until one is good enough, see ``jobs.py``.
     """
     output = context.scratch / "quantized.onnx"
-    known = set(quantizable(model))
+    known = set(quantizable(model, PRODUCTS))
     unknown = sorted(set(keep) - known)
     notes = (f"keep names no quantizable node: {', '.join(unknown)}",) if unknown else ()
     if known <= set(keep):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import socket
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
@@ -16,7 +18,10 @@ from optim._engine.batch.program import Work, run_program
 from optim._engine.cluster.describe import Device, Worker
 from optim.errors import OptimError
 
-distributed = pytest.importorskip("distributed", reason="dask is not installed")
+if TYPE_CHECKING:
+    from distributed import LocalCluster
+
+pytestmark = pytest.mark.skipif(find_spec("distributed") is None, reason="dask is not installed")
 
 
 @pytest.mark.parametrize(
@@ -51,14 +56,16 @@ def test_workers_that_do_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def none(**asked: object) -> None:
         raise RuntimeError("Nanny failed to start.")
 
-    monkeypatch.setattr(distributed, "LocalCluster", none)
+    monkeypatch.setattr("distributed.LocalCluster", none)
     there = pytest.raises(OptimError, match=r"workers of local:2 did not start[^$]*imports the script")
     with there, executor_of("local:2", 1, ["cpu"], tmp_path):
         pass
 
 
-def one_process() -> distributed.LocalCluster:
+def one_process() -> LocalCluster:
     """A worker that can be killed: those of local:N are threads."""
+    import distributed
+
     return distributed.LocalCluster(
         n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0", scheduler_kwargs={"dashboard": False}
     )

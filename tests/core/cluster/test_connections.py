@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,9 +25,10 @@ from optim._engine.search.settings import RunSettings
 from optim._engine.store import Store
 from optim.errors import OptimError
 
-dask = pytest.importorskip("dask", reason="dask is not installed")
-distributed = pytest.importorskip("distributed", reason="dask is not installed")
-trustme = pytest.importorskip("trustme", reason="trustme is not installed")
+pytestmark = [
+    pytest.mark.skipif(find_spec("distributed") is None, reason="dask is not installed"),
+    pytest.mark.skipif(find_spec("trustme") is None, reason="trustme is not installed"),
+]
 
 WORK = Work("optim._engine.jobs.refuse", {}, 60.0)
 _CUT_S = 1.5
@@ -37,6 +39,8 @@ class Certificates:
     """Files of one authority, and of a key that it vouches for."""
 
     def __init__(self, folder: Path) -> None:
+        import trustme
+
         folder.mkdir()
         authority = trustme.CA()
         issued = authority.issue_cert("127.0.0.1")
@@ -54,6 +58,8 @@ class Certificates:
 @contextmanager
 def cluster(protocol: str = "tcp") -> Iterator[Any]:
     """A scheduler and a worker with the clock of the CPU, in this process."""
+    import distributed
+
     with distributed.LocalCluster(
         n_workers=1,
         threads_per_worker=1,
@@ -69,6 +75,8 @@ def cluster(protocol: str = "tcp") -> Iterator[Any]:
 
 
 def test_certificates_are_those_that_dask_is_told(tmp_path: Path) -> None:
+    import dask
+
     ours, others = Certificates(tmp_path / "ours"), Certificates(tmp_path / "others")
     with dask.config.set(ours.settings), cluster("tls") as made:
         address = made.scheduler_address

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import CancelledError, ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from optim.errors import OptimError
 from optim.onnx.files import save_in_store
 from optim.onnx.linked import link
 
-pytest.importorskip("distributed", reason="dask is not installed")
+pytestmark = pytest.mark.skipif(find_spec("distributed") is None, reason="dask is not installed")
 
 WORK = Work("optim._engine.jobs.candidate", {}, 600.0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +21,8 @@ from optim._engine.search.time_budget import TimeBudget
 from optim.errors import OptimError
 from optim.passes import Stage
 
-pytest.importorskip("distributed", reason="dask is not installed")
-pytestmark = pytest.mark.slow
+_INSTALLED = pytest.mark.skipif(find_spec("distributed") is None, reason="dask is not installed")
+pytestmark = [pytest.mark.slow, _INSTALLED]
 
 
 @pytest.fixture(scope="module")

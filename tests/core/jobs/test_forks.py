@@ -18,8 +18,8 @@ import psutil
 import pytest
 from installed_plugin import workers_import
 
-from optim._engine.jobs import lane
-from optim.jobs import fork_server, forked
+from optim._engine.jobs import candidate, lane
+from optim.jobs import fork_server, forked, wire
 from optim.jobs.process import WorkerFailed, WorkerProcess, expect_workers, run_job
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux alone")
@@ -52,6 +52,17 @@ def test_a_server_can_be_started_before_the_first_worker_needs_it(monkeypatch):
         time.sleep(0.02)
     assert described()["parent"] == forked._kept._server._server.pid
     assert forked._kept._server is not before
+
+
+def test_a_server_makes_ahead_what_its_workers_read_and_check_with():
+    server = object.__new__(fork_server.Server)
+    server._learned = set()
+    wire._adapter.cache_clear()
+    server._learn(candidate.__name__)
+    made = wire._adapter.cache_info().misses
+    for kind in (candidate.Request, *candidate.CHECKED):
+        wire.know(kind)
+    assert made == wire._adapter.cache_info().misses == 1 + len(candidate.CHECKED)
 
 
 def test_a_worker_has_the_environment_and_the_folders_of_the_moment(monkeypatch, tmp_path):

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from optim.adapters.fit import require_fit as require_fit
     from optim.adapters.session import AdaptedSession as AdaptedSession
 else:
-    from optim._engine.lazy_names import lazy_names
+    from optim._engine.handed_on import hand_on
 
-    __getattr__, __dir__, __all__ = lazy_names(
+    __getattr__, __dir__, __all__ = hand_on(
         __name__,
         {
             "adapter_file": ["Adapter", "ONNX_ADAPTER", "read_adapter", "require_format", "write_adapter"],

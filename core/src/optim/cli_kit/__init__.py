@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from optim.cli_kit.output import print_table as print_table
     from optim.cli_kit.output import size_text as size_text
 else:
-    from optim._engine.lazy_names import lazy_names
+    from optim._engine.handed_on import hand_on
 
-    __getattr__, __dir__, __all__ = lazy_names(
+    __getattr__, __dir__, __all__ = hand_on(
         __name__,
         {
             "live_lines": ["progress"],

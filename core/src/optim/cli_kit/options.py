@@ -37,15 +37,25 @@ class _SecondsOrAuto(click.ParamType[Any]):
 
 
 class _ModelPath(click.Path):
-    """A file or a folder; an address is brought to this machine first."""
+    """A file or a folder; an address is brought to this machine first.
+
+    Args:
+        programs: whether folders of onnxruntime-genai stand for that program, and not for the graph in them.
+    """
+
+    def __init__(self, *, programs: bool = False) -> None:
+        super().__init__(path_type=Path)
+        self._programs = programs
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The path of what is named."""
+        from optim._engine.generation.genai_folder import is_genai_folder
         from optim._engine.sources.optimum_folder import graph_of
         from optim._engine.sources.remote.address import is_address
 
         if not is_address(str(value)):
-            return graph_of(Path(str(super().convert(value, param, ctx))))
+            path = Path(str(super().convert(value, param, ctx)))
+            return path if self._programs and is_genai_folder(path) else graph_of(path)
         from optim._engine.sources.remote.fetch import fetched
         from optim.cli_kit.live_lines import progress
 
@@ -53,8 +63,11 @@ class _ModelPath(click.Path):
             return fetched(str(value), say)
 
 
-MODEL_PATH = _ModelPath(path_type=Path)
+MODEL_PATH = _ModelPath()
 """Where a command takes a model: a path, ``hf://ORG/NAME/FILE``, or the URL of an ``.onnx`` file."""
+
+MODEL_OR_PROGRAM_PATH = _ModelPath(programs=True)
+"""The same, or a folder of onnxruntime-genai, which need not be a graph to optim: it may have a ``config.json`` too."""
 
 SECONDS = _Seconds(min=0, min_open=True)
 SECONDS_OR_AUTO = _SecondsOrAuto()

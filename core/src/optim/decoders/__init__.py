@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from optim.decoders.kept_logits import LOGITS as LOGITS
     from optim.decoders.shared_past import name_shared_past as name_shared_past
 else:
-    from optim._engine.lazy_names import lazy_names
+    from optim._engine.handed_on import hand_on
 
-    __getattr__, __dir__, __all__ = lazy_names(
+    __getattr__, __dir__, __all__ = hand_on(
         __name__, {"kept_logits": ["KEPT_LOGITS", "LOGITS"], "shared_past": ["name_shared_past"]}
     )

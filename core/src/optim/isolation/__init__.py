@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from optim.isolation.environments import find_environment as find_environment
     from optim.isolation.environments import read_requirements as read_requirements
 else:
-    from optim._engine.lazy_names import lazy_names
+    from optim._engine.handed_on import hand_on
 
-    __getattr__, __dir__, __all__ = lazy_names(
+    __getattr__, __dir__, __all__ = hand_on(
         __name__, {"client": ["run_isolated"], "environments": ["Isolation", "find_environment", "read_requirements"]}
     )

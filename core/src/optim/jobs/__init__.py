@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from optim.jobs.wire import from_wire as from_wire
     from optim.jobs.wire import to_wire as to_wire
 else:
-    from optim._engine.lazy_names import lazy_names
+    from optim._engine.handed_on import hand_on
 
-    __getattr__, __dir__, __all__ = lazy_names(
+    __getattr__, __dir__, __all__ = hand_on(
         __name__, {"channel": ["Channel"], "process": ["WorkerFailed", "run_job"], "wire": ["from_wire", "to_wire"]}
     )

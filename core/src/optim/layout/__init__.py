@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from optim.layout.source_files import TOKENIZERS as TOKENIZERS
     from optim.layout.source_files import carry_files as carry_files
 else:
-    from optim._engine.lazy_names import lazy_names
+    from optim._engine.handed_on import hand_on
 
-    __getattr__, __dir__, __all__ = lazy_names(
+    __getattr__, __dir__, __all__ = hand_on(
         __name__,
         {
             "contract": ["Laid", "Layout", "Result"],

@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from optim.onnx.shapes import require_shapes_of as require_shapes_of
     from optim.onnx.shapes import shapes_of_feeds as shapes_of_feeds
 else:
-    from optim._engine.lazy_names import lazy_names
+    from optim._engine.handed_on import hand_on
 
-    __getattr__, __dir__, __all__ = lazy_names(
+    __getattr__, __dir__, __all__ = hand_on(
         __name__,
         {
             "adapter_inputs": ["adapter_names", "keep_adapter_inputs", "name_adapter_inputs"],

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from optim.providers.start import CUDA_COMMAND as CUDA_COMMAND
     from optim.providers.start import TENSORRT_COMMAND as TENSORRT_COMMAND
 else:
-    from optim._engine.lazy_names import lazy_names
+    from optim._engine.handed_on import hand_on
 
-    __getattr__, __dir__, __all__ = lazy_names(
+    __getattr__, __dir__, __all__ = hand_on(
         __name__,
         {
             "assignment": ["RECORD_ASSIGNMENT", "assigned_nodes", "nodes_by_provider", "provider_shares"],

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from optim.testing.kits.targets import TargetConformance as TargetConformance
     from optim.testing.trial import Trial as Trial
 else:
-    from optim._engine.lazy_names import lazy_names
+    from optim._engine.handed_on import hand_on
 
-    __getattr__, __dir__, __all__ = lazy_names(
+    __getattr__, __dir__, __all__ = hand_on(
         __name__,
         {
             "installation": ["Installed", "installed"],

@@ -10,7 +10,7 @@ from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.repairs import Repairs
 from optim._engine.search.journal import Journal, chain_key, step_of
-from optim._engine.search.select.repair import Mended, Repairer
+from optim._engine.search.select.repair import RepairedOptions, Repairer
 from optim._engine.search.state import Candidate
 from optim._engine.search.time_budget import TimeBudget
 from optim.model import Model
@@ -38,7 +38,7 @@ def repaired(monkeypatch, tmp_path):
 
         def options(_, trial, attempt, outcome, limit):
             searched.append(trial.candidate.digest)
-            return Mended({"keep": [f"of {trial.candidate.digest}"]}, rough)
+            return RepairedOptions({"keep": [f"of {trial.candidate.digest}"]}, rough)
 
         def judge(_, parent, attempt, tried):
             return None if (parent.digest, tried) in breaks else chain(tried, tmp_path)

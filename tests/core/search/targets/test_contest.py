@@ -26,7 +26,9 @@ from optim._engine.runs.locking import lock_of
 from optim._engine.runs.pick import pick_from, picked
 from optim._engine.runs.publish import publish, write_run
 from optim._engine.runs.session_trust import read_session_file
+from optim._engine.search.explore.beam import Beam
 from optim._engine.search.explore.rest import OUT_OF_TIME
+from optim._engine.search.select.selection import Selection
 from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.targets.entrants import TargetOutcome, TargetStatus, with_absent
 from optim._engine.search.time_budget import TimeBudget
@@ -154,6 +156,23 @@ def test_without_time_to_look_what_the_original_promises_somewhere_is_proven(run
     assert rows(outcome)["sluggish"].reason.startswith("the time of the run was over")
     tried = [one for one in outcome.attempts if one.step.pass_name.startswith("timed.")]
     assert {one.reason for one in tried} == {OUT_OF_TIME, "it runs only when named (--with)"}
+
+
+def test_what_there_was_no_time_to_time_goes_by_what_it_promises_also_where_the_original_is_fast(run, monkeypatch):
+    """It was taken for as slow as the baseline, and so for slower than the original there."""
+    decided = []
+    decide = Selection.decide
+
+    def spied(selection, ranking):
+        decided.append([passes(item.candidate) for item in ranking])
+        return decide(selection, ranking)
+
+    monkeypatch.setattr(Selection, "decide", spied)
+    monkeypatch.setattr(TimeBudget, "lanes_to_look_at", lambda time, count: 0)
+    monkeypatch.setattr(Beam, "_is_over", lambda beam, passes: True)
+    outcome, _ = run("cpu,swift", fresh=True)
+    assert outcome.target.name == "swift"
+    assert decided[0][0] and decided[0][-1] == [], "a chain of which much is hoped before the original there"
 
 
 def test_without_time_to_look_what_was_named_is_done_all_the_same(run, monkeypatch):

@@ -61,6 +61,8 @@ def test_a_folder_of_onnxruntime_genai_answers_beside_models(tmp_path: Path, mon
     for models, generate in (([model, folder], None), ([folder, model], "prompt=5,new=3")):
         with pytest.raises(OptimError, match="conflicting-request"):
             optim.bench(models, generate=generate)
+    for name in ("config.json", "model.onnx"):  # as on the hub: then it looks like a folder of optimum too
+        (folder / name).write_text("{}")
     monkeypatch.setattr(programs, "require_installed", lambda folder: None)
     with done_here():
         found = optim.bench([model, folder], generate="prompt=5,new=3", seconds=0.1)

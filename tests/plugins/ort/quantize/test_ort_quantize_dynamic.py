@@ -274,11 +274,12 @@ def test_exports_stay_near(name: str, per_channel: bool, tmp_path: Path) -> None
 
 def test_auto_smooths_where_samples_have_rows_enough(tmp_path: Path) -> None:
     model = export("bert.dynamo", tmp_path)
-    for length, tried in ((1, [(0.0, 8)]), (20, [(0.0, 8), (0.8, 8), (0.0, 16)])):
+    for length, tried in ((1, [(0.0, 8)]), (20, [(0.0, 8), (0.8, 8), (0.6, 8), (0.0, 16)])):
         asked = context(tmp_path, [feeds_for("bert.dynamo", batch=1, sequence=length)])
         options = list(QuantizeDynamic().candidates(model, CPU, asked))
         assert [(one.smoothing, one.activation_bits) for one in options] == tried
-        assert all(one.per_channel and one.correct_bias for one in options)
+        assert [one.scale_rows for one in options] == [one.smoothing == 0.6 for one in options]
+        assert all(one.per_channel and one.correct_bias == (length > 1) for one in options)
         assert len({one.reduce_range for one in options}) == 1
 
 
@@ -304,6 +305,35 @@ def test_correcting_the_bias_takes_off_what_rounding_adds_on_samples_that_it_did
         return float(np.abs(np.concatenate(errors).mean(axis=0)).mean())
 
     assert mean_error(correct_bias=True) < 0.3 * mean_error()
+
+
+@pytest.mark.parametrize("opset", [13, 18])
+def test_a_row_of_huge_values_leaves_the_others_their_precision(opset: int, tmp_path: Path) -> None:
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"], name="dense"), helper.make_node("Add", ["p", "b"], ["y"])]
+    weights = {"w": random_weight(64, 96), "b": random_weight(96, seed=2)}
+    model = build(tmp_path, nodes, weights, {"x": ["n", 64]}, {"y": ["n", 96]}, opset=opset)
+    x = random_weight(7, 64, seed=9)
+    x[3] *= 300
+    x[5] = 0
+    errors = {}
+    for options in ({}, {"scale_rows": True}, {"scale_rows": True, "finer": ("dense",)}):
+        result = apply(QuantizeDynamic, model, tmp_path, **options)
+        assert result.counts.get("rows scaled", 0) == (list(options) == ["scale_rows"])
+        got, expected = run(result.model, {"x": x})["y"], run(model, {"x": x})["y"]
+        assert np.array_equal(got[5], weights["b"])
+        ordinary = [0, 1, 2, 4, 6]
+        errors[len(options)] = np.linalg.norm((got - expected)[ordinary]) / np.linalg.norm(expected[ordinary])
+    assert errors[1] < _CLOSE < 0.1 * errors[0]
+    assert names_and_shapes(result.model) == names_and_shapes(model)
+
+
+def test_rows_that_several_products_read_have_one_scale(tmp_path: Path) -> None:
+    nodes = [helper.make_node("MatMul", ["x", w], [f"p{w}"], name=w) for w in "uv"]
+    nodes += [helper.make_node("Add", ["pu", "pv"], ["y"])]
+    model = _model(tmp_path, nodes, {w: random_weight(64, 96, seed=i) for i, w in enumerate("uv")})
+    result = apply(QuantizeDynamic, model, tmp_path, scale_rows=True)
+    assert result.counts["rows scaled"] == 0
+    assert operators(result.model).count("DynamicQuantizeLinear") == 1
 
 
 def test_a_mean_that_samples_do_not_agree_on_is_not_believed() -> None:

@@ -64,17 +64,25 @@ def bench(
         [('model.onnx', 1.0), ('out', 0.41)]
     """
     named = [models] if isinstance(models, str | PathLike) else models
-    paths = [fetched(fspath(model), say or quiet) for model in named]
+    generates = generate is not None
+    paths = [_path_of(fspath(model), say or quiet, generates=generates) for model in named]
     asked = _asked(paths[0], throughput=throughput, max_latency_ms=max_latency_ms, generate=generate)
     from optim._engine.runs.compare.programs import is_program, require_programs
 
-    require_programs(paths, generate=generate is not None)
+    require_programs(paths, generate=generates)
     graphs = [path for path in paths if not is_program(path)]
     with named_data(data, seed) as feeds:
         conditions = _conditions(graphs, feeds, target, say, seed=seed, component=component)
         from optim._engine.runs.compare.bench import bench_models
 
         return bench_models(paths, conditions, seconds=seconds, beside=beside, asked=asked)
+
+
+def _path_of(model: str, say: Callable[[str], None], *, generates: bool) -> Path:
+    """Where a model lies; where answers are timed, a folder of onnxruntime-genai is no graph, whatever else it has."""
+    from optim._engine.runs.compare.programs import is_program
+
+    return Path(model) if generates and is_program(Path(model)) else fetched(model, say)
 
 
 def bench_grid(

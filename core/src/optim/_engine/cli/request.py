@@ -179,16 +179,9 @@ def parse_named(text: str) -> Named:
     name, colon, options = text.partition(":")
     if not colon:
         return Named(name)
-    try:
-        return Named(name, tomllib.loads(f"options = {{{options}}}")["options"])
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise OptimError(
-            "bad-option",
-            f"cannot read the options of {name}",
-            f"{options}: {error}",
-            f"values are TOML: --with \"{name}:keep=['a','b'],per_channel=true\"",
-            status=ExitStatus.USAGE,
-        ) from error
+    from optim.options import written_options
+
+    return Named(name, written_options(name, options, example=f"--with \"{name}:keep=['a','b'],per_channel=true\""))
 
 
 def require_drawing(path: Path, flag: str) -> None:

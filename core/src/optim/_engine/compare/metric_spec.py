@@ -86,8 +86,6 @@ def parse_metric(text: str) -> MetricSpec:
     Raises:
         OptimError[bad-option]: the options are no TOML.
     """
-    import tomllib
-
     function = _FUNCTION.match(text)
     if function and text[function.end() :][:1] in ("", ":"):
         name, options = function.group(), text[function.end() + 1 :]
@@ -95,16 +93,9 @@ def parse_metric(text: str) -> MetricSpec:
         name, _, options = text.partition(":")
     if not options:
         return MetricSpec(name)
-    try:
-        return MetricSpec(name, tomllib.loads(f"options = {{{options}}}")["options"])
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise OptimError(
-            "bad-option",
-            f"cannot read the options of {name}",
-            f"{options}: {error}",
-            f"values are TOML: --metric \"{name}:output='logits'\"",
-            status=ExitStatus.USAGE,
-        ) from error
+    from optim.options import written_options
+
+    return MetricSpec(name, written_options(name, options, example=f"--metric \"{name}:output='logits'\""))
 
 
 def require_known(spec: MetricSpec, registry: Registry) -> MetricSpec:

@@ -10,6 +10,11 @@ from optim.errors import ExitStatus, OptimError
 CONFIG_FILE = "genai_config.json"
 
 
+def is_genai_folder(path: Path) -> bool:
+    """Whether it is one, whatever else it is."""
+    return (path / CONFIG_FILE).is_file()
+
+
 def require_installed(folder: Path) -> None:
     """Refuse a folder that nothing here runs.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +22,7 @@ from optim._engine.reports.outcome import Outcome, RunStatus
 from optim._engine.runs.found_goal import found_goal
 from optim._engine.search.restore import damaged_files
 from optim._engine.search.settings import AUTO, RunSettings
-from optim._engine.search.targets.entrants import Plans, TargetOutcome, enter, none_runs, with_absent
+from optim._engine.search.targets.entrants import Entrant, Plans, TargetOutcome, enter, none_runs, with_absent
 from optim._engine.search.time_estimate import Load, PassCosts, estimate_s, in_words, of_several
 from optim._engine.search.workbench import Workbench
 from optim._engine.sources.export_file import KnownExport, known_export, known_facts
@@ -191,35 +191,25 @@ def _judged(
     failed: dict[str, OptimError],
 ) -> Outcome:
     # what a run from the cache needs none of
-    from optim._engine.runs.judge import judge_contest, judge_lock
+    from optim._engine.runs.judge import judge_lock
     from optim._engine.runs.operator_times import operator_times
 
     own_data = bench.prepared.origin != SYNTHESIZED
     budget = bench.settings.budget(bench.prepared.tolerance, foresees=own_data)
     started = time.monotonic()
     rows: list[TargetOutcome] = []
-    target, versions, baseline, won = bench.target, bench.prepared.versions, "", bench
-    if not chosen.compete:
-        plan = plans.by_target[chosen.baseline.name]
-        verdict = _searched(bench, budget, plan, load) if bench.settings.chain is None else judge_lock(bench, budget)
-    else:
-        from optim._engine.search.targets.contest import Contest
-
-        entrants, baseline = enter(bench, chosen, plans, failed), bench.target.name
-        if bench.settings.chain is not None:
-            verdict = judge_lock(entrants[0].bench, budget)
-            won = entrants[0].bench
-        else:
-            contest = Contest(entrants, budget)
-            verdict = judge_contest(contest, bench, budget)
-            rows, won = contest.rows(verdict.delivered, bench), contest.bench_of(verdict.delivered, bench)
+    if chosen.compete:
+        verdict, won, rows = _contested(bench, budget, enter(bench, chosen, plans, failed))
         rows = with_absent(rows, chosen, failed)
-        target, versions = won.target, {**bench.prepared.versions, **won.prepared.versions}
+    elif bench.settings.chain is not None:
+        verdict, won = judge_lock(bench, budget), bench
+    else:
+        verdict, won = _searched(bench, budget, plans.by_target[chosen.baseline.name], load), bench
     search_s, result = time.monotonic() - started, verdict.result
     operator_ms = operator_times(bench, won, verdict.delivered) if verdict.original is not None else ()
     return Outcome(
         settings=bench.settings,
-        target=target,
+        target=won.target,
         status=verdict.status,
         reason=verdict.reason,
         source=source,
@@ -230,7 +220,7 @@ def _judged(
         operators=operator_counts(result.candidate.model.path) if result else {},
         attempts=verdict.attempts,
         points=verdict.points,
-        versions=_versions(bench, versions),
+        versions=_versions(bench, {**bench.prepared.versions, **won.prepared.versions}),
         packages={plugin.info.name: (plugin.info.package, plugin.info.version) for plugin in bench.registry.plugins},
         search_s=search_s,
         announced_s=None if math.isinf(bench.run_time.announced_s) else bench.run_time.announced_s,
@@ -240,10 +230,26 @@ def _judged(
         exported=bench.exported,
         known=_known_export(bench.settings),
         operator_ms=operator_ms,
-        baseline=baseline,
+        baseline=bench.target.name if chosen.compete else "",
         targets=tuple(rows),
         machine=bench.elsewhere.report if bench.elsewhere is not None else {},
     )
+
+
+def _contested(
+    bench: Workbench, budget: Budget, entrants: Sequence[Entrant]
+) -> tuple[Verdict, Workbench, list[TargetOutcome]]:
+    """What several targets come to, or the lock of one of them; where the result runs; a row for each that searched."""
+    from optim._engine.runs.judge import judge_contest, judge_lock
+    from optim._engine.search.targets.contest import Contest
+
+    if bench.settings.chain is not None:
+        locked = entrants[0].bench
+        return judge_lock(locked, budget), locked, []
+    contest = Contest(entrants, budget)
+    verdict = judge_contest(contest, bench, budget)
+    rows = contest.rows(verdict.delivered, bench)
+    return verdict, contest.bench_of(verdict.delivered, bench), rows
 
 
 def _searched(bench: Workbench, budget: Budget, plan: Plan, load: Load) -> Verdict:

@@ -8,6 +8,7 @@ from optim._engine.diagnosis.timing import operators_job
 from optim._engine.search.measure import operators_timed
 from optim._engine.search.measure.racing import where_timed
 from optim._engine.search.state import Candidate
+from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim.jobs.process import WorkerFailed
 
@@ -49,7 +50,8 @@ def operator_times(bench: Workbench, won: Workbench, result: Candidate | None) -
     if needed > left:
         return ()
     sample = bench.prepared.timed[0]
-    request = operators_job.Request(tuple(models), bench.reference.feeds, sample)
+    seconds = TimeBudget.pace * operators_job.LOOK_S
+    request = operators_job.Request(tuple(models), bench.reference.feeds, sample, seconds)
     key = bench.keys.operator_times([(one.model, one.place.target) for one in models], sample)
     known = bench.runner.known(key, operators_timed.Answer)
     if known is not None:

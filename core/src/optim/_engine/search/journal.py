@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.search.settings import CLOCKED, Goal
-from optim._engine.search.state import Attempt, Candidate, Measured, Step, StepStatus
+from optim._engine.search.state import Attempt, Candidate, ChainKey, Measured, Step, StepStatus
 from optim.cli_kit.output import options_text, size_text
 from optim.model import Model
 from optim.passes import Stage
@@ -28,8 +28,8 @@ class Journal:
         self._goal = goal
         self._target = target
         self.attempts: list[Attempt] = []
-        self._by_chain: dict[tuple[tuple[str, str], ...], Attempt] = {}
-        self._models: dict[tuple[tuple[str, str], ...], Model] = {}
+        self._by_chain: dict[ChainKey, Attempt] = {}
+        self._models: dict[ChainKey, Model] = {}
 
     def open(self, step: Step, on: Candidate) -> Attempt:
         """Opens a row; the same step on the same chain again is the same row."""
@@ -110,12 +110,12 @@ def missing_rows(attempts: Iterable[Attempt], candidate: Candidate) -> list[Atte
     return found
 
 
-def chain_key(candidate: Candidate) -> tuple[tuple[str, str], ...]:
+def chain_key(candidate: Candidate) -> ChainKey:
     """What a chain is called: the target where that is not the baseline's, then its steps with their options."""
     return chain_of(candidate.target, candidate.steps)
 
 
-def chain_of(target: str, steps: Sequence[Step]) -> tuple[tuple[str, str], ...]:
+def chain_of(target: str, steps: Sequence[Step]) -> ChainKey:
     """What a chain of these steps is called on a target."""
     return (*(((target, ""),) if target else ()), *(step.key for step in steps))
 

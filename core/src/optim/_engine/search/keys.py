@@ -51,19 +51,19 @@ class Keys:
         self._prepared: Prepared
 
     def hold_to(self, prepared: Prepared, original: Model) -> None:
-        """Says what everything is compared with from now on."""
+        """Note what everything is compared with from now on."""
         task = prepared.task
         measured = task and [self._measure, task.digest, task.samples, task.explored]
         self._prepared = prepared
         self._reference = [self._place, prepared.versions, prepared.digest, original.digest, measured]
 
     def hold_beside(self, baseline: Keys, prepared: Prepared) -> None:
-        """Says that everything is compared with what ``baseline`` is, of a run on another target."""
+        """Note that everything is compared with what ``baseline`` is, of a run on another target."""
         self._prepared = prepared
         self._reference = [self._place, prepared.versions, baseline._reference]
 
     def ingest(self, stamps: Sequence[Stamp]) -> str:
-        """Of what a file becomes in the store."""
+        """Returns the key of what a file becomes in the store."""
         versions = [version_of(package) for package in ("onnx", "onnx-ir")]
         return cache_key("ingest", {"file": to_wire(tuple(stamps)), "code": [core_digest(), *versions]})
 

@@ -136,7 +136,7 @@ class RaceSeconds(LaneSeconds):
         must: whether something was named: that is proven, whatever the time.
 
     Attributes:
-        pace: scales the seconds of every race; tests race for tenths of seconds.
+        pace: scales the seconds of every race, and of the look at operators; tests race for tenths of seconds.
         programs: whether what may be delivered is timed in programs of its own; tests fork these too.
     """
 

@@ -79,6 +79,54 @@ def make_plan(settings: RunSettings, registry: Registry, target: Target) -> Plan
         OptimError[unknown-option]: a named pass has no such option.
         OptimError[conflicting-request]: a named pass cannot run with the other things asked for.
     """
+    _require_named(settings, registry, target)
+    stages: dict[Stage, tuple[Planned, ...]] = {}
+    left_out: list[LeftOut] = []
+    homeless = _homeless(registry)
+    for stage in MODEL_STAGES:
+        planned = []
+        for ordered in registry.ordered(stage, target):
+            required = ordered.name in target.requires and ordered.name not in settings.without
+            forced = required or settings.named_options(ordered.name) is not None
+            reason = _reason_against(ordered.offered, stage, settings, forced)
+            not_here = "" if reason or forced else _why_not_here(ordered.offered, settings, homeless)
+            if reason and forced:
+                raise _asked_for_and_not(ordered.name, reason)
+            if reason or not_here:
+                left_out.append(LeftOut(ordered.offered, reason or not_here, not_here=bool(not_here)))
+            else:
+                planned.append(Planned(ordered, forced))
+        if planned:
+            stages[stage] = tuple(_without_rivals_of_forced(planned, left_out))
+    return Plan(stages, tuple(left_out))
+
+
+def legs(plan: Plan) -> list[tuple[Stage, Sequence[Planned]]]:
+    """Stages in order; settings are laid over settings, so each pass of the tune stage is a leg of its own."""
+    found: list[tuple[Stage, Sequence[Planned]]] = []
+    for stage, passes in plan.stages.items():
+        parts = slots(passes) if stage is Stage.TUNE else [passes]
+        found += [(stage, part) for part in parts]
+    return found
+
+
+def slots(passes: Iterable[Planned]) -> list[list[Planned]]:
+    """Passes in order; those of one ``alternatives`` group stand in one slot, at the place of the first."""
+    found: list[list[Planned]] = []
+    groups: dict[str, list[Planned]] = {}
+    for planned in passes:
+        group = planned.pass_class.alternatives
+        if group is not None and group in groups:
+            groups[group].append(planned)
+            continue
+        found.append([planned])
+        if group is not None:
+            groups[group] = found[-1]
+    return found
+
+
+def _require_named(settings: RunSettings, registry: Registry, target: Target) -> None:
+    """Refuse names of passes that nobody has, options that do not fit, and passes with nothing to do; as make_plan."""
     for name in sorted(settings.without):
         registry.find_pass(name, target)
     for named in settings.named:
@@ -95,47 +143,16 @@ def make_plan(settings: RunSettings, registry: Registry, target: Target) -> Plan
                 "leave it out, or name the source that it was made of",
                 status=ExitStatus.USAGE,
             )
-    stages: dict[Stage, tuple[Planned, ...]] = {}
-    left_out: list[LeftOut] = []
-    homeless = _homeless(registry)
-    for stage in MODEL_STAGES:
-        planned = []
-        for ordered in registry.ordered(stage, target):
-            required = ordered.name in target.requires and ordered.name not in settings.without
-            forced = required or settings.named_options(ordered.name) is not None
-            reason = _reason_against(ordered.offered, stage, settings, forced)
-            if reason and forced:
-                raise OptimError(
-                    "conflicting-request",
-                    f"{ordered.name} was asked for by name, but {reason}",
-                    "both cannot hold",
-                    fix="leave one of the two out",
-                    status=ExitStatus.USAGE,
-                )
-            if not reason and not forced and (reason := _why_not_here(ordered.offered, settings, homeless)):
-                left_out.append(LeftOut(ordered.offered, reason, not_here=True))
-            elif reason:
-                left_out.append(LeftOut(ordered.offered, reason))
-            else:
-                planned.append(Planned(ordered, forced))
-        if planned:
-            stages[stage] = tuple(_without_rivals_of_forced(planned, left_out))
-    return Plan(stages, tuple(left_out))
 
 
-def slots(passes: Iterable[Planned]) -> list[list[Planned]]:
-    """Passes in order; those of one ``alternatives`` group stand in one slot, at the place of the first."""
-    found: list[list[Planned]] = []
-    groups: dict[str, list[Planned]] = {}
-    for planned in passes:
-        group = planned.pass_class.alternatives
-        if group is not None and group in groups:
-            groups[group].append(planned)
-            continue
-        found.append([planned])
-        if group is not None:
-            groups[group] = found[-1]
-    return found
+def _asked_for_and_not(name: str, reason: str) -> OptimError:
+    return OptimError(
+        "conflicting-request",
+        f"{name} was asked for by name, but {reason}",
+        "both cannot hold",
+        fix="leave one of the two out",
+        status=ExitStatus.USAGE,
+    )
 
 
 def _reason_against(offered: OfferedPass, stage: Stage, settings: RunSettings, forced: bool) -> str:
@@ -196,12 +213,3 @@ def _without_rivals_of_forced(planned: list[Planned], left_out: list[LeftOut]) -
                 LeftOut(candidate.offered, f"{rival.ordered.name} was asked for, and they exclude each other")
             )
     return kept
-
-
-def legs(plan: Plan) -> list[tuple[Stage, Sequence[Planned]]]:
-    """Stages in order; settings are laid over settings, so each pass of the tune stage is a leg of its own."""
-    found: list[tuple[Stage, Sequence[Planned]]] = []
-    for stage, passes in plan.stages.items():
-        parts = slots(passes) if stage is Stage.TUNE else [passes]
-        found += [(stage, part) for part in parts]
-    return found

@@ -187,6 +187,24 @@ class RunSettings:
             OptimError[bad-seed]: one that is negative.
             OptimError[conflicting-request]: two things that exclude each other.
         """
+        self._require_budget()
+        if self.max_latency_ms is not None:
+            self._require_latency(self.max_latency_ms)
+        self._require_cluster()
+        if self.search_seconds != AUTO and not 0 <= self.search_seconds <= LONGEST_S:
+            raise _bad_time("--search-seconds", self.search_seconds, "an estimate from the model")
+        if not 0 < self.timeout_s <= LONGEST_S:
+            raise _bad_time("--timeout", self.timeout_s, f"{DEFAULT_TIMEOUT_S:g}")
+        if self.seed < 0:
+            raise OptimError(
+                "bad-seed",
+                f"--seed cannot be {self.seed}",
+                "random generators take whole numbers from 0 on",
+                "--seed 0",
+                status=ExitStatus.USAGE,
+            )
+
+    def _require_budget(self) -> None:
         if self.max_loss is not None and self.metric is None:
             raise OptimError(
                 "bad-budget",
@@ -219,8 +237,8 @@ class RunSettings:
                 "--batch-invariant 0.01",
                 status=ExitStatus.USAGE,
             )
-        if self.max_latency_ms is not None:
-            self._require_latency(self.max_latency_ms)
+
+    def _require_cluster(self) -> None:
         if self.store_url and not self.cluster:
             raise OptimError(
                 "conflicting-request",
@@ -235,18 +253,6 @@ class RunSettings:
                 f"other machines cannot call {self.metric.name}",
                 "it is a function of this program, and has no name under which they could import it",
                 'name it: metric="package.module:function"',
-                status=ExitStatus.USAGE,
-            )
-        if self.search_seconds != AUTO and not 0 <= self.search_seconds <= LONGEST_S:
-            raise _bad_time("--search-seconds", self.search_seconds, "an estimate from the model")
-        if not 0 < self.timeout_s <= LONGEST_S:
-            raise _bad_time("--timeout", self.timeout_s, f"{DEFAULT_TIMEOUT_S:g}")
-        if self.seed < 0:
-            raise OptimError(
-                "bad-seed",
-                f"--seed cannot be {self.seed}",
-                "random generators take whole numbers from 0 on",
-                "--seed 0",
                 status=ExitStatus.USAGE,
             )
 

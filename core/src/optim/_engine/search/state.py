@@ -22,6 +22,12 @@ from optim.passes import Interface, Role, Stage
 FASTER = 0.995
 """The upper end of the interval must lie below this for a result to be called faster."""
 
+StepKey = tuple[str, str]
+"""A step as it is called in a chain: its pass, and its options as text."""
+
+ChainKey = tuple[StepKey, ...]
+"""A chain as it is called: the target where that is not the baseline's, then its steps."""
+
 
 class StepStatus(StrEnum):
     """What became of an attempt."""
@@ -46,7 +52,7 @@ class Step:
     session_only: bool = False
 
     @property
-    def key(self) -> tuple[str, str]:
+    def key(self) -> StepKey:
         """What it is called in a chain: the same pass with the same options is the same step."""
         return self.pass_name, repr(sorted(self.options.items()))
 
@@ -165,7 +171,7 @@ class Attempt:
     high: float | None = None
     size_bytes: int | None = None
     beyond_budget: bool = False
-    behind: tuple[tuple[str, str], ...] = ()
+    behind: ChainKey = ()
     peak_memory_bytes: int = 0
     not_here: bool = False
     printed: tuple[str, ...] = ()
@@ -185,7 +191,7 @@ class Attempt:
         return "; ".join(filter(None, parts)) if self.reason else ""
 
     @property
-    def chain(self) -> tuple[tuple[str, str], ...]:
+    def chain(self) -> ChainKey:
         """The whole chain that it ends."""
         return (*self.behind, self.step.key)
 

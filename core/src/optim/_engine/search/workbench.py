@@ -17,7 +17,7 @@ from optim._engine.jobs import candidate as candidate_job
 from optim._engine.search.preparation import Preparation
 from optim._engine.search.restore import restore
 from optim._engine.search.settings import RunSettings
-from optim._engine.search.state import Candidate, Trial
+from optim._engine.search.state import Candidate, StepKey, Trial
 from optim._engine.search.time_budget import GRACE_S, LEAST_REPAIR_S
 from optim.jobs.printed import last_lines
 from optim.jobs.process import WorkerFailed
@@ -77,7 +77,7 @@ class Workbench(Preparation):
     """
 
     made: set[Path] = field(default_factory=set, init=False)
-    recast_originals: dict[tuple[str, str], Candidate] = field(default_factory=dict, init=False)
+    recast_originals: dict[StepKey, Candidate] = field(default_factory=dict, init=False)
     _tried: dict[str, Tried] = field(default_factory=dict, init=False)
     _node_costs: dict[str, dict[str, NodeCost]] = field(default_factory=dict, init=False)
 

@@ -18,6 +18,9 @@ from numpy.typing import NDArray
 from optim.drift import foresee
 
 BINS = 2048
+_AT_A_TIME = 1 << 16
+"""Values that are counted: what is made of them stays in the processor's cache."""
+
 _MOST_ROOM = 2.0
 """Times what the samples showed: steps twice as large lose a bit, and few samples may foresee anything."""
 
@@ -56,9 +59,17 @@ class Histogram:
     counts: NDArray[np.int64]
 
     def with_values(self, values: NDArray[np.float32]) -> Histogram:
-        """With these values counted too; all lie within the range."""
-        found, _ = np.histogram(values, bins=len(self.counts), range=(self.whole.low, self.whole.high))
-        return Histogram(self.whole, self.counts + found)
+        """With these values counted too; all are float32 and lie within the range, which is not empty.
+
+        At the edge of two parts a value may count in either: ``numpy.histogram`` tells, and takes 2.5 times as long.
+        """
+        counts, bins, low = self.counts.copy(), len(self.counts), np.float32(self.whole.low)
+        per_unit = np.float32(bins / (self.whole.high - self.whole.low))
+        for begin in range(0, len(values), _AT_A_TIME):
+            with np.errstate(over="ignore"):
+                places = (values[begin : begin + _AT_A_TIME] - low) * per_unit
+            counts += np.bincount(np.clip(places, 0, bins - 1).astype(np.int32), minlength=bins)
+        return Histogram(self.whole, counts)
 
     @property
     def centers(self) -> NDArray[np.float64]:

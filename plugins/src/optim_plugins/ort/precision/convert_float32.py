@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Role, Target
 
 if TYPE_CHECKING:
-    from optim.options import PassOptions
+    from optim import PassOptions
 
 
 class ConvertFloat32(Pass):

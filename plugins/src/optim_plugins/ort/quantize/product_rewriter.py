@@ -20,6 +20,7 @@ class ProductRewriter:
 
     Attributes:
         names: of values, those that are free.
+        opset: of standard operators.
         refused: names of products that stay float because their weight is not finite.
     """
 
@@ -27,6 +28,7 @@ class ProductRewriter:
         self.refused: list[str] = []
         self._graph = graph
         self.names = UniqueNames(graph)
+        self.opset = graph.graph.opset_imports.get("", 1)
 
     def put_in_place(self, product: Product, new: list[ir.Node]) -> None:
         """Let ``new``, the last of which computes the product with its vector, stand for the product."""

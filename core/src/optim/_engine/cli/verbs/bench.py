@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from optim.cli_kit.names import TARGET_NAME
-from optim.cli_kit.options import MODEL_PATH, SECONDS, data_option, seed_option, targets_option
+from optim.cli_kit.options import MODEL_OR_PROGRAM_PATH, SECONDS, data_option, seed_option, targets_option
 from optim.cli_kit.output import echo, json_option, print_json, print_table
 from optim.errors import ExitStatus, OptimError, disk_error
 
@@ -37,7 +37,7 @@ class _GridCommand(click.Command):
 
 
 @click.command(cls=_GridCommand)
-@click.argument("models", nargs=-1, required=True, type=MODEL_PATH, metavar="MODEL_OR_RUN_FOLDER...")
+@click.argument("models", nargs=-1, required=True, type=MODEL_OR_PROGRAM_PATH, metavar="MODEL_OR_RUN_FOLDER...")
 @data_option
 @targets_option("Where they run; of one model several with commas, or auto.", default="cpu")
 @click.option("--seconds", type=SECONDS, default=20.0, show_default=True, help="Of timing, at most.")

@@ -22,11 +22,11 @@ from optim.jobs.channel import Channel
 from optim.model import Model
 from optim.passes import Interface
 
+LOOK_S = 0.1
+"""Of timed runs of each model: one that takes a second is run six times."""
+
 OPEN, RAN = "open", "ran"
 """Said when a model is to be run, which it is after an answer; and when that is over."""
-
-_FEW = Runs(0.1, warm_up=1, least=1, share=0)
-"""A model of a second a run takes six runs; of several the fastest tells what other programs did not slow down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +46,13 @@ class Request:
         models: the original and the result, or the original alone.
         feeds: folder of the samples, named as the original's inputs.
         sample: the one.
+        seconds: of timed runs of each, about.
     """
 
     models: tuple[Fed, ...]
     feeds: Path
     sample: int
+    seconds: float = LOOK_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ def run(request: Request, channel: Channel) -> Answer:
     for number, one in enumerate(request.models, 1):
         channel.event("progress", text=f"profiling model {number} of {len(request.models)}")
         try:
-            nodes = _nodes(one, mapped_feeds(feeds, one.interfaces), channel)
+            nodes = _nodes(one, mapped_feeds(feeds, one.interfaces), request.seconds, channel)
         except OptimError:
             if not found:
                 raise
@@ -89,7 +91,9 @@ def run(request: Request, channel: Channel) -> Answer:
     return Answer(tuple(found))
 
 
-def _nodes(one: Fed, feeds: Feeds, channel: Channel) -> tuple[NodeTime, ...]:
+def _nodes(one: Fed, feeds: Feeds, seconds: float, channel: Channel) -> tuple[NodeTime, ...]:
+    """Of several runs the fastest tells what other programs did not slow down."""
+
     @contextmanager
     def clock() -> Iterator[None]:
         channel.event(OPEN)
@@ -97,5 +101,6 @@ def _nodes(one: Fed, feeds: Feeds, channel: Channel) -> tuple[NodeTime, ...]:
         yield
         channel.event(RAN)
 
-    found, _ = timed(one.place, one.model, feeds, _FEW, lambda session, opened_ms: run_ms(session, feeds), clock=clock)
+    runs = Runs(seconds, warm_up=1, least=1, share=0)
+    found, _ = timed(one.place, one.model, feeds, runs, lambda session, opened_ms: run_ms(session, feeds), clock=clock)
     return found.nodes

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optim._engine.generation.genai_folder import CONFIG_FILE, require_installed
+from optim._engine.generation.genai_folder import is_genai_folder, require_installed
 from optim._engine.runs.mark import read_mark
 from optim.errors import ExitStatus, OptimError
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def is_program(path: Path) -> bool:
     """Whether a folder is onnxruntime-genai's alone; a run folder that is one too opens as a run folder."""
-    return (path / CONFIG_FILE).is_file() and read_mark(path) is None
+    return is_genai_folder(path) and read_mark(path) is None
 
 
 def require_programs(paths: Sequence[Path], *, generate: bool) -> None:

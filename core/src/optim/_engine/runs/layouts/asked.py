@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from optim._engine.plugins.registry import Registry
 from optim._engine.runs.mark import read_mark
 from optim.errors import ExitStatus, OptimError, describe_exception
 from optim.layout import Layout
-from optim.options import PassOptions, parse_options
+from optim.options import PassOptions, parse_options, written_options
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,17 +165,8 @@ def require_deliverable(deliveries: Deliveries, files: Path | None, output: Path
 
 
 def _asked(registry: Registry, text: str) -> AskedLayout:
-    name, colon, rest = text.partition(":")
-    try:
-        values = tomllib.loads(f"options = {{{rest}}}")["options"] if colon else {}
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise OptimError(
-            "bad-option",
-            f"cannot read the options of {name}",
-            f"{rest}: {error}",
-            "values are TOML: --deliver \"triton:name='encoder',instances=2\"",
-            status=ExitStatus.USAGE,
-        ) from error
+    name, _, options = text.partition(":")
+    values = written_options(name, options, example="--deliver \"triton:name='encoder',instances=2\"")
     offer = registry.offer("layout", name)
     kind: type[Layout] = offer.value
     return AskedLayout(text, kind(), parse_options(kind, values, "optim deliver --help"), offer.plugin.release)

@@ -146,6 +146,10 @@ class Beam:
         """Have the rows of all passes say that there was no time for them."""
         run_out(self._legs, self.journal, self._bench.original)
 
+    def figure(self, item: Measured) -> float:
+        """What is made small, of what was found here: of what was not timed what is hoped for."""
+        return self._rank.figure(item)
+
     def _is_over(self, passes: Sequence[Planned]) -> bool:
         """Whether the time is over before a stage, and first looks found something that may be delivered."""
         looked, left = (self._small, self.time.left_for_candidates) if self._small else (self._looked, self.time.left)
@@ -174,9 +178,9 @@ class Beam:
 
     def _gainful(self, found: Sequence[Measured], best: Measured) -> list[Candidate]:
         """The chains one step longer that are better than what they go on from, the best first."""
-        limit = self._figure(best) * FASTER
+        limit = self.figure(best) * FASTER
         longer = [item for item in found if len(item.candidate.steps) == len(best.candidate.steps) + 1]
-        return [item.candidate for item in longer if self._figure(item) < limit]
+        return [item.candidate for item in longer if self.figure(item) < limit]
 
     def _try_recasts(self) -> None:
         """Passes that change what goes in and comes out, on the original: what cannot work is said at once."""
@@ -279,7 +283,7 @@ class Beam:
         for item in measured:
             candidate = owner[item.digest]
             known = best.get(candidate.digest)
-            if known is None or known.ratio is None or self._figure(item) < self._figure(known):
+            if known is None or known.ratio is None or self.figure(item) < self.figure(known):
                 drift = item.candidate.drift if item.digest == candidate.digest else candidate.drift
                 best[candidate.digest] = replace(item, candidate=replace(candidate, drift=drift))
         return best
@@ -327,9 +331,6 @@ class Beam:
         ):
             chosen.append(enabling[0])
         return chosen
-
-    def _figure(self, item: Measured) -> float:
-        return self._rank.figure(item)
 
     def _fail(self, passes: Sequence[Planned]) -> None:
         named = [planned for planned in passes if planned.forced]

@@ -8,12 +8,12 @@ the stage out too, unless the user named a pass: then only chains with it go on.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import worst_drift
 from optim._engine.jobs.offer import Proposal
-from optim._engine.search.explore.asking import Asker
+from optim._engine.search.explore.asking import Asker, Proposals
 from optim._engine.search.explore.kernel_gains import KernelGains
 from optim._engine.search.explore.merged import merged_settings
 from optim._engine.search.explore.promise import Promises
@@ -25,16 +25,25 @@ from optim._engine.search.measure.source_gate import SourceGate
 from optim._engine.search.plan import Planned, slots
 from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.select.archive import ParetoArchive
-from optim._engine.search.state import Attempt, Candidate, Step, StepStatus, Trial
+from optim._engine.search.state import Attempt, Candidate, Step, StepKey, StepStatus, Trial
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Tried, Workbench
 from optim.jobs.printed import last_lines
-from optim.passes import Role
+from optim.passes import PassResult, Role
 
 _STOPPED = "search time ran out while it was tried; give more with --search-seconds"
 _NO_FASTER = "not repaired: it is no faster than the model without it"
 _HOPELESS = 1.5
 """Options that broke the budget by this factor on one chain are not tried on the next: less gives up too early."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A proposal, the pass that made it, and its row."""
+
+    planned: Planned
+    proposal: Proposal
+    attempt: Attempt
 
 
 class Expander:
@@ -65,7 +74,7 @@ class Expander:
         self._source = SourceGate(bench, budget, self._board)
         self.repairs = Repairs(bench, budget, journal, self._board, time, self.judge)
         self._idle = IdleSettings(bench, time.sameness)
-        self._hopeless: dict[tuple[str, str], str] = {}
+        self._hopeless: dict[StepKey, str] = {}
         self.promises = promises
         self.kernels = KernelGains(bench, bench.work)
 
@@ -132,54 +141,61 @@ class Expander:
         return new
 
     def _try_slot(self, candidate: Candidate, slot: Sequence[Planned]) -> list[Candidate]:
+        """Returns what holds of the passes of one slot, each tried on the same candidate."""
         asked = self.asker.ask(candidate, [planned.offered for planned in slot])
-        found: list[Candidate] = []
+        asked_for: list[Candidate] = []
         tuned: list[tuple[Candidate, Attempt]] = []
-        wanted: list[tuple[Planned, Proposal, Attempt]] = []
+        wanted: list[_Wanted] = []
         for planned in slot:
             answer = asked[planned.ordered.name]
             if not answer.proposals:
-                attempt = self._journal.open(step_of(planned.offered), candidate)
-                attempt.settle(answer.status, answer.reason)
-                if answer.failure:
-                    attempt.printed, attempt.trace = tuple(last_lines(answer.failure.printed)), answer.failure.details
-                attempt.not_here = answer.not_here
+                self._note_no_proposal(candidate, planned, answer)
             against = "" if planned.forced else self.promises.reason_against(planned)
             for proposal in answer.proposals:
                 attempt = self._journal.open(step_of(planned.offered, proposal.options), candidate)
-                if reason := against or (
-                    "" if planned.forced else self._promises_too_little(candidate, attempt, proposal)
-                ):
-                    if not attempt.reason:
-                        attempt.settle(StepStatus.SKIPPED, reason)
-                elif attempt.step.key in self._hopeless and not planned.forced:
-                    if not attempt.reason:
-                        attempt.settle(StepStatus.SKIPPED, self._hopeless[attempt.step.key])
-                    if (options := self.repairs.known_for(attempt.step)) is not None:
-                        again = self._journal.open(step_of(planned.offered, options), candidate)
-                        again.notes = again.notes or (as_elsewhere(planned),)
-                        wanted.append((planned, Proposal(options), again))
+                one = _Wanted(planned, proposal, attempt)
+                reason = against or self._promises_too_little(candidate, one)
+                far_off = "" if planned.forced else self._hopeless.get(attempt.step.key, "")
+                if (reason or far_off) and not attempt.reason:
+                    attempt.settle(StepStatus.SKIPPED, reason or far_off)
+                if reason:
+                    continue
+                if far_off:
+                    wanted += self._as_repaired_elsewhere(candidate, one)
                 elif proposal.result is None or (planned.pass_class.lossy and proposal.result.changed):
-                    wanted.append((planned, proposal, attempt))  # lossy settings are compared as graphs are
-                elif proposal.result.changed:
-                    result = proposal.result
-                    new = candidate.after(attempt.step, result.model, candidate.size_bytes, result.interface)
-                    if planned.forced:
-                        found.append(new)
-                    else:
-                        tuned.append((new, attempt))
-                    attempt.notes, attempt.size_bytes = result.notes, candidate.size_bytes
-                    attempt.printed = result.printed
-                else:
+                    wanted.append(one)  # lossy settings are compared as graphs are
+                elif not proposal.result.changed:
                     attempt.settle(StepStatus.DROPPED, "; ".join(proposal.result.notes))
-        return found + self.without_idle(candidate, tuned) + self._apply(candidate, wanted)
+                elif planned.forced:
+                    asked_for.append(_with_settings(candidate, attempt, proposal.result))
+                else:
+                    tuned.append((_with_settings(candidate, attempt, proposal.result), attempt))
+        return asked_for + self.without_idle(candidate, tuned) + self._apply(candidate, wanted)
 
-    def _promises_too_little(self, candidate: Candidate, attempt: Attempt, proposal: Proposal) -> str:
-        """Why a proposal is not tried on a chain; empty where nothing speaks against it."""
-        if reason := self.slower_kernels(attempt.step, proposal):
+    def _note_no_proposal(self, candidate: Candidate, planned: Planned, answer: Proposals) -> None:
+        attempt = self._journal.open(step_of(planned.offered), candidate)
+        attempt.settle(answer.status, answer.reason)
+        if answer.failure:
+            attempt.printed, attempt.trace = tuple(last_lines(answer.failure.printed)), answer.failure.details
+        attempt.not_here = answer.not_here
+
+    def _as_repaired_elsewhere(self, candidate: Candidate, one: _Wanted) -> list[_Wanted]:
+        """The step with the options that it held with on another chain; nothing where nobody knows any."""
+        options = self.repairs.known_for(one.attempt.step)
+        if options is None:
+            return []
+        again = self._journal.open(step_of(one.planned.offered, options), candidate)
+        again.notes = again.notes or (as_elsewhere(one.planned),)
+        return [_Wanted(one.planned, Proposal(options), again)]
+
+    def _promises_too_little(self, candidate: Candidate, one: _Wanted) -> str:
+        """Why a proposal is not tried on a chain; empty where nothing speaks against it, or the user named its pass."""
+        if one.planned.forced:
+            return ""
+        if reason := self.slower_kernels(one.attempt.step, one.proposal):
             return reason
-        is_known = proposal.result is not None or attempt.ratio is not None
-        return "" if is_known else self.promises.adds_too_little(candidate, attempt.step)
+        is_known = one.proposal.result is not None or one.attempt.ratio is not None
+        return "" if is_known else self.promises.adds_too_little(candidate, one.attempt.step)
 
     def slower_kernels(self, step: Step, proposal: Proposal) -> str:
         """Why its kernels say that a proposal cannot win; what they promise at best is noted."""
@@ -188,9 +204,9 @@ class Expander:
             self.promises.expect(step, gain, measured=self.kernels.are_measured)
         return self.promises.cannot_win(step)
 
-    def _apply(self, candidate: Candidate, wanted: Sequence[tuple[Planned, Proposal, Attempt]]) -> list[Candidate]:
+    def _apply(self, candidate: Candidate, wanted: Sequence[_Wanted]) -> list[Candidate]:
         """Returns the candidates that hold; for a pass without one, its closest, repaired."""
-        planned = {one.ordered.name: one for one, _, _ in wanted}
+        planned = {one.planned.ordered.name: one.planned for one in wanted}
         if not self._bench.target.timed:
             return self._first_that_holds(candidate, wanted, planned)
         tried = self._try_all(candidate, wanted)
@@ -201,47 +217,47 @@ class Expander:
         return [new for _, new in judged if new is not None] + self._repaired(candidate, planned, broken)
 
     def _first_that_holds(
-        self, candidate: Candidate, wanted: Sequence[tuple[Planned, Proposal, Attempt]], planned: dict[str, Planned]
+        self, candidate: Candidate, wanted: Sequence[_Wanted], planned: dict[str, Planned]
     ) -> list[Candidate]:
         """Returns the first guess of each pass that holds, repaired if need be: no clock tells which is better."""
         found: dict[str, Candidate] = {}
         for one in wanted:
-            name, attempt = one[0].ordered.name, one[2]
+            name = one.planned.ordered.name
             if name in found:
-                attempt.settle(StepStatus.SKIPPED, "an earlier guess holds, and where nothing is timed that is enough")
+                one.attempt.settle(
+                    StepStatus.SKIPPED, "an earlier guess holds, and where nothing is timed that is enough"
+                )
                 continue
-            for tried, outcome in self._try_all(candidate, [one]):
-                new = self.judge(candidate, tried, outcome)
-                held = [new] if new is not None else self._repaired(candidate, planned, [(tried, outcome)])
+            for attempt, outcome in self._try_all(candidate, [one]):
+                new = self.judge(candidate, attempt, outcome)
+                held = [new] if new is not None else self._repaired(candidate, planned, [(attempt, outcome)])
                 if held:
                     found[name] = held[0]
         return list(found.values())
 
-    def _try_all(
-        self, candidate: Candidate, wanted: Sequence[tuple[Planned, Proposal, Attempt]]
-    ) -> list[tuple[Attempt, Tried]]:
+    def _try_all(self, candidate: Candidate, wanted: Sequence[_Wanted]) -> list[tuple[Attempt, Tried]]:
         """Runs the candidate jobs, those that promise most per second first.
 
         What the user named gets its full time, the rest what the search has left.
         """
-        order = sorted(wanted, key=lambda one: (not one[0].forced, -self.promises.per_second(one[2].step)))
-        trials = [Trial(candidate, planned.offered, proposal.options) for planned, proposal, _ in order]
+        order = sorted(wanted, key=lambda one: (not one.planned.forced, -self.promises.per_second(one.attempt.step)))
+        trials = [Trial(candidate, one.planned.offered, one.proposal.options) for one in order]
 
         def seconds(place: int) -> float:
-            planned, _, attempt = order[place]
+            forced, pass_name = order[place].planned.forced, order[place].attempt.step.pass_name
             if self._bench.has_tried(trials[place]):
                 return self._time.grace_s
-            may_begin = planned.forced or self._time.may_begin(self.promises.seconds(attempt.step.pass_name))
-            return self._time.for_candidate(named=planned.forced) if may_begin else 0.0
+            may_begin = forced or self._time.may_begin(self.promises.seconds(pass_name))
+            return self._time.for_candidate(named=forced) if may_begin else 0.0
 
         tried: list[tuple[Attempt, Tried]] = []
         self._bench.teller.more(len(wanted))
-        for (_, _, attempt), outcome in zip(order, self._bench.try_all(trials, seconds), strict=True):
+        for one, outcome in zip(order, self._bench.try_all(trials, seconds), strict=True):
             if outcome is None:
-                if attempt.ratio is None:  # a first look has none of it to say
-                    attempt.settle(StepStatus.SKIPPED, OUT_OF_TIME)
+                if one.attempt.ratio is None:  # a first look has none of it to say
+                    one.attempt.settle(StepStatus.SKIPPED, OUT_OF_TIME)
             else:
-                tried.append((attempt, outcome))
+                tried.append((one.attempt, outcome))
         return tried
 
     def _repaired(
@@ -291,3 +307,9 @@ class Expander:
             return None
         self.promises.note_held(attempt.step.pass_name)
         return replace(new, drift=attempt.drift, task=attempt.task)
+
+
+def _with_settings(candidate: Candidate, attempt: Attempt, result: PassResult) -> Candidate:
+    """The chain with a step that sets how the model is opened; its row has what the pass said."""
+    attempt.notes, attempt.size_bytes, attempt.printed = result.notes, candidate.size_bytes, result.printed
+    return candidate.after(attempt.step, result.model, candidate.size_bytes, result.interface)

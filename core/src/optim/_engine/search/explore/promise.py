@@ -11,7 +11,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 
 from optim._engine.search.plan import Planned
-from optim._engine.search.state import Candidate, Measured, Step
+from optim._engine.search.state import Candidate, Measured, Step, StepKey
 from optim._engine.search.time_estimate import PassCosts
 from optim.passes import Stage
 
@@ -56,12 +56,12 @@ class Promises:
         self._search_s = search_s
         self._costs = costs or PassCosts()
         self._calibrating = frozenset(calibrating)
-        self._gain_of_step: dict[tuple[str, str], float] = {}
+        self._gain_of_step: dict[StepKey, float] = {}
         self._gain_of_pass: dict[str, float] = {}
         self._seconds: dict[str, float] = {}
         self._held: set[str] = set()
-        self._expected: dict[tuple[str, str], float] = {}
-        self._bounded: set[tuple[str, str]] = set()
+        self._expected: dict[StepKey, float] = {}
+        self._bounded: set[StepKey] = set()
         self._open: list[Step] = []
         self._nothing: set[str] = set()
         self._latency: dict[str, float] = {}

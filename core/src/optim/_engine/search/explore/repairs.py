@@ -17,8 +17,8 @@ from optim._engine.search.journal import Journal, chain_key, chain_of, step_of
 from optim._engine.search.plan import Planned
 from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.select.chains import Chains
-from optim._engine.search.select.repair import MARGIN_TO_SOURCE, Mended, Repairer
-from optim._engine.search.state import Attempt, Candidate, Step, Trial
+from optim._engine.search.select.repair import MARGIN_TO_SOURCE, RepairedOptions, Repairer
+from optim._engine.search.state import Attempt, Candidate, ChainKey, Step, StepKey, Trial
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Tried, Workbench
 
@@ -27,11 +27,11 @@ _LEAST_S, _LEAST_RATIO = 0.1, 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class _Repaired:
+class _KnownRepair:
     """Options with which a step holds that broke the budget; ``limit`` is the drift that they were found for."""
 
     limit: float
-    found: Mended
+    found: RepairedOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +75,10 @@ class Repairs:
         self._time = time
         self._judge = judge
         self._repairer = Repairer(bench, budget, journal, board, time)
-        self._repaired_as: dict[tuple[str, str], _Repaired] = {}
-        self._found: dict[tuple[str, tuple[str, str]], Candidate | None] = {}
-        self.near: dict[tuple[str, tuple[str, str]], Near] = {}
-        self.rough: dict[tuple[tuple[str, str], ...], Near] = {}
+        self._repaired_as: dict[StepKey, _KnownRepair] = {}
+        self._found: dict[tuple[str, StepKey], Candidate | None] = {}
+        self.near: dict[tuple[str, StepKey], Near] = {}
+        self.rough: dict[ChainKey, Near] = {}
         self._chains = Chains(bench, journal, time)
 
     def closest(self, tried: Sequence[tuple[Attempt, Tried]]) -> tuple[Attempt, Tried] | None:
@@ -156,7 +156,7 @@ class Repairs:
         found = self._repairer.options(trial, attempt, outcome, limit)
         if found is None:
             return None, None
-        self._repaired_as[attempt.step.key] = _Repaired(limit, found)
+        self._repaired_as[attempt.step.key] = _KnownRepair(limit, found)
         new, tried = self._try_repaired(parent, planned, attempt, found.options)
         if new is not None and found.rough:
             self.rough[chain_key(new)] = Near(parent, planned, attempt, outcome)

@@ -29,7 +29,7 @@ MARGIN_TO_SOURCE = 0.9
 
 
 @dataclass(frozen=True, slots=True)
-class Mended:
+class RepairedOptions:
     """Options with which a step holds; ``rough`` where a repair with more time may find better ones."""
 
     options: dict[str, Any]
@@ -66,7 +66,7 @@ class Repairer:
         times = self._board.of_model(tried.answer.result.model).times_too_far
         return drift / times * MARGIN_TO_SOURCE if times > 1 else drift * PART_FOR_THE_METRIC
 
-    def options(self, trial: Trial, attempt: Attempt, tried: Tried, limit: float) -> Mended | None:
+    def options(self, trial: Trial, attempt: Attempt, tried: Tried, limit: float) -> RepairedOptions | None:
         """Returns options with which a candidate drifts by ``limit`` at most; None where none were found.
 
         The report gets a row for them, or the reason why there are none.
@@ -88,7 +88,7 @@ class Repairer:
             return None
         options = _keeping(attempt.step, repair)
         self._journal.open(step_of(trial.offered, options), trial.candidate).notes = (repair.text(kept),)
-        return Mended(options, repair.rough)
+        return RepairedOptions(options, repair.rough)
 
     def on_all_samples(self, candidate: Candidate) -> Candidate | None:
         """Leaves more nodes of a candidate in float; the result is not measured yet.

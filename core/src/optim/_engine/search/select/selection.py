@@ -16,6 +16,7 @@ from optim._engine.search.select.goal import Objective
 from optim._engine.search.select.objections import note_no_faster, note_objections
 from optim._engine.search.select.repair import Repairer
 from optim._engine.search.select.shorter import ShorterChains
+from optim._engine.search.select.sure import is_alike, surest
 from optim._engine.search.select.undecided import why_delivered
 from optim._engine.search.state import FASTER, Candidate, LaneResult, Measured, unique
 from optim._engine.search.time_budget import TimeBudget
@@ -54,6 +55,7 @@ class Selection:
         self._bench = bench
         self._journal = journal
         self._archive = archive
+        self._budget = budget
         self._time = time
         self.objective = Objective(bench.settings.goal, bench.target.timed)
         self.clock = Clock(bench, budget, time)
@@ -83,8 +85,10 @@ class Selection:
         asked = self._shorter.only_what_was_asked_for(finalists[0])
         shorter = self._shorter.without_doubtful(finalists[0])
         plain = [one for one in shorter if self._shorter.only_set(finalists[0].steps[len(one.steps) :])]
-        finalists = unique([finalists[0], *asked, *plain, *finalists[1:], *shorter])
-        finalists = finalists[: max(1 + len(asked), self._time.lanes_at_the_end(len(finalists)))]
+        hoped = [item for item in (*self._archive.held(), *ranking) if self._may_win(item)]
+        sure = surest(finalists, sorted(hoped, key=self._rank), self._budget)
+        finalists = unique([finalists[0], *asked, *sure, *plain, *finalists[1:], *shorter])
+        finalists = finalists[: max(1 + len(asked) + len(sure), self._time.lanes_at_the_end(len(finalists)))]
         measured = self._timed(ranking, finalists) if self._bench.target.timed else self._first_right(finalists)
         while (chosen := self._choose(measured)) is not None and self.objective.goal == "latency":
             if not self._shorter.changes_nothing(chosen.candidate):
@@ -104,7 +108,7 @@ class Selection:
         first = right[0].candidate
         simpler = (*self._shorter.only_what_was_asked_for(first), *self._shorter.without_doubtful(first))
         rivals = unique([first, *simpler, *ranked])[: self._time.lanes_at_the_end(_FINALISTS)]
-        timed = self._timed([], [one for one in rivals if _is_alike(one, first)])
+        timed = self._timed([], [one for one in rivals if is_alike(one, first)])
         if all(item.digest != first.digest for item in timed):
             self._bench.run_time.note(SIZE_ALONE)
             timed = [*right, *timed]
@@ -207,14 +211,14 @@ class Selection:
     def _timed(self, ranking: Sequence[Measured], finalists: Sequence[Candidate]) -> list[Measured]:
         """Proves the finalists with other points of the front, and what came next where they did not hold."""
         others = self._archive.worth_proving(finalists, self._room(finalists))
-        finalists = [*finalists, *(one for one in others if _is_alike(one, finalists[0]))]
+        finalists = [*finalists, *(one for one in others if is_alike(one, finalists[0]))]
         measured = self._prove(finalists)
         measured += self._repaired(finalists, ranking, measured)
         known = {candidate.digest for candidate in finalists}
         with self._time.fallbacks.spending():
             for _ in range(_FALLBACKS):
                 promised = [item for item in ranking if not self._shorter.only_makes_way(item.candidate)]
-                promised += [item for item in self._archive.held() if _is_alike(item.candidate, finalists[0])]
+                promised += [item for item in self._archive.held() if is_alike(item.candidate, finalists[0])]
                 new = [item for item in promised if item.digest not in known]
                 waiting = self._promising(new, measured)
                 if not waiting or self._time.fallbacks.left < 0:
@@ -338,8 +342,3 @@ class Selection:
         more = [step for step in best.candidate.steps if step not in item.candidate.steps]
         fits = all(step in best.candidate.steps for step in item.candidate.steps)
         return fits and self._rank(item) <= self._rank(best) * self._shorter.to_show(more, best)
-
-
-def _is_alike(one: Candidate, other: Candidate) -> bool:
-    """Whether both take and give the same, so that they can be timed against one original."""
-    return (one.recast is None) == (other.recast is None)

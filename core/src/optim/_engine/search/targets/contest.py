@@ -191,8 +191,8 @@ class Contest:
         return (one[0].ratio or 1.0) < (other[0].ratio or 1.0)
 
     def figure(self, item: Measured, of: Contender) -> float:
-        """What is made small, of a candidate of one target."""
-        return self._objective.figure(item, of.beam.clock.base)
+        """What is made small, of a candidate of one target; of what was not timed there what is hoped for."""
+        return of.beam.figure(item)
 
     def _best(self, one: Contender) -> float:
         """The best figure of what held on a target; infinite where nothing did."""

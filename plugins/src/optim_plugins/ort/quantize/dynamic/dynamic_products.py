@@ -13,12 +13,15 @@ import onnx_ir as ir
 from optim.onnx import read_constant
 from optim_plugins.ort.graph.products import Product
 from optim_plugins.ort.measure.channel_means import Means
+from optim_plugins.ort.quantize.dynamic.row_scales import scale_rows
 from optim_plugins.ort.quantize.integer_weights import Floats, mean_error, quantize_weight
 from optim_plugins.ort.quantize.product_rewriter import MICROSOFT, ProductRewriter
 from optim_plugins.ort.quantize.smoothing import Factors, add_smoothed, connect_smoothed, fold_smoothing
 
 if TYPE_CHECKING:
     from optim_plugins.ort.quantize.dynamic.quantize_dynamic_options import QuantizeDynamicOptions
+
+_COARSE_BITS = 8
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,7 @@ class ProductQuantizer(ProductRewriter):
 
     Attributes:
         folded: how many scalings of a product's input cost nothing.
+        rows_scaled: how many products have a scale for each row of what they are given.
         corrected: how many biases have what rounding weights adds on average taken off.
     """
 
@@ -54,7 +58,7 @@ class ProductQuantizer(ProductRewriter):
         means: Means | None = None,
     ) -> None:
         super().__init__(graph)
-        self.corrected = 0
+        self.corrected = self.rows_scaled = 0
         self._means = {product.node: (means or {}).get(product.a.name or "") for product in products}
         self._options = options
         self._narrow = narrow
@@ -75,8 +79,12 @@ class ProductQuantizer(ProductRewriter):
         if weight is None:
             self.refused.append(product.name)
             return False
-        is_finer = self._options.activation_bits > 8 or product.name in self._options.finer
-        new = self._two_products(product, weight) if is_finer else [self._product(product, weight)]
+        if self._options.activation_bits > _COARSE_BITS or product.name in self._options.finer:
+            new = self._two_products(product, weight)
+        elif self._options.scale_rows and product.node in self._alone:
+            new = self._of_scaled_rows(product, weight)
+        else:
+            new = [self._product(product, weight)]
         self.put_in_place(product, new)
         return True
 
@@ -122,6 +130,17 @@ class ProductQuantizer(ProductRewriter):
         a = self._activation(product)
         operands = [a.integers, weight.integers, a.scale, weight.scale, a.zero_point, weight.zero_point, *bias]
         return ir.node("MatMulIntegerToFloat", operands, domain=MICROSOFT, name=name)
+
+    def _of_scaled_rows(self, product: Product, weight: _Weight) -> list[ir.Node]:
+        """The product of what each row is of its largest number, times that number."""
+        name, largest, scaled = f"{product.name}_quantized", *scale_rows(self, product)
+        self.rows_scaled += 1
+        operands = [scaled, weight.integers, weight.scale, weight.zero_point]
+        nodes = [ir.node("DynamicQuantizeMatMul", operands, domain=MICROSOFT, name=name)]
+        nodes.append(ir.node("Mul", [nodes[-1].outputs[0], largest], name=f"{name}_rescale"))
+        for bias in self._bias(product, weight):
+            nodes.append(ir.node("Add", [nodes[-1].outputs[0], bias], name=f"{name}_bias"))
+        return nodes
 
     def _bias(self, product: Product, weight: _Weight) -> list[ir.Value]:
         """What is added to the product: its vector, less what rounding its weight adds on average."""

@@ -30,6 +30,9 @@ transposed form, and the embedding keeps its own. Conv stays in float: ConvInteg
 With ``correct_bias`` what rounding weights adds on average is taken off the bias, which a product without one gets: see
 :mod:`optim_plugins.ort.measure.channel_means`.
 
+With ``scale_rows`` each row of what a product alone is given has a scale of its own: see
+:mod:`optim_plugins.ort.quantize.dynamic.row_scales`.
+
 With ``smoothing`` channels of few huge values are scaled down before they are rounded, and their weights up; see
 :mod:`optim_plugins.ort.quantize.smoothing`. That takes samples.
 """
@@ -88,7 +91,10 @@ class QuantizeDynamic(Pass):
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[QuantizeDynamicOptions]:
         """Plain; then smoothed, where samples have enough rows to show which channels have outliers; then finer.
 
-        Samples that are the user's correct the bias, which costs nothing; means of made-up ones mean nothing.
+        Where rows have scales of their own, 0.6 is the better smoothing: less is left for it to do.
+
+        Samples that are the user's correct the bias, which costs nothing; means of made-up ones, or of a few rows, say
+        little.
 
         With a few rows the time goes to reading weights, and two products read them twice. One scale for all columns
         is not tried: it is no faster, and further off.
@@ -99,10 +105,12 @@ class QuantizeDynamic(Pass):
         from optim_plugins.ort.quantize.dynamic.quantize_dynamic_options import QuantizeDynamicOptions
 
         reduce_range: Literal["saturating", False] = False if multiplies_integers_exactly() else "saturating"
-        plain = QuantizeDynamicOptions(reduce_range=reduce_range, correct_bias=context.feeds_given)
+        many = rows_at_a_time(model, context) >= FEW_ROWS
+        plain = QuantizeDynamicOptions(reduce_range=reduce_range, correct_bias=many and context.feeds_given)
         yield plain
-        if rows_at_a_time(model, context) >= FEW_ROWS:
+        if many:
             yield plain.model_copy(update={"smoothing": 0.8})
+            yield plain.model_copy(update={"smoothing": 0.6, "scale_rows": True})
             yield plain.model_copy(update={"activation_bits": 16})
 
     def keepable(self, model: Model, options: QuantizeDynamicOptions) -> list[str]:
@@ -175,6 +183,8 @@ class QuantizeDynamic(Pass):
             counts |= {"with 16-bit activations": len(finer)}
         if options.reduce_range:
             counts |= {"with 7-bit weights": len(narrow)}
+        if options.scale_rows:
+            counts |= {"rows scaled": quantizer.rows_scaled}
         if options.correct_bias:
             counts |= {"biases corrected": quantizer.corrected}
         if options.smoothing:

@@ -28,6 +28,11 @@ class QuantizeDynamicOptions(PassOptions):
     correct_bias: bool = Field(
         False, description="make up in the bias for what rounding weights does on average; needs samples, costs no time"
     )
+    scale_rows: bool = Field(
+        False,
+        description="divide each row (token) that only one product reads by its largest number before it is rounded, "
+        "and multiply what comes of it: a row of huge values leaves the others their precision",
+    )
     activation_bits: Literal[8, 16] = Field(
         8, description="16 are two products of 8 bits: closer by what rounding activations costs, in twice the time"
     )

@@ -14,8 +14,9 @@ Where the input is a gate times what another product gives, as before a layer's 
 
 Of a few strengths each input takes the one that its products err least with. Only these take ``1 / f`` for nothing, so
 others are left as they are: what a sum reads too, as in encoders that normalize behind it, what an activation gives,
-and what attention gives, whose averages have few outliers. Lin et al., "AWQ: Activation-aware Weight Quantization for
-LLM Compression and Acceleration", 2023.
+and what attention gives, whose averages have few outliers. Its factors would go into the product that makes values; a
+decoder hands these on as its past, which would no longer be the original's. Lin et al., "AWQ: Activation-aware Weight
+Quantization for LLM Compression and Acceleration", 2023.
 """
 
 from __future__ import annotations

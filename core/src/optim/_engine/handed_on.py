@@ -6,7 +6,7 @@ that Python reads::
     if TYPE_CHECKING:
         from optim.jobs.process import WorkerFailed as WorkerFailed
     else:
-        __getattr__, __dir__, __all__ = lazy_names(__name__, {"process": ["WorkerFailed"]})
+        __getattr__, __dir__, __all__ = hand_on(__name__, {"process": ["WorkerFailed"]})
 
 ``import optim.onnx`` so imports no onnx. No name is that of a file: an imported file would take its place.
 """
@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 
-def lazy_names(
+def hand_on(
     package: str, names: Mapping[str, Sequence[str]]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """The module functions ``__getattr__`` and ``__dir__`` of a package, and its ``__all__``.
