@@ -19,13 +19,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
+from optim._engine.jobs.offer import Proposal
 from optim._engine.search.explore.expand import Expander
+from optim._engine.search.explore.first_repairs import FirstRepairs, Look
 from optim._engine.search.explore.named_chain import NamedChain
 from optim._engine.search.explore.order import fair_order, for_goal, in_turns, leading_of
 from optim._engine.search.explore.promise import TOO_LITTLE, Promises
-from optim._engine.search.explore.repairs import Near, per_evaluation
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.plan import Plan, Planned
@@ -33,11 +33,8 @@ from optim._engine.search.select.goal import Objective
 from optim._engine.search.settings import CLOCKED
 from optim._engine.search.state import Attempt, Candidate, Measured, StepStatus, Trial, unique
 from optim._engine.search.time_budget import TimeBudget
-from optim._engine.search.workbench import Tried, Workbench
+from optim._engine.search.workbench import Workbench
 from optim.passes import Role, Stage
-
-_REPAIRED = 2
-"""So many are repaired at once: the stages repair what else is near."""
 
 _FIRST_SHARE = 0.6
 """Of the time for candidates, for the best guess of each plugin and stage, however slow the machine: what is tried in
@@ -46,21 +43,6 @@ its place promises less, and with more nothing is left to go on with."""
 _BEST_SHARE = 2 / 3
 """Of all the time before the least proof, for the very best guess where it is lossy: at load 14 a detector was left
 with nothing, where it was stopped after 12 of 60 s, and is 1.9 times faster. The rest repairs it."""
-
-WORTH_A_REPAIR = 0.95
-"""Latency to the original's: what is repaired has less of its gain left."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Look:
-    """A first guess that ran: the chain, whether it holds, and what the job said."""
-
-    planned: Planned
-    parent: Candidate
-    attempt: Attempt
-    tried: Tried
-    candidate: Candidate
-    holds: bool
 
 
 class FirstLooks:
@@ -87,6 +69,7 @@ class FirstLooks:
         self._time = time
         self._objective = Objective(bench.settings.goal, bench.target.timed)
         self._promises: Promises = expander.promises
+        self._repairs = FirstRepairs(bench, expander, journal, time)
         self.hoped: dict[str, float] = {}
         self.guessed: set[str] = set()
 
@@ -121,7 +104,7 @@ class FirstLooks:
             found += self._behind_what_makes_way(plan, passes)
         return self._timed(found, start, chain.whole)
 
-    def _timed(self, found: Sequence[_Look], start: float, whole: Candidate) -> list[Measured]:
+    def _timed(self, found: Sequence[Look], start: float, whole: Candidate) -> list[Measured]:
         """Times what was found, and the named chain; repairs what is fast and near the budget.
 
         Args:
@@ -149,9 +132,11 @@ class FirstLooks:
         right += [Measured(one, None) for one in (*named, *held) if one.digest not in items]
         self.hoped |= {one.candidate.digest: self._hoped(one, ratios, start) for one in found if one.holds}
         self.guessed |= self.hoped.keys() - ratios.keys()
-        return right + self._repair(found, ratios, start, whole)
+        new = self._repairs.repaired(found, lambda one: self._hoped(one, ratios, start), start)
+        self.hoped |= self._repairs.hoped
+        return right + [Measured(one, None) for one in new if _begins_with(one, whole)]
 
-    def _hoped(self, one: _Look, ratios: Mapping[str, float], start: float) -> float:
+    def _hoped(self, one: Look, ratios: Mapping[str, float], start: float) -> float:
         """The ratio of what was timed; what was not, as on a busy machine, goes by what it promises."""
         return ratios.get(one.candidate.digest, start * math.exp(-self._promises.gain(one.attempt.step)))
 
@@ -210,7 +195,7 @@ class FirstLooks:
         gains: Mapping[str, float],
         seconds: Callable[[Planned, int, int], float],
         before: Callable[[Planned], Candidate],
-    ) -> list[_Look]:
+    ) -> list[Look]:
         """The best guess of each pass on the original.
 
         Args:
@@ -220,6 +205,7 @@ class FirstLooks:
             before: the chain that a pass is tried on: passes that were named, else the original.
         """
         wanted: list[tuple[Planned, Candidate, Attempt]] = []
+        others: dict[str, list[Proposal]] = {}
         for parent in unique(before(planned) for planned in passes):
             behind = [planned for planned in passes if before(planned).digest == parent.digest]
             asked = self._expander.asker.ask(parent, [planned.offered for planned in behind])
@@ -235,6 +221,7 @@ class FirstLooks:
                     attempt.settle(StepStatus.SKIPPED, reason)
                 else:
                     wanted.append((planned, parent, attempt))
+                    others[planned.ordered.name] = proposals[1:]
         values = gains or {planned.ordered.name: self._per_second(planned, attempt) for planned, _, attempt in wanted}
         order = in_turns([planned for planned, _, _ in wanted], values)
         promised = gains or {planned.ordered.name: self._gain(planned, attempt) for planned, _, attempt in wanted}
@@ -250,10 +237,10 @@ class FirstLooks:
             if tried is None or tried.ran_out:
                 self._promises.leave_open(attempt.step)
             if tried is not None:
-                looks.append(self._look(planned, parent, attempt, tried))
+                looks.append(self._repairs.look(planned, parent, attempt, tried, others[planned.ordered.name]))
         return [look for look in looks if look is not None and not self._is_idle(look)]
 
-    def _is_idle(self, look: _Look) -> bool:
+    def _is_idle(self, look: Look) -> bool:
         """Whether it is of settings that change nothing; its row says so."""
         settings = look.planned.pass_class.session_only
         return settings and not self._expander.without_idle(look.parent, [(look.candidate, look.attempt)])
@@ -266,18 +253,7 @@ class FirstLooks:
         """What a look promises for each of its seconds, those of its lane in the race among them."""
         return self._gain(planned, attempt) / (self._promises.expected_s(attempt.step.pass_name) + self._time.lane_s)
 
-    def _look(self, planned: Planned, parent: Candidate, attempt: Attempt, tried: Tried) -> _Look | None:
-        """What came of a first guess; None where it is wrong, or too far from the budget to be repaired."""
-        candidate = self._expander.judge(parent, attempt, tried)
-        if candidate is not None:
-            return _Look(planned, parent, attempt, tried, candidate, holds=True)
-        if not self._expander.repairs.is_near(attempt, tried) or tried.answer is None:
-            return None
-        made = tried.answer.result
-        beyond = parent.after(attempt.step, made.model, tried.answer.size_bytes, made.interface)
-        return _Look(planned, parent, attempt, tried, beyond, holds=False)
-
-    def _behind_what_makes_way(self, plan: Plan, passes: Sequence[Planned]) -> list[_Look]:
+    def _behind_what_makes_way(self, plan: Plan, passes: Sequence[Planned]) -> list[Look]:
         """Each pass that only makes way, and behind it the best guess of what promises most then.
 
         What changes nothing makes way for nothing. Its rows in the journal serve its stage too.
@@ -292,48 +268,25 @@ class FirstLooks:
             found += [self._best_guess(made[0], behind)] if made else []
         return [look for look in found if look is not None]
 
-    def _best_guess(self, parent: Candidate, passes: Sequence[Planned]) -> _Look | None:
+    def _best_guess(self, parent: Candidate, passes: Sequence[Planned]) -> Look | None:
         """The first guess of the pass that promises most on a chain; None where none promises enough."""
         asked = self._expander.asker.ask(parent, [planned.offered for planned in passes])
         guesses = []
         for planned in passes:
-            options = [one.options for one in asked[planned.ordered.name].proposals if one.changes][:1]
-            if options:
+            proposals = [one for one in asked[planned.ordered.name].proposals if one.changes]
+            if proposals:
                 self._promises.note_offer(planned.ordered.name, is_one=True)
-                guesses.append((self._promises.of_pass(planned), planned, options[0]))
+                guesses.append((self._promises.of_pass(planned), planned, proposals))
         if not guesses:
             return None
-        gain, planned, chosen = max(guesses, key=lambda guess: guess[0])
+        gain, planned, (best, *others) = max(guesses, key=lambda guess: guess[0])
         if gain < TOO_LITTLE:
             return None
+        chosen = best.options
         attempt = self._journal.open(step_of(planned.offered, chosen), parent)
         seconds = max(self._time.for_first_looks, self._time.grace_s)
         (tried,) = self._bench.try_all([Trial(parent, planned.offered, chosen)], lambda _: seconds)
-        return None if tried is None else self._look(planned, parent, attempt, tried)
-
-    def _repair(
-        self, found: Sequence[_Look], ratios: Mapping[str, float], start: float, whole: Candidate
-    ) -> list[Measured]:
-        """Repairs what is faster than anything that holds, the best per second first; returns what holds then."""
-
-        def ratio(one: _Look) -> float:
-            return self._hoped(one, ratios, start)
-
-        held = min((ratio(one) for one in found if one.holds), default=start)
-        broken = [one for one in found if not one.holds]
-        broken.sort(key=lambda one: -per_evaluation(one.attempt, ratio(one)))
-        repaired = []
-        for place, one in enumerate(broken):
-            if ratio(one) >= min(held, WORTH_A_REPAIR * start):
-                continue
-            if place >= _REPAIRED:
-                self._expander.repairs.note_near(Near(one.parent, one.planned, one.attempt, one.tried))
-                continue
-            new = self._expander.repairs.repair(one.parent, one.planned, one.attempt, one.tried)
-            if new is not None and _begins_with(new, whole):
-                self.hoped[new.digest] = ratio(one)
-                repaired.append(Measured(new, None))
-        return repaired
+        return None if tried is None else self._repairs.look(planned, parent, attempt, tried, others)
 
 
 def _begins_with(candidate: Candidate, chain: Candidate) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from optim._engine.search.explore.first_looks import WORTH_A_REPAIR
+from optim._engine.search.explore.first_repairs import WORTH_A_REPAIR
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.ranking import Ranking
 from optim._engine.search.explore.repairs import Near, Repairs, per_evaluation

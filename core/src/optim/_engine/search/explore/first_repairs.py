@@ -1,0 +1,144 @@
+"""What becomes of first guesses that are fast and beyond the budget: what else their pass proposes, then a repair.
+
+A proposal is applied and compared once, a repair many times; and what keeps more of its accuracy by itself leaves less
+to repair. So the other proposals come first, and of what is still beyond the budget the nearest is repaired.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from optim._engine.jobs.offer import Proposal
+from optim._engine.search.explore.expand import Expander
+from optim._engine.search.explore.promise import Promises
+from optim._engine.search.explore.repairs import Near, per_evaluation
+from optim._engine.search.journal import Journal, step_of
+from optim._engine.search.plan import Planned
+from optim._engine.search.state import Attempt, Candidate, StepStatus, Trial
+from optim._engine.search.time_budget import TimeBudget
+from optim._engine.search.workbench import Tried, Workbench
+
+_REPAIRED = 2
+"""So many are repaired at once: the stages repair what else is near."""
+
+_OTHERS = 3
+"""Other proposals of a pass that are tried: with more they cost what a repair costs."""
+
+_AS_FAST = 1.1
+"""What holds by itself is not repaired past: the nodes that a repair leaves in float cost a tenth at least."""
+
+WORTH_A_REPAIR = 0.95
+"""Latency to the original's: what is repaired has less of its gain left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A guess that ran: the chain, whether it holds, what the job said, and what else its pass proposes."""
+
+    planned: Planned
+    parent: Candidate
+    attempt: Attempt
+    tried: Tried
+    candidate: Candidate
+    holds: bool
+    others: tuple[Proposal, ...] = ()
+
+
+class FirstRepairs:
+    """Finds what holds in place of guesses that do not.
+
+    Args:
+        bench: of the run.
+        expander: tries passes, and repairs.
+        journal: has a row for each.
+        time: of the search.
+
+    Attributes:
+        hoped: ratios to expect of what was found, by their digest: those before they were repaired, or exchanged.
+    """
+
+    def __init__(self, bench: Workbench, expander: Expander, journal: Journal, time: TimeBudget) -> None:
+        self._bench = bench
+        self._expander = expander
+        self._journal = journal
+        self._time = time
+        self._promises: Promises = expander.promises
+        self.hoped: dict[str, float] = {}
+
+    def look(
+        self, planned: Planned, parent: Candidate, attempt: Attempt, tried: Tried, others: Sequence[Proposal] = ()
+    ) -> Look | None:
+        """Returns what came of a guess; None where it is wrong, or too far from the budget to be repaired."""
+        candidate = self._expander.judge(parent, attempt, tried)
+        if candidate is not None:
+            return Look(planned, parent, attempt, tried, candidate, holds=True)
+        if not self._expander.repairs.is_near(attempt, tried) or tried.answer is None:
+            return None
+        made = tried.answer.result
+        beyond = parent.after(attempt.step, made.model, tried.answer.size_bytes, made.interface)
+        return Look(planned, parent, attempt, tried, beyond, holds=False, others=tuple(others[:_OTHERS]))
+
+    def repaired(self, found: Sequence[Look], ratio: Callable[[Look], float], start: float) -> list[Candidate]:
+        """Returns what holds in place of guesses that are faster than anything that holds, the best per second first.
+
+        Args:
+            found: all looks.
+            ratio: of one, measured or hoped.
+            start: that of the original.
+        """
+        held = min((ratio(one) for one in found if one.holds), default=start)
+        broken = sorted(
+            (one for one in found if not one.holds), key=lambda one: -per_evaluation(one.attempt, ratio(one))
+        )
+        results: list[Candidate] = []
+        for place, one in enumerate(broken):
+            if ratio(one) >= min(held, WORTH_A_REPAIR * start):
+                continue
+            if place >= _REPAIRED:
+                self._expander.repairs.note_near(Near(one.parent, one.planned, one.attempt, one.tried))
+                continue
+            others = self._otherwise(one)
+            for other in others:
+                if other.holds:
+                    hoped = ratio(one) * math.exp(self._gain(one) - self._gain(other))
+                    held = min(held, self._note(other.candidate, hoped))
+                    results.append(other.candidate)
+            if held < _AS_FAST * ratio(one):
+                continue
+            near = self._nearest([one, *(other for other in others if not other.holds)])
+            new = self._expander.repairs.repair(near.parent, near.planned, near.attempt, near.tried)
+            if new is not None:
+                self._note(new, ratio(one))
+                results.append(new)
+        return results
+
+    def _otherwise(self, one: Look) -> list[Look]:
+        """Tries what a pass proposes beside its first guess, on the same chain."""
+        wanted = []
+        for proposal in one.others:
+            attempt = self._journal.open(step_of(one.planned.offered, proposal.options), one.parent)
+            if reason := self._expander.slower_kernels(attempt.step, proposal):
+                attempt.settle(StepStatus.SKIPPED, reason)
+            else:
+                wanted.append(attempt)
+        trials = [Trial(one.parent, one.planned.offered, attempt.step.options) for attempt in wanted]
+        self._bench.teller.more(len(trials))
+        outcomes = self._bench.try_all(trials, lambda _: self._time.for_candidate())
+        looks = []
+        for attempt, tried in zip(wanted, outcomes, strict=True):
+            look = self.look(one.planned, one.parent, attempt, tried) if tried is not None else None
+            looks += [look] if look is not None else []
+        return looks
+
+    def _nearest(self, looks: Sequence[Look]) -> Look:
+        near = self._expander.repairs.closest([(one.attempt, one.tried) for one in looks])
+        return next((one for one in looks if near is not None and one.attempt is near[0]), looks[0])
+
+    def _note(self, candidate: Candidate, hoped: float) -> float:
+        self.hoped[candidate.digest] = hoped
+        return hoped
+
+    def _gain(self, one: Look) -> float:
+        return self._promises.gain(one.attempt.step)

@@ -1,0 +1,112 @@
+"""First guesses beyond the budget: what else their pass proposes comes before a repair."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from optim._engine.jobs.offer import Proposal
+from optim._engine.search.explore import first_repairs
+from optim._engine.search.explore.first_repairs import FirstRepairs, Look
+from optim._engine.search.journal import Journal
+from optim._engine.search.state import Candidate, Step
+from optim.model import Model
+from optim.passes import Role, Stage
+
+_BUDGET = 0.05
+
+
+def _candidate(name: str, steps: tuple[Step, ...] = ()) -> Candidate:
+    return Candidate(Model(Path(f"{name}.onnx"), name, (), (), {"": 17}, 9), 100, steps)
+
+
+def _step(options: dict[str, Any]) -> Step:
+    return Step(Stage.QUANTIZE, "round", "plugin", options, Role.IMPROVE, lossy=True)
+
+
+@dataclass
+class Expander:
+    """Judges by the drift that a proposal's options name, and notes what it is asked to repair."""
+
+    promises: Any
+    repaired: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def repairs(self) -> Any:
+        return SimpleNamespace(is_near=lambda *_: True, closest=self.closest, repair=self.repair, note_near=print)
+
+    def judge(self, parent: Candidate, attempt: Any, tried: Any) -> Candidate | None:
+        options = attempt.step.options
+        if options["drift"] > _BUDGET:
+            return None
+        return _candidate(f"at-{options['drift']}", (attempt.step,))
+
+    def slower_kernels(self, step: Step, proposal: Proposal) -> str:
+        return "its kernels are slower" if step.options.get("slow") else ""
+
+    def closest(self, tried: Any) -> Any:
+        return min(tried, key=lambda one: one[0].step.options["drift"])
+
+    def repair(self, parent: Candidate, planned: Any, attempt: Any, tried: Any) -> Candidate:
+        self.repaired.append(attempt.step.options)
+        return _candidate("repaired", (attempt.step,))
+
+
+@pytest.fixture
+def found(monkeypatch):
+    """What holds in place of a guess at drift .1 and 0.4 of the latency, and the options that were repaired."""
+
+    monkeypatch.setattr(first_repairs, "step_of", lambda offered, options: _step(options))
+
+    def tried(*others: dict[str, Any], gains: dict[float, float] | None = None) -> tuple[list[str], list[Any]]:
+        gain = (gains or {}).get
+        expander = Expander(SimpleNamespace(gain=lambda step: gain(step.options["drift"], 0.9)))
+        answer = SimpleNamespace(
+            result=SimpleNamespace(model=_candidate("made").model, interface=None), size_bytes=100, comparisons=()
+        )
+        bench = SimpleNamespace(
+            teller=SimpleNamespace(more=lambda _: None),
+            try_all=lambda trials, seconds: [SimpleNamespace(answer=answer) for _ in trials],
+        )
+        journal = Journal()
+        repairs = FirstRepairs(bench, expander, journal, SimpleNamespace(for_candidate=lambda: 1.0))
+        original = _candidate("original")
+        offered = SimpleNamespace(
+            name="round", stage=Stage.QUANTIZE, info=SimpleNamespace(name="plugin"), pass_class=SimpleNamespace()
+        )
+        planned = SimpleNamespace(offered=offered)
+        attempt = journal.open(_step({"drift": 0.1}), original)
+        guess = Look(
+            planned,
+            original,
+            attempt,
+            SimpleNamespace(answer=answer),
+            _candidate("beyond"),
+            False,
+            tuple(map(Proposal, others)),
+        )
+        results = repairs.repaired([guess], lambda _: 0.4, 1.0)
+        return [one.digest for one in results], expander.repaired
+
+    return tried
+
+
+def test_what_holds_by_itself_is_taken_in_place_of_a_repair(found):
+    assert found({"drift": 0.04}) == (["at-0.04"], [])
+
+
+def test_of_what_is_still_beyond_the_budget_the_nearest_is_repaired(found):
+    assert found({"drift": 0.06}, {"drift": 0.2}) == (["repaired"], [{"drift": 0.06}])
+    assert found() == (["repaired"], [{"drift": 0.1}])
+
+
+def test_what_holds_and_is_slower_stands_beside_a_repair(found):
+    assert found({"drift": 0.01}, {"drift": 0.06}, gains={0.01: 0.3}) == (["at-0.01", "repaired"], [{"drift": 0.06}])
+
+
+def test_what_has_slower_kernels_is_not_tried(found):
+    assert found({"drift": 0.04, "slow": True}) == (["repaired"], [{"drift": 0.1}])
