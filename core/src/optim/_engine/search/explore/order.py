@@ -35,19 +35,17 @@ def leading_of(passes: Sequence[Planned], plan: Sequence[Planned], gains: Mappin
     Of two that promise as much for a stage, the one of the plugin that leads less comes first, then the later one in
     the plan: those before it make way for it. Of a plugin all lossless ones that promise as much lead, since they take
     little and need no repair: on a busy machine an OCR net had the time for one of two fusions, and the other was the
-    one that halves its time. What makes a model slower leads nothing, and the stage tune leads none: it comes last.
+    one that halves its time. What makes a model slower leads nothing; nor does the stage tune, which promises least.
 
     Args:
         passes: in turns.
         plan: the same in the order of the plan.
         gains: what they promise, by name.
     """
-    useful = [one for one in passes if gains[one.ordered.name] >= 0]
+    useful = [one for one in passes if gains[one.ordered.name] >= 0 and one.offered.stage is not Stage.TUNE]
     found = [one for one in passes if _is_lossy_setting(one)]
     for one in useful:
-        if one.offered.stage is not Stage.TUNE and one.offered.plugin.name not in {
-            other.offered.plugin.name for other in found
-        }:
+        if one.offered.plugin.name not in {other.offered.plugin.name for other in found}:
             found.append(one)
     for stage in dict.fromkeys(one.offered.stage for one in useful):
         if stage not in {other.offered.stage for other in found}:
