@@ -33,16 +33,18 @@ class Runs:
         warm_up: runs before them.
         least: of them, at least.
         share: of them that is told of, the fastest; 0: the fastest one alone.
+        most: of them, however short.
     """
 
     seconds: float
     warm_up: int = 3
     least: int = 5
     share: float = 0.5
+    most: int = _MOST_RUNS
 
     def count(self, ms: float) -> int:
         """How many that is, where one takes so many milliseconds."""
-        return int(min(_MOST_RUNS, max(self.least, 1e3 * self.seconds / max(ms, 1e-3))))
+        return int(min(self.most, max(self.least, 1e3 * self.seconds / max(ms, 1e-3))))
 
 
 def profiled(
