@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -77,6 +78,7 @@ def cluster(protocol: str = "tcp") -> Iterator[Any]:
 def test_certificates_are_those_that_dask_is_told(tmp_path: Path) -> None:
     import dask
 
+    import_module("distributed")  # settings that are made before its own are there take those away at their end
     ours, others = Certificates(tmp_path / "ours"), Certificates(tmp_path / "others")
     with dask.config.set(ours.settings), cluster("tls") as made:
         address = made.scheduler_address

@@ -183,6 +183,15 @@ def test_how_sure_an_interval_of_few_rounds_is(rounds, said):
     assert not any("--search-seconds" in note for note in unchanged.notes)
 
 
+def test_a_lossy_result_of_samples_of_one_size_says_so():
+    outcome = sample.improved()
+    outcome.prepared = replace(outcome.prepared, one_size=("sequence=128",))
+    (note,) = [note for note in build_report(outcome).notes if "sequence=128" in note]
+    assert "the drift of a lossy result may be more at other sizes" in note
+    lossless = replace(sample.unchanged(), prepared=outcome.prepared)
+    assert not any("sequence=128" in note for note in build_report(lossless).notes)
+
+
 def test_an_unchanged_run_delivers_the_original():
     report = build_report(sample.unchanged())
     assert report.status == RunStatus.UNCHANGED.value

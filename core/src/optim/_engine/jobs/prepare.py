@@ -15,6 +15,7 @@ from optim._engine.backends.held import HeldBackend
 from optim._engine.compare.metric_spec import MetricSpec
 from optim._engine.compare.place import Place, Reference, TaskUse, chosen
 from optim._engine.feeds.feedset import FeedSet
+from optim._engine.feeds.one_size import at_one_size
 from optim._engine.gate.max_loss import MaxLoss
 from optim._engine.gate.outputs import faint_outputs, mixed_outputs, only_nan, without_padding
 from optim._engine.graphs.limits import check_limits
@@ -93,6 +94,7 @@ class Answer:
         cut_short: whether more samples, settings or figures were left out for their time.
         mixed: outputs that mix scales on some sample: only these are compared by slices.
         quiet: outputs that are next to nothing on some sample, with a floor for each of :attr:`compared`.
+        one_size: dynamic dimensions that all of the user's samples have at one size.
         task: the task metric and its value on the original, where the user named one.
     """
 
@@ -116,6 +118,7 @@ class Answer:
     mixed: tuple[str, ...] | None = None
     held_out: int = 0
     quiet: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    one_size: tuple[str, ...] = ()
 
 
 JOB = Job(__name__, Request, Answer)
@@ -188,6 +191,7 @@ def run(request: Request, channel: Channel) -> Answer:
         mixed=tuple(mixed),
         held_out=len(feeds.held_out),
         quiet=found.quiet,
+        one_size=at_one_size(feeds, compared, request.model.inputs),
     )
 
 

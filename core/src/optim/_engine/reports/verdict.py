@@ -165,7 +165,8 @@ def _drift(outcome: Outcome, result: Measured) -> str:
 def notes(outcome: Outcome) -> tuple[str, ...]:
     """What a person must know of the figures, a sentence each."""
     remark = filter(None, [outcome.target.remark])
-    return (*remark, *outcome.prepared.notes, *outcome.notes, *_few_rounds(outcome), *_noise(outcome))
+    told = (*remark, *outcome.prepared.notes, *outcome.notes)
+    return (*told, *_few_rounds(outcome), *_noise(outcome), *_one_size(outcome))
 
 
 def _few_rounds(outcome: Outcome) -> tuple[str, ...]:
@@ -194,4 +195,15 @@ def _noise(outcome: Outcome) -> tuple[str, ...]:
     return (
         f"other programs used the machine during {timed.disturbed:.0%} of the timing: the figures are less certain, "
         "and another result may be faster on a quiet machine",
+    )
+
+
+def _one_size(outcome: Outcome) -> tuple[str, ...]:
+    """That a lossy result was judged at one size where the model takes any: fitted ranges end there."""
+    sizes = outcome.prepared.one_size
+    if outcome.result is None or not outcome.result.candidate.is_lossy or not sizes:
+        return ()
+    return (
+        f"all samples have {', '.join(sizes)}: the drift of a lossy result may be more at other sizes; "
+        "if you will feed others, give samples of them with --data",
     )
