@@ -15,8 +15,8 @@ PARALLEL := --numprocesses $(shell $(PYTHON) -c 'import os; print(min(4, (os.cpu
 
 help:
 	@echo "make demo        optimize a trained sentence encoder, into demo-run/"
-	@echo "make test        run every test; eight to nine minutes on two cores"
-	@echo "make test-quick  run what is quick, without tests/faults; a minute and a half on two cores"
+	@echo "make test        run every test; six minutes on two cores"
+	@echo "make test-quick  run what is quick, without tests/faults; a bit more than a minute on two cores"
 	@echo "make test-suite  run every pass on every backend model of onnx, 76,000 trials, and more exports by torch; eight minutes"
 	@echo "make test-faults run every case of tests/faults, killed and starved processes too; minutes"
 	@echo "make coverage    run every test, and count which lines ran, in subprocesses too"
