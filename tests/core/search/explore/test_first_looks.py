@@ -227,6 +227,8 @@ def test_what_was_not_timed_by_the_goal_is_ranked_by_what_its_calls_let_expect(t
     raced, looked, unknown = item("raced", 0.9, Ratio(0.8, 0.8, 0.8, 2)), item("looked", 0.6), item("unknown", 0.1)
     ranking.hoped = {"looked": 0.6, "raced": 0.1, "o": 1.0}
     assert [one.digest for one in ranking.of([unknown, raced, looked])] == ["looked", "raced", "unknown"]
+    ranking.hoped["looked"] = 0.75
+    assert [one.digest for one in ranking.of([unknown, raced, looked])] == ["raced", "looked", "unknown"]
 
 
 def test_a_goal_with_a_clock_of_its_own_has_first_looks_at_calls(looked):
