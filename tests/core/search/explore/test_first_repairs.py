@@ -37,7 +37,7 @@ class Expander:
 
     @property
     def repairs(self) -> Any:
-        return SimpleNamespace(is_near=lambda *_: True, closest=self.closest, repair=self.repair, note_near=print)
+        return SimpleNamespace(is_near=lambda *_: True, closest=self.closest, repair=self.repair)
 
     def judge(self, parent: Candidate, attempt: Any, tried: Any) -> Candidate | None:
         options = attempt.step.options

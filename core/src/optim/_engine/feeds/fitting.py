@@ -87,8 +87,10 @@ def fed_dtype(info: TensorInfo) -> np.dtype[Any]:
         raise OptimError(
             "feeds-dtype",
             f"input '{info.name}' cannot be fed",
-            "it takes a sequence, an optional or a map, no plain tensor",
-            "export the model with plain tensors as inputs",
+            f"numpy has no {info.dtype}"
+            if info.is_tensor
+            else "it takes a sequence, an optional or a map, no plain tensor",
+            "export the model with plain tensors, of a type that numpy has, as inputs",
         ) from error
 
 

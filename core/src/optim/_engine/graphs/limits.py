@@ -1,4 +1,4 @@
-"""What a graph may ask for: operators that exist, and formats that a backend accepts."""
+"""What a graph may ask for: operators that exist, tensors as inputs and outputs, and formats that a backend accepts."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from optim._engine.jobs.offer import Proposal
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.repairs import Near, per_evaluation
+from optim._engine.search.explore.rest import OUT_OF_TIME
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.plan import Planned
 from optim._engine.search.state import Attempt, Candidate, StepStatus, Trial
@@ -128,9 +129,11 @@ class FirstRepairs:
         outcomes = self._bench.try_all(trials, lambda _: self._time.for_candidate())
         looks = []
         for attempt, tried in zip(wanted, outcomes, strict=True):
-            look = self.look(one.planned, one.parent, attempt, tried) if tried is not None else None
-            looks += [look] if look is not None else []
-        return looks
+            if tried is not None:
+                looks.append(self.look(one.planned, one.parent, attempt, tried))
+            elif attempt.ratio is None:
+                attempt.settle(StepStatus.SKIPPED, OUT_OF_TIME)
+        return [look for look in looks if look is not None]
 
     def _nearest(self, looks: Sequence[Look]) -> Look:
         near = self._expander.repairs.closest([(one.attempt, one.tried) for one in looks])
