@@ -107,6 +107,7 @@ class TimedModel(Answer):
     model: str = Field(description="as it was named")
     target: str = Field(default="", description="that it was timed on, where several were named; else empty")
     error: str | None = Field(description="why it does not run; else null")
+    not_here: bool = Field(default=False, description="whether that is since the target is not on this machine")
     latency_ms: float | None = Field(description="geometric mean over the shapes")
     size_bytes: int | None
     peak_memory_bytes: int | None = Field(description="of opening and running it, imports excluded")
