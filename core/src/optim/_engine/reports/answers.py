@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from optim._engine.jobs.clocks.serving import Percentiles
 from optim._engine.reports import notebook, words
 from optim._engine.reports.parts.fields import Figure
 from optim._engine.reports.parts.generation import GenerationReport
 from optim._engine.reports.parts.running import GoalRatioReport
-from optim._engine.reports.parts.serving import CallsReport, ThroughputReport
+from optim._engine.reports.parts.serving import ThroughputReport
 from optim._engine.reports.schema import DriftReport, ExportStepReport, OutputReport
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class TimedShape(Answer):
     latency_ms: float
     ratio: float
     ci: tuple[float, float] = Field(description="95 % interval of the ratio")
-    calls_ms: CallsReport | None = Field(default=None, description="single calls; null where none were kept")
+    calls_ms: Percentiles | None = Field(default=None, description="single calls; null where none were kept")
 
 
 class TimedModel(Answer):

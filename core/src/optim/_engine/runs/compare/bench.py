@@ -176,7 +176,7 @@ def _timed_model(name: str, size_bytes: int, result: LaneResult, prepared: prepa
     from optim._engine.reports.answers import TimedModel, TimedShape
     from optim._engine.reports.parts.generation import generation_report
     from optim._engine.reports.parts.running import goal_ratio_report
-    from optim._engine.reports.parts.serving import calls_report, throughput_report
+    from optim._engine.reports.parts.serving import throughput_report
 
     ratio, ready = result.ratio, result.ready
     return TimedModel(
@@ -189,9 +189,7 @@ def _timed_model(name: str, size_bytes: int, result: LaneResult, prepared: prepa
         latency_ratio_ci=(ratio.low, ratio.high) if ratio else None,
         rounds=ratio.rounds if ratio else 0,
         shapes=tuple(
-            TimedShape(
-                shape=shape, latency_ms=ms, ratio=each.value, ci=(each.low, each.high), calls_ms=calls_report(calls)
-            )
+            TimedShape(shape=shape, latency_ms=ms, ratio=each.value, ci=(each.low, each.high), calls_ms=calls)
             for shape, ms, each, calls in zip(
                 prepared.shapes,
                 result.sample_ms,
