@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from optim._engine.jobs.clocks.serving import Percentiles
 from optim._engine.reports import notebook, words
 from optim._engine.reports.parts.fields import Figure
 from optim._engine.reports.parts.generation import GenerationReport
 from optim._engine.reports.parts.running import GoalRatioReport
-from optim._engine.reports.parts.serving import CallsReport, ThroughputReport
+from optim._engine.reports.parts.serving import ThroughputReport
 from optim._engine.reports.schema import DriftReport, ExportStepReport, OutputReport
 from optim.cli_kit.output import printable, tabbed
 
@@ -114,7 +115,7 @@ class TimedShape(Answer):
     latency_ms: float
     ratio: float
     ci: tuple[float, float] = Field(description="95 % interval of the ratio")
-    calls_ms: CallsReport | None = Field(default=None, description="single calls; null where none were kept")
+    calls_ms: Percentiles | None = Field(default=None, description="single calls; null where none were kept")
 
 
 class TimedModel(Answer):
@@ -123,6 +124,7 @@ class TimedModel(Answer):
     model: str = Field(description="as it was named")
     target: str = Field(default="", description="that it was timed on, where several were named; else empty")
     error: str | None = Field(description="why it does not run; else null")
+    not_here: bool = Field(default=False, description="whether that is since the target is not on this machine")
     latency_ms: float | None = Field(description="geometric mean over the shapes")
     size_bytes: int | None
     peak_memory_bytes: int | None = Field(description="of opening and running it, imports excluded")

@@ -11,12 +11,15 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from optim._engine.gate.batch_drift import BatchDrift
+from optim._engine.jobs.clocks.serving import Percentiles
 from optim._engine.reports.parts.blamed import BlameReport
 from optim._engine.reports.parts.fields import Figure, Part
 from optim._engine.reports.parts.generation import GenerationReport
 from optim._engine.reports.parts.laid_out import LayoutReport
-from optim._engine.reports.parts.running import BatchReport, GoalRatioReport, StartReport
-from optim._engine.reports.parts.serving import CallsReport, ThroughputReport
+from optim._engine.reports.parts.running import GoalRatioReport, StartReport
+from optim._engine.reports.parts.serving import ThroughputReport
+from optim.backend import Check, KernelCount
 
 REPORT_FILE = "report.json"
 
@@ -54,7 +57,7 @@ class OriginalReport(Part):
         default={}, description="ms of a run by operator, as the runtime executes them; empty where nobody looked"
     )
     start: StartReport | None = Field(default=None, description="cold start; null where nothing was timed")
-    batch: BatchReport | None = Field(default=None, description="null where it was not looked at")
+    batch: BatchDrift | None = Field(default=None, description="null where it was not looked at")
     generation: GenerationReport | None = Field(default=None, description="null where the goal is not generate")
     throughput: ThroughputReport | None = Field(default=None, description="null where it is not the goal")
 
@@ -133,8 +136,8 @@ class ShapeReport(Part):
     result_ms: float
     ratio: float
     ci: tuple[float, float] = Field(description="95 % interval of the ratio")
-    original_calls: CallsReport | None = Field(default=None, description="single calls of the original")
-    result_calls: CallsReport | None = Field(default=None, description="single calls of the result, in the same race")
+    original_calls: Percentiles | None = Field(default=None, description="single calls of the original")
+    result_calls: Percentiles | None = Field(default=None, description="single calls of the result, in the same race")
 
 
 class TaskReport(Part):
@@ -147,25 +150,6 @@ class TaskReport(Part):
     loss: float = Field(description="how much worse, in the metric's own unit; negative: better")
     standard_error: float | None = Field(description="of the loss, over samples; null for a single one")
     samples: int
-
-
-class CheckReport(Part):
-    """What was looked at when the result had been written."""
-
-    name: str
-    status: Literal["passed", "skipped", "not-run"] = Field(
-        description="skipped: this machine cannot; not-run: something else stands for a run, as the text says"
-    )
-    text: str
-
-
-class KernelReport(Part):
-    """Nodes of the runtime's own graph that one kernel computed."""
-
-    operator: str
-    precision: str
-    kernel: str = Field(description="its family, as the runtime calls it")
-    nodes: int
 
 
 class ResultReport(Part):
@@ -187,9 +171,9 @@ class ResultReport(Part):
     loader: bool = Field(default=True, description="whether load.py is there, and optim.load opens it")
     load_script: str = Field(default="", description="text of load.py where another runtime than onnxruntime opens it")
     requirements: tuple[str, ...] = Field(default=(), description="what load.py needs, as pip takes it")
-    kernels: tuple[KernelReport, ...] = Field(default=(), description="empty where the runtime does not tell")
+    kernels: tuple[KernelCount, ...] = Field(default=(), description="empty where the runtime does not tell")
     start: StartReport | None = Field(default=None, description="cold start; null where nothing was timed")
-    batch: BatchReport | None = Field(default=None, description="null where it was not looked at")
+    batch: BatchDrift | None = Field(default=None, description="null where it was not looked at")
     throughput: ThroughputReport | None = Field(default=None, description="null where it is not the goal")
     goal_ratio: GoalRatioReport | None = Field(default=None, description="null where the goal has no clock of its own")
     generation: GenerationReport | None = Field(default=None, description="as the original's")
@@ -322,7 +306,7 @@ class Report(Part):
     feeds: FeedsReport
     tolerance: float = Field(description="largest drift that counts as lossless, measured on the original")
     notes: tuple[str, ...]
-    checks: tuple[CheckReport, ...] = Field(default=(), description="of what was delivered")
+    checks: tuple[Check, ...] = Field(default=(), description="of what was delivered")
     layouts: tuple[LayoutReport, ...] = Field(default=(), description="in which the result was written too")
     machine: MachineReport
     versions: dict[str, str]
