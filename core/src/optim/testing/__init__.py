@@ -37,18 +37,4 @@ if TYPE_CHECKING:
 else:
     from optim._engine.handed_on import hand_on
 
-    __getattr__, __dir__, __all__ = hand_on(
-        __name__,
-        {
-            "installation": ["Installed", "installed"],
-            "kits.backends": ["BackendConformance"],
-            "kits.commands": ["CommandConformance"],
-            "kits.exporters": ["ExporterConformance"],
-            "kits.layouts": ["LayoutConformance"],
-            "kits.metrics": ["MetricConformance", "MetricSample"],
-            "kits.passes": ["PassConformance"],
-            "kits.source_passes": ["SourcePassConformance"],
-            "kits.targets": ["TargetConformance"],
-            "trial": ["Trial"],
-        },
-    )
+    __getattr__, __dir__, __all__ = hand_on(__name__, __file__)
