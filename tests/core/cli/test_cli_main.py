@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import importlib.util
 import itertools
 import json
@@ -233,6 +234,20 @@ def test_a_reader_that_goes_away_is_no_error(site):
         assert "Traceback" not in done.stderr
         assert "internal" not in done.stderr
     os.close(write)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+        ImportError("x.so: failed to map segment from shared object"),
+        RuntimeError("can't start new thread"),
+    ],
+    ids=repr,
+)
+def test_too_little_memory_is_no_defect_of_ours(error):
+    assert diagnose(error).reference == "out-of-memory"
 
 
 def test_an_error_is_coloured_on_a_terminal_and_the_text_stays(monkeypatch, capsys):
