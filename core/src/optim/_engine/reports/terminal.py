@@ -25,7 +25,7 @@ from optim._engine.reports.words import (
     size_text,
     throughput_text,
 )
-from optim.cli_kit.output import printable, tabbed
+from optim.cli_kit.output import captured, printable, tabbed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -103,6 +103,11 @@ def print_report(
     if report.cached:
         took = f"in {report.first_seconds or 0:.0f} s (--fresh does it again)"
         console.print(f"served from the cache: the same run was done before, {took}", markup=False)
+
+
+def printed(report: Report) -> str:
+    """What ``print`` shows of a report: what the command prints where stdout is no terminal."""
+    return captured(lambda console: print_report(report, console))
 
 
 def _printable(value: Any) -> Any:

@@ -17,6 +17,7 @@ from optim.cli_kit.output import echo, json_option, print_json, print_table
 from optim.errors import ExitStatus, OptimError, disk_error
 
 if TYPE_CHECKING:
+    from optim._engine.reports.answers import Benchmark
     from optim._engine.runs.compare.grid_answer import GridBenchmark
 
 
@@ -110,7 +111,15 @@ def bench(
         shapes = found.models[0].shapes
         if len(shapes) > 1:
             echo("latency is the geometric mean over " + "; ".join(item.shape for item in shapes))
-    return ExitStatus.BAD_INPUT if any(timed.error for timed in found.models) else ExitStatus.DELIVERED
+    return _status(found)
+
+
+def _status(found: Benchmark) -> ExitStatus:
+    """What whoever called this is told: a target that is not here is told apart from a model that does not run."""
+    failed = [timed for timed in found.models if timed.error]
+    if not failed:
+        return ExitStatus.DELIVERED
+    return ExitStatus.TARGET_UNAVAILABLE if all(timed.not_here for timed in failed) else ExitStatus.BAD_INPUT
 
 
 def parse_grid(axes: Sequence[str]) -> dict[str, tuple[int, ...]]:

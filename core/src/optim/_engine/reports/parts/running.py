@@ -1,27 +1,16 @@
-"""Parts of a report: how a model begins, and what a batch and padding do to its answers."""
+"""Parts of a report: how a model begins, and what the clock of a goal found."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from optim._engine.reports.parts.fields import Figure, Part
+from optim._engine.reports.parts.fields import Part
 
 if TYPE_CHECKING:
     from optim._engine.jobs.start_up import StartUp
-    from optim._engine.search.state import LaneResult, Ratio
-
-
-class BatchReport(Part):
-    """How far a sample's answer moves with what it is run with, relative L2 of the worst output."""
-
-    batched: Figure = Field(description="between a sample alone and in a batch; null where it was not measured")
-    padded: Figure = Field(description="between a sample as it is and with masked positions behind it; null likewise")
-    rows: int = Field(description="samples in the batch")
-    padding: int = Field(description="positions that were added")
-    notes: tuple[str, ...] = Field(description="why something was not measured")
+    from optim._engine.search.state import Ratio
 
 
 class StartReport(Part):
@@ -39,12 +28,6 @@ class GoalRatioReport(Part):
     value: float
     ci: tuple[float, float] = Field(description="95 % interval")
     rounds: int
-
-
-def batch_report(timed: LaneResult | None) -> BatchReport | None:
-    """Of a lane; None where nobody looked."""
-    found = timed.ready.batch if timed and timed.ready else None
-    return BatchReport(**asdict(found)) if found else None
 
 
 def goal_ratio_report(found: Ratio | None) -> GoalRatioReport | None:

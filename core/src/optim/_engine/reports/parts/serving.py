@@ -1,26 +1,13 @@
-"""Parts of a report: how long calls took, and how many samples a second a model does at best."""
+"""Part of a report: how many samples a second a model does at best."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 from pydantic import Field
 
+from optim._engine.jobs.clocks.serving import Percentiles, Throughput
 from optim._engine.reports.parts.fields import Part
-
-if TYPE_CHECKING:
-    from optim._engine.jobs.clocks.serving import Percentiles, Throughput
-
-
-class CallsReport(Part):
-    """How long single calls took, in milliseconds: so many of 100 kept within each figure."""
-
-    p50: float
-    p90: float
-    p95: float
-    p99: float
-    calls: int = Field(description="that were timed; of fewer than 100 the last figure is about the longest")
 
 
 class TriedReport(Part):
@@ -40,16 +27,11 @@ class ThroughputReport(Part):
     sessions: int
     threads: int | None = Field(description="of each session; null: what the session's settings say")
     samples_per_second: float
-    calls_ms: CallsReport
+    calls_ms: Percentiles
     limit_ms: float | None = Field(description="what 95 of 100 calls had to keep within")
     as_it_came: float | None = Field(description="samples a second as it was given: one session, no batch")
     tried: tuple[TriedReport, ...]
     note: str = ""
-
-
-def calls_report(found: Percentiles | None) -> CallsReport | None:
-    """Of calls; None where none was kept."""
-    return CallsReport(**asdict(found)) if found else None
 
 
 def throughput_report(found: Throughput | None) -> ThroughputReport | None:
@@ -61,7 +43,7 @@ def throughput_report(found: Throughput | None) -> ThroughputReport | None:
         how=served.serving.text,
         **asdict(served.serving),
         samples_per_second=found.samples_per_s,
-        calls_ms=CallsReport(**asdict(found.calls)),
+        calls_ms=found.calls,
         limit_ms=served.limit_ms,
         as_it_came=served.tried[0].samples_per_s or None,
         tried=tuple(

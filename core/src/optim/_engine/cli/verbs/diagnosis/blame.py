@@ -12,7 +12,7 @@ from optim.cli_kit.output import echo, json_option, print_json, print_table
 from optim.errors import ExitStatus, OptimError
 
 if TYPE_CHECKING:
-    from optim._engine.diagnosis.blame import Blamed
+    from optim._engine.diagnosis.found import Blamed
     from optim._engine.runs.diagnosis.blame import Blame
 
 _NAMES = 6
