@@ -25,13 +25,13 @@ from optim._engine.search.measure.source_gate import SourceGate
 from optim._engine.search.plan import Planned, slots
 from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.select.archive import ParetoArchive
-from optim._engine.search.state import Attempt, Candidate, Step, StepKey, StepStatus, Trial
+from optim._engine.search.state import Attempt, Candidate, OutOfTime, Step, StepKey, StepStatus, Trial
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Tried, Workbench
 from optim.jobs.printed import last_lines
 from optim.passes import PassResult, Role
 
-_STOPPED = "search time ran out while it was tried; give more with --search-seconds"
+_STOPPED = OutOfTime("search time ran out while it was tried; give more with --search-seconds")
 _NO_FASTER = "not repaired: it is no faster than the model without it"
 _HOPELESS = 1.5
 """Options that broke the budget by this factor on one chain are not tried on the next: less gives up too early."""
