@@ -14,7 +14,7 @@ import numpy as np
 
 from optim import Context, Model
 from optim.arrays import Feeds
-from optim.model import TensorInfo
+from optim.model import Dimension, TensorInfo
 from optim.onnx import open_session
 from optim_plugins.ort.measure.captured_values import MAPPED
 
@@ -57,14 +57,16 @@ def with_beginnings(model: Model, context: Context) -> Context:
 
 def _free_axes(inputs: Sequence[TensorInfo]) -> _Axes:
     """Axes of the one dimension beside the batch that is free; none where there are several, or pictures."""
-    names, axes = set(), {}
+    names: set[Dimension] = set()
+    axes: dict[str, list[int]] = {}
     for info in inputs:
         shape = info.shape
         if shape is None or len(shape) > _MOST_AXES:
             return {}
         free = [axis for axis, size in enumerate(shape) if axis and not isinstance(size, int)]
         names |= {shape[axis] for axis in free}
-        axes |= {info.name: free} if free else {}
+        if free:
+            axes[info.name] = free
     return axes if len(names) == 1 else {}
 
 
