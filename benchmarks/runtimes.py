@@ -164,7 +164,7 @@ def run(words: list[str], environment: dict[str, str] | None = None, seconds: fl
 
 
 def raced(
-    contenders: dict[str, dict[str, Any]], data: Path, *, rounds: int = ROUNDS, runs: int = 1
+    contenders: dict[str, dict[str, Any]], data: Path, *, rounds: int = ROUNDS, turn: tuple[int, float] = (1, 0.0)
 ) -> list[dict[str, Any]]:
     """Each contender's ratio to the first, and its drift from it.
 
@@ -172,7 +172,7 @@ def raced(
         contenders: what ``runtime_contender.py`` is asked for, by name.
         data: samples.
         rounds: turns of each.
-        runs: of a turn; the median counts.
+        turn: most runs of one, and seconds after which it has no further one; the median counts.
     """
     with tempfile.TemporaryDirectory() as scratch:
         open_ones, found = {}, {}
@@ -192,7 +192,7 @@ def raced(
         for _ in range(rounds):
             random.shuffle(order)
             for name in order:
-                times[name].append(float(np.median([one_run(open_ones[name]) for _ in range(runs)])))
+                times[name].append(one_turn(open_ones[name], *turn))
         for process in open_ones.values():
             process.communicate()
     first = next(iter(contenders))
@@ -201,6 +201,14 @@ def raced(
         | {"drift": max(drift([found[first][key]], [array]) for key, array in found[name].items())}
         for name in contenders
     ]
+
+
+def one_turn(process: subprocess.Popen[str], most_runs: int, seconds: float) -> float:
+    """Median seconds of the runs of a turn of one contender, one run at least."""
+    found = [one_run(process)]
+    while len(found) < most_runs and sum(found) < seconds:
+        found.append(one_run(process))
+    return float(np.median(found))
 
 
 def one_run(process: subprocess.Popen[str]) -> float:

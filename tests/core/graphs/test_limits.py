@@ -43,6 +43,13 @@ def test_formats_beyond_the_limits_name_the_newest_accepted(path, options, refer
     assert "thing" in caught.value.what
 
 
+def test_a_node_without_a_name_is_called_by_what_it_makes(path):
+    node = helper.make_node("Frob", ["x"], ["y"], domain="my.ops")
+    model = write(build([node], [value("x", FLOAT, [1])], [value("y", FLOAT, [1])], domains=("my.ops",)), path)
+    with pytest.raises(OptimError, match=r"the node that makes 'y' is my\.ops:Frob"):
+        check_limits(model, LIMITS, "thing")
+
+
 def test_a_domain_that_the_model_defines_itself_is_known(path):
     function = helper.make_function(
         "my", "Relu", ["a"], ["b"], [helper.make_node("Abs", ["a"], ["b"])], [helper.make_opsetid("", 17)]

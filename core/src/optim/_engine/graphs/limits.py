@@ -66,12 +66,11 @@ def check_operators(model: onnx.ModelProto, path: Path) -> None:
             continue
         if not _exists(node.op_type, domain, versions[domain]):
             cause, fix = _why_unknown(node.op_type, domain, versions[domain])
-            named = f"at node '{node.name}'" if node.name else f"at the node that makes '{node.output[0]}'"
             raise OptimError(
                 "unknown-operator",
                 f"{path} uses operator {qualified_name(domain, node.op_type)}, which opset "
                 f"{versions[domain]} does not have",
-                f"{named}: {cause}",
+                f"at {_named(node)}: {cause}",
                 fix,
             )
 
@@ -125,11 +124,15 @@ def _check_domains(graph: onnx.ModelProto, limits: BackendLimits, backend_name: 
             raise OptimError(
                 "unknown-domain",
                 what,
-                f"node '{node.name}' is {domain}:{node.op_type}; {backend_name} has operators of {known}",
+                f"{_named(node)} is {domain}:{node.op_type}; {backend_name} has operators of {known}",
                 install_hint(domain)
                 or "replace the operator by standard ones before export, or choose a target whose "
                 "backend has it: optim targets",
             )
+
+
+def _named(node: onnx.NodeProto) -> str:
+    return f"node '{node.name}'" if node.name else f"the node that makes '{next(filter(None, node.output), '')}'"
 
 
 def _exists(op_type: str, domain: str, version: int) -> bool:
