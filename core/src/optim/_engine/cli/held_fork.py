@@ -1,7 +1,7 @@
 """A run as a fork: what ``python -m optim._engine.cli.held`` is as a program, and ends as that does.
 
-It is forked of a server that has imported what it needs, and takes a second one for its workers: four short runs took 4.8
-s of processor time in place of 7.5. A line of JSON on its stdin says
+It is forked of a server that has imported what it needs, and takes a second one for its workers: four short runs took
+4.8 s of processor time in place of 7.5. A line of JSON on its stdin says
 ``{"arguments": [...], "environment": {...}, "folder": "..."}``.
 """
 
