@@ -15,10 +15,8 @@ from optim._engine.gate.batch_drift import BatchDrift
 from optim._engine.jobs.clocks.serving import Percentiles
 from optim._engine.reports.parts.blamed import BlameReport
 from optim._engine.reports.parts.fields import Figure, Part
-from optim._engine.reports.parts.generation import GenerationReport
 from optim._engine.reports.parts.laid_out import LayoutReport
-from optim._engine.reports.parts.running import GoalRatioReport, StartReport
-from optim._engine.reports.parts.serving import ThroughputReport
+from optim._engine.reports.parts.running import GenerationReport, GoalRatioReport, StartReport, ThroughputReport
 from optim.backend import Check, KernelCount
 
 REPORT_FILE = "report.json"
