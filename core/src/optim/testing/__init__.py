@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from optim.testing.kits.passes import PassConformance as PassConformance
     from optim.testing.kits.source_passes import SourcePassConformance as SourcePassConformance
     from optim.testing.kits.targets import TargetConformance as TargetConformance
+    from optim.testing.offered import StageConformance as StageConformance
     from optim.testing.trial import Trial as Trial
 else:
     from optim._engine.handed_on import hand_on

@@ -12,9 +12,7 @@ from optim._engine.jobs.clocks.serving import Percentiles
 from optim._engine.machine import this_machine
 from optim._engine.reports.outcome import Outcome
 from optim._engine.reports.parts.blamed import blame_report
-from optim._engine.reports.parts.generation import generation_report
-from optim._engine.reports.parts.running import goal_ratio_report, start_report
-from optim._engine.reports.parts.serving import throughput_report
+from optim._engine.reports.parts.running import generation_report, goal_ratio_report, start_report, throughput_report
 from optim._engine.reports.schema import (
     Assumption,
     BudgetReport,

@@ -15,10 +15,8 @@ from optim._engine.gate.batch_drift import BatchDrift
 from optim._engine.jobs.clocks.serving import Percentiles
 from optim._engine.reports.parts.blamed import BlameReport
 from optim._engine.reports.parts.fields import Figure, Part
-from optim._engine.reports.parts.generation import GenerationReport
 from optim._engine.reports.parts.laid_out import LayoutReport
-from optim._engine.reports.parts.running import GoalRatioReport, StartReport
-from optim._engine.reports.parts.serving import ThroughputReport
+from optim._engine.reports.parts.running import GenerationReport, GoalRatioReport, StartReport, ThroughputReport
 from optim.backend import Check, KernelCount
 
 REPORT_FILE = "report.json"
@@ -234,9 +232,7 @@ class TargetReport(Part):
 
     name: str
     runtime: str = Field(description="what runs models there: a provider of onnxruntime, or a runtime of its own")
-    status: Literal["delivered", "beaten", "failed", "absent"] = Field(
-        description="absent: it cannot be used on this machine"
-    )
+    status: Literal["delivered", "beaten", "failed", "absent"] = Field(description="absent: not usable on this machine")
     reason: str
     baseline: bool = Field(description="whether all ratios of the report are to the original there")
     original_ratio: Figure = Field(description="latency of the original there, to the baseline's")
@@ -293,9 +289,7 @@ class Report(Part):
     reason: str = Field(description="the verdict in one sentence")
     target: str = Field(description="where what is delivered runs")
     baseline: str = Field(default="", description="target that ratios are to, where several competed; else empty")
-    targets: tuple[TargetReport, ...] = Field(
-        default=(), description="those that competed; empty where one was asked for"
-    )
+    targets: tuple[TargetReport, ...] = Field(default=(), description="those that competed; empty where none did")
     goal: Literal["latency", "size", "memory", "startup", "throughput", "generate"]
     budget: BudgetReport
     original: OriginalReport
@@ -319,9 +313,7 @@ class Report(Part):
     search: SearchReport
     viewer: str = Field(default="", description="the target's command that shows the run folder DIR; empty: none")
     cached: bool = Field(description="whether the whole run was served from the cache")
-    first_seconds: float | None = Field(
-        default=None, description="how long the run took that was made before, where this one is cached; else null"
-    )
+    first_seconds: float | None = Field(default=None, description="of the run made before, if cached; else null")
 
     def as_json(self) -> str:
         """The text of ``report.json``."""
@@ -332,3 +324,8 @@ class Report(Part):
         from optim._engine.reports.notebook import framed
 
         return framed(render_html(self))
+
+    def __str__(self) -> str:
+        from optim._engine.reports.terminal import printed
+
+        return printed(self)

@@ -174,9 +174,7 @@ def _not_timed(model: Path, target: str, reason: str, *, not_here: bool) -> Time
 
 def _timed_model(name: str, size_bytes: int, result: LaneResult, prepared: prepare.Answer) -> TimedModel:
     from optim._engine.reports.answers import TimedModel, TimedShape
-    from optim._engine.reports.parts.generation import generation_report
-    from optim._engine.reports.parts.running import goal_ratio_report
-    from optim._engine.reports.parts.serving import throughput_report
+    from optim._engine.reports.parts.running import generation_report, goal_ratio_report, throughput_report
 
     ratio, ready = result.ratio, result.ready
     return TimedModel(
