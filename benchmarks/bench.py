@@ -7,7 +7,8 @@
 
 Steps: ``make`` the models, run the ``tools`` on them, ``time`` all results of a model interleaved with the original and
 compare them, and ``report``. What is made already is not made again, unless ``--again`` says so. Everything lies in
-``.cache/bench``. Tools see calibration samples only; what is timed and compared is other data.
+``.cache/bench``, results in a folder for each kind of processor; ``report`` writes the section of this kind, and leaves
+those of others as they are. Tools see calibration samples only; what is timed and compared is other data.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 from measured import run
-from plan import HERE, MODELS, OLIVE, PYTHON, WORK, BenchModel
+from plan import HERE, MODELS, OLIVE, PYTHON, BenchModel, results_folder
 from results import print_tables, write_results
 
 STEPS = ("make", "tools", "time", "report")
@@ -75,12 +76,15 @@ def known_peers() -> dict[str, str]:
 
 def make(model: BenchModel, *, again: bool) -> None:
     """Train or export a model."""
-    if model.path.is_file() and model.feeds_path.is_file() and not again:
-        return
-    print(f"making {model.name}", flush=True)
-    script, *arguments = model.maker
-    model.path.parent.mkdir(parents=True, exist_ok=True)
-    subprocess.run([str(PYTHON), str(HERE / script), *arguments, "--out", str(model.path.parent)], check=True)
+    folder = model.path.parent
+    if again or not model.path.is_file() or not model.feeds_path.is_file():
+        print(f"making {model.name}", flush=True)
+        script, *arguments = model.maker
+        folder.mkdir(parents=True, exist_ok=True)
+        subprocess.run([str(PYTHON), str(HERE / script), *arguments, "--out", str(folder)], check=True)
+    if again or not model.unseen_path.is_file():
+        command = [str(PYTHON), str(HERE / "models" / "unseen.py"), model.feeds, "--out", str(folder)]
+        subprocess.run(command, check=True)
 
 
 def jobs(model: BenchModel, peers: dict[str, str], chosen: argparse.Namespace) -> list[tuple[str, str, list[str]]]:
@@ -101,7 +105,7 @@ def jobs(model: BenchModel, peers: dict[str, str], chosen: argparse.Namespace) -
 
 def apply(model: BenchModel, name: str, label: str, command: list[str], *, timeout_s: float, again: bool) -> None:
     """Run a tool on a model, from an empty cache, and note what that took."""
-    out = WORK / "results" / model.name / name.replace(" ", "_")
+    out = results_folder(model.name) / name.replace(" ", "_")
     record = out / "applied.json"
     if record.is_file() and not again:
         return
@@ -130,7 +134,7 @@ def measure(model: BenchModel, seconds: float) -> None:
     """Compare every result of a model, and time those that run, interleaved with the original."""
     rows: list[dict[str, Any]] = []
     ready: list[tuple[dict[str, Any], Path]] = []
-    for record in sorted((WORK / "results" / model.name).glob("*/applied.json")):
+    for record in sorted(results_folder(model.name).glob("*/applied.json")):
         row = json.loads(record.read_text())
         made = record.parent / "made"
         rows.append(row)
@@ -153,7 +157,7 @@ def measure(model: BenchModel, seconds: float) -> None:
     if model.metric:
         compare(model, base, model.path)
     measured = {"model": model.name, "races": FRESH, "race_s": seconds / FRESH, "rows": [base, *rows]}
-    (WORK / "results" / model.name / "measured.json").write_text(json.dumps(measured, indent=1))
+    (results_folder(model.name) / "measured.json").write_text(json.dumps(measured, indent=1))
 
 
 def pool(races: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
@@ -186,7 +190,7 @@ def heats(model: BenchModel, ready: list[tuple[dict[str, Any], Path]]) -> list[l
 def compare(model: BenchModel, row: dict[str, Any], path: Path) -> None:
     """Drift, and the task metric where the model has one."""
     metric = ["--metric", model.metric] if model.metric else []
-    found = optim("verify", str(model.path), str(path), "--data", str(model.feeds_path), "--max-drift", "1e9", *metric)
+    found = optim("verify", str(model.path), str(path), "--data", str(model.unseen_path), "--max-drift", "1e9", *metric)
     if "error" in found:
         row["error"] = str(found["error"].get("cause") or found["error"]["what"])[:160]
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,39 @@ WORK = ROOT / ".cache" / "bench"
 PYTHON = ROOT / ".cache" / "bench-env" / "bin" / "python"
 OLIVE = ROOT / ".cache" / "bench-olive" / "bin" / "python"
 
+UNSEEN = ("minilm", "bert-base", "vit-base")
+"""What models/unseen.py has samples of."""
+
+_SETS = {
+    "avx2": "AVX2",
+    "avx_vnni": "AVX-VNNI",
+    "avx512f": "AVX512",
+    "avx512_vnni": "AVX512-VNNI",
+    "avx512_bf16": "AVX512-BF16",
+    "avx512_fp16": "AVX512-FP16",
+    "amx_int8": "AMX",
+    "asimddp": "dot product",
+    "i8mm": "i8mm",
+    "bf16": "bfloat16",
+    "sve2": "SVE2",
+}
+"""What kinds of processors are called by: sets that kernels of products differ by, with their names in Linux."""
+
+
+@functools.cache
+def processor_kind() -> str:
+    """The newest sets of this processor: figures of one kind say nothing about another."""
+    from optim._engine.machine import this_machine
+
+    found = this_machine()
+    names = [name for key, name in _SETS.items() if key in found.instruction_sets]
+    return ", ".join(names[1:] if len(names) > 1 else names) or found.cpu
+
+
+def results_folder(model: str) -> Path:
+    """Where what was made of a model for this kind of processor lies."""
+    return WORK / "results" / processor_kind().replace(", ", "+").replace(" ", "-") / model
+
 
 @dataclass(frozen=True, slots=True)
 class BenchModel:
@@ -19,7 +53,7 @@ class BenchModel:
     Attributes:
         name: of the file.
         maker: the script that makes it, with its arguments.
-        feeds: the file of what is timed and compared, without ``.feeds.npz``.
+        feeds: the file of what is timed, without ``.feeds.npz``.
         budgets: what optim runs with, each as arguments of ``optim run``.
         kind: of onnxruntime.transformers' optimizer.
         heads: attention heads.
@@ -43,8 +77,13 @@ class BenchModel:
 
     @property
     def feeds_path(self) -> Path:
-        """What is timed and compared."""
+        """What is timed."""
         return WORK / "models" / f"{self.feeds}.feeds.npz"
+
+    @property
+    def unseen_path(self) -> Path:
+        """What is compared: eight samples of several sizes where models/unseen.py has them, or what is timed."""
+        return WORK / "models" / f"{self.feeds}.unseen.npz" if self.feeds in UNSEEN else self.feeds_path
 
     @property
     def calib_path(self) -> Path:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import re
 import subprocess
 from collections.abc import Iterable, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
-from plan import HERE, MODELS, OLIVE, WORK
+from plan import HERE, MODELS, OLIVE, processor_kind, results_folder
 
-PLOT = HERE / "speed-against-drift.png"
 PAGE = HERE / "RESULTS.md"
 COLUMNS = ("tool", "ratio", "95 %", "drift", "metric", "size", "peak MB", "made in s", "made with MB")
 _LARGEST_DRIFT = 2.0
@@ -36,24 +37,34 @@ def print_tables(names: Iterable[str]) -> None:
 
 
 def write_results() -> None:
-    """Write ``RESULTS.md`` and the plot of everything that has been measured."""
+    """Write the section of this kind of processor in ``RESULTS.md``, and its plot; other sections stay."""
     found = read(MODELS)
     if not found:
         raise SystemExit("nothing has been measured yet")
-    draw(found, PLOT)
-    parts = [_INTRODUCTION.format(machine=machine(), versions=versions(), plot=PLOT.name)]
+    kind = processor_kind()
+    plot = HERE / f"speed-against-drift-{kind.lower().replace(', ', '-').replace(' ', '-')}.png"
+    draw(found, plot)
+    parts = [_SECTION.format(machine=machine(), day=date.today().isoformat(), versions=versions(), plot=plot.name)]
     missing = [name for name in MODELS if name not in {name for name, _ in found}]
-    parts += [f"Not measured yet: {', '.join(missing)}.", ""] if missing else []
-    parts += ["## optim beside the best peer within the same budget", "", *_summary(found), ""]
+    parts += [f"Not measured: {', '.join(missing)}.", ""] if missing else []
+    parts += ["### optim beside the best peer within the same budget", "", *_summary(found), ""]
     for name, rows in found:
-        parts.append(f"## {name}\n\n{_timed(name)}\n")
+        parts.append(f"### {name}\n\n{_timed(name)}\n")
         parts.append("| " + " | ".join(COLUMNS) + " |")
         parts.append("|---" * len(COLUMNS) + "|")
         parts += ["| " + " | ".join(_cells(row, rows[0])) + " |" for row in _ordered(rows)]
         failed = [f"- {row['label']}: `{row['error']}`" for row in rows if row.get("error")]
         parts += ["", *(["No result:", "", *failed, ""] if failed else [])]
-    PAGE.write_text("\n".join(parts).rstrip() + "\n")
-    print(f"wrote {PAGE} and {PLOT}")
+    section = "\n".join(parts).rstrip() + "\n"
+    PAGE.write_text(_INTRODUCTION + "".join(f"\n## {name}\n\n{text}" for name, text in _sections(kind, section)))
+    print(f"wrote {PAGE} and {plot}")
+
+
+def _sections(kind: str, section: str) -> list[tuple[str, str]]:
+    """Those of the page by kinds of processors, this one written anew."""
+    _, *parts = re.split(r"^## (.*)\n+", PAGE.read_text(), flags=re.MULTILINE) if PAGE.exists() else ("",)
+    known = dict(zip(parts[::2], (text.rstrip() + "\n" for text in parts[1::2]), strict=True))
+    return list((known | {kind: section}).items())
 
 
 def read(names: Iterable[str]) -> list[tuple[str, list[dict[str, Any]]]]:
@@ -67,7 +78,7 @@ def read(names: Iterable[str]) -> list[tuple[str, list[dict[str, Any]]]]:
 
 
 def _record(name: str) -> Path:
-    return WORK / "results" / name / "measured.json"
+    return results_folder(name) / "measured.json"
 
 
 def _timed(name: str) -> str:
@@ -235,15 +246,18 @@ def _number(value: float | None, form: str) -> str:
 
 _INTRODUCTION = """# Results
 
-Made by `make bench` (`benchmarks/bench.py`): optim and its peers on the same files in one run. {machine}. {versions}.
+Made by `make bench` (`benchmarks/bench.py`): optim and its peers on the same files in one run, a section for each kind
+of processor that it has met, called by the sets of instructions that kernels differ by.
 
 Ratio: latency to onnxruntime's default on the original, both in processes of their own, in turns, with a 95 % interval;
 below 1 is faster. Drift: relative L2 of the worst output on data that no tool has seen. Metric: of the task, where the
 model has one. Size: of the original's. Peak: memory of opening and running the result. Made: wall time and the largest
 process of the tool itself. optim searched for 60 s at most; the budget that it was given stands beside its name.
 It keeps to its budget on the samples that it was given; on other data the drift may be a little more or less.
+In plots optim is green, called by its budget; of its peers, in blue, those have a name that no other beats in both.
+"""
+
+_SECTION = """{machine}; {day}. {versions}.
 
 ![speed against drift]({plot})
-
-Green is optim, called by its budget; of its peers, in blue, those have a name that no other beats in both.
 """

@@ -184,6 +184,22 @@ def test_an_operator_that_it_does_not_have_is_named(tmp_path):
     assert "it does not have Bernoulli of opset 17" in caught.value.cause
 
 
+def test_an_operator_that_it_has_in_another_form_is_named_with_its_own_words(tmp_path):
+    """A convolution of what has any number of dimensions, as behind an If of voice models."""
+    ends = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"])]
+    ends += [helper.make_tensor_value_info("sizes", TensorProto.INT64, ["rank"])]
+    nodes = [helper.make_node("Reshape", ["x", "sizes"], ["r"]), helper.make_node("Conv", ["r", "w"], ["y"])]
+    weight = onnx.numpy_helper.from_array(np.ones((1, 1, 3), np.float32), "w")
+    made = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+    graph = helper.make_graph(nodes, "g", ends, made, [weight])
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "any.onnx"
+    )
+    with pytest.raises(OptimError, match="openvino-operator") as caught:
+        OpenVinoBackend().open(describe_model(tmp_path / "any.onnx"), TARGET)
+    assert "Conv" in caught.value.cause and "rank has to be known" in caught.value.cause
+
+
 def test_feeds_that_do_not_fit_are_refused_in_openvinos_words_without_its_places(tmp_path):
     with OpenVinoBackend().open(describe_model(models.mlp(tmp_path)), TARGET) as session:
         with pytest.raises(OptimError, match="openvino-run") as caught:

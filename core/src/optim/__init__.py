@@ -70,41 +70,6 @@ if TYPE_CHECKING:
 else:
     from optim._engine.handed_on import hand_on
 
-    __getattr__, __dir__, __all__ = hand_on(
-        __name__,
-        {
-            "backend": ["Backend", "BackendLimits", "KernelProbe", "KernelRatio", "NodeProfile", "Session"],
-            "context": ["Context", "MeasuringContext"],
-            "errors": ["ExitStatus", "OptimError"],
-            "_engine.generation.decoder": ["Decoder"],
-            "hooks": ["HOOK_API", "Command", "hookimpl"],
-            "metric": ["CannotJudge", "Metric", "MetricFamily"],
-            "model": ["AdapterInput", "Model", "SessionConfig", "TensorInfo"],
-            "options": ["NoOptions", "PassOptions"],
-            "passes": [
-                "APPLICABLE",
-                "Applicable",
-                "Interface",
-                "KernelUse",
-                "Pass",
-                "PassResult",
-                "Role",
-                "Stage",
-                "Variant",
-            ],
-            "_engine.runs.load": ["load"],
-            "_engine.api.bench": ["bench", "bench_grid"],
-            "_engine.api.capture": ["capture"],
-            "_engine.api.deliver": ["deliver"],
-            "_engine.api.export": ["export"],
-            "_engine.api.run": ["run"],
-            "_engine.api.verify": ["verify"],
-            "_engine.reports.answers": ["Benchmark", "ExportedFolder", "Verification"],
-            "_engine.reports.schema": ["Report"],
-            "source": ["Component", "Generation", "Source", "SourceContext", "SourceRequest", "Trial", "TrialStep"],
-            "source_passes": ["Exported", "Exporter", "SourcePass", "SourceResult"],
-            "target": ["Target"],
-        },
-    )
+    __getattr__, __dir__, __all__ = hand_on(__name__, __file__)
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime 1.31 otherwise writes a device id when it is imported

@@ -41,3 +41,12 @@ def test_a_benchmark_is_a_table_in_which_texts_are_escaped():
     assert len(found.rows()[0]) == len(found.columns)
     assert "<td>&lt;b&gt;.onnx</td>" in found._repr_html_()
     assert "it does not run" in found._repr_html_()
+    assert str(found).splitlines()[:2] == ["timed on cpu, made up", "\t".join(found.columns)]
+
+
+def test_print_shows_of_a_report_what_a_terminal_would(monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    shown = str(build_report(improved()))
+    assert shown.startswith("improved: ")
+    assert "\x1b" not in shown
+    assert "StepReport" not in shown

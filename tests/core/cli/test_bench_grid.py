@@ -16,8 +16,8 @@ from optim._engine.api import bench as api
 from optim._engine.cli.verbs.bench import bench, parse_grid
 from optim._engine.drawing.lines import Series, line_plot
 from optim._engine.feeds.grid import sized_feeds
+from optim._engine.jobs.clocks.serving import Percentiles
 from optim._engine.reports.answers import Benchmark, TimedModel, TimedShape
-from optim._engine.reports.parts.serving import CallsReport
 from optim._engine.runs.compare import bench as compare
 from optim._engine.runs.compare.conditions import Conditions
 from optim._engine.runs.compare.grid_answer import GridBenchmark, GridPoint
@@ -101,7 +101,7 @@ def conditions(paths: Any, data: str | None, target: str, say: Any, *, seed: int
 
 
 def timed(name: str, ms: float) -> TimedModel:
-    calls = CallsReport(p50=ms, p90=2 * ms, p95=3 * ms, p99=4 * ms, calls=9)
+    calls = Percentiles(p50=ms, p90=2 * ms, p95=3 * ms, p99=4 * ms, calls=9)
     shape = TimedShape(shape="x", latency_ms=ms, ratio=1, ci=(1, 1), calls_ms=calls)
     return TimedModel(
         model=name,

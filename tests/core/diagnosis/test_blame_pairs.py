@@ -167,3 +167,11 @@ def test_a_fault_inside_a_loop_is_blamed_at_the_loop(found):  # noqa: F811
     answer = found(with_loop(1.0), with_loop(1.5))
     assert first(answer) == ("loop",)
     assert len(answer.found.blamed) == 1
+
+
+def test_a_model_without_nodes_hands_on_what_it_is_fed_and_blames_nothing(found):  # noqa: F811
+    x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, SHAPE)
+    graph = onnx.helper.make_graph([], "nothing", [x], [x])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10)
+    answer = found(model, model).found
+    assert (answer.blamed, answer.drift, answer.values) == ((), 0.0, 0)

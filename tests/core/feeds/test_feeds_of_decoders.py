@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 from feed_models import BOOL, FLOAT, INT32, INT64, build, constant, decoder, helper, value
 from made_feeds import about, made
@@ -47,6 +48,27 @@ def test_a_decoder_that_refuses_an_empty_past_gets_none_and_this_is_said(tmp_pat
     assert len(samples) == 8
     assert all(sample["past_key_values.0.key"].shape[2] > 0 for sample in samples)
     assert "left out, because the model refuses it" in about(feeds, "")
+
+
+def test_a_decoders_past_is_what_it_keeps_of_tokens(tmp_path):
+    model = decoder()
+    feeds, samples = made(tmp_path, model)
+    words, places = (onnx.numpy_helper.to_array(one) for one in model.graph.initializer[:2])
+    for sample in samples:
+        depth = sample["past_key_values.0.key"].shape[2]
+        at = np.maximum(np.cumsum(sample["attention_mask"][:, :depth], axis=1) - 1, 0)
+        read = sample["past_key_values.0.key"][:, 0] - places[at + 2]
+        nearest = np.abs(read[:, :, None] - words).max(axis=-1).min(axis=-1)
+        np.testing.assert_array_less(nearest, 1e-5)
+    assert about(feeds, "past_key_values.0.value") == "what the model keeps of random tokens"
+
+
+@pytest.mark.parametrize(
+    ("options", "checked"), [({"prefill": False}, True), ({"past": 31, "total": 32}, True), ({}, False)]
+)
+def test_a_decoder_that_makes_no_past_of_a_prompt_gets_noise(tmp_path, options, checked):
+    feeds, _ = made(tmp_path, decoder(**options), checked=checked)
+    assert about(feeds, "past_key_values.0.key").startswith("normal noise")
 
 
 def test_two_texts_of_different_fixed_lengths_have_masks_of_their_own(tmp_path):

@@ -231,13 +231,17 @@ LATE = GOOD.replace(
 )
 
 
-@pytest.mark.parametrize(
-    ("requires", "severity"), [((), "problem"), (("a-library-that-nobody-has; extra == 'x'",), "note")]
-)
-def test_a_module_that_is_missing_where_a_function_imports_it_is_found(site, requires, severity):
+def test_a_module_that_is_missing_where_a_function_imports_it_is_found(site):
     path = site.add("acme", LATE)
-    if requires:
-        distribution(site, "optim-acme", requires=requires)
     (one,) = found("plugin acme (optim-acme 1.0)")
-    assert one.severity == severity
+    assert one.severity == "problem"
     assert one.what == f"{path.stem} imports a_library_that_nobody_has when it works, which is not installed"
+
+
+def test_of_a_module_that_an_extra_brings_the_extra_is_named(site):
+    site.add("acme", LATE)
+    distribution(site, "optim-acme", requires=("a-library-that-nobody-has; extra == 'x'",))
+    (one,) = found("plugin acme (optim-acme 1.0)")
+    assert one.severity == "note"
+    assert one.what == "parts of it need what is not installed: a_library_that_nobody_has"
+    assert one.fix == "pip install 'optim-acme[x]'"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,11 +13,12 @@ from optim._engine.gate.drift import Drift
 from optim._engine.reports.outcome import EXIT_STATUS, RunStatus
 from optim._engine.runs import judge
 from optim._engine.search.explore.beam import NamedPassError
+from optim._engine.search.explore.rest import OUT_OF_TIME
 from optim._engine.search.journal import Journal
 from optim._engine.search.select.archive import ParetoArchive
 from optim._engine.search.select.selection import Selection
 from optim._engine.search.settings import Named, RunSettings
-from optim._engine.search.state import Candidate, Measured, Step
+from optim._engine.search.state import Candidate, Measured, Step, StepStatus
 from optim._engine.search.time_budget import TimeBudget
 from optim.errors import ExitStatus
 from optim.model import Model
@@ -38,7 +40,7 @@ BROKEN = Candidate(model("rounded"), 60, (ROUND,), drift=Drift(0.02, 0.02, 1.0))
 def verdict(monkeypatch):
     """The verdict where all that was tried broke the budget, or for another reason, and that has these figures."""
 
-    def judged(*figures, objection=BEYOND, runs=True, **changes):
+    def judged(*figures, objection=BEYOND, runs=True, late=(), tried=False, **changes):
         settings = RunSettings(Path("m.onnx"), **{"max_drift": 0.01, **changes})
         bench = SimpleNamespace(
             settings=settings,
@@ -47,7 +49,7 @@ def verdict(monkeypatch):
             prepared=SimpleNamespace(open_s=0.0, run_s=0.0, timed=(0,)),
             device_free_bytes=lambda: None,
             recast_originals={},
-            run_time=SimpleNamespace(left=0.0, note=lambda text: None),
+            run_time=SimpleNamespace(left=0.0, note=lambda text: None, enough_s=700.0, announced_s=300.0),
             say=lambda text: None,
         )
         forced = [SimpleNamespace(ordered=SimpleNamespace(name=named.name)) for named in settings.named]
@@ -59,8 +61,12 @@ def verdict(monkeypatch):
                 self.time, self.clock = TimeBudget(10.0, 300.0), SimpleNamespace(base=None)
 
             def run(self):
-                self.journal.open(ROUND, ORIGINAL).drop(objection)
+                row = self.journal.open(ROUND, ORIGINAL)
+                row.drop(objection)
+                row.drift = BROKEN.drift if tried else None
                 self.archive.judged(BROKEN, objection)
+                for step in late:
+                    self.journal.open(step, ORIGINAL).settle(StepStatus.SKIPPED, OUT_OF_TIME)
                 if forced:
                     raise NamedPassError("pass-did-not-hold", "round was asked for and did not hold", objection)
                 return []
@@ -107,6 +113,21 @@ def test_what_does_not_run_would_not_have_helped(verdict):
 def test_where_the_user_said_no_budget_none_is_missed(verdict):
     found = verdict(0.7, 0.65, 0.75, max_drift=None)
     assert (found.status, found.reason) == (RunStatus.UNCHANGED, "nothing that was tried made it better")
+
+
+def test_passes_that_there_was_no_time_to_try_once_are_named_with_the_seconds_that_would_do(verdict):
+    late = [replace(ROUND, pass_name=name, options={}) for name in ("d", "c", "b", "a")]
+    settings = replace(ROUND, stage=Stage.TUNE, pass_name="settings")
+    said = verdict(0.7, 0.65, 0.75, max_drift=None, late=[*late, settings]).reason
+    assert said == (
+        "nothing that was tried made it better; there was no time to make one candidate of a, b, c and 1 more "
+        "(about --search-seconds 720 would do)"
+    )
+
+
+def test_a_pass_that_was_tried_once_had_its_time(verdict):
+    again = replace(ROUND, options={"bits": 4})
+    assert verdict(0.7, 0.65, 0.75, max_drift=None, late=[again], tried=True).reason.endswith("made it better")
 
 
 def test_a_named_pass_beyond_the_budget_misses_it_though_it_is_slower(verdict):

@@ -43,3 +43,19 @@ def test_what_the_runtime_refuses_is_told_of_the_users_file(tmp_path, capsys):
     text = capsys.readouterr().err
     assert "other-failed" in text
     assert "onnxruntime refuses other.onnx" in text
+
+
+def test_a_model_with_inputs_of_other_names_is_refused_before_anything_is_timed(tmp_path, capsys):
+    model, other = write_network(tmp_path / "model.onnx", useful=1), tmp_path / "other.onnx"
+    graph = onnx.load(model)
+    fed = graph.graph.input[0].name
+    graph.graph.input[0].name = "other"
+    for node in graph.graph.node:
+        node.input[:] = ["other" if name == fed else name for name in node.input]
+    onnx.save(graph, other)
+    for verb in ("bench", "verify"):
+        assert main([verb, str(model), str(other)]) == ExitStatus.USAGE
+        text = capsys.readouterr().err
+        assert "error[other-inputs]" in text
+        assert f"'other' is given nothing; both are fed '{fed}'" in text
+        assert "timing" not in text

@@ -10,9 +10,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from optim_plugins.layouts.kinds.transformers_js import TransformersJs
+from optim_plugins.layouts.kinds.transformers_js import TransformersJs, dtype_of_graph
 from optim_plugins.layouts.options import TransformersJsOptions
-from optim_plugins.layouts.precision import dtype_of_graph
 
 
 @pytest.mark.slow

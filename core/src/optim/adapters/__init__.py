@@ -16,11 +16,4 @@ if TYPE_CHECKING:
 else:
     from optim._engine.handed_on import hand_on
 
-    __getattr__, __dir__, __all__ = hand_on(
-        __name__,
-        {
-            "adapter_file": ["Adapter", "ONNX_ADAPTER", "read_adapter", "require_format", "write_adapter"],
-            "fit": ["not_taken", "require_fit"],
-            "session": ["AdaptedSession"],
-        },
-    )
+    __getattr__, __dir__, __all__ = hand_on(__name__, __file__)

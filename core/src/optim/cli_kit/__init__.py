@@ -35,29 +35,4 @@ if TYPE_CHECKING:
 else:
     from optim._engine.handed_on import hand_on
 
-    __getattr__, __dir__, __all__ = hand_on(
-        __name__,
-        {
-            "live_lines": ["progress"],
-            "models": [
-                "context_for",
-                "look_at",
-                "made_up_feeds",
-                "read_feeds",
-                "read_model",
-                "require_target",
-                "write_model",
-            ],
-            "names": ["LAYOUT_NAME", "METRIC_NAME", "PASS_NAME", "PLUGIN_NAME", "TARGET_NAME", "TARGET_NAMES"],
-            "options": [
-                "MODEL_PATH",
-                "SECONDS",
-                "data_option",
-                "metric_options",
-                "seed_option",
-                "target_option",
-                "targets_option",
-            ],
-            "output": ["echo", "json_option", "print_fields", "print_json", "print_table", "size_text"],
-        },
-    )
+    __getattr__, __dir__, __all__ = hand_on(__name__, __file__)

@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from io import StringIO
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -65,11 +66,18 @@ def print_rich(show: Callable[[Any], object]) -> None:
 
     if sys.stdout.isatty():
         show(Console(highlight=False))
-        return
-    console = Console(width=_PIPED_WIDTH, highlight=False)
-    with console.capture() as captured:
-        show(console)
-    click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+    else:
+        click.echo(captured(show))
+
+
+def captured(show: Callable[[Any], object]) -> str:
+    """What ``show`` prints on a console of rich that is no terminal: no line is broken."""
+    from rich.console import Console
+
+    with StringIO() as text:
+        # whatever FORCE_COLOR and a notebook say
+        show(Console(file=text, width=_PIPED_WIDTH, highlight=False, force_terminal=False, force_jupyter=False))
+        return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
 
 
 def tabbed(cells: Sequence[str]) -> str:

@@ -11,6 +11,4 @@ if TYPE_CHECKING:
 else:
     from optim._engine.handed_on import hand_on
 
-    __getattr__, __dir__, __all__ = hand_on(
-        __name__, {"kept_logits": ["KEPT_LOGITS", "LOGITS"], "shared_past": ["name_shared_past"]}
-    )
+    __getattr__, __dir__, __all__ = hand_on(__name__, __file__)

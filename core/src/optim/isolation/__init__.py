@@ -15,6 +15,4 @@ if TYPE_CHECKING:
 else:
     from optim._engine.handed_on import hand_on
 
-    __getattr__, __dir__, __all__ = hand_on(
-        __name__, {"client": ["run_isolated"], "environments": ["Isolation", "find_environment", "read_requirements"]}
-    )
+    __getattr__, __dir__, __all__ = hand_on(__name__, __file__)

@@ -20,6 +20,4 @@ if TYPE_CHECKING:
 else:
     from optim._engine.handed_on import hand_on
 
-    __getattr__, __dir__, __all__ = hand_on(
-        __name__, {"channel": ["Channel"], "process": ["WorkerFailed", "run_job"], "wire": ["from_wire", "to_wire"]}
-    )
+    __getattr__, __dir__, __all__ = hand_on(__name__, __file__)

@@ -16,12 +16,4 @@ if TYPE_CHECKING:
 else:
     from optim._engine.handed_on import hand_on
 
-    __getattr__, __dir__, __all__ = hand_on(
-        __name__,
-        {
-            "contract": ["Laid", "Layout", "Result"],
-            "placing": ["place_graph", "require_provider"],
-            "settings": ["disabled_as_config"],
-            "source_files": ["TOKENIZERS", "carry_files"],
-        },
-    )
+    __getattr__, __dir__, __all__ = hand_on(__name__, __file__)

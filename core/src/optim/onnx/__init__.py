@@ -46,37 +46,4 @@ if TYPE_CHECKING:
 else:
     from optim._engine.handed_on import hand_on
 
-    __getattr__, __dir__, __all__ = hand_on(
-        __name__,
-        {
-            "adapter_inputs": ["adapter_names", "keep_adapter_inputs", "name_adapter_inputs"],
-            "backend": ["OnnxRuntimeBackend", "OnnxRuntimeSession"],
-            "checker": ["check_graph"],
-            "edit": ["UniqueNames", "add_constant", "make_constant", "only_reader", "read_constant"],
-            "external_data": ["external_files"],
-            "files": [
-                "deliver_model",
-                "describe_model",
-                "discard_measured",
-                "embedded_tensor",
-                "model_size_bytes",
-                "read_ir",
-                "save_for_measuring",
-            ],
-            "libraries": ["operator_libraries", "operator_library_path"],
-            "linked": ["openable_file"],
-            "operators": ["operator_counts", "subgraphs"],
-            "refusals": ["plain_message", "session_failed"],
-            "sessions": ["measure_limits", "open_session", "register_provider", "runtime_limits"],
-            "shapes": [
-                "fix_dimensions",
-                "fix_shapes",
-                "fixed_inputs",
-                "infer_shapes_again",
-                "require_dimensions",
-                "require_shapes",
-                "require_shapes_of",
-                "shapes_of_feeds",
-            ],
-        },
-    )
+    __getattr__, __dir__, __all__ = hand_on(__name__, __file__)

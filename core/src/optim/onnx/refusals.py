@@ -17,6 +17,7 @@ _NOISE = (
     re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : "),
     re.compile(r"Load model from .*? failed: ?"),
     re.compile(r"\S+\.(?:cc|h):\d+ "),
+    re.compile(r"(?:[\w:<>*&]+ )?onnxruntime::[\w:~]+\((?:[^()]|\([^()]*\))*\)(?: const)? "),
     re.compile(r"^(?:This is an invalid model\. |Fatal error: |Invalid model\. )+"),
 )
 _LONGEST = 400
@@ -48,9 +49,12 @@ _KINDS = (
         r"the operator \1:\2 is not in this onnxruntime",
         "replace the operator by standard ones before export, or choose a target whose backend has it: optim targets",
     ),
-    _kind(
-        r"Could not find an implementation for ([\w.]+\(\d+\)) node with name '([^']*)'",
-        r"the provider has no kernel for \1 with these types (node '\2')",
+    _Refusal(
+        re.compile(r"Could not find an implementation for ([\w.]+\(\d+\)) node with name '([^']*)'"),
+        lambda match: (
+            f"the provider has no kernel for {match[1]} with these types"
+            + (f" (node '{match[2]}')" if match[2] else "")
+        ),
         "convert the node's inputs to float32 or int64, or choose another target: optim targets",
     ),
     _kind(

@@ -18,11 +18,4 @@ if TYPE_CHECKING:
 else:
     from optim._engine.handed_on import hand_on
 
-    __getattr__, __dir__, __all__ = hand_on(
-        __name__,
-        {
-            "assignment": ["RECORD_ASSIGNMENT", "assigned_nodes", "nodes_by_provider", "provider_shares"],
-            "start": ["BUILD_COMMAND", "CUDA_COMMAND", "TENSORRT_COMMAND"],
-            "names": ["CPU", "CUDA", "TENSORRT"],
-        },
-    )
+    __getattr__, __dir__, __all__ = hand_on(__name__, __file__)

@@ -33,22 +33,9 @@ if TYPE_CHECKING:
     from optim.testing.kits.passes import PassConformance as PassConformance
     from optim.testing.kits.source_passes import SourcePassConformance as SourcePassConformance
     from optim.testing.kits.targets import TargetConformance as TargetConformance
+    from optim.testing.offered import StageConformance as StageConformance
     from optim.testing.trial import Trial as Trial
 else:
     from optim._engine.handed_on import hand_on
 
-    __getattr__, __dir__, __all__ = hand_on(
-        __name__,
-        {
-            "installation": ["Installed", "installed"],
-            "kits.backends": ["BackendConformance"],
-            "kits.commands": ["CommandConformance"],
-            "kits.exporters": ["ExporterConformance"],
-            "kits.layouts": ["LayoutConformance"],
-            "kits.metrics": ["MetricConformance", "MetricSample"],
-            "kits.passes": ["PassConformance"],
-            "kits.source_passes": ["SourcePassConformance"],
-            "kits.targets": ["TargetConformance"],
-            "trial": ["Trial"],
-        },
-    )
+    __getattr__, __dir__, __all__ = hand_on(__name__, __file__)

@@ -8,6 +8,7 @@ from optim import ExitStatus, Model, OptimError
 from optim_openvino.runtime.installed import version
 
 _OPERATORS = re.compile(r"(?:No conversion rule found for operations|Conversion is failed for): ([^\n]+)")
+_WHY = re.compile(r"^-- \S+ with a message:\n(.*?)(?=\n\n|\n-- |\Z)", re.DOTALL | re.MULTILINE)
 _PLACES = re.compile(r"^(Exception from |Check '.*' failed at |\s*$|While validating|FrontEnd API failed|Summary:)")
 _NO_PROCESSOR = re.compile(r'"CPU" name is not registered|Cannot load library')
 _NO_DEVICE = re.compile(r"Cannot load library|has not been registered|compiler loading failed|No available devices")
@@ -22,7 +23,7 @@ def refused(model: Model, device: str, error: Exception) -> OptimError:
         return OptimError(
             "openvino-operator",
             f"OpenVINO cannot run {name}",
-            f"it does not have {', '.join(operators)}, or not in this form",
+            f"it does not have {', '.join(operators)}{_form(text)}",
             "choose another target: optim targets",
         )
     if _lacks_reader(text) or (device == "CPU" and _NO_PROCESSOR.search(text)):
@@ -63,6 +64,12 @@ def _lacks_reader(text: str) -> bool:
     """Whether OpenVINO lists the formats that it can read, and ONNX is none of them."""
     _, listed, formats = text.partition("Available frontends:")
     return bool(listed) and "onnx" not in formats.split()
+
+
+def _form(text: str) -> str:
+    """What OpenVINO lacks of the first operator, where it has others of its kind."""
+    found = _WHY.search(text)
+    return f", or not in this form: {plain(found[1])}" if found else ", or not in this form"
 
 
 def _operator(text: str) -> str:

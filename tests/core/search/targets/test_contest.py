@@ -232,6 +232,7 @@ def test_one_model_is_timed_on_several_targets_in_one_table(folder):
     assert rows["swift"].latency_ratio == 1.0
     assert "lacking cannot run model.onnx: it has no MatMul" in rows["lacking"].error
     assert rows["away"].error == "there is no such device"
+    assert [name for name, timed in rows.items() if timed.not_here] == ["away"]
     assert found.columns[0] == "target"
     assert {len(row) for row in found.rows()} == {len(found.columns)}
 

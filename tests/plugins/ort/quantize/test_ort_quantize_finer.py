@@ -10,6 +10,7 @@ from ort_models import apply, build, drift, names_and_shapes, operators, random_
 
 from optim import Model
 from optim_plugins.ort.quantize.dynamic.quantize_dynamic import QuantizeDynamic
+from optim_plugins.ort.quantize.smoothing import FINER_STRENGTH
 
 _OUTLIERS = {"x": random_weight(32, 64) * np.where(np.arange(64) == 3, 60, 1).astype(np.float32)}
 """One channel far beyond the others, which 8 bits for all leave little to."""
@@ -52,3 +53,21 @@ def test_single_nodes_get_sixteen_bits(tmp_path: Path) -> None:
     assert found.count("MatMul") == 1
     coarse = apply(QuantizeDynamic, model, tmp_path, keep=("three",))
     assert drift(model, result.model, _OUTLIERS) < drift(model, coarse.model, _OUTLIERS)
+
+
+def test_what_only_sixteen_bits_read_is_smoothed_less(tmp_path: Path) -> None:
+    model, samples, all_of_them = _three(tmp_path), [_OUTLIERS], ("one", "two", "three")
+    finer = apply(QuantizeDynamic, model, tmp_path, samples, smoothing=0.8, finer=all_of_them)
+    weak = apply(QuantizeDynamic, model, tmp_path, samples, smoothing=FINER_STRENGTH, finer=all_of_them)
+    asked = apply(QuantizeDynamic, model, tmp_path, samples, smoothing=0.8, activation_bits=16)
+    shared = apply(QuantizeDynamic, model, tmp_path, samples, smoothing=0.8, finer=("one",))
+    assert finer.model.digest == weak.model.digest
+    assert _smoothing_of("x", finer.model) < _smoothing_of("x", asked.model)
+    assert _smoothing_of("x", shared.model) == _smoothing_of("x", asked.model), "the product of 8 bits needs it"
+
+
+def _smoothing_of(name: str, model: Model) -> float:
+    """The largest of an input's factors to the least."""
+    found = model.ir().graph.initializers[f"{name}_smoothing"].const_value
+    assert found is not None
+    return float(found.numpy().max() / found.numpy().min())

@@ -89,9 +89,7 @@ def test_the_kernels_for_avx2_lose_just_that(tmp_path: Path) -> None:
     places = [str(Path(__file__).parent), *sys.path]
     env = {**os.environ, "LD_PRELOAD": str(library), "PYTHONPATH": os.pathsep.join(places)}
     command = [sys.executable, "-c", code, tmp_path / "given.npz", tmp_path / "got.npy"]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
-    if "no CPUID faulting" in done.stderr:
-        pytest.skip("the system does not let CPUID fault")
+    subprocess.run(command, env=env, capture_output=True, check=True)
     assert np.array_equal(np.load(tmp_path / "got.npy"), a.astype(int) @ w.astype(int) - by_hand(a, w))
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from optim._engine.backends.device import Device
@@ -11,7 +13,7 @@ from optim._engine.backends.plugin_calls import PluginCalls
 from optim._engine.backends.session_contract import executed_defect, outputs_defect, ran_elsewhere, times_defect
 from optim.arrays import Feeds, Outputs
 from optim.backend import KernelCount, Session
-from optim.model import Model
+from optim.model import Model, TensorInfo
 from optim.onnx.backend import OnnxRuntimeSession
 from optim.target import Target
 
@@ -86,9 +88,7 @@ class HeldSession(Session):
             return outputs_defect(outputs, self._model.outputs, shapes=False)
         defect = outputs_defect(outputs, self._model.outputs)
         if defect and not outputs_defect(outputs, self._model.outputs, shapes=False):
-            from optim._engine.backends.inferred_outputs import inferred_outputs
-
-            return outputs_defect(outputs, inferred_outputs(self._model.path) or self._model.outputs)
+            return outputs_defect(outputs, _inferred_outputs(self._model.path) or self._model.outputs)
         return defect
 
     @property
@@ -173,3 +173,28 @@ class HeldSession(Session):
             self._used_s += time.process_time() - started
             self._mark_s = self._session.processor_s()
         return self._session
+
+
+_MOST_BYTES = 1 << 30
+"""Shape inference copies the graph; weights beside it do not count."""
+
+
+def _inferred_outputs(path: Path) -> tuple[TensorInfo, ...]:
+    """The outputs with the shapes that onnx infers from the operators alone; None for what it cannot tell.
+
+    Exporters write shapes that are wrong, and ONNX Runtime runs such models with a warning.
+    """
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    if path.stat().st_size > _MOST_BYTES:
+        return ()
+    model = onnx.load(path, load_external_data=False)
+    declared = tuple(TensorInfo.of(value) for value in model.graph.output)
+    for value in model.graph.output:
+        value.type.tensor_type.ClearField("shape")
+    try:
+        found = onnx.shape_inference.infer_shapes(model)
+    except (onnx.shape_inference.InferenceError, DecodeError, ValueError):
+        return tuple(replace(info, shape=None) for info in declared)
+    return tuple(TensorInfo.of(value) for value in found.graph.output)

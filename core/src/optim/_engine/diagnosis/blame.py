@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+import onnx_ir as ir
+from numpy.typing import NDArray
 
 from optim._engine.diagnosis.couple import Couple, worst
 from optim._engine.diagnosis.cutting import Part
 from optim._engine.diagnosis.expected import FLOAT_LIMIT, Precision, as_rounded, precision_of, rounded
+from optim._engine.diagnosis.found import Blamed
 from optim._engine.diagnosis.judge import Distance, distance, float64_of, histogram
 from optim._engine.diagnosis.neighbourhood import node_name, path_to_output
-from optim._engine.diagnosis.quantized import in_steps, step_of
 from optim.arrays import Array
 from optim.onnx.operators import qualified_name
 
@@ -33,57 +35,6 @@ _BY_CLIPPING = 4.0
 
 _JUDGED = 4
 """Parts that are computed in float64, whichever move the outputs most."""
-
-
-@dataclass(frozen=True, slots=True)
-class Blamed:
-    """A part of the other model that is wrong.
-
-    Attributes:
-        nodes: of the other model, in graph order; one, or those that the reference computes in another way.
-        operators: theirs.
-        reference_nodes: what computes the same in the reference.
-        value: what they make, in the other model.
-        reference_value: the same in the reference.
-        given: values that they are given, in the other model.
-        local: relative L2 of the value where the nodes are given the reference's values; None for an overflow.
-        limit: what their precision explains.
-        alone: drift of the model's outputs with this error alone in the reference; None: beyond all numbers.
-        max_abs: of the value.
-        ulp: largest distance in units in the last place.
-        nearer: ``reference`` or ``other``, whichever is nearer to a float64 computation; empty where that is unknown.
-        errors: relative L2 of the reference's and the other's value to that computation.
-        precision: ``float``, ``half`` or ``int8``.
-        problem: e.g. how many elements became infinite.
-        path: names of nodes from here to an output.
-        edges: of a histogram of the value.
-        counts: of the reference and of the other in it.
-    """
-
-    nodes: tuple[str, ...]
-    operators: tuple[str, ...]
-    reference_nodes: tuple[str, ...]
-    value: str
-    reference_value: str
-    given: tuple[str, ...]
-    local: float | None
-    limit: float
-    alone: float | None
-    max_abs: float
-    ulp: float | None
-    nearer: str
-    errors: tuple[float, float] | None
-    precision: str
-    problem: str
-    path: tuple[str, ...]
-    edges: tuple[float, ...] = ()
-    counts: tuple[tuple[int, ...], tuple[int, ...]] | None = None
-
-    @property
-    def name(self) -> str:
-        """Its first node with its operator, and how many more there are."""
-        more = f" and {len(self.nodes) - 1} more" if len(self.nodes) > 1 else ""
-        return f"node {self.nodes[0]} ({self.operators[0]}){more}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,8 +179,8 @@ def _clipped(
         through: what they are off by, given the other model's own.
         cuts: values that were given then.
     """
-    steps = {name: step_of(part, len(couple.other.shapes[0][name])) for name, part in candidates.items()}
-    rounded_only = {name: partial(in_steps, step=step) for name, step in steps.items() if step is not None}
+    steps = {name: _step_of(part, len(couple.other.shapes[0][name])) for name, part in candidates.items()}
+    rounded_only = {name: partial(_in_steps, step=step) for name, step in steps.items() if step is not None}
     after = sorted({reader for name in rounded_only for reader in readers[name]})
     left = worst(couple.replayed(after, {*cuts, *rounded_only}, rounded_only))
     return {
@@ -327,3 +278,24 @@ def _blamed(couple: Couple, suspect: _Suspect, *, judged: bool) -> Blamed:
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
+
+
+def _step_of(part: Part, rank: int) -> NDArray[np.float64] | None:
+    """The scale of the last QuantizeLinear of a part, ready to divide a value of so many axes; None without one."""
+    node = next((node for node in reversed(part.nodes) if node.op_type == "QuantizeLinear"), None)
+    scale = node.inputs[1] if node is not None and len(node.inputs) > 1 else None
+    tensor = ir.convenience.get_const_tensor(scale) if scale is not None else None
+    if node is None or tensor is None or not (step := tensor.numpy().astype(np.float64)).all():
+        return None
+    if step.size == 1:
+        return step.reshape(())
+    axis = node.attributes["axis"].as_int() if "axis" in node.attributes else 1
+    if step.ndim != 1 or not -rank <= axis < rank:  # in blocks
+        return None
+    return step.reshape([-1 if place == axis % rank else 1 for place in range(rank)])
+
+
+def _in_steps(array: Array, step: NDArray[np.float64]) -> Array:
+    """A value as a quantizer leaves it that clips nothing."""
+    found: Array = (np.round(array.astype(np.float64) / step) * step).astype(array.dtype)
+    return found

@@ -15,10 +15,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from optim._engine.compare.place import Place
-from optim._engine.diagnosis.blame import Blamed, find_blamed
+from optim._engine.diagnosis.blame import find_blamed
 from optim._engine.diagnosis.couple import Couple
 from optim._engine.diagnosis.cutting import read_by
-from optim._engine.diagnosis.neighbourhood import Neighbourhood, neighbourhood, node_name
+from optim._engine.diagnosis.found import Blamed, Neighbourhood
+from optim._engine.diagnosis.neighbourhood import neighbourhood, node_name
 from optim._engine.feeds.feedset import FeedSet
 from optim._engine.jobs.job import Job
 from optim.errors import ExitStatus, OptimError

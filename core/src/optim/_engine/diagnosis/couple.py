@@ -7,15 +7,30 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from pathlib import Path
 
 import numpy as np
+import onnx_ir as ir
 
 from optim._engine.compare.place import Place
 from optim._engine.diagnosis.cutting import MOST_ELEMENT_BYTES, OpenGraph, chunks, overflows_half
 from optim._engine.diagnosis.judge import Distance, distance
 from optim._engine.diagnosis.matching import paired
-from optim._engine.diagnosis.quantized import with_float_views
 from optim._engine.feeds.feedset import FeedSet
 from optim.arrays import Array, dtype_of, is_float
 from optim.model import Model
+
+_SCALE_OF_OUTPUT = {
+    "QLinearConv": 6,
+    "QLinearMatMul": 6,
+    "QLinearAdd": 6,
+    "QLinearMul": 6,
+    "QLinearGlobalAveragePool": 3,
+    "QLinearAveragePool": 3,
+    "QLinearLeakyRelu": 3,
+    "QLinearSigmoid": 3,
+    "QLinearSoftmax": 3,
+    "QLinearConcat": 0,
+    "QGemm": 7,
+}
+"""Which input of an operator is the scale of its output; the zero point comes behind it."""
 
 
 class Couple:
@@ -49,7 +64,7 @@ class Couple:
         names: Mapping[str, str],
     ) -> None:
         self.ours = OpenGraph(models[0], place, store)
-        self.other = OpenGraph(models[1], place, store, with_float_views)
+        self.other = OpenGraph(models[1], place, store, _with_float_views)
         self.feeds = [feeds.sample(number) for number in two_sizes(feeds, samples)]
         dtypes = {info.name: dtype_of(info.dtype) for info in models[1].inputs}
         renamed = [{names.get(name, name): array for name, array in sample.items()} for sample in self.feeds]
@@ -169,3 +184,29 @@ def worst(found: Iterable[tuple[str, Array, Array]]) -> dict[str, Distance]:
         if name not in distances or not gap.relative_l2 <= distances[name].relative_l2:
             distances[name] = gap
     return distances
+
+
+def _with_float_views(graph: ir.Model) -> None:
+    """Make values of operators on integers visible as floats; changed in place, where the scale is known.
+
+    Before::
+
+        q -> QLinearConv -> r -> QLinearAdd -> s
+
+    After; the two inserted nodes undo each other exactly, and ``r_dequantized`` is a float value like any other::
+
+        q -> QLinearConv -> r -> DequantizeLinear -> r_dequantized -> QuantizeLinear -> QLinearAdd -> s
+    """
+    for node in list(graph.graph):
+        place = _SCALE_OF_OUTPUT.get(node.op_type)
+        if place is None or len(node.inputs) < place + 2:
+            continue
+        made, scale, zero = node.outputs[0], node.inputs[place], node.inputs[place + 1]
+        if scale is None or zero is None:
+            continue
+        down = ir.node("DequantizeLinear", [made, scale, zero], name=f"{node.name}_dequantized")
+        up = ir.node("QuantizeLinear", [down.outputs[0], scale, zero], name=f"{node.name}_requantized")
+        down.outputs[0].name, up.outputs[0].name = f"{made.name}_dequantized", f"{made.name}_requantized"
+        graph.graph.insert_after(node, [down, up])
+        ir.convenience.replace_all_uses_with(made, up.outputs[0], replace_graph_outputs=True)
+        down.replace_input_with(0, made)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,9 +110,10 @@ class OpenGraph:
 
     def measure(self, samples: Sequence[Feeds]) -> None:
         """Find the shape of every value, by asking the runtime for shapes alone."""
-        with self.opened(lambda graph: _only_shapes(graph, self.values)) as session:
+        asking = self.opened(lambda graph: _only_shapes(graph, self.values)) if self.values else nullcontext()
+        with asking as session:
             for feeds in samples:
-                found = session.run(feeds)
+                found = session.run(feeds) if session else {}
                 self.shapes.append({name: tuple(map(int, found[_SHAPE + name])) for name in self.values})
                 self.shapes[-1].update({name: array.shape for name, array in feeds.items()})
                 self.dtypes.update((name, array.dtype) for name, array in feeds.items())

@@ -5,55 +5,15 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import onnx_ir as ir
 
 from optim._engine.diagnosis.cutting import read_by
+from optim._engine.diagnosis.found import NearNode, Neighbourhood
 from optim.onnx.operators import qualified_name
 
 _MOST = 18
 """Nodes of a drawing: more do not fit a page in a size that can be read."""
-
-
-@dataclass(frozen=True, slots=True)
-class NearNode:
-    """A node of the neighbourhood.
-
-    Attributes:
-        name: its own, else that of its first output.
-        operator: with the domain, where that is not the standard one.
-        reads: values that it reads, of those that other nodes here make and of the graph's inputs.
-        makes: its outputs.
-        blamed: whether it is marked.
-        error: relative L2 of its worst output to the reference's; None where it is not known or beyond all numbers.
-        lost: whether it is beyond all numbers.
-    """
-
-    name: str
-    operator: str
-    reads: tuple[str, ...]
-    makes: tuple[str, ...]
-    blamed: bool
-    error: float | None
-    lost: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Neighbourhood:
-    """Some nodes of a graph.
-
-    Attributes:
-        nodes: in graph order.
-        inputs: of the graph, those that they read.
-        outputs: of the graph, those that they make.
-        left_out: how many nodes the graph has beside them, constants not counted.
-    """
-
-    nodes: tuple[NearNode, ...]
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    left_out: int
 
 
 def neighbourhood(

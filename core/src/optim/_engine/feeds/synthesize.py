@@ -16,6 +16,7 @@ import numpy as np
 
 from optim._engine.feeds.dimensions import Measure, PlannedInput, fit_setting, plan_inputs, shape_of, symbol_sizes
 from optim._engine.feeds.feedset import Assumption, FeedSet, FeedWriter
+from optim._engine.feeds.own_past import OwnPasts
 from optim._engine.feeds.roles import Role, role_of
 from optim._engine.feeds.settings import Setting, attempts
 from optim._engine.feeds.traces import trace_inputs
@@ -53,8 +54,8 @@ def synthesize_feeds(
         folder: where to keep them.
         seed: the same seed gives the same feeds.
         samples: how many; the first has batch 1 and no padding, and is what latency is measured on.
-        check: runs the model, to leave out what it refuses. Without it the usual sizes are believed, and a decoder
-            gets no sample without a past.
+        check: runs the model, to leave out what it refuses, and to give a decoder a past of its own. Without it the
+            usual sizes are believed, and a decoder gets no sample without a past.
         within_s: seconds after which nothing more is looked for: there are fewer samples then; None: no bound.
 
     Raises:
@@ -67,15 +68,18 @@ def synthesize_feeds(
         raise _nothing_runs(model, found.error)
     settings = found.accepted
     samples = samples if time.monotonic() < end else min(samples, len(settings))
+    pasts = OwnPasts(model, plans, check)
     with FeedWriter(folder) as writer:
         for index in range(samples):
             setting = settings[index % len(settings)]
             feeds = make_sample(plans, setting, _generator(seed, index))
             if check is not None and index >= len(settings) and _refusal(feeds, check) not in (None, _NAN):
-                feeds = make_sample(plans, settings[0], _generator(seed, 0))
+                setting, feeds = settings[0], make_sample(plans, settings[0], _generator(seed, 0))
+            if time.monotonic() < end:
+                feeds = pasts.put_into(feeds, setting, _generator(seed, samples + index))
             writer.add(feeds)
         used = [settings[index % len(settings)] for index in range(samples)]
-        return writer.finish("synthesized", _assumptions(plans, used, found.refused))
+        return writer.finish("synthesized", _assumptions(plans, used, found.refused, pasts.made))
 
 
 def plan_model(model: Model) -> list[PlannedInput]:
@@ -190,10 +194,19 @@ def _generator(seed: int, index: int) -> np.random.Generator:
 
 
 def _assumptions(
-    plans: Sequence[PlannedInput], used: Sequence[Setting], refused: Sequence[tuple[Setting, str]]
+    plans: Sequence[PlannedInput],
+    used: Sequence[Setting],
+    refused: Sequence[tuple[Setting, str]],
+    own: Mapping[str, int],
 ) -> tuple[Assumption, ...]:
+    """What was made up, and how; ``own`` counts samples with a past that the model made, by input."""
     past = any(plan.role is Role.PAST for plan in plans)
-    found = [Assumption(plan.info.name, describe_values(plan, past=past)) for plan in plans]
+    deep = sum(setting.past > 0 for setting in used)
+    texts = {plan.info.name: describe_values(plan, past=past) for plan in plans}
+    for name, count in own.items():
+        rest = f" in {count} of {deep} samples with a past, else {texts[name]}" if count < deep else ""
+        texts[name] = f"what the model keeps of random tokens{rest}"
+    found = [Assumption(name, text) for name, text in texts.items()]
     found += _sizes_used(plans, used)
     if any(setting.padded for setting in used):
         padded = sum(setting.padded for setting in used)

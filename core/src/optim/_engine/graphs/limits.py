@@ -31,14 +31,6 @@ def check_limits(model: Model, limits: BackendLimits, backend_name: str) -> None
         OptimError: opset-too-new, ir-too-new, unknown-domain.
     """
     what = f"{backend_name} cannot run {model.path.name}"
-    if model.ir_version > limits.ir_version:
-        raise OptimError(
-            "ir-too-new",
-            what,
-            f"it has IR version {model.ir_version}; {backend_name} accepts up to {limits.ir_version}",
-            "save it with an older one: python -c \"import onnx; m = onnx.load('model.onnx'); "
-            f"m.ir_version = {limits.ir_version}; onnx.save(m, 'model-ir{limits.ir_version}.onnx')\"",
-        )
     for domain, version in sorted(model.opset.items()):
         newest = limits.opset.get(domain)
         if newest is not None and version > newest:
@@ -46,10 +38,30 @@ def check_limits(model: Model, limits: BackendLimits, backend_name: str) -> None
                 "opset-too-new",
                 what,
                 f"it has opset {version} of domain {domain or 'ai.onnx'}; {backend_name} accepts up to {newest}",
-                f'export the model with opset_version={newest}, or convert it: python -c "import onnx; onnx.save('
-                f"onnx.version_converter.convert_version(onnx.load('model.onnx'), {newest}), 'model-{newest}.onnx')\"",
+                f"export the model with opset {newest} of {domain}"
+                if domain
+                else f"export the model with opset {newest}, or convert it: {_older(model, limits)}",
             )
+    if model.ir_version > limits.ir_version:
+        raise OptimError(
+            "ir-too-new",
+            what,
+            f"it has IR version {model.ir_version}; {backend_name} accepts up to {limits.ir_version}",
+            f"save it with an older one: {_older(model, limits)}",
+        )
     _check_domains(read_skeleton(model.path), limits, backend_name, what)
+
+
+def _older(model: Model, limits: BackendLimits) -> str:
+    """A command that writes the model in the newest opset and IR version that are accepted, where it has newer ones."""
+    name, newest = model.path.name, limits.opset.get("")
+    opset = newest is not None and model.opset.get("", 0) > newest
+    converted = f"m = onnx.version_converter.convert_version(m, {newest}); " if opset else ""
+    ir_version = min(model.ir_version, limits.ir_version)
+    return (
+        f"python -c \"import onnx; m = onnx.load('{name}'); {converted}m.ir_version = {ir_version}; "
+        f"onnx.save(m, 'older-{name}')\""
+    )
 
 
 def check_operators(model: onnx.ModelProto, path: Path) -> None:
@@ -66,12 +78,11 @@ def check_operators(model: onnx.ModelProto, path: Path) -> None:
             continue
         if not _exists(node.op_type, domain, versions[domain]):
             cause, fix = _why_unknown(node.op_type, domain, versions[domain])
-            named = f"at node '{node.name}'" if node.name else f"at the node that makes '{node.output[0]}'"
             raise OptimError(
                 "unknown-operator",
                 f"{path} uses operator {qualified_name(domain, node.op_type)}, which opset "
                 f"{versions[domain]} does not have",
-                f"{named}: {cause}",
+                f"at {_named(node)}: {cause}",
                 fix,
             )
 
@@ -125,11 +136,15 @@ def _check_domains(graph: onnx.ModelProto, limits: BackendLimits, backend_name: 
             raise OptimError(
                 "unknown-domain",
                 what,
-                f"node '{node.name}' is {domain}:{node.op_type}; {backend_name} has operators of {known}",
+                f"{_named(node)} is {domain}:{node.op_type}; {backend_name} has operators of {known}",
                 install_hint(domain)
                 or "replace the operator by standard ones before export, or choose a target whose "
                 "backend has it: optim targets",
             )
+
+
+def _named(node: onnx.NodeProto) -> str:
+    return f"node '{node.name}'" if node.name else f"the node that makes '{next(filter(None, node.output), '')}'"
 
 
 def _exists(op_type: str, domain: str, version: int) -> bool:

@@ -231,9 +231,13 @@ def _unresolved(passes: Iterable[SurveyedPass], registry: Registry) -> Iterator[
                 yield Finding(Severity.PROBLEM, f"pass {item.offered.name}", what, fix)
             else:
                 absent[item.offered.name, plugin].append(name)
+    alike: dict[tuple[str, str], list[str]] = defaultdict(list)
     for (subject, plugin), names in absent.items():
-        what = f"wants to be placed by {', '.join(names)}, and plugin {plugin} is not there"
-        yield Finding(Severity.NOTE, f"pass {subject}", what, f"nothing, unless you want plugin {plugin}: install it")
+        alike[", ".join(names), plugin].append(subject)
+    for (names_there, plugin), subjects in alike.items():
+        what = f"wants to be placed by {names_there}, and plugin {plugin} is not there"
+        fix = f"nothing, unless you want plugin {plugin}: install it"
+        yield Finding(Severity.NOTE, f"pass {', '.join(subjects)}", what, fix)
 
 
 def _lazy_names(passes: Iterable[SurveyedPass], registry: Registry) -> Iterator[Finding]:
@@ -272,16 +276,20 @@ def _late_imports(passes: Iterable[SurveyedPass], registry: Registry) -> Iterato
             if (path := _import_path(offer.value))
         }
     missing = {(plugin, *found) for module, plugin in modules for found in missing_in_functions(module)}
-    told: set[tuple[PluginInfo, str]] = set()
+    importers: dict[tuple[PluginInfo, str], str] = {}
     for plugin, who, name in sorted(missing, key=str):
-        if (plugin, name) not in told:
-            told.add((plugin, name))
-            optional = name.replace("_", "-") in _extras(plugin.package)
-            severity = Severity.NOTE if optional else Severity.PROBLEM
-            fix = f"install what brings the module '{name}'; {plugin.package} should say which"
-            yield Finding(
-                severity, f"plugin {plugin}", f"{who} imports {name} when it works, which is not installed", fix
-            )
+        importers.setdefault((plugin, name), who)
+    optional: dict[tuple[PluginInfo, str], list[str]] = defaultdict(list)
+    for (plugin, name), who in importers.items():
+        if extras := _extras(plugin.package).get(name.replace("_", "-")):
+            optional[plugin, plugin.name if plugin.name in extras else extras[0]].append(name)
+            continue
+        what = f"{who} imports {name} when it works, which is not installed"
+        fix = f"install what brings the module '{name}'; {plugin.package} should say which"
+        yield Finding(Severity.PROBLEM, f"plugin {plugin}", what, fix)
+    for (plugin, extra), names in optional.items():
+        what = f"parts of it need what is not installed: {', '.join(names)}"
+        yield Finding(Severity.NOTE, f"plugin {plugin}", what, f"pip install '{plugin.package}[{extra}]'")
 
 
 def _import_path(value: object) -> str:
@@ -292,13 +300,17 @@ def _import_path(value: object) -> str:
     return made if isinstance(made, str) else getattr(made, "__module__", "")
 
 
-def _extras(package: str) -> frozenset[str]:
-    """Names of what a distribution asks for in an extra alone."""
+def _extras(package: str) -> dict[str, list[str]]:
+    """What a distribution asks for in extras alone, and in which."""
+    found: dict[str, list[str]] = defaultdict(list)
     try:
         lines = importlib.metadata.requires(package) or ()
     except importlib.metadata.PackageNotFoundError:
-        return frozenset()
-    return frozenset(Requirement(line).name.lower() for line in lines if "extra" in line)
+        return found
+    for line in lines:
+        for extra in re.findall(r"extra == ['\"]([^'\"]+)", line):
+            found[Requirement(line).name.lower()].append(extra)
+    return found
 
 
 def _unknown_disabled(registry: Registry) -> Iterator[Finding]:

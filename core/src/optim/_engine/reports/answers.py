@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from optim._engine.jobs.clocks.serving import Percentiles
 from optim._engine.reports import notebook, words
 from optim._engine.reports.parts.fields import Figure
-from optim._engine.reports.parts.generation import GenerationReport
-from optim._engine.reports.parts.running import GoalRatioReport
-from optim._engine.reports.parts.serving import CallsReport, ThroughputReport
+from optim._engine.reports.parts.running import GenerationReport, GoalRatioReport, ThroughputReport
 from optim._engine.reports.schema import DriftReport, ExportStepReport, OutputReport
+from optim.cli_kit.output import printable, tabbed
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -26,6 +26,21 @@ if TYPE_CHECKING:
 
 class Answer(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TabledAnswer(Answer):
+    """An answer that is a table: in a notebook, and with tabs between the cells where it is printed."""
+
+    def _table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
+        """Heading, columns and rows."""
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        return notebook.table(*self._table())
+
+    def __str__(self) -> str:
+        heading, columns, rows = self._table()
+        return "\n".join([printable(heading), *map(tabbed, (columns, *rows))])
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -54,7 +69,7 @@ class ComparedTask(Answer):
     samples: int
 
 
-class Verification(Answer):
+class Verification(TabledAnswer):
     """One model against a reference."""
 
     within: bool = Field(description="whether drift and loss are within what was accepted")
@@ -76,7 +91,7 @@ class Verification(Answer):
         said = "equal up to rounding" if self.lossless else limit
         return f"{said}: drift {words.figure_text(self.drift.relative_l2)} (rounding explains {self.tolerance:.2g})"
 
-    def _repr_html_(self) -> str:
+    def _table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
         rows = [
             (
                 output.name,
@@ -88,7 +103,7 @@ class Verification(Answer):
             )
             for output in self.outputs
         ]
-        return notebook.table(self.verdict, ("output", "shape", "drift", "max abs", "cosine", ""), rows)
+        return self.verdict, ("output", "shape", "drift", "max abs", "cosine", ""), rows
 
 
 class TimedShape(Answer):
@@ -98,7 +113,7 @@ class TimedShape(Answer):
     latency_ms: float
     ratio: float
     ci: tuple[float, float] = Field(description="95 % interval of the ratio")
-    calls_ms: CallsReport | None = Field(default=None, description="single calls; null where none were kept")
+    calls_ms: Percentiles | None = Field(default=None, description="single calls; null where none were kept")
 
 
 class TimedModel(Answer):
@@ -107,6 +122,7 @@ class TimedModel(Answer):
     model: str = Field(description="as it was named")
     target: str = Field(default="", description="that it was timed on, where several were named; else empty")
     error: str | None = Field(description="why it does not run; else null")
+    not_here: bool = Field(default=False, description="whether that is since the target is not on this machine")
     latency_ms: float | None = Field(description="geometric mean over the shapes")
     size_bytes: int | None
     peak_memory_bytes: int | None = Field(description="of opening and running it, imports excluded")
@@ -119,7 +135,7 @@ class TimedModel(Answer):
     answer_ratio: GoalRatioReport | None = Field(default=None, description="of its time, to the first model's")
 
 
-class Benchmark(Answer):
+class Benchmark(TabledAnswer):
     """Models timed in turns; the first is what the others are compared with."""
 
     target: str = Field(description="of several the names with commas between")
@@ -167,8 +183,8 @@ class Benchmark(Answer):
         late = found.limit_ms is not None and found.calls_ms.p95 > found.limit_ms
         return f"{found.samples_per_second:.4g}", found.how, f"{found.calls_ms.p95:.3g}{', too long' if late else ''}"
 
-    def _repr_html_(self) -> str:
-        return notebook.table(f"timed on {self.target}, {self.feeds}", self.columns, self.rows())
+    def _table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
+        return f"timed on {self.target}, {self.feeds}", self.columns, self.rows()
 
 
 _COLUMNS = ("model", "ms", "ratio", "95 % interval", "p50", "p90", "p95", "p99", "MB", "peak MB", "rounds")
@@ -225,7 +241,7 @@ class ExportedComponent(Answer):
     tokens: int = Field(description="greedy tokens compared one by one")
 
 
-class ExportedFolder(Answer):
+class ExportedFolder(TabledAnswer):
     """What an export left behind."""
 
     source: str
@@ -243,7 +259,7 @@ class ExportedFolder(Answer):
 
         return load(Path(self.output))
 
-    def _repr_html_(self) -> str:
+    def _table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
         rows = [
             (
                 part.name,
@@ -254,4 +270,4 @@ class ExportedFolder(Answer):
             )
             for part in self.components
         ]
-        return notebook.table(f"exported from {self.source}", ("component", "size", "drift", "trials", "file"), rows)
+        return f"exported from {self.source}", ("component", "size", "drift", "trials", "file"), rows

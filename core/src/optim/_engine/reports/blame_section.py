@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
     from markupsafe import Markup
 
-    from optim._engine.diagnosis.neighbourhood import Neighbourhood
-    from optim._engine.reports.parts.blamed import BlamedReport, NearReport
+    from optim._engine.diagnosis.found import Blamed, Neighbourhood
 
 _NAMES = 4
 """Names of nodes in a sentence: a fused part may have dozens."""
@@ -50,7 +49,7 @@ def blame_sections(report: Report) -> list[BlameSection]:
     return [_section(step) for step in report.steps if step.blame is not None]
 
 
-def near_drawing(near: NearReport | Neighbourhood) -> str:
+def near_drawing(near: Neighbourhood) -> str:
     """The nodes around what is blamed, from top to bottom; the error of what each makes stands in its box."""
     ends = [Box("input", name, "", "end", (), (name,)) for name in near.inputs]
     nodes = []
@@ -84,7 +83,7 @@ def _section(step: StepReport) -> BlameSection:
     )
 
 
-def _part(one: BlamedReport) -> BlamedPart:
+def _part(one: Blamed) -> BlamedPart:
     from markupsafe import Markup
 
     ulp = "" if one.ulp is None else f", {one.ulp:.4g} ULP"

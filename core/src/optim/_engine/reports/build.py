@@ -12,18 +12,14 @@ from optim._engine.jobs.clocks.serving import Percentiles
 from optim._engine.machine import this_machine
 from optim._engine.reports.outcome import Outcome
 from optim._engine.reports.parts.blamed import blame_report
-from optim._engine.reports.parts.generation import generation_report
-from optim._engine.reports.parts.running import batch_report, goal_ratio_report, start_report
-from optim._engine.reports.parts.serving import calls_report, throughput_report
+from optim._engine.reports.parts.running import generation_report, goal_ratio_report, start_report, throughput_report
 from optim._engine.reports.schema import (
     Assumption,
     BudgetReport,
-    CheckReport,
     DriftReport,
     ExportReport,
     ExportStepReport,
     FeedsReport,
-    KernelReport,
     MachineReport,
     OriginalReport,
     OutputReport,
@@ -42,7 +38,6 @@ from optim._engine.reports.words import options_text
 from optim._engine.search.select.archive import Point
 from optim._engine.search.state import Attempt, LaneResult, Measured
 from optim._engine.search.targets.entrants import TargetOutcome
-from optim.backend import KernelCount
 
 
 def build_report(outcome: Outcome) -> Report:
@@ -71,7 +66,7 @@ def build_report(outcome: Outcome) -> Report:
         feeds=_feeds(outcome),
         tolerance=outcome.prepared.tolerance,
         notes=notes(outcome),
-        checks=tuple(CheckReport(name=c.name, status=c.status, text=c.text) for c in outcome.checks),
+        checks=outcome.checks,
         machine=_machine(outcome),
         layouts=outcome.layouts,
         versions=dict(sorted(outcome.versions.items())),
@@ -100,7 +95,7 @@ def _original(outcome: Outcome) -> OriginalReport:
         operators=outcome.source.operators,
         operator_ms=outcome.operator_ms[0] if outcome.operator_ms else {},
         start=start_report(timed.ready.start if timed and timed.ready else None),
-        batch=batch_report(timed),
+        batch=timed.ready.batch if timed and timed.ready else None,
         generation=generation_report(timed.generation if timed else None),
         throughput=throughput_report(timed.throughput if timed else None),
     )
@@ -148,12 +143,13 @@ def _result(outcome: Outcome) -> ResultReport | None:
     found = outcome.result
     if found is None:
         return None
-    interval = (found.low, found.high) if found.low is not None and found.high is not None else None
+    timing = outcome.timing or outcome.original
+    ready = timing.ready if timing is not None else None
     return ResultReport(
         digest=found.candidate.model.digest,
         latency_ms=_latency_ms(found, outcome),
         latency_ratio=found.ratio,
-        latency_ratio_ci=interval,
+        latency_ratio_ci=_interval(found),
         size_bytes=found.candidate.size_bytes,
         peak_memory_bytes=found.peak_memory_bytes or None,
         executed_on=dict(outcome.timing.ready.executed_on) if outcome.timing and outcome.timing.ready else {},
@@ -165,13 +161,13 @@ def _result(outcome: Outcome) -> ResultReport | None:
         shapes=_shapes(outcome),
         loader=outcome.loader,
         start=start_report(outcome.start),
-        batch=batch_report(outcome.timing or outcome.original),
+        batch=ready.batch if ready else None,
         throughput=throughput_report(outcome.throughput),
         goal_ratio=goal_ratio_report(found.goal),
         generation=generation_report(found.generation or (outcome.timing.generation if outcome.timing else None)),
         load_script=outcome.load_script,
         requirements=outcome.requirements,
-        kernels=tuple(KernelReport(**asdict(one)) for one in _kernels(outcome)),
+        kernels=ready.kernels if ready else (),
     )
 
 
@@ -181,10 +177,9 @@ def _operator_ms(found: Measured, outcome: Outcome) -> dict[str, float]:
     return times[-1] if len(times) == (1 if found.candidate.is_original else 2) else {}
 
 
-def _kernels(outcome: Outcome) -> tuple[KernelCount, ...]:
-    """Of the result, or of the original where that is delivered."""
-    timing = outcome.timing or outcome.original
-    return timing.ready.kernels if timing is not None and timing.ready else ()
+def _interval(found: Measured | Attempt | TargetOutcome) -> tuple[float, float] | None:
+    """Of the ratio; None where it was not timed."""
+    return (found.low, found.high) if found.low is not None and found.high is not None else None
 
 
 def _shapes(outcome: Outcome) -> tuple[ShapeReport, ...]:
@@ -202,8 +197,8 @@ def _shapes(outcome: Outcome) -> tuple[ShapeReport, ...]:
             result_ms=before * ratio.value,
             ratio=ratio.value,
             ci=(ratio.low, ratio.high),
-            original_calls=calls_report(old),
-            result_calls=calls_report(new),
+            original_calls=old,
+            result_calls=new,
         )
         for (shape, before, ratio), old, new in zip(
             rows, _calls(outcome.original), _calls(outcome.timing), strict=False
@@ -226,7 +221,6 @@ def _latency_ms(found: Measured, outcome: Outcome) -> float | None:
 
 
 def _target(row: TargetOutcome) -> TargetReport:
-    interval = (row.low, row.high) if row.low is not None and row.high is not None else None
     return TargetReport(
         name=row.name,
         runtime=row.target.runs_on if row.target else "",
@@ -234,7 +228,7 @@ def _target(row: TargetOutcome) -> TargetReport:
         reason=row.reason,
         baseline=row.is_baseline,
         original_ratio=row.ratio,
-        original_ratio_ci=interval,
+        original_ratio_ci=_interval(row),
         original_drift=_drift(row.drift) if row.ratio is not None else None,
         best_ratio=row.best_ratio,
         versions=dict(row.versions),
@@ -253,7 +247,7 @@ def _step(attempt: Attempt, outcome: Outcome) -> StepReport:
         status=attempt.status.value,
         reason=attempt.why,
         ratio_to_original=attempt.ratio,
-        ratio_ci=(attempt.low, attempt.high) if attempt.low is not None and attempt.high is not None else None,
+        ratio_ci=_interval(attempt),
         size_bytes=attempt.size_bytes,
         ratio_to_best=against,
         drift=_drift(attempt.drift) if attempt.drift else None,
@@ -280,7 +274,7 @@ def _point(point: Point, outcome: Outcome) -> PointReport:
         chain=tuple(f"{name} ({options})" if options else name for name, options in words),
         latency_ms=_latency_ms(found, outcome),
         latency_ratio=found.ratio,
-        latency_ratio_ci=(found.low, found.high) if found.low is not None and found.high is not None else None,
+        latency_ratio_ci=_interval(found),
         size_bytes=candidate.size_bytes,
         peak_memory_bytes=found.peak_memory_bytes or None,
         drift=_drift(candidate.drift),

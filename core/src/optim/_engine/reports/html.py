@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -14,15 +16,13 @@ from optim._engine.load_script.text import LOAD_TEXT
 from optim._engine.reports import plots, targets, words
 from optim._engine.reports.answer_figures import generation_figures, tokens_plot
 from optim._engine.reports.blame_section import blame_sections
-from optim._engine.reports.compiled import compiled_beside
-from optim._engine.reports.parts.generation import GenerationReport
-from optim._engine.reports.parts.running import StartReport
+from optim._engine.reports.parts.running import GenerationReport, StartReport
 from optim._engine.reports.schema import Report, StepReport
 from optim._engine.reports.words import not_here
 from optim.cli_kit.output import printable
 
 if TYPE_CHECKING:
-    from jinja2 import Template
+    from jinja2 import BytecodeCache, Template
     from markupsafe import Markup
 
 _GROUPS = (
@@ -171,7 +171,7 @@ def _template() -> Template:
         loader=jinja2.PackageLoader("optim._engine.reports", ""),
         autoescape=True,
         finalize=_shown,
-        bytecode_cache=compiled_beside(Path(__file__).parent / "__pycache__"),
+        bytecode_cache=_compiled_beside(Path(__file__).parent / "__pycache__"),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -268,3 +268,26 @@ def _operators(report: Report) -> tuple[list[OperatorRow], list[OperatorRow]]:
     least = _LEAST_SHARE * max(sum(ms_before.values()), sum(ms_after.values()))
     shown = [row for row in rows if row.change or (least and row.ms >= least)]
     return shown, [row for row in rows if row not in shown]
+
+
+def _compiled_beside(folder: Path) -> BytecodeCache | None:
+    """A place for compiled templates; None where Python keeps nothing there.
+
+    Compiling the page's template takes a tenth of a run that is served from the cache. What lies in ``folder`` is
+    trusted as the modules there are: nobody writes into it who could not write the package itself.
+    """
+    if sys.dont_write_bytecode or sys.pycache_prefix is not None or not folder.is_dir():
+        return None
+    from jinja2 import FileSystemBytecodeCache
+    from jinja2.bccache import Bucket
+
+    class Beside(FileSystemBytecodeCache):
+        def load_bytecode(self, bucket: Bucket) -> None:
+            with contextlib.suppress(OSError, EOFError, ValueError, TypeError):  # a torn file is compiled anew
+                super().load_bytecode(bucket)
+
+        def dump_bytecode(self, bucket: Bucket) -> None:
+            with contextlib.suppress(OSError):  # a package that is installed for everybody is not ours to write into
+                super().dump_bytecode(bucket)
+
+    return Beside(str(folder), "%s.jinja")

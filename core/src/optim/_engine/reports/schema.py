@@ -11,12 +11,13 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from optim._engine.gate.batch_drift import BatchDrift
+from optim._engine.jobs.clocks.serving import Percentiles
 from optim._engine.reports.parts.blamed import BlameReport
 from optim._engine.reports.parts.fields import Figure, Part
-from optim._engine.reports.parts.generation import GenerationReport
 from optim._engine.reports.parts.laid_out import LayoutReport
-from optim._engine.reports.parts.running import BatchReport, GoalRatioReport, StartReport
-from optim._engine.reports.parts.serving import CallsReport, ThroughputReport
+from optim._engine.reports.parts.running import GenerationReport, GoalRatioReport, StartReport, ThroughputReport
+from optim.backend import Check, KernelCount
 
 REPORT_FILE = "report.json"
 
@@ -54,7 +55,7 @@ class OriginalReport(Part):
         default={}, description="ms of a run by operator, as the runtime executes them; empty where nobody looked"
     )
     start: StartReport | None = Field(default=None, description="cold start; null where nothing was timed")
-    batch: BatchReport | None = Field(default=None, description="null where it was not looked at")
+    batch: BatchDrift | None = Field(default=None, description="null where it was not looked at")
     generation: GenerationReport | None = Field(default=None, description="null where the goal is not generate")
     throughput: ThroughputReport | None = Field(default=None, description="null where it is not the goal")
 
@@ -133,8 +134,8 @@ class ShapeReport(Part):
     result_ms: float
     ratio: float
     ci: tuple[float, float] = Field(description="95 % interval of the ratio")
-    original_calls: CallsReport | None = Field(default=None, description="single calls of the original")
-    result_calls: CallsReport | None = Field(default=None, description="single calls of the result, in the same race")
+    original_calls: Percentiles | None = Field(default=None, description="single calls of the original")
+    result_calls: Percentiles | None = Field(default=None, description="single calls of the result, in the same race")
 
 
 class TaskReport(Part):
@@ -147,25 +148,6 @@ class TaskReport(Part):
     loss: float = Field(description="how much worse, in the metric's own unit; negative: better")
     standard_error: float | None = Field(description="of the loss, over samples; null for a single one")
     samples: int
-
-
-class CheckReport(Part):
-    """What was looked at when the result had been written."""
-
-    name: str
-    status: Literal["passed", "skipped", "not-run"] = Field(
-        description="skipped: this machine cannot; not-run: something else stands for a run, as the text says"
-    )
-    text: str
-
-
-class KernelReport(Part):
-    """Nodes of the runtime's own graph that one kernel computed."""
-
-    operator: str
-    precision: str
-    kernel: str = Field(description="its family, as the runtime calls it")
-    nodes: int
 
 
 class ResultReport(Part):
@@ -187,9 +169,9 @@ class ResultReport(Part):
     loader: bool = Field(default=True, description="whether load.py is there, and optim.load opens it")
     load_script: str = Field(default="", description="text of load.py where another runtime than onnxruntime opens it")
     requirements: tuple[str, ...] = Field(default=(), description="what load.py needs, as pip takes it")
-    kernels: tuple[KernelReport, ...] = Field(default=(), description="empty where the runtime does not tell")
+    kernels: tuple[KernelCount, ...] = Field(default=(), description="empty where the runtime does not tell")
     start: StartReport | None = Field(default=None, description="cold start; null where nothing was timed")
-    batch: BatchReport | None = Field(default=None, description="null where it was not looked at")
+    batch: BatchDrift | None = Field(default=None, description="null where it was not looked at")
     throughput: ThroughputReport | None = Field(default=None, description="null where it is not the goal")
     goal_ratio: GoalRatioReport | None = Field(default=None, description="null where the goal has no clock of its own")
     generation: GenerationReport | None = Field(default=None, description="as the original's")
@@ -250,9 +232,7 @@ class TargetReport(Part):
 
     name: str
     runtime: str = Field(description="what runs models there: a provider of onnxruntime, or a runtime of its own")
-    status: Literal["delivered", "beaten", "failed", "absent"] = Field(
-        description="absent: it cannot be used on this machine"
-    )
+    status: Literal["delivered", "beaten", "failed", "absent"] = Field(description="absent: not usable on this machine")
     reason: str
     baseline: bool = Field(description="whether all ratios of the report are to the original there")
     original_ratio: Figure = Field(description="latency of the original there, to the baseline's")
@@ -309,9 +289,7 @@ class Report(Part):
     reason: str = Field(description="the verdict in one sentence")
     target: str = Field(description="where what is delivered runs")
     baseline: str = Field(default="", description="target that ratios are to, where several competed; else empty")
-    targets: tuple[TargetReport, ...] = Field(
-        default=(), description="those that competed; empty where one was asked for"
-    )
+    targets: tuple[TargetReport, ...] = Field(default=(), description="those that competed; empty where none did")
     goal: Literal["latency", "size", "memory", "startup", "throughput", "generate"]
     budget: BudgetReport
     original: OriginalReport
@@ -326,7 +304,7 @@ class Report(Part):
     feeds: FeedsReport
     tolerance: float = Field(description="largest drift that counts as lossless, measured on the original")
     notes: tuple[str, ...]
-    checks: tuple[CheckReport, ...] = Field(default=(), description="of what was delivered")
+    checks: tuple[Check, ...] = Field(default=(), description="of what was delivered")
     layouts: tuple[LayoutReport, ...] = Field(default=(), description="in which the result was written too")
     machine: MachineReport
     versions: dict[str, str]
@@ -335,9 +313,7 @@ class Report(Part):
     search: SearchReport
     viewer: str = Field(default="", description="the target's command that shows the run folder DIR; empty: none")
     cached: bool = Field(description="whether the whole run was served from the cache")
-    first_seconds: float | None = Field(
-        default=None, description="how long the run took that was made before, where this one is cached; else null"
-    )
+    first_seconds: float | None = Field(default=None, description="of the run made before, if cached; else null")
 
     def as_json(self) -> str:
         """The text of ``report.json``."""
@@ -348,3 +324,8 @@ class Report(Part):
         from optim._engine.reports.notebook import framed
 
         return framed(render_html(self))
+
+    def __str__(self) -> str:
+        from optim._engine.reports.terminal import printed
+
+        return printed(self)

@@ -25,7 +25,7 @@ from optim._engine.reports.words import (
     size_text,
     throughput_text,
 )
-from optim.cli_kit.output import printable, tabbed
+from optim.cli_kit.output import captured, printable, tabbed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,6 +40,8 @@ _COLUMNS = ("step", "pass", "ratio", "drift", "why")
 _FIGURES = ("pick", "ratio", "size", "drift", "original", "best")
 _TABLE_WIDTH = 100
 """Columns from which reasons have some 40 of their own in a table; they take more lines than words with less."""
+_FIGURES_WIDTH = 30
+"""Columns of a figure before and after, beside its name."""
 _NEXT_BEST = 5
 """Rows of what was not kept: more push the verdict off the screen."""
 
@@ -64,10 +66,9 @@ def print_report(
             console.print(f"  {result_drift_text(report.export.result_drift)}", markup=False, highlight=False)
     rows_of_figures = list(_figures(report))
     widest = max((len(label) for label, _, _ in rows_of_figures), default=0)
+    in_columns = console.is_terminal and console.width >= widest + _FIGURES_WIDTH
     for label, before, after in rows_of_figures:
-        figures = (
-            f"{label:<{widest}}{before:>11}  ->  {after}" if console.is_terminal else f"{label}: {before} -> {after}"
-        )
+        figures = f"{label:<{widest}}{before:>11}  ->  {after}" if in_columns else f"{label}: {before} -> {after}"
         console.print(f"  {figures}", markup=False, highlight=False)
     if len(report.targets) > 1:
         console.print(f"\n{about_targets(report)}:", markup=False, highlight=False)
@@ -103,6 +104,11 @@ def print_report(
     if report.cached:
         took = f"in {report.first_seconds or 0:.0f} s (--fresh does it again)"
         console.print(f"served from the cache: the same run was done before, {took}", markup=False)
+
+
+def printed(report: Report) -> str:
+    """What ``print`` shows of a report: what the command prints where stdout is no terminal."""
+    return captured(lambda console: print_report(report, console))
 
 
 def _printable(value: Any) -> Any:

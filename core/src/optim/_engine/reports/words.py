@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from optim._engine.reports.parts.serving import ThroughputReport
+from optim._engine.reports.parts.running import ThroughputReport
 from optim._engine.reports.schema import ExportReport, SourceDriftReport, StepReport
 from optim.cli_kit.output import NOTHING as NOTHING  # the page's words are these too
 from optim.cli_kit.output import options_text as options_text

@@ -9,6 +9,7 @@ from optim._engine.gate.budget import Budget
 from optim._engine.reports.outcome import RunStatus
 from optim._engine.search.blaming import blame_dropped
 from optim._engine.search.explore.beam import Beam, NamedPassError
+from optim._engine.search.explore.rest import untried, why_no_more
 from optim._engine.search.journal import Journal, failures
 from optim._engine.search.measure.racing import TimingFailed, original_failed
 from optim._engine.search.plan import Plan
@@ -174,6 +175,7 @@ def _nothing_better(bench: Workbench, beam: Beam, selection: Selection, plan: Pl
         if nearest is not None and selection.would_help(nearest):
             return _missed(beam, selection, f"nothing that is better keeps within the budget of {budget.text}")
         reason += f", and what is nearest to the budget of {budget.text} {_why_no_help(nearest)}"
+    reason += why_no_more(untried(beam.journal.attempts), bench.run_time)
     return _verdict(RunStatus.UNCHANGED, reason, _original(bench, beam, selection), beam, selection)
 
 

@@ -121,6 +121,12 @@ class Trial:
     options: dict[str, Any]
 
 
+class OutOfTime(str):
+    """A reason: there was no time for it, and nothing speaks against it."""
+
+    __slots__ = ()
+
+
 @dataclass
 class Attempt:
     """One pass with one set of options tried on one chain: a row of the report.
@@ -140,6 +146,7 @@ class Attempt:
         low: lower end of the 95 % interval of the ratio.
         high: upper end.
         size_bytes: of the model after it, once delivered.
+        out_of_time: whether it was not tried, or not to the end, for want of time.
         beyond_budget: whether it was dropped because its drift or its loss is more than the user accepts.
         behind: the steps before it, as they are called in a chain.
         peak_memory_bytes: the least that opening and running the model after it took; 0 where nobody looked.
@@ -170,6 +177,7 @@ class Attempt:
     low: float | None = None
     high: float | None = None
     size_bytes: int | None = None
+    out_of_time: bool = False
     beyond_budget: bool = False
     behind: ChainKey = ()
     peak_memory_bytes: int = 0
@@ -198,7 +206,7 @@ class Attempt:
     def settle(self, status: StepStatus, reason: str) -> None:
         """Decide what became of it."""
         self.status, self.reason, self.beyond_budget = status, str(reason), isinstance(reason, BeyondBudget)
-        self.objected = False
+        self.objected, self.out_of_time = False, isinstance(reason, OutOfTime)
 
     def drop(self, objection: str, seen: str = "") -> None:
         """Drop it for an objection of the gate; ``seen`` says where that was seen."""

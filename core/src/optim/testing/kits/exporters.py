@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,29 +15,32 @@ from optim.arrays import Feeds, Outputs
 from optim.errors import OptimError
 from optim.options import parse_options
 from optim.passes import Applicable, Stage
-from optim.providers.names import CPU
 from optim.source import Component, SourceContext
 from optim.source_passes import Exported, Exporter
 from optim.target import Target
-from optim.testing.imports import imports_of
-from optim.testing.offered import require_name, require_order, require_words
+from optim.testing.offered import StageConformance
 
 
-class ExporterConformance:
+class ExporterConformance(StageConformance):
     """Subclass as ``TestMyExporter``, with the two fixtures that raise here.
 
     Attributes:
         max_drift: largest relative L2 between graph and module; no default, so that somebody thought of it.
         options: what a user would write, for the options that have no default.
+        stage: where a plugin offers it.
     """
 
-    max_drift: ClassVar[float]
-    options: ClassVar[Mapping[str, Any]] = {}
+    stage: ClassVar[Stage] = Stage.EXPORT
 
     @pytest.fixture
     def exporter_class(self) -> type[Exporter]:
         """The exporter."""
         raise NotImplementedError(f"{type(self).__name__} needs a fixture exporter_class that returns the exporter")
+
+    @pytest.fixture
+    def offered(self, exporter_class: type[Any]) -> type[Any]:
+        """The class that the plugin offers."""
+        return exporter_class
 
     @pytest.fixture
     def component(self) -> Component:
@@ -51,11 +53,6 @@ class ExporterConformance:
         return None
 
     @pytest.fixture
-    def target(self) -> Target:
-        """Where the model would run."""
-        return Target("cpu", "ort", CPU, device="CPU")
-
-    @pytest.fixture
     def source_context(self, target: Target, tmp_path: Path) -> SourceContext:
         """What it is given beside its component."""
         return SourceContext(target, tmp_path, logging.getLogger("optim.pass"), lambda share, text: None)
@@ -65,18 +62,6 @@ class ExporterConformance:
         found = exporter_class().export(component, parse_options(exporter_class, self.options), context)
         assert isinstance(found, Exported), f"export returned {type(found).__name__}, not an Exported"
         return found
-
-    def test_its_name_and_attributes_fit(self, exporter_class: type[Exporter]) -> None:
-        """What the registry checks when a plugin offers it."""
-        require_name(exporter_class, Stage.EXPORT)
-
-    def test_its_options_are_documented(self, exporter_class: type[Exporter]) -> None:
-        """Every option has a description."""
-        require_words(exporter_class)
-
-    def test_its_order_can_be_resolved(self, exporter_class: type[Exporter], target: Target) -> None:
-        """Names in before and after are well formed and contradict nobody."""
-        require_order(exporter_class, Stage.EXPORT, target)
 
     def test_it_takes_its_component(self, exporter_class: type[Exporter], component: Component, target: Target) -> None:
         """It says that it applies."""
@@ -138,13 +123,6 @@ class ExporterConformance:
         except Exception as error:
             pytest.fail(f"it raised {type(error).__name__}: raise optim.OptimError with cause and fix", pytrace=False)
         pytest.fail("it exported what it says that it cannot", pytrace=False)
-
-    def test_importing_it_loads_nothing_heavy(self, exporter_class: type[Exporter]) -> None:
-        """Every command of optim imports the exporter, and starts as late as its imports are slow."""
-        heavy = imports_of(exporter_class.__module__)
-        assert not heavy, (
-            f"importing {exporter_class.__module__} loads {', '.join(heavy)}: import them inside functions"
-        )
 
 
 def _runner(exported: Exported) -> Any:

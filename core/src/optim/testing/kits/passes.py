@@ -5,7 +5,6 @@ Each test looks at one promise of the contract (docs/writing-a-plugin.md), and i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,13 +21,12 @@ from optim.onnx.backend import OnnxRuntimeBackend
 from optim.onnx.operators import operator_counts
 from optim.options import PassOptions, options_class
 from optim.passes import Pass, PassResult, Stage
-from optim.providers.names import CPU
 from optim.target import Target
 from optim.testing import models
 from optim.testing.adapted import adapter_defect, adapter_refusal, with_adapter_inputs
 from optim.testing.elsewhere import digest_elsewhere
-from optim.testing.imports import imported, imports_of
-from optim.testing.offered import require_name, require_order, require_words
+from optim.testing.imports import imported
+from optim.testing.offered import StageConformance
 from optim.testing.shared_weights import kept_defect, with_twin
 from optim.testing.trial import Trial
 
@@ -63,7 +61,7 @@ _SHARED: dict[tuple[str, str], _Shared] = {}
 """By the id of the class, and of what its fixtures are parametrized with."""
 
 
-class PassConformance:
+class PassConformance(StageConformance):
     """Subclass as ``TestMyPass``, with the two fixtures that raise here.
 
     Attributes:
@@ -75,8 +73,6 @@ class PassConformance:
         opset_may_rise: it converts to a newer opset and says so.
     """
 
-    max_drift: ClassVar[float]
-    options: ClassVar[Mapping[str, Any]] = {}
     stage: ClassVar[Stage] = Stage.FUSE
     fires_on_everything: ClassVar[bool] = False
     idempotent: ClassVar[bool] = True
@@ -90,6 +86,11 @@ class PassConformance:
         raise NotImplementedError(f"{type(self).__name__} needs a fixture pass_class that returns the pass")
 
     @pytest.fixture
+    def offered(self, pass_class: type[Any]) -> type[Any]:
+        """The class that the plugin offers."""
+        return pass_class
+
+    @pytest.fixture
     def model_path(self) -> Path | str:
         """An ``.onnx`` file that the pass should do something for, e.g. ``models.mlp(tmp_path)``."""
         raise NotImplementedError(f"{type(self).__name__} needs a fixture model_path that returns an .onnx file")
@@ -100,11 +101,6 @@ class PassConformance:
     def nothing_to_do(self, tmp_path: Path) -> Path:
         """A model that the pass has nothing to do for."""
         return models.identity(tmp_path)
-
-    @pytest.fixture
-    def target(self) -> Target:
-        """Where the model would run."""
-        return Target("cpu", "ort", CPU, device="CPU")
 
     @pytest.fixture
     def backend(self) -> Backend:
@@ -157,18 +153,6 @@ class PassConformance:
         return shared.result
 
     # The promises.
-
-    def test_its_name_and_attributes_fit(self, pass_class: type[Pass]) -> None:
-        """What the registry checks when a plugin offers the pass."""
-        require_name(pass_class, self.stage)
-
-    def test_its_options_are_documented(self, pass_class: type[Pass]) -> None:
-        """Every option has a description."""
-        require_words(pass_class)
-
-    def test_its_order_can_be_resolved(self, pass_class: type[Pass], target: Target) -> None:
-        """Names in before and after are well formed and contradict nobody."""
-        require_order(pass_class, self.stage, target)
 
     def test_it_fires(self, trial: Trial, pass_class: type[Pass], result: PassResult) -> None:
         """It changes the model it should fire on, and says what it did."""
@@ -315,14 +299,6 @@ class PassConformance:
             return
         defect = kept_defect(twins.model, result.model, kept)
         assert not defect, f"{defect}: give what you change a value of its own where somebody else reads it too"
-
-    def test_importing_it_loads_nothing_heavy(self, pass_class: type[Pass]) -> None:
-        """Every command of optim imports the pass, and starts as late as its imports are slow."""
-        heavy = imports_of(pass_class.__module__)
-        assert not heavy, (
-            f"importing {pass_class.__module__} loads {', '.join(heavy)}: import them inside functions, "
-            "and name the options by 'module:Class'"
-        )
 
     def test_it_works_in_a_process_of_its_own(
         self, trial: Trial, pass_class: type[Pass], chosen: PassOptions, result: PassResult

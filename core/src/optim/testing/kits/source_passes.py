@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,29 +13,32 @@ from optim._engine.gate.outputs import compare_output
 from optim.arrays import Outputs
 from optim.options import parse_options
 from optim.passes import Applicable, Stage
-from optim.providers.names import CPU
 from optim.source import Component, Source, SourceContext, SourceRequest
 from optim.source_passes import SourcePass, SourceResult
 from optim.target import Target
-from optim.testing.imports import imports_of
-from optim.testing.offered import require_name, require_order, require_words
+from optim.testing.offered import StageConformance
 
 
-class SourcePassConformance:
+class SourcePassConformance(StageConformance):
     """Subclass as ``TestMySourcePass``, with the two fixtures that raise here.
 
     Attributes:
         max_drift: largest relative L2 between what components compute before and after; of a pass that does not load.
         options: what a user would write, for the options that have no default.
+        stage: where a plugin offers it.
     """
 
-    max_drift: ClassVar[float]
-    options: ClassVar[Mapping[str, Any]] = {}
+    stage: ClassVar[Stage] = Stage.PRE_EXPORT
 
     @pytest.fixture
     def pass_class(self) -> type[SourcePass]:
         """The pass."""
         raise NotImplementedError(f"{type(self).__name__} needs a fixture pass_class that returns the pass")
+
+    @pytest.fixture
+    def offered(self, pass_class: type[Any]) -> type[Any]:
+        """The class that the plugin offers."""
+        return pass_class
 
     @pytest.fixture
     def source(self) -> Source:
@@ -49,11 +51,6 @@ class SourcePassConformance:
         return Source(SourceRequest("a.module.of.nobody:factory"))
 
     @pytest.fixture
-    def target(self) -> Target:
-        """Where the model would run."""
-        return Target("cpu", "ort", CPU, device="CPU")
-
-    @pytest.fixture
     def source_context(self, target: Target, tmp_path: Path) -> SourceContext:
         """What it is given beside its source."""
         return SourceContext(target, tmp_path, logging.getLogger("optim.pass"), lambda share, text: None)
@@ -63,18 +60,6 @@ class SourcePassConformance:
         found = pass_class().apply(source, parse_options(pass_class, self.options), context)
         assert isinstance(found, SourceResult), f"apply returned {type(found).__name__}, not a SourceResult"
         return found
-
-    def test_its_name_and_attributes_fit(self, pass_class: type[SourcePass]) -> None:
-        """What the registry checks when a plugin offers it."""
-        require_name(pass_class, Stage.PRE_EXPORT)
-
-    def test_its_options_are_documented(self, pass_class: type[SourcePass]) -> None:
-        """Every option has a description."""
-        require_words(pass_class)
-
-    def test_its_order_can_be_resolved(self, pass_class: type[SourcePass], target: Target) -> None:
-        """Names in before and after are well formed and contradict nobody."""
-        require_order(pass_class, Stage.PRE_EXPORT, target)
 
     def test_it_fires(
         self, pass_class: type[SourcePass], source: Source, source_context: SourceContext, target: Target
@@ -133,11 +118,6 @@ class SourcePassConformance:
                 assert not found.problem, f"{name}: output '{output}' {found.problem}"
                 drift = found.relative_l2
                 assert drift <= limit, f"{name}: output '{output}' drifts by {drift:.3g}, max_drift {limit:.3g}"
-
-    def test_importing_it_loads_nothing_heavy(self, pass_class: type[SourcePass]) -> None:
-        """Every command of optim imports the pass, and starts as late as its imports are slow."""
-        heavy = imports_of(pass_class.__module__)
-        assert not heavy, f"importing {pass_class.__module__} loads {', '.join(heavy)}: import them inside functions"
 
 
 def _require_outputs(component: Component, found: Outputs) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,8 @@ from optim import AdapterInput, ExitStatus, OptimError
 from optim.adapters import Adapter
 from optim.arrays import dtype_of
 from optim.source import CONFIG_FILE
-from optim_plugins.adapters.convert.factors import factors_of
-from optim_plugins.adapters.convert.peft_folder import PeftFolder, read_peft_folder
-from optim_plugins.adapters.form import DOWN, GAIN, Factors, input_name, role_arrays
+from optim_plugins.adapters.convert.peft_folder import AdaptedModule, PeftFolder, read_peft_folder
+from optim_plugins.adapters.form import DOWN, GAIN, Factors, input_name, khatri_rao, role_arrays
 from optim_plugins.adapters.packing import SCALES, Packing
 
 _SHOWN = 3
@@ -67,7 +66,7 @@ def convert(
         def weight(module: str = module) -> NDArray[Any]:
             return _base_weight(read, module, base)
 
-        factors = factors_of(read.modules[module], weight)
+        factors = _factors_of(read.modules[module], weight)
         ranks.add(factors.down.shape[1])
         arrays |= _arrays(factors, wanted, taken, folder)
     left = tuple(sorted({one.module for one in inputs} - set(named.values())))
@@ -211,3 +210,26 @@ def _does_not_fit(folder: Path, cause: str) -> OptimError:
         "--with adapters.extract",
         status=ExitStatus.USAGE,
     )
+
+
+BaseWeight = Callable[[], NDArray[Any]]
+"""The weight of the base layer, shape (out, in): only DoRA asks for it."""
+
+
+def _factors_of(module: AdaptedModule, base_weight: BaseWeight) -> Factors:
+    """The arrays of a module for its inputs, in float32."""
+    parts = module.tensors
+    if "hada_w1_a" in parts:
+        down, up = khatri_rao(parts["hada_w1_a"], parts["hada_w1_b"], parts["hada_w2_a"], parts["hada_w2_b"])
+        return Factors(down, _scaled(up, module.scale))
+    down, up = np.ascontiguousarray(parts["lora_A"].T), np.ascontiguousarray(parts["lora_B"].T)
+    if "lora_magnitude_vector" not in parts:
+        return Factors(down, _scaled(up, module.scale))
+    added = module.scale * (parts["lora_B"].astype(np.float64) @ parts["lora_A"].astype(np.float64))
+    norm = np.linalg.norm(base_weight().astype(np.float64) + added, axis=1)
+    gain = parts["lora_magnitude_vector"].astype(np.float64) / norm
+    return Factors(down, _scaled(up, module.scale * gain), (gain - 1).astype(np.float32))
+
+
+def _scaled(up: NDArray[Any], scale: NDArray[Any] | float) -> NDArray[Any]:
+    return (up.astype(np.float64) * scale).astype(np.float32)

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, ClassVar
 from optim.layout import Laid, Layout, Result, carry_files, place_graph, require_provider
 from optim.source import CONFIG_FILE
 from optim_plugins.layouts.hub_files import missing_config, missing_tokenizer
-from optim_plugins.layouts.precision import dtype_of_graph
 
 if TYPE_CHECKING:
     from optim_plugins.layouts.options import TransformersJsOptions
@@ -65,3 +64,41 @@ class TransformersJs(Layout):
         config["transformers.js_config"] = {**config.get("transformers.js_config", {}), **own}
         (folder / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
         return Laid(f"onnx/{name}", told={"outputs": [output.name for output in result.model.outputs]})
+
+
+_INTEGER_KERNELS = {
+    "MatMulInteger",
+    "ConvInteger",
+    "DynamicQuantizeMatMul",
+    "MatMulIntegerToFloat",
+    "QLinearMatMul",
+    "QLinearConv",
+    "QGemm",
+    "QAttention",
+    "DynamicQuantizeLSTM",
+    "QuantizeLinear",
+}
+_BLOCKS = "MatMulNBits"
+
+
+def dtype_of_graph(path: Path) -> str:
+    """``q4``, ``q8``, ``fp16`` or ``fp32``."""
+    import onnx
+    from onnx import TensorProto
+
+    from optim.onnx import operator_counts
+
+    counts = operator_counts(path)
+    if any(name.endswith(_BLOCKS) for name in counts):
+        return "q4"
+    if any(name.rpartition(".")[2].rpartition(":")[2] in _INTEGER_KERNELS for name in counts):
+        return "q8"
+    graph = onnx.load(path, load_external_data=False).graph
+    sizes: dict[int, int] = {}
+    for tensor in graph.initializer:
+        count = 1
+        for size in tensor.dims:
+            count *= size
+        sizes[tensor.data_type] = sizes.get(tensor.data_type, 0) + count
+    halves = sizes.get(TensorProto.FLOAT16, 0)
+    return "fp16" if halves > sizes.get(TensorProto.FLOAT, 0) else "fp32"

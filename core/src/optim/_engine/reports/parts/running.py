@@ -1,4 +1,4 @@
-"""Parts of a report: how a model begins, and what a batch and padding do to its answers."""
+"""Parts of a report: how a model begins, what the clock of a goal found, what answers take, what it serves at best."""
 
 from __future__ import annotations
 
@@ -7,21 +7,13 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from optim._engine.reports.parts.fields import Figure, Part
+from optim._engine.jobs.clocks.serving import Percentiles, Throughput
+from optim._engine.reports.parts.fields import Part
 
 if TYPE_CHECKING:
+    from optim._engine.generation.timing import GenerationTimes
     from optim._engine.jobs.start_up import StartUp
-    from optim._engine.search.state import LaneResult, Ratio
-
-
-class BatchReport(Part):
-    """How far a sample's answer moves with what it is run with, relative L2 of the worst output."""
-
-    batched: Figure = Field(description="between a sample alone and in a batch; null where it was not measured")
-    padded: Figure = Field(description="between a sample as it is and with masked positions behind it; null likewise")
-    rows: int = Field(description="samples in the batch")
-    padding: int = Field(description="positions that were added")
-    notes: tuple[str, ...] = Field(description="why something was not measured")
+    from optim._engine.search.state import Ratio
 
 
 class StartReport(Part):
@@ -41,12 +33,6 @@ class GoalRatioReport(Part):
     rounds: int
 
 
-def batch_report(timed: LaneResult | None) -> BatchReport | None:
-    """Of a lane; None where nobody looked."""
-    found = timed.ready.batch if timed and timed.ready else None
-    return BatchReport(**asdict(found)) if found else None
-
-
 def goal_ratio_report(found: Ratio | None) -> GoalRatioReport | None:
     """Of what is delivered; None where the goal has no clock of its own."""
     return GoalRatioReport(value=found.value, ci=(found.low, found.high), rounds=found.rounds) if found else None
@@ -61,4 +47,81 @@ def start_report(found: StartUp | None) -> StartReport | None:
         first_ms=1e3 * found.first_s[0],
         run_ms=1e3 * found.run_s[0],
         open_memory_bytes=found.open_memory_bytes,
+    )
+
+
+class DepthReport(Part):
+    """One token behind a past."""
+
+    tokens: int = Field(description="of the past")
+    tokens_per_s: float
+    past_bytes: int = Field(description="memory of the past while the token is computed")
+
+
+class GenerationReport(Part):
+    """One answer to one prompt, one row at a time."""
+
+    prompt: int = Field(description="tokens of the prompt")
+    new: int = Field(description="tokens of the answer")
+    first_ms: float = Field(description="until the first token")
+    answer_ms: float = Field(description="the whole answer, what is between the depths interpolated")
+    depths: tuple[DepthReport, ...]
+
+
+def generation_report(found: GenerationTimes | None) -> GenerationReport | None:
+    """Of a lane; None where the goal is another."""
+    if found is None:
+        return None
+    rows = zip(found.depths, found.token_s, found.past_bytes, strict=True)
+    depths = tuple(DepthReport(tokens=n, tokens_per_s=1 / s, past_bytes=b) for n, s, b in rows)
+    first, answer = 1e3 * found.first_s, 1e3 * found.seconds
+    return GenerationReport(prompt=found.prompt, new=found.new, first_ms=first, answer_ms=answer, depths=depths)
+
+
+class TriedReport(Part):
+    """A way to run the model that was looked at for some tenths of a second."""
+
+    how: str = Field(description="e.g. batch 8, 2 sessions of 1 thread")
+    samples_per_second: float | None
+    p95_ms: float | None
+    problem: str = Field(description="why it has no figures, or was not taken; else empty")
+
+
+class ThroughputReport(Part):
+    """What a model does at best on this machine."""
+
+    how: str = Field(description="batch, sessions and threads that were chosen")
+    batch: int
+    sessions: int
+    threads: int | None = Field(description="of each session; null: what the session's settings say")
+    samples_per_second: float
+    calls_ms: Percentiles
+    limit_ms: float | None = Field(description="what 95 of 100 calls had to keep within")
+    as_it_came: float | None = Field(description="samples a second as it was given: one session, no batch")
+    tried: tuple[TriedReport, ...]
+    note: str = ""
+
+
+def throughput_report(found: Throughput | None) -> ThroughputReport | None:
+    """Of a lane; None where throughput is not the goal."""
+    if found is None:
+        return None
+    served = found.served
+    return ThroughputReport(
+        how=served.serving.text,
+        **asdict(served.serving),
+        samples_per_second=found.samples_per_s,
+        calls_ms=found.calls,
+        limit_ms=served.limit_ms,
+        as_it_came=served.tried[0].samples_per_s or None,
+        tried=tuple(
+            TriedReport(
+                how=one.serving.text,
+                samples_per_second=one.samples_per_s or None,
+                p95_ms=one.p95_s * 1e3 or None,
+                problem=one.problem,
+            )
+            for one in served.tried
+        ),
+        note=served.note,
     )

@@ -129,9 +129,12 @@ def _bench_targets(
         except OptimError as error:
             failed[target.name] = error
             continue
-        reasons = {name: f"{error.what}: {error.cause}" for name, error in failed.items()}
-        reasons |= {one.name: one.reason for one in chosen.absent if not chosen.auto}
-        rows = [_not_timed(str(model), name, reason) for name, reason in reasons.items()]
+        rows = []
+        for name, why in failed.items():
+            not_here = why.status is ExitStatus.TARGET_UNAVAILABLE
+            rows.append(_not_timed(model, name, f"{why.what}: {why.cause}", not_here=not_here))
+        absent = () if chosen.auto else chosen.absent
+        rows += [_not_timed(model, one.name, one.reason, not_here=True) for one in absent]
         names = ",".join(one.name for one in chosen.targets)
         return Benchmark(target=names, feeds=feeds, models=(*timed, *rows))
     raise none_runs(failed, chosen)
@@ -139,7 +142,7 @@ def _bench_targets(
 
 def _timed_on(bench: Workbench, targets: Sequence[Target], seconds: float) -> list[TimedModel]:
     """The original of a workbench on its own target, which is the first, and on others."""
-    bench.say(f"timing the model on {len(targets)} targets")
+    bench.say(f"timing the model on {len(targets)} target{'s' if len(targets) > 1 else ''}")
     effort = Effort(seconds, least_rounds=10, most_rounds=40, width=0.01, drop=False)
     places = tuple(map(bench.place_of, targets[1:]))
     base, others = race_candidates(bench, [], effort, Wanted("bench", places=places))
@@ -151,13 +154,14 @@ def _timed_on(bench: Workbench, targets: Sequence[Target], seconds: float) -> li
     ]
 
 
-def _not_timed(model: str, target: str, reason: str) -> TimedModel:
+def _not_timed(model: Path, target: str, reason: str, *, not_here: bool) -> TimedModel:
     from optim._engine.reports.answers import TimedModel
 
     return TimedModel(
-        model=model,
+        model=str(model),
         target=target,
         error=reason,
+        not_here=not_here,
         latency_ms=None,
         size_bytes=None,
         peak_memory_bytes=None,
@@ -170,9 +174,7 @@ def _not_timed(model: str, target: str, reason: str) -> TimedModel:
 
 def _timed_model(name: str, size_bytes: int, result: LaneResult, prepared: prepare.Answer) -> TimedModel:
     from optim._engine.reports.answers import TimedModel, TimedShape
-    from optim._engine.reports.parts.generation import generation_report
-    from optim._engine.reports.parts.running import goal_ratio_report
-    from optim._engine.reports.parts.serving import calls_report, throughput_report
+    from optim._engine.reports.parts.running import generation_report, goal_ratio_report, throughput_report
 
     ratio, ready = result.ratio, result.ready
     return TimedModel(
@@ -185,9 +187,7 @@ def _timed_model(name: str, size_bytes: int, result: LaneResult, prepared: prepa
         latency_ratio_ci=(ratio.low, ratio.high) if ratio else None,
         rounds=ratio.rounds if ratio else 0,
         shapes=tuple(
-            TimedShape(
-                shape=shape, latency_ms=ms, ratio=each.value, ci=(each.low, each.high), calls_ms=calls_report(calls)
-            )
+            TimedShape(shape=shape, latency_ms=ms, ratio=each.value, ci=(each.low, each.high), calls_ms=calls)
             for shape, ms, each, calls in zip(
                 prepared.shapes,
                 result.sample_ms,

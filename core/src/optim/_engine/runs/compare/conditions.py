@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +10,7 @@ from pathlib import Path
 from optim._engine.generation.decoder import require_generating
 from optim._engine.jobs.runner import Runner, thread_executor
 from optim._engine.plugins.registry import Registry, require_target
+from optim._engine.runs.found_goal import require_foretold_context
 from optim._engine.runs.session_file import MODEL_FILE
 from optim._engine.runs.session_trust import read_session_file
 from optim._engine.search.settings import DEFAULT_TIMEOUT_S, RunSettings
@@ -22,7 +23,7 @@ from optim._engine.sources.pipeline import Choice
 from optim._engine.store import Store
 from optim.errors import ExitStatus, OptimError
 from optim.jobs.owner import ending_workers
-from optim.model import SessionConfig
+from optim.model import Model, SessionConfig
 from optim.source import SourceRequest
 from optim.target import Target
 
@@ -62,6 +63,8 @@ def workbench_for(
     """
     registry, store, say = conditions.registry, conditions.store, conditions.say
     device = require_target(registry, conditions.target)
+    if asked is not None:
+        require_foretold_context(asked, SourceRequest(str(model)))
     with store.in_use(), ending_workers(), thread_executor() as executor:
         exported = _exported(model, device, registry, store, say)
         path, session = (model, SessionConfig()) if exported else resolve(model)
@@ -119,14 +122,40 @@ def _component(exported: ExportedSource, name: str) -> str:
 
 
 def other_model(bench: Workbench, path: Path, component: str = "") -> Candidate:
-    """A further model, brought into the store, with its own settings; a source is exported."""
+    """A further model, brought into the store, with its own settings; a source is exported.
+
+    Raises:
+        OptimError[other-inputs]: the feeds of the first model lack an input of it.
+        OptimError: it cannot be used.
+    """
     exported = _exported(path, bench.target, bench.registry, bench.store, bench.say)
     if exported is not None:
         graph_of = exported.graph(_component(exported, component))
+        _require_fed(bench, path, graph_of.model)
         return Candidate(graph_of.model, graph_of.size_bytes)
     graph, session = resolve(path)
     found = bench.ingest_file(graph)
+    _require_fed(bench, path, found.model)
     return _where_it_was_made_for(bench, path, Candidate(found.model.with_session(session), found.size_bytes))
+
+
+def _require_fed(bench: Workbench, path: Path, other: Model) -> None:
+    """Refuse a model that takes what the feeds do not have; one that takes less is fed less."""
+    first = bench.original.model
+    fed = {info.name for info in first.inputs}
+    lacking = [info.name for info in other.inputs if info.name not in fed]
+    if lacking:
+        raise OptimError(
+            "other-inputs",
+            f"{path} takes other inputs than {bench.settings.source}",
+            f"{_named(lacking)} is given nothing; both are fed {_named(sorted(fed))}",
+            f"give them the same names; optim inspect {path} shows its inputs",
+            status=ExitStatus.USAGE,
+        )
+
+
+def _named(names: Sequence[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names)
 
 
 def _where_it_was_made_for(bench: Workbench, path: Path, candidate: Candidate) -> Candidate:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pydantic import Field
 
 from optim._engine.drawing.lines import Series, line_plot
 from optim._engine.drawing.svg import standalone
-from optim._engine.reports import notebook
-from optim._engine.reports.answers import Answer, TimedModel, csv_text, percentile_texts
+from optim._engine.reports.answers import Answer, TabledAnswer, TimedModel, csv_text, percentile_texts
 
 _COLUMNS = ("model", "ms", "p50", "p90", "p95", "p99", "ratio", "low", "high", "samples a second", "error")
 
@@ -20,7 +21,7 @@ class GridPoint(Answer):
     models: tuple[TimedModel, ...]
 
 
-class GridBenchmark(Answer):
+class GridBenchmark(TabledAnswer):
     """Models timed on a grid of sizes; ratios are to the first of them at the same point."""
 
     target: str
@@ -69,8 +70,8 @@ class GridBenchmark(Answer):
         lines = [Series(name, tuple(points)) for name, points in series.items()]
         return standalone(line_plot(lines, f"latency by {across} on {self.target}", across, "ms"))
 
-    def _repr_html_(self) -> str:
-        return notebook.table(f"timed on {self.target}", self.columns, self.rows())
+    def _table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
+        return f"timed on {self.target}", self.columns, self.rows()
 
 
 def _row(timed: TimedModel) -> tuple[str, ...]:

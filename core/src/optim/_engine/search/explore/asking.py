@@ -10,13 +10,13 @@ from optim._engine.graphs.node_names import no_such_node
 from optim._engine.jobs import offer
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.search.plan import Planned
-from optim._engine.search.state import Candidate, StepStatus
+from optim._engine.search.state import Candidate, OutOfTime, StepStatus
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim.jobs.process import WorkerFailed
 from optim.jobs.wire import from_wire
 
-_TOO_LATE = "search time ran out while passes were asked what they offer; give more with --search-seconds"
+_TOO_LATE = OutOfTime("search time ran out while passes were asked what they offer; give more with --search-seconds")
 
 _NEAR = 3
 """Names that an error proposes."""

@@ -31,7 +31,7 @@ from optim._engine.search.measure.clock import Clock
 from optim._engine.search.plan import Plan, Planned, legs, slots
 from optim._engine.search.select.archive import ParetoArchive
 from optim._engine.search.select.goal import Objective
-from optim._engine.search.state import FASTER, Candidate, Measured, StepStatus, unique
+from optim._engine.search.state import FASTER, Candidate, Measured, OutOfTime, StepStatus, unique
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.time_estimate import PassCosts
 from optim._engine.search.workbench import Workbench
@@ -41,7 +41,7 @@ from optim.passes import Role, Stage
 _LEAST_LANES = 8
 """Lanes in a stage with enough new graphs, as far as time allows: more leave each of them less of the race."""
 
-_NOT_TIMED = "it is right, but search time ran out before it was timed; give more with --search-seconds"
+_NOT_TIMED = OutOfTime("it is right, but search time ran out before it was timed; give more with --search-seconds")
 
 
 class NamedPassError(OptimError):

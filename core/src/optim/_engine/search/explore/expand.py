@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import worst_drift
 from optim._engine.jobs.offer import Proposal
 from optim._engine.search.explore.asking import Asker, Proposals
 from optim._engine.search.explore.kernel_gains import KernelGains
-from optim._engine.search.explore.merged import merged_settings
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.repairs import Repairs, as_elsewhere
 from optim._engine.search.explore.rest import OUT_OF_TIME
@@ -25,13 +25,13 @@ from optim._engine.search.measure.source_gate import SourceGate
 from optim._engine.search.plan import Planned, slots
 from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.select.archive import ParetoArchive
-from optim._engine.search.state import Attempt, Candidate, Step, StepKey, StepStatus, Trial
+from optim._engine.search.state import Attempt, Candidate, OutOfTime, Step, StepKey, StepStatus, Trial
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Tried, Workbench
 from optim.jobs.printed import last_lines
 from optim.passes import PassResult, Role
 
-_STOPPED = "search time ran out while it was tried; give more with --search-seconds"
+_STOPPED = OutOfTime("search time ran out while it was tried; give more with --search-seconds")
 _NO_FASTER = "not repaired: it is no faster than the model without it"
 _HOPELESS = 1.5
 """Options that broke the budget by this factor on one chain are not tried on the next: less gives up too early."""
@@ -126,11 +126,10 @@ class Expander:
 
     def together(self, candidate: Candidate, passes: Sequence[Planned], won: Sequence[Candidate]) -> Candidate | None:
         """Merges the last steps of several chains, all of one pass on ``candidate``, into one step."""
-        merged = merged_settings([other.steps[-1] for other in won])
-        if merged is None:
+        options = _merged_settings([other.steps[-1] for other in won])
+        if options is None:
             return None
-        planned = next(planned for planned in passes if planned.ordered.name == merged.name)
-        options = merged.options
+        planned = next(planned for planned in passes if planned.ordered.name == won[0].steps[-1].pass_name)
         attempt = self._journal.open(step_of(planned.offered, options), candidate)
         tried = self._bench.try_one(Trial(candidate, planned.offered, options), self._time.grace_s)
         new = self.judge(candidate, attempt, tried)
@@ -150,7 +149,7 @@ class Expander:
             answer = asked[planned.ordered.name]
             if not answer.proposals:
                 self._note_no_proposal(candidate, planned, answer)
-            against = "" if planned.forced else self.promises.reason_against(planned)
+            against = "" if planned.forced else self.promises.reason_against(planned, self._time.for_candidate())
             for proposal in answer.proposals:
                 attempt = self._journal.open(step_of(planned.offered, proposal.options), candidate)
                 one = _Wanted(planned, proposal, attempt)
@@ -281,6 +280,7 @@ class Expander:
         self.promises.note_seconds(attempt.step.pass_name, tried.seconds)
         if tried.ran_out and tried.seconds < self._bench.settings.timeout_s:
             attempt.settle(StepStatus.SKIPPED, _STOPPED)
+            self.promises.note_stopped(attempt.step.pass_name, tried.seconds)
             return None
         attempt.printed, attempt.trace = tried.said, tried.trace
         if tried.answer is None:
@@ -313,3 +313,19 @@ def _with_settings(candidate: Candidate, attempt: Attempt, result: PassResult) -
     """The chain with a step that sets how the model is opened; its row has what the pass said."""
     attempt.notes, attempt.size_bytes, attempt.printed = result.notes, candidate.size_bytes, result.printed
     return candidate.after(attempt.step, result.model, candidate.size_bytes, result.interface)
+
+
+_UNSET: tuple[Any, ...] = (None, [], ())
+
+
+def _merged_settings(steps: Sequence[Step]) -> dict[str, Any] | None:
+    """Returns what each step sets, and where two set the same, what the better one does, which comes first.
+
+    None unless several are of one pass of settings.
+    """
+    names = {step.pass_name for step in steps if step.session_only}
+    if len(steps) < 2 or len(names) != 1:
+        return None
+    plain = {name: value for step in steps for name, value in step.options.items() if value in _UNSET}
+    chosen = {name: value for step in reversed(steps) for name, value in step.options.items() if value not in _UNSET}
+    return plain | chosen

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from optim._engine.search.explore.promise import TOO_LITTLE, Promises
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.plan import Planned
-from optim._engine.search.state import Candidate, StepStatus
-from optim.passes import Stage
+from optim._engine.search.run_time import RunTime
+from optim._engine.search.state import Attempt, Candidate, OutOfTime, StepStatus
+from optim.passes import Role, Stage
 
-OUT_OF_TIME = "search time ran out before it was tried; give more with --search-seconds"
+OUT_OF_TIME = OutOfTime("search time ran out before it was tried; give more with --search-seconds")
 
 EARLY = "exploring ended {left:.0f} s early: the rest ({names}) promised less than 2 %"
 
 LEFT_FOR_LATER = 0.75
 """Share of the time for candidates that a stage leaves where a later one promises more: with less, half a minute
 quantizes nothing."""
+
+_NAMED = 3
+"""Passes that a verdict names; the report has a row for each."""
 
 Leg: TypeAlias = tuple[Stage, Sequence[Planned]]
 """A stage with its passes, or one pass of the tune stage."""
@@ -54,6 +59,26 @@ def leave_out(legs: Sequence[Leg], promises: Promises, journal: Journal, candida
         attempt = journal.open(step_of(planned.offered), candidate)
         attempt.settle(StepStatus.SKIPPED, f"it promised {promises.of_pass(planned):.1%}: less than 2 % is not tried")
     return ", ".join(planned.ordered.name for planned in waiting)
+
+
+def untried(attempts: Iterable[Attempt]) -> list[str]:
+    """Names of passes that may make a model better, and that no candidate was made by for want of time.
+
+    Settings are left out: they promise least.
+    """
+    rows = [one for one in attempts if one.step.role is Role.IMPROVE and one.step.stage is not Stage.TUNE]
+    made = {one.step.pass_name for one in rows if one.drift is not None}
+    return sorted({one.step.pass_name for one in rows if one.out_of_time} - made)
+
+
+def why_no_more(names: Sequence[str], time: RunTime) -> str:
+    """How a verdict goes on where passes were not tried once; empty where all were."""
+    if not names:
+        return ""
+    some = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    enough_s = 60 * math.ceil(time.enough_s / 60)
+    more = f"about --search-seconds {enough_s}" if enough_s > time.announced_s else "more --search-seconds"
+    return f"; there was no time to make one candidate of {some} ({more} would do)"
 
 
 def run_out(legs: Sequence[Leg], journal: Journal, candidate: Candidate) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from optim._engine.search.journal import Journal
 from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.select.archive import ParetoArchive
-from optim._engine.search.state import Candidate, Measured, StepStatus
+from optim._engine.search.state import Candidate, Measured, OutOfTime, StepStatus
 
-_NOT_PROVEN = "the time of the run was over before it was proven; give more with --search-seconds"
+_NOT_PROVEN = OutOfTime("the time of the run was over before it was proven; give more with --search-seconds")
 
 
 def note_no_faster(journal: Journal, item: Measured) -> None:

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from optim_plugins.ort.graph.products import Product
     from optim_plugins.ort.measure.channel_means import Means
     from optim_plugins.ort.quantize.dynamic.quantize_dynamic_options import QuantizeDynamicOptions
+    from optim_plugins.ort.quantize.smoothing import Factors
 
 _LEAST_OPSET = 11
 _COARSE_BITS = 8
@@ -91,7 +92,8 @@ class QuantizeDynamic(Pass):
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[QuantizeDynamicOptions]:
         """Plain; then smoothed, where samples have enough rows to show which channels have outliers; then finer.
 
-        Where rows have scales of their own, 0.6 is the better smoothing: less is left for it to do.
+        Where rows have scales of their own, 0.6 is the better smoothing: less is left for it to do. With 16 bits none
+        is tried: a repair of the smoothed one begins with all nodes in that precision, smoothed as that takes it.
 
         Samples that are the user's correct the bias, which costs nothing; means of made-up ones, or of a few rows, say
         little.
@@ -153,7 +155,9 @@ class QuantizeDynamic(Pass):
         graph = _fixed(model)
         found = list(find_products(graph, _LEAST_ELEMENTS))
         chosen = [product for product in found if product.name not in options.keep]
-        factors = find_factors(model, _fixed(model), chosen, options.smoothing, context) if options.smoothing else {}
+        factors: Factors = {}
+        if options.smoothing:
+            factors = find_factors(model, _fixed(model), chosen, options.smoothing, context, options.finer)
         narrow: frozenset[str] = frozenset()
         if options.reduce_range:
             judged = [judged_product(one, one.a.name or "", factors.get(one.a.name or "")) for one in chosen]
