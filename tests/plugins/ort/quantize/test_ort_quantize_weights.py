@@ -355,6 +355,22 @@ def test_auto_gives_8_bits_to_head_and_way_down_and_lets_the_clock_choose_the_le
     assert [(one.finer, one.accuracy_level, one.block_size) for one in found] == expected
 
 
+def test_auto_gives_8_bits_to_what_an_attention_averages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [helper.make_node("MatMul", ["x", name], [f"{name}_of_x"], name=name) for name in ("q", "k", "v")]
+    nodes += [
+        helper.make_node("Add", ["v_of_x", "bias"], ["moved"]),
+        helper.make_node("Reshape", ["moved", "shape"], ["values"]),
+        helper.make_node(
+            "MultiHeadAttention", ["q_of_x", "k_of_x", "values"], ["y"], num_heads=2, domain="com.microsoft", name="all"
+        ),
+    ]
+    weights = {name: random_weight(64, 64) for name in ("q", "k", "v")}
+    model = _model(tmp_path, nodes, {**weights, "bias": random_weight(64), "shape": np.array([0, 0, 64])})
+    monkeypatch.setattr("optim_plugins.ort.measure.sample_rows.rows_at_a_time", lambda *_: 1)
+    found = [one for one in QuantizeWeights().candidates(model, CPU, context(tmp_path)) if one.block_size == 128]
+    assert [(one.bits, one.finer) for one in found] == [(8, ()), (4, ("v",))]
+
+
 @pytest.mark.parametrize(
     ("given", "most", "method"), [(True, 10**9, "gptq"), (True, 10, "scale-estimation"), (False, 10**9, "k-quant")]
 )
