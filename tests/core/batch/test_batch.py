@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import sys
 import time
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 
+import psutil
 import pytest
 from batch_models import relu
 
 import optim.__main__
+from optim._engine.batch import program
 from optim._engine.batch.index import read_index, worst_status
 from optim._engine.batch.matrix import read_batch
 from optim._engine.batch.program import Done, Work, end_programs, run_program
@@ -19,6 +23,7 @@ from optim._engine.batch.runs import Told, claimed, run_batch
 from optim._engine.cli import held
 from optim._engine.cli.main import main
 from optim.errors import OptimError
+from optim.jobs.forked import SWITCH, Forked
 
 pytestmark = pytest.mark.slow
 
@@ -112,6 +117,39 @@ def test_a_batch_that_began_nothing_leaves_nothing(tmp_path: Path) -> None:
 def test_a_run_of_a_batch_is_the_command_itself() -> None:
     """Which puts off what is seldom imported, and whose start is part of its seconds."""
     assert held.main is optim.__main__.main
+
+
+def test_a_run_that_is_a_fork_answers_as_a_program_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    work = Work(("run", "none-é.onnx", "--json"), str(tmp_path / "log"))
+    found = []
+    for switch in ("1", "0"):
+        monkeypatch.setenv(SWITCH, switch)
+        done = run_program(work)
+        found.append((done.status, json.loads(done.answer), (tmp_path / "log").read_text("utf-8")))
+    assert found[0] == found[1]
+    assert found[0][0] == 3 and "none-é.onnx" in found[0][1]["error"]["what"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="runs are forked on Linux alone")
+def test_a_run_that_is_killed_takes_its_workers_with_it_and_the_next_one_runs(tmp_path: Path) -> None:
+    relu(tmp_path / "m.onnx")
+    arguments = ("run", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "out"), "--fresh", "--search-seconds", "300")
+    end_programs()
+    before = set(psutil.Process().children(recursive=True))
+    with ThreadPoolExecutor(1) as executor:
+        future = executor.submit(run_program, Work(arguments, str(tmp_path / "log")))
+        log = tmp_path / "log"
+        while not (log.exists() and "running the original" in log.read_text()):
+            time.sleep(0.02)
+        (run,) = program._running
+        assert isinstance(run.program, Forked) and run.program.process is not None
+        os.kill(run.program.process, signal.SIGKILL)
+        assert future.result(timeout=60).status == -signal.SIGKILL
+    assert run_program(Work(("--version",), str(log))).status == 0
+    end_programs()
+    _, left = psutil.wait_procs(set(psutil.Process().children(recursive=True)) - before, timeout=30)
+    assert not left
 
 
 def test_a_run_ends_with_who_started_it(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+import time
+from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -113,13 +115,17 @@ def test_workers_of_two_kinds_are_refused_with_what_differs() -> None:
 
 
 def _worker_of(log: Path) -> psutil.Process:
-    """The worker that has begun the run of a log: the parent of its program."""
-    while True:
-        for process in psutil.Process().children(recursive=True):
-            try:
-                if "optim._engine.cli.held" in process.cmdline() and log.exists() and log.read_text():
-                    parent = process.parent()
-                    assert parent is not None
-                    return parent
-            except psutil.NoSuchProcess:
-                continue
+    """The worker that has begun the run of a log: the nearest process above it that forks no others."""
+    while not (log.exists() and log.read_text()):
+        time.sleep(0.02)
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            above = process.parent()
+            outermost = above is not None and above.pid != os.getpid() and not _is_of_a_run(above)
+            if _is_of_a_run(process) and outermost:
+                return above
+    raise AssertionError("nobody has begun it")
+
+
+def _is_of_a_run(process: psutil.Process) -> bool:
+    return any(word in process.cmdline() for word in ("optim.jobs.fork_server", "optim._engine.cli.held"))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import importlib.util
 import itertools
 import json
@@ -15,6 +16,7 @@ import click
 import pytest
 from plugin_packages import GOOD, site
 
+from optim.__main__ import main as program
 from optim._engine.api.request import default_output
 from optim._engine.cli.commands import OptimGroup, module_of
 from optim._engine.cli.failures import diagnose, print_error
@@ -233,6 +235,33 @@ def test_a_reader_that_goes_away_is_no_error(site):
         assert "Traceback" not in done.stderr
         assert "internal" not in done.stderr
     os.close(write)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+        ImportError("x.so: failed to map segment from shared object"),
+        RuntimeError("can't start new thread"),
+    ],
+    ids=repr,
+)
+def test_too_little_memory_is_no_defect_of_ours(error):
+    assert diagnose(error).reference == "out-of-memory"
+
+
+def test_an_interrupt_while_the_program_is_imported_has_no_traceback(monkeypatch, capsys):
+    class Interrupting:
+        @staticmethod
+        def find_spec(name, path, target=None):
+            if name == "optim._engine.cli.main":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "optim._engine.cli.main")
+    monkeypatch.setattr(sys, "meta_path", [Interrupting, *sys.meta_path])
+    assert program() == ExitStatus.INTERRUPTED
+    assert capsys.readouterr().err == "interrupted\n"
 
 
 def test_an_error_is_coloured_on_a_terminal_and_the_text_stays(monkeypatch, capsys):

@@ -125,7 +125,7 @@ def test_a_fork_that_fails_costs_its_worker_alone(monkeypatch, tmp_path):
         connection, other = os.pipe()
         socket.send_fds(client, [b'{"start": 1, "job": "unruly_job"}'], [other, output.fileno()])
         os.close(other)
-        assert server._obey()
+        assert server._obey() is None
         assert json.loads(client.recv(forked.PACKET_BYTES)) == {"ended": 1, "status": 1}
         assert os.read(connection, 1) == b""  # whoever waits for the worker sees that there is none
         os.close(connection)

@@ -111,6 +111,10 @@ def test_at_80_columns_no_name_of_a_pass_is_broken():
     assert all(step.pass_name in text for step in build_report(sample.improved()).steps)
 
 
+def test_at_40_columns_no_figure_is_broken():
+    assert "  latency: 11 ms -> 4.73 ms\n" in printed(sample.improved(), width=40)
+
+
 def test_at_80_columns_no_word_is_broken_however_long_a_value_is():
     step = replace(sample.TUNE, options={"disabled_optimizers": ["SkipLayerNormFusionOfTheWholeGraph"]})
     tuned = next(one for one in sample.attempts() if one.step == sample.TUNE)

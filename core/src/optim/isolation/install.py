@@ -204,6 +204,7 @@ def _call(command: list[str]) -> None:
             env=clean,
             capture_output=True,
             text=True,
+            errors="replace",
             check=False,
             timeout=_CALL_TIMEOUT_S,
             stdin=subprocess.DEVNULL,

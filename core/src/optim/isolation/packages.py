@@ -58,7 +58,9 @@ def install_package(what: str, *, alone: bool) -> str:
             *(["--no-deps"] if alone else []),
             what,
         ]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", check=False, stdin=subprocess.DEVNULL
+        )
         if done.returncode:
             raise OptimError(
                 "plugin-install-failed",
@@ -68,7 +70,7 @@ def install_package(what: str, *, alone: bool) -> str:
                 "what cannot live beside optim must be isolated by its plugin: docs/writing-a-plugin.md",
                 status=ExitStatus.USAGE,
             )
-        for one in json.loads(report.read_text())["install"]:
+        for one in json.loads(report.read_text(encoding="utf-8"))["install"]:
             if one["requested"]:
                 name = str(one["metadata"]["name"])
     importlib.invalidate_caches()

@@ -9,6 +9,10 @@ Messages are packets, from the client ``{"start": NUMBER, "job": MODULE}`` with 
 of its connection, and what its output goes to) and ``{"kill": NUMBER}``. The client is sent ``{}`` when the server is
 ready, then ``{"started": NUMBER, "process": ID}`` and ``{"ended": NUMBER, "status": STATUS}``.
 A worker's own connection brings its environment and working folder first.
+
+``{"program": NUMBER, "module": MODULE}`` with three file descriptors forks a program with these as its stdin, stdout
+and stderr, and a server for the workers of that, which is a fork too: what both need has been imported once. The
+module's ``run`` is given a connection to that server. A program outlives this server: it ends with its stdin.
 """
 
 from __future__ import annotations
@@ -23,8 +27,10 @@ import socket
 import sys
 import tempfile
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from select import select
+from typing import Any
 
 from optim.jobs import worker
 from optim.jobs.seldom import put_off_what_is_seldom_needed
@@ -58,15 +64,33 @@ _OURS = "optim."
 def main() -> None:
     """Fork workers until the client is gone."""
     put_off_what_is_seldom_needed()
-    for name in _IMPORTED_AHEAD:
-        with contextlib.suppress(Exception):  # what is missing or broken shows in the job that needs it
-            importlib.import_module(name)
+    _import(_IMPORTED_AHEAD)
     for name, function in _DONE_AHEAD:
         with contextlib.suppress(Exception):
             getattr(importlib.import_module(name), function)()
     os.chdir(os.sep)  # it stands in nobody's way; a worker is told its folder
     gc.freeze()  # pages that the collector does not touch stay shared
-    Server(socket.socket(fileno=int(sys.argv[1]))).serve()
+    then: Callable[[], Any] | None = Server(socket.socket(fileno=int(sys.argv[1]))).serve
+    while then is not None:
+        then = then()
+    os._exit(0)
+
+
+def become(told: Mapping[str, Any]) -> None:
+    """In a fork: take the environment and the working folder that it is told."""
+    os.environ.clear()
+    os.environ.update(told["environment"])
+    os.chdir(told["folder"])
+    tempfile.tempdir = None
+    importlib.invalidate_caches()
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed()  # each process had its own seed before there were forks
+
+
+def _import(names: Sequence[str]) -> None:
+    for name in names:
+        with contextlib.suppress(Exception):  # what is missing or broken shows in the process that needs it
+            importlib.import_module(name)
 
 
 class Server:
@@ -80,13 +104,18 @@ class Server:
         self._client = client
         self._client.set_inheritable(False)
         self._number_of: dict[int, int] = {}
+        self._programs: set[int] = set()
         self._learned: set[str] = set()
         self._woken, self._wakes = os.pipe()
         os.set_blocking(self._woken, False)
         os.set_blocking(self._wakes, False)
 
-    def serve(self) -> None:
-        """Do as the client says until it is gone; what is still running ends with it."""
+    def serve(self) -> Callable[[], Any] | None:
+        """Do as the client says until it is gone; workers that are still running end with it.
+
+        Returns:
+            In a fork that is no worker: what it goes on with. None: that was all.
+        """
         signal.signal(signal.SIGCHLD, lambda *_: None)  # without a handler nothing wakes
         signal.set_wakeup_fd(self._wakes)
         self._say({})
@@ -96,25 +125,36 @@ class Server:
                 with contextlib.suppress(BlockingIOError):
                     os.read(self._woken, PACKET_BYTES)
                 self._collect()
-            if self._client.fileno() in ready and not self._obey():
-                break
-        for process in self._number_of:
+            if self._client.fileno() in ready:
+                try:
+                    then = self._obey()
+                except EOFError:
+                    break
+                if then is not None:
+                    return then
+        for process in self._number_of.keys() - self._programs:
             _end_group(process)
-        os._exit(0)
+        return None
 
-    def _obey(self) -> bool:
-        """One message; False when there are no more."""
-        packet, handles, _, _ = socket.recv_fds(self._client, PACKET_BYTES, 2)
+    def _obey(self) -> Callable[[], Any] | None:
+        """One message; in a fork of its: what that goes on with.
+
+        Raises:
+            EOFError: there are no more.
+        """
+        packet, handles, _, _ = socket.recv_fds(self._client, PACKET_BYTES, 3)
         if not packet:
-            return False
+            raise EOFError
         message = json.loads(packet)
+        if "program" in message:
+            return self._fork_program(message["program"], message["module"], handles)
         if "start" in message:
             self._learn(message["job"])
             self._fork(message["start"], *handles)
         for process, number in self._number_of.items():
             if number == message.get("kill"):
                 _end_group(process)
-        return True
+        return None
 
     def _learn(self, job: str) -> None:
         """Make once what each worker for this job would make, 15 of 80 ms; a plugin's job stays out of this process.
@@ -129,11 +169,49 @@ class Server:
                     wire.know(kind)
                 gc.freeze()
 
+    def _fork_program(self, number: int, module: str, handles: Sequence[int]) -> Callable[[], Any] | None:
+        """A program, and a server for it; in both what it goes on with."""
+        if module not in self._learned:
+            self._learned.add(module)
+            _import([module])
+            _import(getattr(sys.modules.get(module), "IMPORTED_AHEAD", ()))
+            gc.freeze()
+        client, server = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            is_server = _fork() == 0
+            process = -1 if is_server else _fork()
+        except OSError as error:
+            os.write(handles[2], f"no program could be forked: {error.strerror}".encode())
+            self._say({"ended": number, "status": 1})
+        else:
+            if is_server:
+                self._leave([*handles, client.detach()])
+                return Server(server).serve
+            if process == 0:
+                self._leave([server.detach()])
+                for place, handle in enumerate(handles):
+                    os.dup2(handle, place)
+                    os.close(handle)
+                return partial(importlib.import_module(module).run, client)
+            self._number_of[process] = number
+            self._programs.add(process)
+            self._say({"started": number, "process": process})
+        for handle in (client.detach(), server.detach(), *handles):
+            os.close(handle)
+        return None
+
+    def _leave(self, handles: Sequence[int]) -> None:
+        """In a fork: be no part of this server any more, and close what is another's."""
+        os.setpgid(0, 0)
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self._client.close()
+        for handle in (self._woken, self._wakes, *handles):
+            os.close(handle)
+
     def _fork(self, number: int, connection: int, output: int) -> None:
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # threads of numpy's library: it makes new ones after a fork
-                process = os.fork()
+            process = _fork()
             if process == 0:
                 try:
                     self._become_worker(connection, output)
@@ -151,24 +229,12 @@ class Server:
         os.close(output)
 
     def _become_worker(self, connection: int, output: int) -> None:
-        os.setpgid(0, 0)
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        self._client.close()
-        os.close(self._woken)
-        os.close(self._wakes)
+        self._leave([])
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.close(output)
         talk = inherited(connection)
-        told = talk.receive()
-        os.environ.clear()
-        os.environ.update(told["environment"])
-        os.chdir(told["folder"])
-        tempfile.tempdir = None
-        importlib.invalidate_caches()
-        if "numpy" in sys.modules:
-            sys.modules["numpy"].random.seed()  # each worker had its own seed before there were forks
+        become(talk.receive())
         worker.work(talk)
 
     def _collect(self) -> None:
@@ -177,12 +243,20 @@ class Server:
             while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT | os.WNOHANG):
                 _end_group(found.si_pid)
                 _, status = os.waitpid(found.si_pid, 0)
-                ended = {"ended": self._number_of.pop(found.si_pid), "status": os.waitstatus_to_exitcode(status)}
-                self._say(ended)
+                self._programs.discard(found.si_pid)
+                number = self._number_of.pop(found.si_pid, None)
+                if number is not None:  # else it was the server of a program
+                    self._say({"ended": number, "status": os.waitstatus_to_exitcode(status)})
 
     def _say(self, message: Mapping[str, int]) -> None:
         with contextlib.suppress(OSError):  # the client is gone: its connection says so
             self._client.send(json.dumps(message).encode())
+
+
+def _fork() -> int:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # threads of numpy's library: it makes new ones after a fork
+        return os.fork()
 
 
 def _end_group(process: int) -> None:

@@ -1,4 +1,4 @@
-"""Workers as forks of a process that has imported what they need: the client of :mod:`optim.jobs.fork_server`.
+"""Processes as forks of one that has imported what they need: the client of :mod:`optim.jobs.fork_server`.
 
 On Linux alone: elsewhere a fork of a process with frameworks of the system in it is not safe, or there is none.
 """
@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import IO
 
 from optim.jobs.fork_server import PACKET_BYTES
@@ -72,32 +72,36 @@ class Forked:
 
 
 class Server:
-    """A fork server, and the workers that it has forked.
+    """A fork server, and what it has forked.
 
     Args:
         environment: that it is started with, and its libraries imported in.
+        connection: to one that is there; None: it is started.
 
     Raises:
         OSError: it cannot be started.
     """
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, environment: Mapping[str, str], connection: socket.socket | None = None) -> None:
         self.kind = _kind(environment)
         self.gone = False
         self._guard = threading.RLock()
         self._workers: dict[int, Forked] = {}
         self._count = 0
-        self._connection, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with its_end:
-            self._server = subprocess.Popen(
-                [sys.executable, "-P", "-m", "optim.jobs.fork_server", str(its_end.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env={name: value for name, value in environment.items() if name != MARK_VARIABLE},
-                pass_fds=(its_end.fileno(),),
-                start_new_session=True,
-            )
+        self._server: subprocess.Popen[bytes] | None = None
+        if connection is None:
+            connection, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with its_end:
+                self._server = subprocess.Popen(
+                    [sys.executable, "-P", "-m", "optim.jobs.fork_server", str(its_end.fileno())],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    env={name: value for name, value in environment.items() if name != MARK_VARIABLE},
+                    pass_fds=(its_end.fileno(),),
+                    start_new_session=True,
+                )
+        self._connection = connection
         self._wait_until_ready()
         threading.Thread(target=self._listen, daemon=True).start()
 
@@ -107,12 +111,23 @@ class Server:
         Raises:
             OSError: the server has ended.
         """
+        return self._fork("start", {"job": job}, [handle, output.fileno()])
+
+    def fork_program(self, module: str, streams: Sequence[int]) -> Forked:
+        """A program of its own; see :func:`fork_program`.
+
+        Raises:
+            OSError: the server has ended.
+        """
+        return self._fork("program", {"module": module}, streams)
+
+    def _fork(self, kind: str, asked: Mapping[str, str], handles: Sequence[int]) -> Forked:
         with self._guard:
             if self.gone:
                 raise OSError("the fork server has ended")
             self._count += 1
-            message = json.dumps({"start": self._count, "job": job}).encode()
-            socket.send_fds(self._connection, [message], [handle, output.fileno()])
+            message = json.dumps({kind: self._count, **asked}).encode()
+            socket.send_fds(self._connection, [message], handles)
             forked = self._workers[self._count] = Forked(self, self._count)
         return forked
 
@@ -135,8 +150,9 @@ class Server:
             self._connection.settimeout(None)
         except OSError:  # TimeoutError is one
             self._connection.close()
-            self._server.kill()
-            self._server.wait()
+            if self._server is not None:
+                self._server.kill()
+                self._server.wait()
             raise
 
     def _end_if_idle(self) -> None:
@@ -160,7 +176,8 @@ class Server:
                 forked.outlive_server()
             self._workers.clear()
             self._connection.close()
-        self._server.wait()
+        if self._server is not None:
+            self._server.wait()
 
 
 class _Kept:
@@ -188,6 +205,16 @@ class _Kept:
                 raise
             return server
 
+    def adopt(self, server: Server) -> None:
+        with self._guard:
+            self._server = server
+
+    def end(self) -> None:
+        with self._guard:
+            if self._server is not None:
+                self._server.retire()
+            self._server = None
+
     def forget(self) -> None:
         """In a fork of this process: the server is its parent's."""
         self._guard, self._server = threading.Lock(), None
@@ -210,6 +237,32 @@ def fork(job: str, handle: int, output: IO[bytes], environment: Mapping[str, str
         OSError: there is none, and none can be started.
     """
     return _kept.get(environment).fork(job, handle, output)
+
+
+def fork_program(module: str, streams: Sequence[int], environment: Mapping[str, str]) -> Forked:
+    """A program in a process of its own, which has a server of its own too.
+
+    Args:
+        module: has ``run``, which is given the connection for :func:`adopt_server` and returns what the program ends
+            with, and may have ``IMPORTED_AHEAD``: names of modules that each such program needs.
+        streams: its stdin, stdout and stderr; it has to end when the first is closed.
+        environment: that this process's server is started with, where there is none.
+
+    Raises:
+        OSError: there is no server, and none can be started.
+    """
+    return _kept.get(environment).fork_program(module, streams)
+
+
+def adopt_server(environment: Mapping[str, str], connection: socket.socket) -> None:
+    """Take a server that is there for this process's; where it has gone meanwhile, the first worker starts another."""
+    with contextlib.suppress(OSError):
+        _kept.adopt(Server(environment, connection))
+
+
+def end_server() -> None:
+    """End this process's server, when the last of its workers has ended."""
+    _kept.end()
 
 
 def start_server(environment: Mapping[str, str]) -> None:

@@ -58,12 +58,13 @@ class WorkerFailed(Exception):  # noqa: N818 - it states what happened to the wo
 
 def expect_workers() -> None:
     """Have what workers need imported while this process does its own imports: for who surely starts one soon."""
-    environment = _environment()
+    environment = environment_of_workers()
     if can_fork(environment):
         threading.Thread(target=start_server, args=(environment,), daemon=True).start()
 
 
-def _environment() -> dict[str, str]:
+def environment_of_workers() -> dict[str, str]:
+    """What workers of this process are started with, but for their marks."""
     return {**os.environ, "PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "1", FOLDER_VARIABLE: str(workers_folder())}
 
 
@@ -88,7 +89,7 @@ class WorkerProcess:
         self.send({"job": job, "request": request})
 
     def _start(self, job: str, handle: int, *, fresh: bool) -> Spawned | Forked:
-        environment = {**_environment(), MARK_VARIABLE: self._mark}
+        environment = {**environment_of_workers(), MARK_VARIABLE: self._mark}
         if can_fork(environment) and not fresh:
             with contextlib.suppress(OSError):  # no server: the worker tells better what is wrong
                 forked = fork(job, handle, self._stderr, environment)

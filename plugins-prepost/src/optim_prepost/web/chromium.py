@@ -87,6 +87,7 @@ def run_page(
                 [node(), str(_DRIVER), str(asked), str(answer)],
                 capture_output=True,
                 text=True,
+                errors="replace",
                 timeout=_TIMEOUT_S,
                 check=False,
             )

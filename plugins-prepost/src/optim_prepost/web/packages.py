@@ -117,7 +117,9 @@ def _install(what: str, folder: Path) -> None:
     quiet = ["--ignore-scripts", "--no-audit", "--no-fund", "--omit=dev", *_SOON]
     command = [npm, "install", "--prefix", str(folder), *quiet, what]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S, check=False
+        )
         problem = "" if done.returncode == 0 else _reason(done.stderr) or f"exit status {done.returncode}"
     except subprocess.TimeoutExpired:
         problem = f"it did not finish within {_TIMEOUT_S:.0f} s"

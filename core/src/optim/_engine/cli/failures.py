@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +13,9 @@ import click
 
 from optim.cli_kit.output import echo, print_json, printable
 from optim.errors import ExitStatus, OptimError, disk_error, is_disk_full
+
+_NO_MEMORY = re.compile(r"failed to map segment|annot allocate memory|paging file is too small|can't start new thread")
+"""How loaders of libraries say that there is no memory, of Linux, of macOS, of Windows; and how threads do."""
 
 
 def diagnose(error: BaseException) -> OptimError:
@@ -25,6 +30,14 @@ def diagnose(error: BaseException) -> OptimError:
     if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
         return _no_text(error)
     message = " ".join(str(error).split())
+    if _lacks_memory(error):
+        return OptimError(
+            "out-of-memory",
+            "the memory is not enough",
+            type(error).__name__ + (f": {message}" if message else ""),
+            "end other programs, or raise the limits of this shell (ulimit -a shows them)",
+            status=ExitStatus.USAGE,
+        )
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
     where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
     return OptimError(
@@ -34,6 +47,13 @@ def diagnose(error: BaseException) -> OptimError:
         "run the same command as `optim --debug ...` and report what it prints",
         status=ExitStatus.INTERNAL,
     )
+
+
+def _lacks_memory(error: BaseException) -> bool:
+    """Whether the system has no memory left, for a library that is to be loaded too."""
+    if isinstance(error, ImportError | RuntimeError):
+        return bool(_NO_MEMORY.search(str(error)))
+    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
 
 
 def print_error(error: OptimError, *, as_json: bool, trace: BaseException | None = None) -> None:

@@ -11,8 +11,16 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 
 from optim.__main__ import main
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run ``optim``; returns the exit status."""
+    signal.signal(signal.SIGTERM, _ended)
+    threading.Thread(target=_end_with_stdin, daemon=True).start()
+    return main(arguments)
 
 
 def _end_with_stdin() -> None:
@@ -26,6 +34,4 @@ def _ended(number: int, frame: object) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, _ended)
-    threading.Thread(target=_end_with_stdin, daemon=True).start()
-    sys.exit(main())
+    sys.exit(run(sys.argv[1:]))

@@ -182,19 +182,3 @@ def parse_named(text: str) -> Named:
     from optim.options import written_options
 
     return Named(name, written_options(name, options, example=f"--with \"{name}:keep=['a','b'],per_channel=true\""))
-
-
-def require_drawing(path: Path, flag: str) -> None:
-    """Refuse a place that no drawing can be written to.
-
-    Raises:
-        OptimError[bad-plot]: another suffix, or a folder that is not there.
-    """
-    if path.suffix != ".svg" or not path.absolute().parent.is_dir():
-        raise OptimError(
-            "bad-plot",
-            f"cannot write a plot to {path}",
-            "it must be an .svg in a folder that exists",
-            f"{flag} {path.with_suffix('.svg').name}",
-            status=ExitStatus.USAGE,
-        )

@@ -40,6 +40,8 @@ _COLUMNS = ("step", "pass", "ratio", "drift", "why")
 _FIGURES = ("pick", "ratio", "size", "drift", "original", "best")
 _TABLE_WIDTH = 100
 """Columns from which reasons have some 40 of their own in a table; they take more lines than words with less."""
+_FIGURES_WIDTH = 30
+"""Columns of a figure before and after, beside its name."""
 _NEXT_BEST = 5
 """Rows of what was not kept: more push the verdict off the screen."""
 
@@ -64,10 +66,9 @@ def print_report(
             console.print(f"  {result_drift_text(report.export.result_drift)}", markup=False, highlight=False)
     rows_of_figures = list(_figures(report))
     widest = max((len(label) for label, _, _ in rows_of_figures), default=0)
+    in_columns = console.is_terminal and console.width >= widest + _FIGURES_WIDTH
     for label, before, after in rows_of_figures:
-        figures = (
-            f"{label:<{widest}}{before:>11}  ->  {after}" if console.is_terminal else f"{label}: {before} -> {after}"
-        )
+        figures = f"{label:<{widest}}{before:>11}  ->  {after}" if in_columns else f"{label}: {before} -> {after}"
         console.print(f"  {figures}", markup=False, highlight=False)
     if len(report.targets) > 1:
         console.print(f"\n{about_targets(report)}:", markup=False, highlight=False)

@@ -85,7 +85,13 @@ def open_and_run(folder: Path, samples: list[dict[str, Any]], told: dict[str, An
             encoding="utf-8",
         )
         done = subprocess.run(
-            ["node", program, request], capture_output=True, text=True, timeout=_SECONDS, cwd=_modules(), check=False
+            ["node", program, request],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_SECONDS,
+            cwd=_modules(),
+            check=False,
         )
         if done.returncode:
             lines = re.findall(r"^(?:\w*Error|\[cause\])\b.*", done.stderr, re.MULTILINE) or done.stderr.splitlines()

@@ -39,6 +39,8 @@ def batch(
     the clock.
     """
     from optim._engine.batch.matrix import read_batch
+    from optim._engine.cluster.connect import is_local
+    from optim.jobs.process import expect_workers
 
     entries = read_batch(recipes, trust_code=trust_code)
     if dry_run:
@@ -48,6 +50,8 @@ def batch(
         else:
             print_table(("run", "target", "source", "error"), rows)
         return max((int(entry.error.status) for entry in entries if entry.error), default=0)
+    if not cluster or is_local(cluster):
+        expect_workers()  # their server imports what this process goes on to import, meanwhile
     from optim._engine.batch.cluster import executor_of
     from optim._engine.batch.index import worst_status
     from optim._engine.batch.live import standing

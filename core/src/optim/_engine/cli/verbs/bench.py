@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +12,7 @@ import click
 from optim.cli_kit.names import TARGET_NAME
 from optim.cli_kit.options import MODEL_OR_PROGRAM_PATH, SECONDS, data_option, seed_option, targets_option
 from optim.cli_kit.output import echo, json_option, print_json, print_table
-from optim.errors import ExitStatus, OptimError, disk_error
+from optim.errors import ExitStatus, OptimError
 
 if TYPE_CHECKING:
     from optim._engine.reports.answers import Benchmark
@@ -103,7 +101,9 @@ def bench(
             **served,
         )
     if table is not None:
-        _write(table, found.as_csv())
+        from optim._engine.cli.places import write
+
+        write(table, found.as_csv())
     if as_json:
         print_json(found.model_dump(mode="json"))
     else:
@@ -145,7 +145,7 @@ def parse_grid(axes: Sequence[str]) -> dict[str, tuple[int, ...]]:
 
 
 def _require_places(table: Path | None, plot: Path | None, *, grid: bool) -> None:
-    from optim._engine.cli.request import require_drawing
+    from optim._engine.cli.places import require_drawing, require_writable
 
     if plot is not None and not grid:
         raise OptimError(
@@ -157,8 +157,8 @@ def _require_places(table: Path | None, plot: Path | None, *, grid: bool) -> Non
         )
     if plot is not None:
         require_drawing(plot, "--plot")
-    for path in filter(None, (table, plot)):
-        _require_writable(path)  # before anything takes time
+    if table is not None:
+        require_writable(table)
 
 
 def _require_alone(data: str | None, beside: Sequence[str], component: str, generate: str | None) -> None:
@@ -188,34 +188,13 @@ def _require_alone(data: str | None, beside: Sequence[str], component: str, gene
         )
 
 
-def _require_writable(path: Path) -> None:
-    """Refuse a file that cannot be written; what is there stays as it is."""
-    with _writing(path):
-        is_new = not path.exists()
-        path.open("a", encoding="utf-8").close()
-        if is_new:
-            path.unlink()
-
-
-def _write(path: Path, text: str) -> None:
-    with _writing(path):
-        path.write_text(text, encoding="utf-8")
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        fix = "name a file in a folder that you may write to, on a disk with room"
-        raise replace(disk_error(error, f"{path} cannot be written"), fix=fix) from error
-
-
 def _tell_grid(found: GridBenchmark, table: Path | None, plot: Path | None, *, as_json: bool) -> int:
+    from optim._engine.cli.places import write
+
     if table is not None:
-        _write(table, found.as_csv())
+        write(table, found.as_csv())
     if plot is not None:
-        _write(plot, found.as_svg())
+        write(plot, found.as_svg())
     if as_json:
         print_json(found.model_dump(mode="json"))
     else:

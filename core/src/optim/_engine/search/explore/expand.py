@@ -149,7 +149,7 @@ class Expander:
             answer = asked[planned.ordered.name]
             if not answer.proposals:
                 self._note_no_proposal(candidate, planned, answer)
-            against = "" if planned.forced else self.promises.reason_against(planned)
+            against = "" if planned.forced else self.promises.reason_against(planned, self._time.for_candidate())
             for proposal in answer.proposals:
                 attempt = self._journal.open(step_of(planned.offered, proposal.options), candidate)
                 one = _Wanted(planned, proposal, attempt)
@@ -280,6 +280,7 @@ class Expander:
         self.promises.note_seconds(attempt.step.pass_name, tried.seconds)
         if tried.ran_out and tried.seconds < self._bench.settings.timeout_s:
             attempt.settle(StepStatus.SKIPPED, _STOPPED)
+            self.promises.note_stopped(attempt.step.pass_name, tried.seconds)
             return None
         attempt.printed, attempt.trace = tried.said, tried.trace
         if tried.answer is None:

@@ -96,6 +96,7 @@ class QuantizeStatic(Pass):
 
     def apply(self, model: Model, options: QuantizeStaticOptions, context: Context) -> PassResult:
         """Measure ranges, then rewrite."""
+        from optim_plugins.ort.measure.cut_samples import with_beginnings
         from optim_plugins.ort.quantize.static.static_graph import quantize_graph
 
-        return quantize_graph(model, options, context)
+        return quantize_graph(model, options, with_beginnings(model, context))

@@ -14,6 +14,7 @@ from optim_plugins.ort.measure.calibrate import Calibration, Measured, calibrate
 from optim_plugins.ort.prepare.converted_graph import convert_graph
 from optim_plugins.ort.quantize.narrow_weights import judged_convolution, judged_product, narrow_nodes
 from optim_plugins.ort.quantize.smoothing import Factors, add_smoothed, connect_smoothed, find_factors, fold_smoothing
+from optim_plugins.ort.quantize.static.activations import activation_behind
 from optim_plugins.ort.quantize.static.integer_initializers import StaticRewriter
 from optim_plugins.ort.quantize.static.qdq_writer import FloatBiasRewriter, PairRewriter
 from optim_plugins.ort.quantize.static.qoperator_writer import OperatorRewriter
@@ -120,7 +121,9 @@ def _factors(plan: Plan, model: Model, options: QuantizeStaticOptions, context: 
 
 
 def _measured(plan: Plan, factors: Factors, model: Model, options: QuantizeStaticOptions, context: Context) -> Measured:
-    how = Calibration(options.calibration, options.percentile, _STEPS.get(options.activations, 256))
+    behind = {value.name or "": activation_behind(value) for value in plan.measured()}
+    activations = {name: activation for name, activation in behind.items() if activation is not None}
+    how = Calibration(options.calibration, options.percentile, _STEPS.get(options.activations, 256), activations)
     channels: dict[str, int | None] = {}
     if options.correct_bias:
         channels |= {one.sources[0].name or "": None for one in plan.nodes if one.node.op_type == "Conv"}

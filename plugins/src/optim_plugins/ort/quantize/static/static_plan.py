@@ -2,8 +2,8 @@
 
 - Convolutions, the convolution's ReLU with it: integers in, integers out.
 - Carriers between them, which would else need floats again: pooling, Add, Mul, Concat, reshaping, splitting, enlarging,
-  ``a * x + c`` with constants, HardSigmoid; and up to the last pooling, behind which there are fewer values to make
-  floats of.
+  ``a * x + c`` with constants, HardSigmoid; SiLU, computed in floats between integers; and up to the last pooling,
+  behind which there are fewer values to make floats of.
 - Products with a constant weight: integers in, floats out, so that what follows (softmax, normalization, Gelu) stays
   exact.
 
@@ -21,6 +21,7 @@ import onnx_ir as ir
 from optim.onnx import only_reader, read_constant
 from optim_plugins.ort.fuse.convolution.affine_steps import Affine, affine_step
 from optim_plugins.ort.graph.products import Product, find_products
+from optim_plugins.ort.quantize.static.activations import gate_of
 from optim_plugins.ort.quantize.static.index_paths import index_values
 
 LEAST_ELEMENTS = 4096
@@ -50,6 +51,7 @@ class Quantized:
         activation: a Relu or Clip that the range of the result stands for.
         further: outputs behind the first, of a Split; they become integers too.
         linear: ``a * x + c`` that the node computes of its source; the range of the result clips what HardSigmoid does.
+        gate: the Sigmoid of its source that the node multiplies the source with (SiLU), computed in floats.
     """
 
     node: ir.Node
@@ -58,6 +60,7 @@ class Quantized:
     activation: ir.Node | None = None
     further: tuple[ir.Value, ...] = ()
     linear: Affine | None = None
+    gate: ir.Node | None = None
 
     @property
     def name(self) -> str:
@@ -190,6 +193,10 @@ def _carrier(node: ir.Node, integers: set[ir.Value]) -> Quantized | None:
         return Quantized(node, (linear.source,), node.outputs[0], linear=linear) if linear.source in integers else None
     if node.domain not in _STANDARD or node.op_type not in SAME_RANGE | COMPUTING:
         return None
+    gate = gate_of(node)
+    if gate is not None and gate.op_type == "Sigmoid":
+        source = gate.inputs[0]
+        return Quantized(node, (source,), node.outputs[0], gate=gate) if source in integers else None
     read = tuple(value for value in node.outputs[1:] if list(value.uses()) or value.is_graph_output())
     if read and node.op_type != "Split":
         return None

@@ -45,7 +45,7 @@ def blame(
     Each is an .onnx file or a run folder. Exit status 0: nothing is blamed; 4: something is.
     """
     from optim._engine.api.request import require_models
-    from optim._engine.cli.request import require_drawing
+    from optim._engine.cli.places import require_drawing, write
     from optim.cli_kit.live_lines import progress
 
     names = dict(_pair(text) for text in pairs)
@@ -64,7 +64,7 @@ def blame(
         from optim._engine.drawing.svg import standalone
         from optim._engine.reports.blame_section import near_drawing
 
-        svg.write_text(standalone(near_drawing(found.found.near)), encoding="utf-8")
+        write(svg, standalone(near_drawing(found.found.near)))
     if as_json:
         from optim.jobs.wire import to_wire
 

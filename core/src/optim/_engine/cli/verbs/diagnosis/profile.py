@@ -45,6 +45,7 @@ def profile(
     Each is an .onnx file, opened with the backend's defaults, or a run folder, opened with its tuned settings.
     """
     from optim._engine.api.request import require_models
+    from optim._engine.cli.places import require_writable
     from optim.cli_kit.live_lines import progress
 
     require_models(models, data, target)
@@ -56,6 +57,8 @@ def profile(
             f"--trace {trace.with_suffix('.json').name}",
             status=ExitStatus.USAGE,
         )
+    if trace is not None:
+        require_writable(trace)
     from optim._engine.plugins.registry import load_registry
     from optim._engine.runs.compare.conditions import Conditions
     from optim._engine.runs.diagnosis.profile import profile_models

@@ -47,10 +47,12 @@ def reduce(model: Path, command: str, output: Path | None, attempts: int, timeou
 
     What is written has its weights inside, ready for a bug report.
     """
+    from optim._engine.cli.places import require_writable
     from optim._engine.diagnosis.reduce import reduce_model
     from optim.cli_kit.live_lines import progress
 
     aim = output or Path(f"{model.stem}-reduced.onnx")
+    require_writable(aim)
     with progress() as say, TemporaryDirectory(prefix="optim-reduce-") as text:
         folder = Path(text)
         read = _reader(model, folder / "store")

@@ -56,7 +56,8 @@ def sensitivity(
     as_json: bool,
 ) -> None:
     """Show which nodes of MODEL cost how much drift when they alone are converted."""
-    from optim._engine.cli.request import parse_named, require_drawing
+    from optim._engine.cli.places import require_drawing, write
+    from optim._engine.cli.request import parse_named
     from optim._engine.plugins.registry import load_registry
     from optim._engine.runs.compare.conditions import Conditions
     from optim._engine.runs.diagnosis.sensitivity import measure_sensitivity
@@ -76,7 +77,7 @@ def sensitivity(
     if plot is not None:
         from optim._engine.reports.sensitivity_plot import draw
 
-        plot.write_text(draw(found, model.name))
+        write(plot, draw(found, model.name))
     if as_json:
         print_json(_as_fields(found))
     else:
