@@ -49,7 +49,7 @@ def verdict(monkeypatch):
             prepared=SimpleNamespace(open_s=0.0, run_s=0.0, timed=(0,)),
             device_free_bytes=lambda: None,
             recast_originals={},
-            run_time=SimpleNamespace(left=0.0, note=lambda text: None, enough_s=700.0, announced_s=300.0),
+            run_time=SimpleNamespace(left=0.0, note=lambda text: None, try_s=80.0, announced_s=300.0),
             say=lambda text: None,
         )
         forced = [SimpleNamespace(ordered=SimpleNamespace(name=named.name)) for named in settings.named]

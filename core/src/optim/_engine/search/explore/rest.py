@@ -77,9 +77,8 @@ def why_no_more(names: Sequence[str], time: RunTime) -> str:
     if not names:
         return ""
     some = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
-    enough_s = 60 * math.ceil(time.enough_s / 60)
-    more = f"about --search-seconds {enough_s}" if enough_s > time.announced_s else "more --search-seconds"
-    return f"; there was no time to make one candidate of {some} ({more} would do)"
+    enough_s = 60 * math.ceil((time.announced_s + len(names) * time.try_s) / 60)
+    return f"; there was no time to make one candidate of {some} (about --search-seconds {enough_s} would do)"
 
 
 def run_out(legs: Sequence[Leg], journal: Journal, candidate: Candidate) -> None:
