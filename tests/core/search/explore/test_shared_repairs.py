@@ -117,3 +117,12 @@ def test_what_would_be_stopped_before_its_first_evaluation_is_not_begun(most_s, 
     assert Repairer(bench, None, None, None, time).options(trial, attempt, None, 0.05) is None
     assert bool(asked) is begun
     assert attempt.unrepaired.startswith("not repaired: no set of nodes" if begun else "not repaired: no search time")
+
+
+@pytest.mark.parametrize("near", [True, False])
+def test_that_it_is_not_repaired_is_said_of_what_could_be_repaired_alone(near):
+    attempt = SimpleNamespace(step=step_of(LOSSY, {}), unrepaired="")
+    repairs = SimpleNamespace(is_near=lambda attempt, tried: near, closest=lambda tried: None)
+    expander = SimpleNamespace(promises=SimpleNamespace(is_faster=lambda step: False), repairs=repairs)
+    assert Expander._repaired(expander, None, {}, [(attempt, None)]) == []
+    assert bool(attempt.unrepaired) is near

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from optim._engine.generation.decoder import require_generating
+from optim._engine.generation.known_decoders import require_generating
 from optim._engine.jobs.runner import Runner, thread_executor
 from optim._engine.plugins.registry import Registry, require_target
 from optim._engine.runs.found_goal import require_foretold_context
