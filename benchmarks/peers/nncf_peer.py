@@ -27,7 +27,9 @@ Sample = dict[str, Any]
 def main(way: str, path: str, data: str, made: str, most: float) -> None:
     """Quantize."""
     model, samples = onnx.load(path), samples_of(data)
-    asked: dict[str, Any] = {"model_type": nncf.ModelType.TRANSFORMER, "subset_size": len(samples)}
+    transformer = any(node.op_type == "Softmax" for node in model.graph.node)
+    kind = nncf.ModelType.TRANSFORMER if transformer else None
+    asked: dict[str, Any] = {"model_type": kind, "subset_size": len(samples)}
     dataset = nncf.Dataset(samples)
     if way == "int8":
         onnx.save(nncf.quantize(model, dataset, preset=nncf.QuantizationPreset.MIXED, **asked), made)

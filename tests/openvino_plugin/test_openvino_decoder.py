@@ -66,6 +66,9 @@ def test_load_py_of_a_run_generates_by_openvino_alone(tmp_path, monkeypatch):
     one, several, drawn, stopped, *refused, others = json.loads(subprocess.check_output(asked, cwd=folder))
     decoder = optim.Decoder(onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]))
     assert one == decoder.generate([[5, 6, 7]], max_new_tokens=6)[0].tolist()
+    loaded = optim.load(folder)
+    assert loaded.generate([[5, 6, 7]], max_new_tokens=6)[0].tolist() == one
+    assert [value.name for value in loaded.get_inputs()][:1] == ["input_ids"]
     assert several == decoder.generate(SEVERAL, max_new_tokens=6).T.tolist()
     sampled = decoder.generate(SEVERAL, max_new_tokens=6, sample=True, temperature=2.0, top_k=20, top_p=0.9, seed=3)
     assert drawn == sampled.T.tolist() != several

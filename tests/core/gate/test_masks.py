@@ -108,6 +108,7 @@ def test_an_all_padding_sample_compares_nothing_and_is_not_a_success():
     with pytest.raises(OptimError) as caught:
         drift_with_noise_at(MASK == 0, feeds={"attention_mask": np.zeros_like(MASK)})
     assert caught.value.reference == "nothing-compared"
+    assert "finite" in caught.value.cause
 
 
 def test_each_output_is_masked_by_the_mask_of_its_own_side():

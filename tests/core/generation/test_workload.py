@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import optim
 from optim._engine.api.request import settings_from
 from optim._engine.generation.timing import GenerationTimes
 from optim._engine.generation.workload import Workload, asked_workload
@@ -13,6 +17,7 @@ from optim._engine.jobs.clocks.kinds import clock_of
 from optim._engine.recipes.recipe import recipe_from
 from optim._engine.runs.locking import apply_recipe
 from optim._engine.search.settings import RunSettings
+from optim._engine.sources.export_file import foretold_facts
 from optim.errors import OptimError
 
 TIMES = GenerationTimes(4, 5, 1.0, (4, 6, 8), (0.1, 0.2, 0.3), (40, 60, 80))
@@ -68,3 +73,16 @@ def test_an_answer_beyond_the_context_is_refused() -> None:
         Workload(512, 129).require_context(facts)
     assert "641 tokens, and the model was made for 640" in refused.value.cause
     assert refused.value.fix == "--generate prompt=480,new=160"
+
+
+@pytest.mark.parametrize("config", [{"n_positions": 64}, {"text_config": {"max_position_embeddings": 64}}])
+def test_an_answer_beyond_the_context_of_a_source_is_refused_before_it_is_exported(
+    tmp_path: Path, config: dict[str, Any]
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "model.safetensors").write_bytes(b"no weights, so that an export would fail")
+    for ask in (partial(optim.run, tmp_path, tmp_path / "out"), partial(optim.bench, tmp_path)):
+        with pytest.raises(OptimError, match="the model was made for 64") as refused:
+            ask(generate="prompt=60,new=5")
+        assert refused.value.reference == "bad-workload"
+    assert foretold_facts(tmp_path / "nowhere") == foretold_facts(tmp_path / "model.safetensors") == {}

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
+import sys
+
 import pytest
-from feed_models import FLOAT, build, helper, value, write
+from feed_models import FLOAT, build, describe_model, helper, value, write
 
 from optim._engine.graphs.limits import check_limits
 from optim.backend import BackendLimits
@@ -55,3 +59,11 @@ def test_a_domain_that_the_model_defines_itself_is_known(path):
         "my", "Relu", ["a"], ["b"], [helper.make_node("Abs", ["a"], ["b"])], [helper.make_opsetid("", 17)]
     )
     check_limits(relu(path, domain="my", domains=("my",), functions=[function]), LIMITS, "thing")
+
+
+def test_the_fix_is_a_command_that_writes_the_users_model_as_it_is_accepted(path):
+    with pytest.raises(OptimError) as caught:
+        check_limits(relu(path, opset=22, ir_version=11), LIMITS, "thing")
+    command = shlex.split(caught.value.fix.partition("or convert it: ")[2])
+    subprocess.run([sys.executable, *command[1:]], cwd=path.parent, check=True)
+    check_limits(describe_model(path.parent / "older-model.onnx"), LIMITS, "thing")

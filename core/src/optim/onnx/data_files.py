@@ -97,6 +97,18 @@ def static_shape(tensor: TensorProtocol) -> ir.Shape:
     return ir.Shape(int(size) for size in tensor.shape)  # type: ignore[arg-type]
 
 
+def keep_by_digest(temporary: Path, final: Path) -> None:
+    """Give a file the name that its content has; one of that name is the same, and may be open in another process.
+
+    Windows replaces no file that is open.
+    """
+    try:
+        os.replace(temporary, final)
+    except PermissionError:
+        if not final.is_file():
+            raise
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """A file that appears under its name only when it is whole."""

@@ -52,7 +52,11 @@ class Quantize(Pass):
         return float_graph.applicable(model, float_graph.PRODUCTS, opset=_OPSET)
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[QuantizeOptions]:
-        """NNCF's defaults; in a transformer half of the outliers too, which is closer in some."""
+        """NNCF's defaults but for outliers; in a transformer half of them too, which is closer in some.
+
+        NNCF moves 0.95 of them. On samples that it did not see 0.8 was closer on each of three encoders: MiniLM .081 in
+        place of .108, T5 .019 in place of .025, Whisper .0099 in place of .0103; 0.65 on the latter two alone.
+        """
         del target, context
         from optim_openvino.quantize.quantize_options import QuantizeOptions
 

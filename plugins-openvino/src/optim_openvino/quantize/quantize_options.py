@@ -19,11 +19,11 @@ class QuantizeOptions(PassOptions):
         None, description="whether NNCF leaves alone what hurts in attention; left out: where there is a Softmax"
     )
     smooth_alpha: float = Field(
-        0.95,
+        0.8,
         ge=-1,
         le=1,
         description="SmoothQuant in products: how much of an activation's outliers goes into the weights, 0 to 1; "
-        "-1: none",
+        "-1: none; NNCF's own is 0.95",
     )
     bias_correction: Literal["fast", "accurate", "none"] = Field(
         "fast", description="what makes up for the mean error of a layer in its bias; accurate goes layer by layer"

@@ -62,7 +62,7 @@ def test_what_nobody_timed_promises_what_its_pass_gained_less_what_its_kernels_l
 
 def test_a_lossy_pass_that_made_the_original_slower_is_not_tried_on_other_chains(promises):
     promises.note_ratio(step("q"), 1.31)
-    assert promises.reason_against(planned("q")) == (
+    assert promises.reason_against(planned("q"), 30.0) == (
         "it made the original slower (latency ratio 1.31): other passes promise more"
     )
     assert not promises.is_faster(step("q"))
@@ -70,19 +70,30 @@ def test_a_lossy_pass_that_made_the_original_slower_is_not_tried_on_other_chains
 
 def test_a_fusion_that_is_slower_by_itself_is_tried_on_as_long_as_it_costs_little(promises):
     promises.note_ratio(step("f", Stage.FUSE), 1.31)
-    assert promises.reason_against(planned("f", lossy=False)) == ""
+    assert promises.reason_against(planned("f", lossy=False), 30.0) == ""
     promises.note_seconds("f", 9.0)
-    assert promises.reason_against(planned("f", lossy=False)).startswith(
+    assert promises.reason_against(planned("f", lossy=False), 30.0).startswith(
         "its first candidate took 9 s and latency ratio 1.31: other passes promise more in that time"
     )
 
 
 def test_a_slow_pass_of_which_nothing_came_is_not_tried_again_and_one_that_held_is(promises):
     promises.note_seconds("slow", 22.0)
-    assert promises.reason_against(planned("slow")).startswith("its first candidate took 22 s and nothing came of it")
+    assert promises.reason_against(planned("slow"), 30.0).startswith(
+        "its first candidate took 22 s and nothing came of it"
+    )
     promises.note_held("slow")
-    assert promises.reason_against(planned("slow")) == ""
+    assert promises.reason_against(planned("slow"), 30.0) == ""
     promises.note_ratio(step("slow"), 0.97)
-    assert promises.reason_against(planned("slow")).startswith("its first candidate took 22 s and latency ratio 0.97")
+    assert promises.reason_against(planned("slow"), 30.0).startswith(
+        "its first candidate took 22 s and latency ratio 0.97"
+    )
     promises.note_ratio(step("slow"), 0.6)
-    assert promises.reason_against(planned("slow")) == ""
+    assert promises.reason_against(planned("slow"), 30.0) == ""
+
+
+def test_a_pass_that_was_stopped_for_its_time_is_taken_up_again_where_there_is_half_as_much_more(promises):
+    promises.note_seconds("slow", 22.0)
+    promises.note_stopped("slow", 22.0)
+    assert promises.reason_against(planned("slow"), 32.9).startswith("search time ran out 22 s into its first")
+    assert promises.reason_against(planned("slow"), 33.0) == ""

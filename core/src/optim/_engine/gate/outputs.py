@@ -59,13 +59,22 @@ def compare_sample(
         floor = (floors or {}).get(name, 0.0)
         results.append(compare_output(name, expected, other[name], valid, by_slices=by_slices, floor=floor))
     if not results or not any(result.compared or result.problem for result in results):
-        raise OptimError(
-            "nothing-compared",
-            "the models have nothing to compare",
-            "on a sample no output has a single element",
-            "give --data of which every sample gives an output: no input may be empty",
-        )
+        raise _nothing_compared(reference)
     return results
+
+
+def _nothing_compared(reference: Outputs) -> OptimError:
+    """Why nothing of these outputs could be compared."""
+    what = "the models have nothing to compare"
+    if any(np.size(array) for array in reference.values()):
+        cause = "on a sample no output has a finite number, padding left out"
+        return OptimError("nothing-compared", what, cause, "give --data on which the model computes finite numbers")
+    return OptimError(
+        "nothing-compared",
+        what,
+        "on a sample no output has a single element",
+        "give --data of which every sample gives an output: no input may be empty",
+    )
 
 
 def compare_output(

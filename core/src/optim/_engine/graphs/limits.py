@@ -31,14 +31,6 @@ def check_limits(model: Model, limits: BackendLimits, backend_name: str) -> None
         OptimError: opset-too-new, ir-too-new, unknown-domain.
     """
     what = f"{backend_name} cannot run {model.path.name}"
-    if model.ir_version > limits.ir_version:
-        raise OptimError(
-            "ir-too-new",
-            what,
-            f"it has IR version {model.ir_version}; {backend_name} accepts up to {limits.ir_version}",
-            "save it with an older one: python -c \"import onnx; m = onnx.load('model.onnx'); "
-            f"m.ir_version = {limits.ir_version}; onnx.save(m, 'model-ir{limits.ir_version}.onnx')\"",
-        )
     for domain, version in sorted(model.opset.items()):
         newest = limits.opset.get(domain)
         if newest is not None and version > newest:
@@ -46,10 +38,30 @@ def check_limits(model: Model, limits: BackendLimits, backend_name: str) -> None
                 "opset-too-new",
                 what,
                 f"it has opset {version} of domain {domain or 'ai.onnx'}; {backend_name} accepts up to {newest}",
-                f'export the model with opset_version={newest}, or convert it: python -c "import onnx; onnx.save('
-                f"onnx.version_converter.convert_version(onnx.load('model.onnx'), {newest}), 'model-{newest}.onnx')\"",
+                f"export the model with opset {newest} of {domain}"
+                if domain
+                else f"export the model with opset {newest}, or convert it: {_older(model, limits)}",
             )
+    if model.ir_version > limits.ir_version:
+        raise OptimError(
+            "ir-too-new",
+            what,
+            f"it has IR version {model.ir_version}; {backend_name} accepts up to {limits.ir_version}",
+            f"save it with an older one: {_older(model, limits)}",
+        )
     _check_domains(read_skeleton(model.path), limits, backend_name, what)
+
+
+def _older(model: Model, limits: BackendLimits) -> str:
+    """A command that writes the model in the newest opset and IR version that are accepted, where it has newer ones."""
+    name, newest = model.path.name, limits.opset.get("")
+    opset = newest is not None and model.opset.get("", 0) > newest
+    converted = f"m = onnx.version_converter.convert_version(m, {newest}); " if opset else ""
+    ir_version = min(model.ir_version, limits.ir_version)
+    return (
+        f"python -c \"import onnx; m = onnx.load('{name}'); {converted}m.ir_version = {ir_version}; "
+        f"onnx.save(m, 'older-{name}')\""
+    )
 
 
 def check_operators(model: onnx.ModelProto, path: Path) -> None:

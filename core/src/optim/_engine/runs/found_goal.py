@@ -9,16 +9,17 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from optim._engine.generation.decoder import generates_alone, require_generating, why_not_alone
+from optim._engine.generation.known_decoders import generates_alone, require_generating, why_not_alone
 from optim._engine.generation.workload import Workload
 from optim._engine.search.measure import reach_job
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.workbench import Workbench
-from optim._engine.sources.export_file import known_facts, read_export_file
+from optim._engine.sources.export_file import foretold_facts, known_facts, read_export_file
 from optim._engine.store import cache_key
 from optim.jobs.process import WorkerFailed
 from optim.model import Model
 from optim.onnx.files import describe_model
+from optim.source import SourceRequest
 
 _REACH_S = 120.0
 """For opening the model and one token: it only ends one that hangs."""
@@ -59,6 +60,20 @@ def found_goal(bench: Workbench, model: Model, facts: Mapping[str, Any]) -> tupl
         f"the graph is a decoder: the goal is generate, the time of answers of {workload} "
         "(--goal latency times single runs, --generate prompt=N,new=N other answers)"
     )
+
+
+def require_foretold_context(settings: RunSettings, source: SourceRequest | None) -> None:
+    """Refuse answers that go beyond the context of a source before it is exported, which may take minutes.
+
+    Args:
+        settings: of a run or a comparison.
+        source: to be exported; None: it was.
+
+    Raises:
+        OptimError[bad-workload]: they do, and its ``config.json`` says so.
+    """
+    if source is not None and source.folder is not None and settings.goal_is_said and settings.goal == "generate":
+        settings.workload.require_context(foretold_facts(source.folder))
 
 
 def planned_goal(settings: RunSettings, *, timed: bool) -> tuple[RunSettings, str]:

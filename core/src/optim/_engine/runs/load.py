@@ -38,8 +38,9 @@ def load(
     Returns:
         A session of onnxruntime, or one with the same ``run``, ``get_inputs`` and ``get_outputs`` where the target has
         a runtime of its own; where the model takes adapters, a :class:`optim.adapters.session.AdaptedSession`, whose
-        ``run`` takes ``adapter`` too; of a decoder that was exported from a source, or whose past may be one buffer, a
-        :class:`optim.Decoder`, which generates text and has the session as ``session``.
+        ``run`` takes ``adapter`` too; of a decoder that was exported from a source, whose past may be one buffer, or
+        that a runtime of its own opens, a :class:`optim.Decoder`, which generates text and has the session as
+        ``session``.
 
     Raises:
         OptimError[bad-export-file]: somebody changed ``export.json``.
@@ -84,10 +85,14 @@ def load(
 
 
 def _generating(session: Any) -> Any:
-    """The session; where ``load.py`` has ``generate``, for the past may be one buffer, a :class:`optim.Decoder`."""
+    """The session; where ``load.py`` has ``generate`` too, a :class:`optim.Decoder`."""
+    from optim._engine.backends.own_session import OwnSession
     from optim._engine.generation.decoder import Decoder, session_interface
+    from optim._engine.generation.known_decoders import generates_alone
     from optim.decoders.shared_past import shares_past
 
+    if isinstance(session, OwnSession):
+        return Decoder(session) if generates_alone(session.model) else session
     metadata = session.get_modelmeta().custom_metadata_map if hasattr(session, "get_modelmeta") else {}
     return Decoder(session) if shares_past(metadata) and session_interface(session).is_decoder else session
 

@@ -44,6 +44,7 @@ def run_source(
     from optim._engine.jobs.runner import Runner
     from optim._engine.plugins.chosen_targets import choose_targets
     from optim._engine.plugins.registry import load_registry
+    from optim._engine.runs.found_goal import require_foretold_context
     from optim._engine.runs.run import run_settings
     from optim._engine.search.preparation import source_choice
     from optim._engine.search.run_time import start_of_command
@@ -51,6 +52,7 @@ def run_source(
     from optim._engine.sources.make import make_graphs
 
     start_of_command()  # exporting comes before the run, and is no part of its time
+    require_foretold_context(settings, settings.export)
     registry, store = load_registry(), Store()
     chosen = choose_targets(registry, settings.target, here=not settings.cluster)
     Plans(settings, registry, chosen)  # a request that makes no sense is refused before anything is exported

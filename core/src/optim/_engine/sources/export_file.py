@@ -11,6 +11,7 @@ from typing import Any
 
 from optim._engine.json_file import read_json
 from optim.errors import OptimError
+from optim.source import CONFIG_FILE
 
 EXPORT_FILE = "export.json"
 
@@ -146,3 +147,20 @@ def known_facts(model: Path) -> Mapping[str, Any]:
     """What an ``export.json`` says of the source of a model file; nothing where there is none. Raises as above."""
     known = known_export(model)
     return known.content.facts if known is not None else {}
+
+
+def foretold_facts(folder: Path) -> Mapping[str, Any]:
+    """What the ``config.json`` of a source says of its context before it is exported; nothing where it does not say.
+
+    It is what ``export.json`` says afterwards, where the config has it written out: defaults of its class are unknown.
+    """
+    try:
+        told = read_json(folder / CONFIG_FILE)
+    except (OSError, ValueError):
+        return {}  # whoever exports it says so
+    if not isinstance(told, dict) or told.get("is_encoder_decoder"):
+        return {}
+    text = told.get("text_config")
+    config = text if isinstance(text, dict) else told
+    context = config.get("max_position_embeddings") or config.get("n_positions")
+    return {"kind": "decoder", "context": context} if isinstance(context, int) else {}

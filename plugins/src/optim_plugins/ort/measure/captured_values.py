@@ -19,7 +19,7 @@ from optim import Context, Model
 from optim.arrays import Array
 from optim.onnx import discard_measured, open_session, save_for_measuring
 
-_MAPPED = {"session.disable_prepacking": "1"}
+MAPPED = {"session.disable_prepacking": "1"}
 """Weights are read where they are mapped: of 803 MB of floats, 32 MB were held beside the file in place of 689."""
 
 
@@ -45,7 +45,7 @@ def capture(graph: ir.Model, names: Collection[str], model: Model, context: Cont
     graph.graph.outputs.extend(wanted)
     written = save_for_measuring(graph, context.store)
     try:
-        session = open_session(written.path, model.session, extra_config=_MAPPED)
+        session = open_session(written.path, model.session, extra_config=MAPPED)
         outputs = [value.name or "" for value in wanted]
         for feeds in context.samples():
             given = {name: array for name, array in feeds.items() if name in inputs}

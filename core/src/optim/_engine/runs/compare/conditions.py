@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from optim._engine.generation.decoder import require_generating
+from optim._engine.generation.known_decoders import require_generating
 from optim._engine.jobs.runner import Runner, thread_executor
 from optim._engine.plugins.registry import Registry, require_target
+from optim._engine.runs.found_goal import require_foretold_context
 from optim._engine.runs.session_file import MODEL_FILE
 from optim._engine.runs.session_trust import read_session_file
 from optim._engine.search.settings import DEFAULT_TIMEOUT_S, RunSettings
@@ -62,6 +63,8 @@ def workbench_for(
     """
     registry, store, say = conditions.registry, conditions.store, conditions.say
     device = require_target(registry, conditions.target)
+    if asked is not None:
+        require_foretold_context(asked, SourceRequest(str(model)))
     with store.in_use(), ending_workers(), thread_executor() as executor:
         exported = _exported(model, device, registry, store, say)
         path, session = (model, SessionConfig()) if exported else resolve(model)

@@ -149,7 +149,7 @@ class Expander:
             answer = asked[planned.ordered.name]
             if not answer.proposals:
                 self._note_no_proposal(candidate, planned, answer)
-            against = "" if planned.forced else self.promises.reason_against(planned)
+            against = "" if planned.forced else self.promises.reason_against(planned, self._time.for_candidate())
             for proposal in answer.proposals:
                 attempt = self._journal.open(step_of(planned.offered, proposal.options), candidate)
                 one = _Wanted(planned, proposal, attempt)
@@ -264,8 +264,8 @@ class Expander:
     ) -> list[Candidate]:
         """Returns the closest of the candidates that broke the budget, repaired, if it holds then."""
         faster = [one for one in tried if self.promises.is_faster(one[0].step)]
-        for attempt, _ in tried:
-            if not self.promises.is_faster(attempt.step):
+        for attempt, outcome in tried:
+            if not self.promises.is_faster(attempt.step) and self.repairs.is_near(attempt, outcome):
                 attempt.unrepaired = _NO_FASTER
         closest = self.repairs.closest(faster)
         if closest is None:
@@ -280,6 +280,7 @@ class Expander:
         self.promises.note_seconds(attempt.step.pass_name, tried.seconds)
         if tried.ran_out and tried.seconds < self._bench.settings.timeout_s:
             attempt.settle(StepStatus.SKIPPED, _STOPPED)
+            self.promises.note_stopped(attempt.step.pass_name, tried.seconds)
             return None
         attempt.printed, attempt.trace = tried.said, tried.trace
         if tried.answer is None:

@@ -39,8 +39,16 @@ _NO_GAIN = math.log(1.1)
 _DEAR = 0.1
 """Share of the search: a pass that takes longer for a candidate must have shown a gain."""
 
+_MORE_TIME = 1.5
+"""Times what a candidate was stopped after: with less, a busy machine stops it again."""
+
 _LEAST_GAIN = math.log(1 / 0.95)
 """A gain that three rounds on a busy machine do not make up."""
+
+_NO_MORE = (
+    "search time ran out {:.0f} s into its first candidate, and too little is left for another; "
+    "give more with --search-seconds"
+)
 
 
 class Promises:
@@ -59,6 +67,7 @@ class Promises:
         self._gain_of_step: dict[StepKey, float] = {}
         self._gain_of_pass: dict[str, float] = {}
         self._seconds: dict[str, float] = {}
+        self._stopped: dict[str, float] = {}
         self._held: set[str] = set()
         self._expected: dict[StepKey, float] = {}
         self._bounded: set[StepKey] = set()
@@ -97,6 +106,10 @@ class Promises:
         """Notes what a candidate of a pass took, where it was not known already."""
         if seconds > 0:
             self._seconds[name] = max(seconds, self._seconds.get(name, 0.0))
+
+    def note_stopped(self, name: str, seconds: float) -> None:
+        """Notes that a candidate of a pass was stopped for its time after so many seconds."""
+        self._stopped[name] = max(seconds, self._stopped.get(name, 0.0))
 
     def note_ratio(self, step: Step, ratio: float) -> None:
         """Notes the latency of a chain with a step to that without it."""
@@ -175,14 +188,21 @@ class Promises:
         """Returns whether a step that was timed is worth a repair: one that is no faster needs none."""
         return self.gain(step) > 0.0
 
-    def reason_against(self, planned: Planned) -> str:
-        """Returns why a pass is tried on no further chain, in one sentence; empty where nothing speaks against it."""
+    def reason_against(self, planned: Planned, left_s: float) -> str:
+        """Returns why a pass is tried on no further chain, in one sentence; empty where nothing speaks against it.
+
+        Args:
+            planned: the pass.
+            left_s: seconds that a candidate of it would have.
+        """
         name, pass_class = planned.ordered.name, planned.pass_class
         gain, seconds = self._gain_of_pass.get(name), self.seconds(name)
         if gain is not None and gain < -_NO_GAIN and pass_class.lossy:
             return f"it made the original slower (latency ratio {math.exp(-gain):.2f}): other passes promise more"
         useless = gain <= _LEAST_GAIN if gain is not None else name not in self._held
         if seconds > _DEAR * self._search_s and useless:
+            if gain is None and name in self._stopped:
+                return "" if left_s >= _MORE_TIME * self._stopped[name] else _NO_MORE.format(self._stopped[name])
             found = "nothing came of it" if gain is None else f"latency ratio {math.exp(-gain):.2f}"
             return (
                 f"its first candidate took {seconds:.0f} s and {found}: other passes promise more in that time; "

@@ -80,11 +80,12 @@ class QuantizeStatic(Pass):
             )
 
     def keepable(self, model: Model, options: QuantizeStaticOptions) -> list[str]:
-        """Every convolution and product it would quantize."""
+        """Every convolution, product and LSTM it would quantize."""
         from optim_plugins.ort.quantize.static.static_graph import prepared
         from optim_plugins.ort.quantize.static.static_plan import make_plan
 
-        return make_plan(prepared(model, options.activations), products=options.products).choices
+        graph = prepared(model, options.activations)
+        return make_plan(graph, products=options.products, lstms=options.quantizes_lstms).choices
 
     def kernels(self, options: QuantizeStaticOptions) -> tuple[KernelUse, ...]:
         """Those of the integers or floats that it writes."""
@@ -96,6 +97,7 @@ class QuantizeStatic(Pass):
 
     def apply(self, model: Model, options: QuantizeStaticOptions, context: Context) -> PassResult:
         """Measure ranges, then rewrite."""
+        from optim_plugins.ort.measure.cut_samples import with_beginnings
         from optim_plugins.ort.quantize.static.static_graph import quantize_graph
 
-        return quantize_graph(model, options, context)
+        return quantize_graph(model, options, with_beginnings(model, context))
