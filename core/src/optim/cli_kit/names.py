@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from optim.passes import Stage
-
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
@@ -66,10 +64,17 @@ def _conversions(registry: Registry) -> Iterable[str]:
     return {offered.over_models.makes for offered in lossy if offered.over_models.makes} | {o.name for o in lossy}
 
 
+def _stages(registry: Registry) -> Iterable[str]:
+    del registry
+    from optim.passes import Stage
+
+    return Stage
+
+
 PASS_NAME = _Name("pass", _pass_names)
 TARGET_NAME = _Name("target", lambda registry: registry.targets())
 TARGET_NAMES = _Names("target", lambda registry: ("auto", *registry.targets()))
-STAGE_NAME = _Name("stage", lambda registry: Stage)
+STAGE_NAME = _Name("stage", _stages)
 METRIC_NAME = _Name("metric", lambda registry: registry.offered("metric"))
 LAYOUT_NAME = _Name("layout", lambda registry: registry.offered("layout"))
 POINT_NAME = _Name("point", lambda registry: ("fastest", "smallest", "most-accurate"))

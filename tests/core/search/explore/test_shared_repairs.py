@@ -103,3 +103,12 @@ def test_a_rough_repair_is_taken_up_again_and_the_rest_of_its_chain_applied_to_i
     repairs.rough[chain_key(after(fine))] = near
     assert repairs.refine(after(fine)) is None  # the same again
     assert near.attempt.unrepaired == ""
+
+
+@pytest.mark.parametrize("near", [True, False])
+def test_that_it_is_not_repaired_is_said_of_what_could_be_repaired_alone(near):
+    attempt = SimpleNamespace(step=step_of(LOSSY, {}), unrepaired="")
+    repairs = SimpleNamespace(is_near=lambda attempt, tried: near, closest=lambda tried: None)
+    expander = SimpleNamespace(promises=SimpleNamespace(is_faster=lambda step: False), repairs=repairs)
+    assert Expander._repaired(expander, None, {}, [(attempt, None)]) == []
+    assert bool(attempt.unrepaired) is near

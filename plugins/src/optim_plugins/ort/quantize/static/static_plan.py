@@ -6,6 +6,7 @@
   behind which there are fewer values to make floats of.
 - Products with a constant weight: integers in, floats out, so that what follows (softmax, normalization, Gelu) stays
   exact.
+- Large LSTMs, where asked for: as in :mod:`optim_plugins.ort.quantize.dynamic.recurrent`.
 
 Nothing on a path that carries indices or shapes is touched; see :mod:`optim_plugins.ort.quantize.static.index_paths`.
 """
@@ -21,6 +22,7 @@ import onnx_ir as ir
 from optim.onnx import only_reader, read_constant
 from optim_plugins.ort.fuse.convolution.affine_steps import Affine, affine_step
 from optim_plugins.ort.graph.products import Product, find_products
+from optim_plugins.ort.quantize.dynamic.recurrent import find_lstms, name_of
 from optim_plugins.ort.quantize.static.activations import gate_of
 from optim_plugins.ort.quantize.static.index_paths import index_values
 
@@ -80,12 +82,14 @@ class Plan:
     Attributes:
         nodes: convolutions and carriers, in the graph's order.
         products: with integers in and floats out.
+        lstms: large ones, whose activations are quantized at each step.
         same: value that another has the scale of.
         choices: names that ``keep`` may have, in the graph's order.
     """
 
     nodes: list[Quantized]
     products: list[Product]
+    lstms: list[ir.Node] = field(default_factory=list)
     same: dict[ir.Value, ir.Value] = field(default_factory=dict)
     choices: list[str] = field(default_factory=list)
 
@@ -102,13 +106,14 @@ class Plan:
         return value
 
 
-def make_plan(graph: ir.Model, keep: Collection[str] = (), *, products: bool = True) -> Plan:
+def make_plan(graph: ir.Model, keep: Collection[str] = (), *, products: bool = True, lstms: bool = False) -> Plan:
     """Sort the nodes of the main graph and of its branches.
 
     Args:
         graph: friendly, with types where they are known.
-        keep: names of convolutions and products that stay float.
+        keep: names of convolutions, products and LSTMs that stay float.
         products: quantize MatMul and Gemm, too.
+        lstms: and large LSTMs of the main graph.
     """
     indices = index_values(graph)
     main = graph.graph
@@ -121,6 +126,8 @@ def make_plan(graph: ir.Model, keep: Collection[str] = (), *, products: bool = T
     order = {node: number for number, node in enumerate(main)}
     names = [(order[node], one.name) for node, one in convolutions.items()]
     names += [(order[product.node], product.name) for product in found]
+    recurrent = [node for node in find_lstms(graph) if node.graph is main] if lstms else []
+    names += [(order[node], name_of(node)) for node in recurrent]
     choices = [name for _, name in sorted(names)]
     chosen = {node: one for node, one in convolutions.items() if one.name not in keep}
     left = [product for product in found if product.name not in keep]
@@ -129,7 +136,8 @@ def make_plan(graph: ir.Model, keep: Collection[str] = (), *, products: bool = T
     for one in nodes:
         if one.node.op_type in SAME_RANGE:
             same |= dict.fromkeys(one.results, one.sources[0])
-    return Plan(nodes, left, same, choices)
+    recurrent = [node for node in recurrent if name_of(node) not in keep]
+    return Plan(nodes, left, recurrent, same, choices)
 
 
 def _convolution(node: ir.Node) -> Quantized | None:
