@@ -88,9 +88,16 @@ class Turns:
         asked = self._now()
         while _is_quiet() and self._now() - asked < QUIET_S:
             time.sleep(_LOOK_S)
+        self._stood_still(asked, self._now())
+
+    def stood_still(self, seconds: float) -> None:
+        """Note that this thread has waited until now; what another one waited at the same time counts once."""
         ended = self._now()
+        self._stood_still(ended - seconds, ended)
+
+    def _stood_still(self, began: float, ended: float) -> None:
         with self._guard:  # threads of one run wait together
-            self._waited_s += max(0.0, ended - max(asked, self._counted_to))
+            self._waited_s += max(0.0, ended - max(began, self._counted_to))
             self._counted_to = ended
 
     @contextmanager
