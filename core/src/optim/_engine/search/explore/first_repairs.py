@@ -34,10 +34,10 @@ _AS_FAST = 1.1
 """What holds by itself is not repaired past: the nodes that a repair leaves in float cost a tenth at least."""
 
 _LOOKS_OF_BOTH = 8
-"""Times that the guess took: two rounds of other proposals, which are smoothed too and take three times as long, a first
-guess of a repair, and what it finds made. At load 11 a MiniLM given 60 s had 16 s left for a guess that took 5.6: the
-others were stopped after 10, their repair after 2, and nothing was delivered. At load 15 a BERT-base given 300 s had
-100 s left for one that took 20, and the others took 67."""
+"""Times that the guess took: two rounds of other proposals, which are smoothed too and take three times as long, a
+first guess of a repair, and what it finds made. At load 11 a MiniLM given 60 s had 16 s left for a guess that took
+5.6: the others were stopped after 10, their repair after 2, and nothing was delivered. At load 15 a BERT-base given
+300 s had 100 s left for one that took 20, and the others took 67."""
 
 WORTH_A_REPAIR = 0.95
 """Latency to the original's: what is repaired has less of its gain left."""
