@@ -102,6 +102,10 @@ class FirstRepairs:
         broken = sorted(
             (one for one in found if not one.holds), key=lambda one: -per_evaluation(one.attempt, ratio(one))
         )
+        timed = [
+            ratio(one) for one in found if one.holds and one.attempt.ratio is not None
+        ]  # what was not says nothing
+        faster = min(timed, default=start) < WORTH_A_REPAIR * start
         results: list[Candidate] = []
         for place, one in enumerate(broken):
             if ratio(one) >= min(held, WORTH_A_REPAIR * start):
@@ -109,11 +113,11 @@ class FirstRepairs:
             if place >= _REPAIRED:
                 self._expander.repairs.note_near(Near(one.parent, one.planned, one.attempt, one.tried))
                 continue
-            if held >= WORTH_A_REPAIR * start and self._has_time_for_one_look(one):
+            if not faster and self._has_time_for_one_look(one):
                 with self._time.lending():
                     new = self._expander.repairs.repair(one.parent, one.planned, one.attempt, one.tried)
                 if new is not None:
-                    held = min(held, self._note(new, ratio(one)))
+                    held, faster = min(held, self._note(new, ratio(one))), True
                     results.append(new)
                 continue
             others = self._otherwise(one)
