@@ -66,16 +66,15 @@ class Append(Pass):
     def candidates(self, model: Model, target: Target, context: Context) -> Sequence[AppendOptions]:
         """None: the task has to be said."""
         del model, target, context
-        from optim import ExitStatus, OptimError
+        from optim import OptimError
         from optim_prepost import PACKAGE
 
-        raise OptimError(
+        raise OptimError.usage(
             "no-task",
             "prepost.append does not know the task",
             "it was named without options such as a preset",
             "optim run MODEL -o DIR --with \"prepost.append:preset='image-classification'\"",
             PACKAGE,
-            ExitStatus.USAGE,
         )
 
     def apply(self, model: Model, options: AppendOptions, context: Context) -> PassResult:

@@ -16,7 +16,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optim import ExitStatus, OptimError
+from optim import OptimError
 from optim.layout import Laid, Layout, Result, carry_files
 from optim_openvino.runtime.properties import MODEL_CACHE, RUNTIME, settings_of
 
@@ -62,10 +62,9 @@ class OpenVino(Layout):
 
 def _require_ours(result: Result) -> None:
     if result.target.made_for != RUNTIME:
-        raise OptimError(
+        raise OptimError.usage(
             "layout-not-for-target",
             f"a result for target {result.target.name} cannot be laid out as openvino",
             f"it was proven and timed on {result.target.runs_on}, and not on OpenVINO",
             "optim run MODEL --target openvino --deliver openvino",
-            status=ExitStatus.USAGE,
         )

@@ -173,10 +173,9 @@ def _scores(result: Result, prompt: Array, tokens: Array) -> Array:
 
 def does_not_fit(cause: str) -> OptimError:
     """The error for what is no decoder that onnxruntime-genai runs."""
-    return OptimError(
+    return OptimError.usage(
         "layout-does-not-fit",
         "onnxruntime-genai would not run the result",
         cause,
         "export a decoder from its Hugging Face folder: optim run FOLDER --deliver genai",
-        status=ExitStatus.USAGE,
     )

@@ -92,13 +92,12 @@ def _import_added(offer: Offer) -> click.Command:
         with stdout_on_stderr():
             return _named_where_it_breaks(_import(_as_command(offer).path), offer)
     except (Exception, SystemExit) as error:
-        raise OptimError(
+        raise OptimError.usage(
             "plugin-failed",
             f"command {offer.name} cannot be loaded",
             f"{_as_command(offer).path}: {describe_exception(error)}",
             f"optim plugins show {offer.plugin.name}",
             offer.plugin.release,
-            ExitStatus.USAGE,
         ) from error
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from optim import APPLICABLE, Applicable, ExitStatus, Model, OptimError, Pass, Target
+from optim import APPLICABLE, Applicable, Model, OptimError, Pass, Target
 
 
 class _MayRecord(Protocol):
@@ -30,13 +30,12 @@ class ProviderSettings(Pass):
         del target
         dynamic = [info.name for info in model.inputs if info.is_dynamic]
         if options.cuda_graph and dynamic:
-            raise OptimError(
+            raise OptimError.usage(
                 "dynamic-cuda-graph",
                 "a CUDA graph cannot be made of this model",
                 f"input {dynamic[0]} is dynamic, and a CUDA graph has fixed sizes",
                 '--with "ort.fix-shapes" makes it fixed',
                 "optim-plugins",
-                ExitStatus.USAGE,
             )
 
     def worth_trying(self, model: Model, target: Target, goal: str) -> Applicable:
