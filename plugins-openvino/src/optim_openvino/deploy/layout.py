@@ -40,7 +40,6 @@ class OpenVino(Layout):
         """Graph, weights and properties; what the source has beside its weights goes along."""
         from optim_openvino.deploy.save_ir import write_ir
 
-        del options
         _require_ours(result)
         if result.files is not None:
             carry_files(result.files, folder)
@@ -55,7 +54,6 @@ class OpenVino(Layout):
         """What OpenVINO makes of the ONNX file with the same properties: the run's own outputs are onnxruntime's."""
         from optim_openvino.runtime.backend import OpenVinoBackend
 
-        del outputs
         with OpenVinoBackend().open(result.model, result.target) as session:
             return {name: array.copy() for name, array in session.run(sample).items()}
 

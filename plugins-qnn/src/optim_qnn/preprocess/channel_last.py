@@ -64,7 +64,6 @@ def feeds_channel_last(feeds: Feeds, inputs: Sequence[str], outputs: Sequence[st
     """The original's feeds as the turned model takes them."""
     import numpy as np
 
-    del outputs
     return {name: np.ascontiguousarray(np.moveaxis(a, 1, -1)) if name in inputs else a for name, a in feeds.items()}
 
 
@@ -72,5 +71,4 @@ def outputs_channel_first(arrays: Outputs, inputs: Sequence[str], outputs: Seque
     """The turned model's outputs as the original gives them."""
     import numpy as np
 
-    del inputs
     return {name: np.moveaxis(a, -1, 1) if name in outputs else a for name, a in arrays.items()}

@@ -42,7 +42,6 @@ class Preprocess(Pass):
 
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Where the graph is not compiled; it says in its counts what there was to do."""
-        del target
         compiled = any(node.op_type == "EPContext" for node in model.ir().graph)
         return Applicable.no("the model is compiled already") if compiled else APPLICABLE
 
@@ -50,7 +49,6 @@ class Preprocess(Pass):
         """Names and shapes that the inputs and outputs cannot have."""
         from optim.onnx import require_shapes
 
-        del target
         _require_names(options, model)
         require_shapes(model.ir(), options.shapes)
 

@@ -98,7 +98,6 @@ def prompts(result: Result, feeds: Sequence[Feeds]) -> list[Feeds]:
         mask = np.asarray(sample.get("attention_mask", np.ones((1, len(row)))))[0][-len(row) :]
         text = row[mask.astype(bool)] if mask.any() else row
         found.append({"input_ids": np.resize(text, (1, max(_SHORTEST, len(text)))).astype(np.int64)})
-    del result
     return found
 
 

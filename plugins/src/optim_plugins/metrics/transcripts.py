@@ -47,7 +47,6 @@ def wer(options: WerOptions) -> Metric:
     to_text = _import(options.decode) if options.decode else lambda ids: " ".join(map(str, ids))
 
     def call(outputs: Outputs, feeds: Feeds, labels: Feeds) -> Array:
-        del feeds
         truth = _texts(pick_label(labels, options.label), to_text, None)
         found = _texts(pick_output(outputs, options.output), to_text, options.blank)
         if len(truth) != len(found):

@@ -22,12 +22,10 @@ class ProviderSettings(Pass):
 
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Always: there is always a provider to set."""
-        del model, target
         return APPLICABLE
 
     def refuse_for(self, options: _MayRecord, model: Model, target: Target) -> None:
         """A CUDA graph of a model whose sizes may change."""
-        del target
         dynamic = [info.name for info in model.inputs if info.is_dynamic]
         if options.cuda_graph and dynamic:
             raise OptimError.usage(
@@ -40,7 +38,6 @@ class ProviderSettings(Pass):
 
     def worth_trying(self, model: Model, target: Target, goal: str) -> Applicable:
         """On a GPU: elsewhere the settings are written and never read."""
-        del model, goal
         if target.timed:
             return APPLICABLE
         return Applicable.no("nothing is timed without a GPU, and these settings change nothing else")

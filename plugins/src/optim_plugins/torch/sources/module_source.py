@@ -128,7 +128,6 @@ class _Maker:
         except Exception:  # sizes that do not fit together; the trials will tell
             found = run_flat(self.module, self.examples[0])
             return [TensorInfo(name, found[name].dtype.name, None) for name in names]
-        del example
         return named_shapes(names, first, second, sizes, other)
 
     def _resized(self, inputs: list[TensorInfo], sizes: Mapping[str, int]) -> dict[str, Array]:

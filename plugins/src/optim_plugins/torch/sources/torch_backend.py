@@ -28,7 +28,6 @@ class TorchBackend(Backend):
             OptimError[not-a-source]: nothing says what the model was exported from.
             OptimError[target-unavailable]: torch finds no GPU.
         """
-        del model
         if "source" not in target.provider_options:
             raise OptimError.usage(
                 "not-a-source",
