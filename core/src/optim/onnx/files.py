@@ -55,7 +55,6 @@ def shared_ir(path: Path) -> ir.Model:
 
 @lru_cache(maxsize=1)
 def _shared_ir(path: Path, modified_ns: int, size: int) -> ir.Model:
-    del modified_ns, size
     return read_ir(path)
 
 

@@ -40,7 +40,6 @@ class OrtWebBackend(Backend):
 
     def open_reference(self, model: Model, target: Target) -> Session:
         """Onnxruntime on the processor of this machine, with its defaults."""
-        del target
         from optim.onnx import OnnxRuntimeSession, open_session, operator_libraries
         from optim.providers import CPU
 
@@ -53,7 +52,6 @@ class OrtWebBackend(Backend):
 
     def equivalent_settings(self, target: Target) -> Sequence[SessionConfig]:
         """Optimization levels."""
-        del target
         level = "graph_optimization_level"
         return SessionConfig({level: "ORT_DISABLE_ALL"}), SessionConfig({level: "ORT_ENABLE_BASIC"})
 

@@ -68,17 +68,9 @@ def write_merged(
     """
     other_name = f"-o {output.with_name(output.stem + '-merged.onnx')}"
     if output.exists():
-        raise OptimError(
-            "file-exists", f"cannot write {output}", "it is there already", other_name, status=ExitStatus.USAGE
-        )
+        raise OptimError.usage("file-exists", f"cannot write {output}", "it is there already", other_name)
     if output.suffix != ".onnx":
-        raise OptimError(
-            "not-an-onnx-name",
-            f"cannot write {output}",
-            "the name must end in .onnx",
-            other_name,
-            status=ExitStatus.USAGE,
-        )
+        raise OptimError.usage("not-an-onnx-name", f"cannot write {output}", "the name must end in .onnx", other_name)
     cache_folder().mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=cache_folder(), prefix="scratch-") as scratch:
         say("merging")

@@ -28,14 +28,12 @@ class TorchBackend(Backend):
             OptimError[not-a-source]: nothing says what the model was exported from.
             OptimError[target-unavailable]: torch finds no GPU.
         """
-        del model
         if "source" not in target.provider_options:
-            raise OptimError(
+            raise OptimError.usage(
                 "not-a-source",
                 f"target {target.name} runs sources only",
                 "an ONNX model is no module of torch",
                 f"optim bench FOLDER --beside {target.name}",
-                status=ExitStatus.USAGE,
             )
         from optim.jobs import from_wire
 
