@@ -7,6 +7,7 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import onnx_ir as ir
@@ -17,7 +18,10 @@ from optim._engine.cluster import fleet as fleets
 from optim._engine.cluster.connection import Connection
 from optim._engine.cluster.fleet import Fleet
 from optim._engine.cluster.order import Reply, State
+from optim._engine.jobs import offer
+from optim._engine.jobs.runner import Runner
 from optim._engine.jobs.workplace import Done, Work
+from optim._engine.search.turns import Turns
 from optim._engine.store import Store
 from optim.errors import OptimError
 from optim.onnx.files import save_in_store
@@ -123,3 +127,14 @@ def test_what_was_away_for_long_stood_still(
     monkeypatch.setattr(fleet, "_send", send)
     done = fleet.do(WORK)
     assert (done.waited_s, done.stalled_s) == (sent_s + away_s, stalled)
+
+
+def test_a_run_is_told_what_stood_still(tmp_path: Path) -> None:
+    elsewhere: Any = SimpleNamespace(do=lambda work: Done({}, waited_s=31.0, stalled_s=30.0))
+    turns = Turns("optim on a cluster", print, now=lambda: 40.0, elsewhere=True)
+    runner = Runner(Store(tmp_path), print, elsewhere=elsewhere, waits=turns)
+    request: Any = offer.Answer()
+    runner.call(offer.JOB, request, timeout_s=60.0)
+    assert turns.now() == 10.0
+    assert list(runner.events(offer.JOB, request, silence_s=60.0)) == []
+    assert turns.now() == 10.0  # the same seconds

@@ -104,7 +104,7 @@ class Runner:
             return known
         self.count += 1
         if self._elsewhere is not None and not job.here:
-            done = self._elsewhere.do(Work(job.module, to_wire(request), timeout_s, timed=job.timed))
+            done = self._done_elsewhere(Work(job.module, to_wire(request), timeout_s, timed=job.timed))
             if on_event:
                 for event in done.events:
                     on_event(event)

@@ -46,12 +46,11 @@ def require_target(registry: Registry, name: str, *, beside: bool = False, here:
     """
     target = registry.target(name)
     if target.runs_sources and not beside:
-        raise OptimError(
+        raise OptimError.usage(
             "target-takes-no-onnx",
             f"target {name} cannot run an ONNX model",
             "it runs the module that a model was exported from",
             f"optim bench FOLDER_OR_FACTORY --beside {name}",
-            status=ExitStatus.USAGE,
         )
     if here and (reason := registry.unavailable(target)):
         raise OptimError(
@@ -133,12 +132,11 @@ class Registry:
         self.raise_if_lost("pass", name)
         elsewhere = [other.name for other in self.targets().values() if name in map(_name, self.offers(other))]
         if elsewhere:
-            raise OptimError(
+            raise OptimError.usage(
                 "pass-not-for-target",
                 f"pass {name} is not offered for target {target.name}",
                 f"its plugin offers it for {', '.join(elsewhere)}",
                 f"optim passes list --target {target.name}",
-                status=ExitStatus.USAGE,
             )
         raise unknown_name("pass", name, map(_name, offers), fix=f"optim passes list --target {target.name}")
 
@@ -226,13 +224,12 @@ class Registry:
         hooks = {stage.hook for stage in Stage} if kind == "pass" else {f"optim_{kind}s"}
         for problem in self.problems:
             if problem.subject == name and problem.hook in hooks:
-                raise OptimError(
+                raise OptimError.usage(
                     "plugin-failed",
                     what,
                     problem.reason,
                     f"optim plugins show {problem.plugin.name}",
                     problem.plugin.release,
-                    ExitStatus.USAGE,
                 )
         owner = name.partition(".")[0] if kind == "pass" else RESERVED_NAMES.get(kind, {}).get(name, "")
         if owner in _PACKAGES and all(plugin.name != owner for plugin in self.plugins):

@@ -59,7 +59,6 @@ class QuantizeWeights(Pass):
 
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Where there is a matrix product or a look-up with a large constant weight."""
-        del target
         from optim_plugins.ort.quantize.quantized_already import nothing_to_quantize
         from optim_plugins.ort.quantize.weights.block_plan import LEAST_ELEMENTS, find_places
 
