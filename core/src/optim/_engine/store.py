@@ -31,7 +31,7 @@ from typing import TypeVar
 
 from filelock import FileLock, Timeout
 
-from optim.errors import ExitStatus, OptimError, disk_error
+from optim.errors import OptimError, disk_error
 from optim.folders import cache_folder
 from optim.jobs.wire import from_wire
 
@@ -210,12 +210,8 @@ class Store:
         """
         with self._alone() as alone:
             if not alone:
-                raise OptimError(
-                    "cache-in-use",
-                    "the cache is in use",
-                    "a run is under way",
-                    "run it again when that has finished",
-                    status=ExitStatus.USAGE,
+                raise OptimError.usage(
+                    "cache-in-use", "the cache is in use", "a run is under way", "run it again when that has finished"
                 )
             return self._prune(cap_bytes)
 

@@ -22,7 +22,6 @@ class _Name(click.ParamType):  # type: ignore[type-arg]  # generic only in the n
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Returns what is installed and starts like that; nothing where that cannot be told: a shell wants no error."""
-        del ctx, param
         from click.shell_completion import CompletionItem
 
         from optim._engine.plugins.registry import load_registry
@@ -65,7 +64,6 @@ def _conversions(registry: Registry) -> Iterable[str]:
 
 
 def _stages(registry: Registry) -> Iterable[str]:
-    del registry
     from optim.passes import Stage
 
     return Stage
@@ -83,7 +81,6 @@ PLUGIN_NAME = _Name("plugin", lambda registry: {plugin.name for plugin in regist
 
 
 def _disable(ctx: click.Context, param: click.Parameter, names: tuple[str, ...]) -> None:
-    del param
     if not names:
         return
     from optim._engine.plugins.permission import disable

@@ -357,20 +357,30 @@ def test_auto_gives_8_bits_to_head_and_way_down_and_lets_the_clock_choose_the_le
     assert [(one.finer, one.accuracy_level, one.block_size) for one in found] == expected
 
 
-def test_auto_gives_8_bits_to_what_an_attention_averages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    nodes = [helper.make_node("MatMul", ["x", name], [f"{name}_of_x"], name=name) for name in ("q", "k", "v")]
-    nodes += [
-        helper.make_node("Add", ["v_of_x", "bias"], ["moved"]),
-        helper.make_node("Reshape", ["moved", "shape"], ["values"]),
-        helper.make_node(
-            "MultiHeadAttention", ["q_of_x", "k_of_x", "values"], ["y"], num_heads=2, domain="com.microsoft", name="all"
-        ),
-    ]
-    weights = {name: random_weight(64, 64) for name in ("q", "k", "v")}
+def test_auto_gives_8_bits_to_values_and_to_the_first_product_behind_attention(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes: list[Any] = []
+    for x, layer in (("x", "1"), ("o1_of_x", "2")):
+        q, k, v, o = (f"{letter}{layer}" for letter in "qkvo")
+        nodes += [helper.make_node("MatMul", [x, name], [f"{name}_of_x"], name=name) for name in (q, k, v)]
+        nodes += [
+            helper.make_node("Add", [f"{v}_of_x", "bias"], [f"moved{layer}"]),
+            helper.make_node("Reshape", [f"moved{layer}", "shape"], [f"values{layer}"]),
+            helper.make_node(
+                "MultiHeadAttention",
+                [f"{q}_of_x", f"{k}_of_x", f"values{layer}"],
+                [f"all{layer}"],
+                num_heads=2,
+                domain="com.microsoft",
+            ),
+            helper.make_node("MatMul", [f"all{layer}", o], ["y" if layer == "2" else f"{o}_of_x"], name=o),
+        ]
+    weights = {f"{letter}{layer}": random_weight(64, 64) for letter in "qkvo" for layer in "12"}
     model = _model(tmp_path, nodes, {**weights, "bias": random_weight(64), "shape": np.array([0, 0, 64])})
     monkeypatch.setattr("optim_plugins.ort.measure.sample_rows.rows_at_a_time", lambda *_: 1)
     found = [one for one in QuantizeWeights().candidates(model, CPU, context(tmp_path)) if one.block_size == 128]
-    assert [(one.bits, one.finer) for one in found] == [(8, ()), (4, ("v",))]
+    assert [(one.bits, one.finer) for one in found] == [(8, ()), (4, ("v1", "v2", "o1"))]
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,6 @@ class QuantizeStatic(Pass):
 
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Where there is a convolution or a matrix product with a constant weight."""
-        del target
         from optim import OptimError
         from optim_plugins.ort.quantize.quantized_already import nothing_to_quantize
         from optim_plugins.ort.quantize.static.static_graph import prepared
