@@ -13,7 +13,7 @@ from optim._engine.gate.drift import Drift
 from optim._engine.reports.outcome import EXIT_STATUS, RunStatus
 from optim._engine.runs import judge
 from optim._engine.search.explore.beam import NamedPassError
-from optim._engine.search.explore.rest import OUT_OF_TIME
+from optim._engine.search.explore.rest import OUT_OF_TIME, untried
 from optim._engine.search.journal import Journal
 from optim._engine.search.select.archive import ParetoArchive
 from optim._engine.search.select.selection import Selection
@@ -129,6 +129,14 @@ def test_passes_that_there_was_no_time_to_try_once_are_named_with_the_seconds_th
 def test_a_pass_that_was_tried_once_had_its_time(verdict):
     again = replace(ROUND, options={"bits": 4})
     assert verdict(0.7, 0.65, 0.75, max_drift=None, late=[again], tried=True).reason.endswith("made it better")
+
+
+@pytest.mark.parametrize(("status", "named"), [(StepStatus.NOT_APPLICABLE, []), (StepStatus.SKIPPED, ["round"])])
+def test_what_a_pass_said_of_the_model_is_an_answer_too(status, named):
+    journal = Journal()
+    journal.open(ROUND, ORIGINAL).settle(status, "it has nothing to round")
+    journal.open(replace(ROUND, options={"bits": 4}), ORIGINAL).settle(StepStatus.SKIPPED, OUT_OF_TIME)
+    assert untried(journal.attempts) == named
 
 
 def test_a_named_pass_beyond_the_budget_misses_it_though_it_is_slower(verdict):

@@ -8,13 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 import onnx_ir as ir
-
-if TYPE_CHECKING:
-    from onnx_ir import TensorProtocol
+from onnx_ir import TensorProtocol
 
 _PAGE_BYTES = 4096
 _LARGE_BYTES = 1 << 20

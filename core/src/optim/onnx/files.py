@@ -17,11 +17,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import onnx
 import onnx_ir as ir
 from google.protobuf.message import DecodeError
+from onnx_ir import TensorProtocol
 
 from optim.decoders.shared_past import keep_shared_past
 from optim.model import Model, SessionConfig, TensorInfo
@@ -31,9 +31,6 @@ from optim.onnx.data_files import bytes_key, keep_by_digest, pieces, placed, rep
 from optim.onnx.digests import model_digest
 from optim.onnx.external_data import external_files
 from optim.onnx.linked import is_linked, linked_files, locations_for_store, point_from, resolve
-
-if TYPE_CHECKING:
-    from onnx_ir import TensorProtocol
 
 EXTERNAL_FROM_BYTES = 1024
 """Smaller tensors stay in the graph."""

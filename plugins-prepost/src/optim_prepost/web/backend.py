@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING
 
 from optim import Backend, BackendLimits, Model, Session, SessionConfig, Target
-
-if TYPE_CHECKING:
-    from optim.backend import Check, Delivery
+from optim.backend import Check, Delivery
 
 
 class OrtWebBackend(Backend):

@@ -119,6 +119,6 @@ def test_what_has_slower_kernels_is_not_tried(found):
 
 def test_without_time_for_both_what_has_a_precision_between_is_repaired_at_once(found):
     at_once = (["repaired"], [{"drift": 0.1, "finer": []}])
-    assert found({"drift": 0.04}, left_s=20.0, finer=[]) == at_once
+    assert found({"drift": 0.04}, left_s=30.0, finer=[]) == at_once
     assert found({"drift": 0.04}, left_s=60.0, finer=[]) == (["at-0.04"], [])
-    assert found({"drift": 0.04}, left_s=20.0) == (["at-0.04"], []), "a repair without it is many looks"
+    assert found({"drift": 0.04}, left_s=30.0) == (["at-0.04"], []), "a repair without it is many looks"

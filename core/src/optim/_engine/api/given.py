@@ -12,15 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from optim._engine.compare.metric_spec import MetricSpec, parse_metric
 from optim._engine.feeds.named import GIVEN_FEEDS
+from optim.arrays import Array
 from optim.errors import OptimError
 from optim.metric import Metric
-
-if TYPE_CHECKING:
-    from optim.arrays import Array
 
 Sample: TypeAlias = Mapping[str, Any]
 """Arrays by the names of inputs, and labels by names that begin with ``label``."""

@@ -194,6 +194,7 @@ def _judged(
     # what a run from the cache needs none of
     from optim._engine.runs.judge import judge_lock
     from optim._engine.runs.operator_times import operator_times
+    from optim._engine.search.measure.repacked_original import repacked_original
 
     own_data = bench.prepared.origin != SYNTHESIZED
     budget = bench.settings.budget(bench.prepared.tolerance, foresees=own_data)
@@ -207,6 +208,8 @@ def _judged(
     else:
         verdict, won = _searched(bench, budget, plans.by_target[chosen.baseline.name], load), bench
     search_s, result = time.monotonic() - started, verdict.result
+    if not chosen.compete and bench.settings.chain is None and (note := repacked_original(bench, result)):
+        bench.run_time.note(note)
     operator_ms = operator_times(bench, won, verdict.delivered) if verdict.original is not None else ()
     return Outcome(
         settings=bench.settings,

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnxruntime
 
 from optim import ExitStatus, Model, OptimError, SessionConfig
 from optim.arrays import Array, dtype_of
@@ -17,9 +17,6 @@ from optim.drift import compare_output
 from optim.folders import cache_folder
 from optim.onnx import deliver_model, model_size_bytes, open_session
 from optim_plugins.torch.merge_decoders.merged_graph import PAST, PRESENT, Merged, merge_graphs
-
-if TYPE_CHECKING:
-    import onnxruntime
 
 _LIMIT = 1e-4
 """Drift that another order of sums explains: what a run calls lossless at the least."""

@@ -7,13 +7,10 @@ import json
 import time
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from optim import Backend, BackendLimits, ExitStatus, Model, OptimError, Session, SourceRequest, Target
+from optim import Backend, BackendLimits, Component, ExitStatus, Model, OptimError, Session, SourceRequest, Target
 from optim.arrays import Array, Feeds, Outputs
-
-if TYPE_CHECKING:
-    from optim import Component
 
 
 class TorchBackend(Backend):

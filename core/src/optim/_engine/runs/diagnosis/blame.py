@@ -36,7 +36,7 @@ def blame_models(reference: Path, other: Path, conditions: Conditions, names: Ma
         OptimError: interface-differs, no-common-tensor; a model or the feeds cannot be used.
     """
     with workbench_for(reference, conditions) as (bench, first):
-        second = other_model(bench, other).model
+        second = other_model(bench, other, renamed=True).model
         known = _interface(first.model, second, names)
         request = blame_job.Request(
             reference=first.model,

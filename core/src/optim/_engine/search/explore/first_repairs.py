@@ -33,10 +33,11 @@ _OTHERS = 3
 _AS_FAST = 1.1
 """What holds by itself is not repaired past: the nodes that a repair leaves in float cost a tenth at least."""
 
-_LOOKS_OF_BOTH = 5
-"""Times that the guess took: two rounds of other proposals, which are smoothed too, a first guess of a repair, and what
-it finds made. At load 11 a MiniLM given 60 s had 16 s left for a guess that took 5.6: the others were stopped after 10,
-their repair after 2, and nothing was delivered."""
+_LOOKS_OF_BOTH = 8
+"""Times that the guess took: two rounds of other proposals, which are smoothed too and take three times as long, a
+first guess of a repair, and what it finds made. At load 11 a MiniLM given 60 s had 16 s left for a guess that took
+5.6: the others were stopped after 10, their repair after 2, and nothing was delivered. At load 15 a BERT-base given
+300 s had 100 s left for one that took 20, and the others took 67."""
 
 WORTH_A_REPAIR = 0.95
 """Latency to the original's: what is repaired has less of its gain left."""
@@ -101,6 +102,10 @@ class FirstRepairs:
         broken = sorted(
             (one for one in found if not one.holds), key=lambda one: -per_evaluation(one.attempt, ratio(one))
         )
+        timed = [
+            ratio(one) for one in found if one.holds and one.attempt.ratio is not None
+        ]  # what was not says nothing
+        faster = min(timed, default=start) < WORTH_A_REPAIR * start
         results: list[Candidate] = []
         for place, one in enumerate(broken):
             if ratio(one) >= min(held, WORTH_A_REPAIR * start):
@@ -108,11 +113,11 @@ class FirstRepairs:
             if place >= _REPAIRED:
                 self._expander.repairs.note_near(Near(one.parent, one.planned, one.attempt, one.tried))
                 continue
-            if held >= WORTH_A_REPAIR * start and self._has_time_for_one_look(one):
+            if not faster and self._has_time_for_one_look(one):
                 with self._time.lending():
                     new = self._expander.repairs.repair(one.parent, one.planned, one.attempt, one.tried)
                 if new is not None:
-                    held = min(held, self._note(new, ratio(one)))
+                    held, faster = min(held, self._note(new, ratio(one))), True
                     results.append(new)
                 continue
             others = self._otherwise(one)

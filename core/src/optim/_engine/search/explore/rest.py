@@ -24,6 +24,9 @@ quantizes nothing."""
 _NAMED = 3
 """Passes that a verdict names; the report has a row for each."""
 
+_ANSWERED = (StepStatus.NOT_APPLICABLE, StepStatus.FAILED)
+"""Of a pass that was tried, and of which there is no candidate."""
+
 Leg: TypeAlias = tuple[Stage, Sequence[Planned]]
 """A stage with its passes, or one pass of the tune stage."""
 
@@ -67,7 +70,7 @@ def untried(attempts: Iterable[Attempt]) -> list[str]:
     Those of the stage that promises most come first; settings are left out, since they promise least.
     """
     rows = [one for one in attempts if one.step.role is Role.IMPROVE and one.step.stage is not Stage.TUNE]
-    made = {one.step.pass_name for one in rows if one.drift is not None}
+    made = {one.step.pass_name for one in rows if one.drift is not None or one.status in _ANSWERED}
     late = {one.step.pass_name: one.step.stage for one in rows if one.out_of_time and one.step.pass_name not in made}
     return sorted(late, key=lambda name: (-GUESSES.get(late[name], 0.0), name))
 
