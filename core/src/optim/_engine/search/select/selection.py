@@ -273,11 +273,10 @@ class Selection:
         best = self._best(measured)
         if math.isfinite(best) and not self._board.objections:
             return []
-        wrong = {candidate.model.path for candidate in self._board.broken}
         chosen: list[Candidate] = []
         for item in sorted(items, key=self._rank):
             reached = self._rank(item) * _PROMISE < best and self._could_be_better(item)
-            if reached and not item.candidate.is_original and item.candidate.model.path not in wrong:
+            if reached and not item.candidate.is_original and not self._board.is_wrong(item.candidate):
                 chosen.append(item.candidate)
         return unique(chosen)[:_FINALISTS]
 
