@@ -3,7 +3,8 @@
     python benchmarks/cluster.py [runs overhead weights s3 trace] [--seconds 30] [--models FOLDER] [--trace FILE]
 
 - ``runs``: ``optim batch`` of four small models here, and again with ``--cluster local:2``, each with a cache of its
-  own; clocks are exclusive. Prints the seconds of both and how many runs two workers finish in the time of one.
+  own; clocks are exclusive. Prints the seconds of both, processor seconds for each run (Linux), and how many runs two
+  workers finish in the time of one.
 - ``overhead``: a job that does next to nothing, handed to a worker many times; prints the median of what is not the
   worker's: from :meth:`Fleet.do` to its answer, less the time that the worker had the job.
 - ``weights``: a run on a model of 537 MB with two workers that share no disk; prints the bytes that went to each of
@@ -19,6 +20,7 @@ Workers are processes of this machine. On a machine that others use the figures 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import os
 import socket
@@ -29,7 +31,7 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +58,9 @@ _SMALL = {"wide": (4, 512), "deep": (24, 128), "thin": (8, 256), "even": (12, 25
 
 _LARGE = (8, 4096)
 """8 products of 4096x4096 floats: 537 MB."""
+
+_SUBREAPER = 36
+"""``PR_SET_CHILD_SUBREAPER``."""
 
 _JOBS = 60
 """For the overhead: the median of fewer moves by a millisecond from run to run."""
@@ -94,12 +99,28 @@ def runs(root: Path, seconds: float) -> None:
         environment = {**os.environ, "OPTIM_CACHE_DIR": str(root / f"cache-{len(took)}")}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)  # else each process compiles what has changed
         command = [sys.executable, "-m", "optim", "batch", str(recipe), "-o", str(root / f"out-{len(took)}"), *more]
-        began = time.monotonic()
+        began, used_s = time.monotonic(), processor_s()
         done = subprocess.run([*command, "--json"], env=environment, check=True, stdout=subprocess.PIPE, text=True)
         took[name] = time.monotonic() - began
         each = ", ".join(f"{row['seconds']:.1f}" for row in json.loads(done.stdout)["rows"])
         print(f"runs: {len(_SMALL)} of {seconds:.0f} s of search, {name}: {took[name]:.1f} s (each {each})")
+        if sys.platform == "linux":
+            print(f"runs: {name}: {(processor_s() - used_s) / len(_SMALL):.1f} s of processor time for each run")
     print(f"runs: finished in the same time, two workers to none: {took['here'] / took['local:2']:.2f}")
+
+
+def processor_s() -> float:
+    """Of all that this process has started, and what that has: what was left behind comes to it, and is waited for."""
+    if sys.platform != "linux":
+        return 0.0
+    import resource
+
+    ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+    with suppress(ChildProcessError):
+        while True:
+            os.waitpid(-1, 0)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def overhead(root: Path) -> None:

@@ -100,7 +100,6 @@ def attention(past: str, depth: int, threads: int, window: str = "") -> Callable
     binding.bind_ortvalue_output("nv", values["pv"])
 
     def step(kept: object = values) -> object:
-        del kept
         return session.run_with_iobinding(binding)
 
     return step

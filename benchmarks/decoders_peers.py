@@ -44,7 +44,10 @@ NEW = 16
 BUILD_S = 900.0
 TORCH = ("torch==2.13.0", "transformers==5.5.4")
 FOUR_BITS = "ort.quantize-weights:bits=4,block_size=32,method='rtn'"
-WORKLOAD = ("--generate", "prompt=1024,new=64")
+WORKLOAD = ("--generate", "prompt=512,new=256")
+"""Answers of a chat. With few tokens behind a long prompt dynamic 8 bits win: their prompts take half as long as those
+of 4 bits, and their tokens 1.5 times."""
+
 SHARED = ("--with", "ort.share-past")
 
 

@@ -57,7 +57,6 @@ def weight_noise(model: onnx.ModelProto, where: Place, pick: random.Random) -> F
 
 def wrong_axis(model: onnx.ModelProto, where: Place, pick: random.Random) -> Fault | None:
     """An axis one too early, where the shape stays as it is."""
-    del where
     found = [node for node in model.graph.node if node.op_type in ("Softmax", "LayerNormalization")]
     if not found:
         return None
@@ -75,7 +74,6 @@ def wrong_axis(model: onnx.ModelProto, where: Place, pick: random.Random) -> Fau
 
 def wrong_epsilon(model: onnx.ModelProto, where: Place, pick: random.Random) -> Fault | None:
     """A normalization whose epsilon is as large as what it normalizes."""
-    del where
     found = [node for node in model.graph.node if any(one.name == "epsilon" for one in node.attribute)]
     if not found:
         return None
@@ -86,7 +84,6 @@ def wrong_epsilon(model: onnx.ModelProto, where: Place, pick: random.Random) -> 
 
 def overflow(model: onnx.ModelProto, where: Place, pick: random.Random) -> Fault | None:
     """A value that goes through float16 scaled so that its large elements overflow."""
-    del where
     found = [n for n in model.graph.node if n.op_type in ("MatMul", "Gemm", "Conv", "Add", "FusedMatMul", "FusedConv")]
     floats = {value.name for value in onnx.shape_inference.infer_shapes(model).graph.value_info}
     node = pick.choice([n for n in found if n.output[0] in floats] or found)

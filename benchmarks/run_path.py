@@ -22,7 +22,6 @@ def main() -> None:
     files: set[str] = set()
 
     def note(frame: FrameType, event: str, argument: object) -> None:
-        del argument
         code = frame.f_code
         is_function = code.co_flags & _IS_FUNCTION and code.co_name not in _WITH_OTHERS
         if event == "call" and is_function and _PART in code.co_filename:

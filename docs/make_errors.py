@@ -187,12 +187,12 @@ def _add(texts: list[str], *expressions: ast.expr | None) -> None:
 
 def _calls(tree: ast.Module) -> Iterator[tuple[ast.Call, bool]]:
     """Calls that make an error, and whether by the class itself rather than by ``unknown_name``."""
-    classes = {"OptimError"} | {
+    classes = {"OptimError", "OptimError.usage"} | {
         node.name
         for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef) and any(ast.unparse(base) == "OptimError" for base in node.bases)
     }
-    found = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     for call in sorted(found, key=lambda call: (call.lineno, call.col_offset)):
         name = ast.unparse(call.func)
         if name in classes or name == "unknown_name":
@@ -202,6 +202,8 @@ def _calls(tree: ast.Module) -> Iterator[tuple[ast.Call, bool]]:
 def _arguments(call: ast.Call, own: bool) -> dict[str, ast.expr]:
     names = FIELDS if own else ("reference", "name", "known")
     given = dict(zip(names, call.args, strict=False))
+    if isinstance(call.func, ast.Attribute):
+        given["status"] = ast.Attribute(ast.Name("ExitStatus"), "USAGE")
     return given | {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
 
 

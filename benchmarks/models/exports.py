@@ -120,7 +120,6 @@ def export(built: Built, path: Path, exporter: str) -> None:
 
 def minilm(rng: np.random.Generator, tiny: bool = False) -> Built:
     """A trained sentence encoder of six layers; a tiny one has random weights."""
-    del rng
     from tokenizers import Tokenizer
     from transformers import BertConfig, BertModel
 

@@ -106,7 +106,6 @@ def _register() -> None:
         import numpy as np
         import torch
 
-        del data_dir, unused
         samples: dict[str, dict[str, Any]] = {}
         with np.load(path) as arrays:
             for name in arrays.files:

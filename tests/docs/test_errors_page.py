@@ -44,7 +44,8 @@ def test_every_error_says_why_and_what_to_do() -> None:
     lacking = []
     for file in (file for root in sorted(ROOT.glob("*/src")) for file in sorted(root.rglob("*.py"))):
         for call in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "OptimError" and not _spread(call):
+            made = isinstance(call, ast.Call) and ast.unparse(call.func) in ("OptimError", "OptimError.usage")
+            if made and not _spread(call):
                 given = dict(zip(("reference", "what", "cause", "fix"), call.args, strict=False))
                 given |= {keyword.arg: keyword.value for keyword in call.keywords}
                 silent = [name for name in ("cause", "fix") if _is_empty(given.get(name))]
@@ -61,7 +62,7 @@ def _is_empty(value: ast.expr | None) -> bool:
 
 
 def test_a_new_error_changes_the_page(script: ModuleType) -> None:
-    source = 'raise OptimError("too-wide", f"{name} is too wide", fix="make it narrower", status=ExitStatus.USAGE)'
+    source = 'raise OptimError.usage("too-wide", f"{name} is too wide", "", "make it narrower")'
     found = script.read(ast.parse(source), "graphs/width.py")
     assert found == {"too-wide": script.Entry(["… is too wide"], ["make it narrower"], {2})}
 

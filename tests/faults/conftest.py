@@ -7,8 +7,6 @@ from collections import Counter
 import pytest
 from world import SHARED, World
 
-_GROUPS = pytest.StashKey[Counter]()
-
 
 @pytest.fixture(scope="session", autouse=True)
 def _shared(tmp_path_factory):

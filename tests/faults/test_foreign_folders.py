@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -102,15 +101,6 @@ def folder_named(name: str) -> Callable[[World], None]:
         (world.out / name).unlink(missing_ok=True)
         (world.out / name).mkdir()
         (world.out / name / "mine").write_text("years of work")
-
-    return make
-
-
-def pipe_named(name: str) -> Callable[[World], None]:
-    def make(world: World) -> None:
-        a_run(world)
-        (world.out / name).unlink()
-        os.mkfifo(world.out / name)
 
     return make
 

@@ -141,16 +141,6 @@ def dims_of_weight(*dims: int) -> Callable[[onnx.ModelProto], None]:
     return change
 
 
-def shape_of_input(*dims: int) -> Callable[[onnx.ModelProto], None]:
-    def change(model: onnx.ModelProto) -> None:
-        shape = model.graph.input[0].type.tensor_type.shape
-        del shape.dim[:]
-        for dim in dims:
-            shape.dim.add(dim_value=dim)
-
-    return change
-
-
 NOT_MODELS = {
     "an empty file": (b"", "model-empty"),
     "text": (b"hello world, this is not a model", "not-onnx"),

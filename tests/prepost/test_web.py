@@ -17,7 +17,7 @@ from optim.backend import Delivery
 from optim.onnx import deliver_model as deliver_model
 from optim.onnx import operator_counts
 from optim.options import parse_options
-from optim.testing import Trial
+from optim.testing import Trial, models
 from optim_prepost.append import Append
 from optim_prepost.compose.compose import METADATA
 from optim_prepost.plugin import WEB
@@ -62,6 +62,15 @@ PRESETS = {
     "question-answering": with_words(task_models.encoder, columns=2, kind="answer"),
     "speech": lambda folder: (task_models.listener(folder), {"labels": tuple("-abcdefgh")}),
 }
+
+
+@needs_node
+def test_where_no_pipe_can_be_handed_down_node_answers_on_stdout(tmp_path, monkeypatch):
+    """As on Windows."""
+    monkeypatch.setattr("optim_prepost.web.node_session._HAS_DEV_FD", False)
+    feeds = {"x": np.ones((2, 32), np.float32)}
+    with NodeSession(models.mlp(tmp_path), {}) as node:
+        assert [array.shape for array in node.run(feeds).values()] == [(2, 10)]
 
 
 @needs_node

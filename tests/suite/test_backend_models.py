@@ -61,7 +61,6 @@ class _Renaming(Pass):
     summary = "control"
 
     def applicable(self, model: Model, target: Target) -> Applicable:
-        del model, target
         return APPLICABLE
 
     def apply(self, model: Model, options: PassOptions, context: Context) -> PassResult:

@@ -261,7 +261,6 @@ class Backend(ABC):
 
     def equivalent_settings(self, target: Target) -> Sequence[SessionConfig]:
         """Settings that must not change what a model computes; their spread measures the tolerance of ``lossless``."""
-        del target
         return ()
 
     def session_digest(self, model: Model, target: Target, scratch: Path) -> str:
@@ -271,7 +270,6 @@ class Backend(ABC):
         is change nothing, and whatever a clock says of them is noise. Weights count by type and shape. Asked in a
         process of its own, which may write into ``scratch``.
         """
-        del model, target, scratch
         return ""
 
     def kernel_probes(self, target: Target) -> Sequence[KernelProbe]:
@@ -279,12 +277,10 @@ class Backend(ABC):
 
         A few seconds for all of them; see :class:`KernelProbe`. Timed once for each version of its libraries.
         """
-        del target
         return ()
 
     def known_kernels(self, target: Target) -> Sequence[KernelRatio]:
         """What stands for them where the machine is too busy to be timed: figures of hardware of its kind."""
-        del target
         return ()
 
     def profile(self, model: Model, target: Target, feeds: Feeds, seconds: float) -> NodeProfile | None:
@@ -292,7 +288,6 @@ class Backend(ABC):
 
         Not asked of a backend on onnxruntime, which writes a profile of its own.
         """
-        del model, target, feeds, seconds
         return None
 
     def deliver(self, delivery: Delivery) -> Sequence[Check]:
@@ -303,7 +298,6 @@ class Backend(ABC):
         Raises:
             OptimError: what was delivered does not work; nothing is published then.
         """
-        del delivery
         return ()
 
     def load_script(self, delivery: Delivery) -> str:
@@ -311,17 +305,14 @@ class Backend(ABC):
 
         Of a backend on onnxruntime optim writes one itself; without text there is none.
         """
-        del delivery
         return ""
 
     def requirements(self, target: Target) -> Sequence[str]:
         """What ``load.py`` needs, as pip takes it; the report says so. By default :meth:`versions`, pinned."""
-        del target
         return tuple(f"{name}=={version}" for name, version in sorted(self.versions().items()))
 
     def device(self, target: Target) -> str:
         """What an exclusive backend's sessions on a target take turns at: two targets on two devices have two names."""
-        del target
         return self.name
 
     def is_passing(self, error: Exception) -> bool:
@@ -329,7 +320,6 @@ class Backend(ABC):
 
         It is then tried again in a session opened anew, three times within some seconds.
         """
-        del error
         return False
 
     def versions(self) -> Mapping[str, str]:

@@ -48,6 +48,11 @@ class OptimError(Exception):
     package: str = ""
     status: ExitStatus = ExitStatus.BAD_INPUT
 
+    @classmethod
+    def usage(cls, reference: str, what: str, cause: str, fix: str, package: str = "") -> OptimError:
+        """Returns what is wrong with the request itself, whatever model it is about: exit status 2."""
+        return cls(reference, what, cause, fix, package, ExitStatus.USAGE)
+
     def __str__(self) -> str:
         """The whole diagnosis as the command line prints it."""
         lines = [f"error[{self.reference}]: {self.what}"]
@@ -88,7 +93,7 @@ def disk_error(error: OSError, what: str) -> OptimError:
     fix = "set OPTIM_CACHE_DIR to a folder that you may write to"
     if full:
         fix = "free some space (optim cache prune --max-size 0 does), or set OPTIM_CACHE_DIR to another disk"
-    return OptimError("disk-full" if full else "not-writable", what, cause, fix, status=ExitStatus.USAGE)
+    return OptimError.usage("disk-full" if full else "not-writable", what, cause, fix)
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], *, fix: str = "") -> OptimError:
@@ -104,9 +109,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str], *, fix: str = "") -
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     more = f" and {len(known) - _MOST_NAMES} others" if len(known) > _MOST_NAMES else ""
     cause = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known[:_MOST_NAMES]) or 'none'}{more}"
-    return OptimError(
-        f"unknown-{kind.replace(' ', '-')}", f"there is no {kind} '{name}'", cause, fix, status=ExitStatus.USAGE
-    )
+    return OptimError.usage(f"unknown-{kind.replace(' ', '-')}", f"there is no {kind} '{name}'", cause, fix)
 
 
 def describe_exception(error: BaseException) -> str:

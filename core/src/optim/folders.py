@@ -32,7 +32,7 @@ def lock_folder() -> Path:
     """
     import tempfile
 
-    from optim.errors import ExitStatus, OptimError
+    from optim.errors import OptimError
 
     whose = os.getuid() if hasattr(os, "getuid") else ""
     runtime = os.environ.get("XDG_RUNTIME_DIR")
@@ -47,10 +47,9 @@ def lock_folder() -> Path:
         if (whose == "" or owner == whose) and os.access(folder, os.W_OK | os.X_OK):
             return folder
         tried.append(f"{folder}: it is not yours")
-    raise OptimError(
+    raise OptimError.usage(
         "lock-folder-unusable",
         "there is no folder to keep locks in",
         "; ".join(tried),
         "set XDG_RUNTIME_DIR to a folder that you may write to",
-        status=ExitStatus.USAGE,
     )

@@ -19,15 +19,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pluggy
 
-from optim.backend import Backend
-from optim.layout import Layout
-from optim.metric import Metric, MetricFamily
-from optim.passes import Pass
-from optim.source_passes import Exporter, SourcePass
-from optim.target import Target
+if TYPE_CHECKING:
+    from optim.backend import Backend
+    from optim.layout import Layout
+    from optim.metric import Metric, MetricFamily
+    from optim.passes import Pass
+    from optim.source_passes import Exporter, SourcePass
+    from optim.target import Target
 
 HOOK_API = 1
 """Version of this contract; a plugin names the one it was written for in ``OPTIM_HOOK_API``."""

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from optim.errors import ExitStatus, OptimError, unknown_name
+from optim.errors import OptimError, unknown_name
 
 
 class PassOptions(BaseModel):
@@ -68,9 +68,7 @@ def parse_options(owner: HasOptions, values: Mapping[str, Any], listed_by: str =
         return cls.model_validate(dict(values))
     except ValidationError as error:
         problems = "; ".join(_problem(e["loc"], e["msg"]) for e in error.errors())
-        raise OptimError(
-            "bad-option", f"options of {owner.name} do not fit", problems, listed, status=ExitStatus.USAGE
-        ) from error
+        raise OptimError.usage("bad-option", f"options of {owner.name} do not fit", problems, listed) from error
 
 
 def written_options(name: str, text: str, *, example: str) -> dict[str, Any]:
@@ -89,12 +87,8 @@ def written_options(name: str, text: str, *, example: str) -> dict[str, Any]:
     try:
         found: dict[str, Any] = tomllib.loads(f"options = {{{text}}}")["options"]
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise OptimError(
-            "bad-option",
-            f"cannot read the options of {name}",
-            f"{text}: {error}",
-            f"values are TOML: {example}",
-            status=ExitStatus.USAGE,
+        raise OptimError.usage(
+            "bad-option", f"cannot read the options of {name}", f"{text}: {error}", f"values are TOML: {example}"
         ) from error
     return found
 

@@ -243,7 +243,6 @@ class Pass(ABC):
         A recipe or a lock may come from a stranger: where its options name something, it is refused unless the user
         says ``--trust-code``. Asked in the process of the command line, as :meth:`refuse`.
         """
-        del options
         return ()
 
     def refuse_for(self, options: Any, model: Model, target: Target) -> None:  # noqa: B027 - as above
@@ -266,7 +265,6 @@ class Pass(ABC):
         Samples are made up in these sizes, and those of the user are held to them. Asked after :meth:`refuse_for`, in
         the same process.
         """
-        del options
         return model.inputs
 
     def worth_trying(self, model: Model, target: Target, goal: str) -> Applicable:
@@ -280,12 +278,10 @@ class Pass(ABC):
             target: where it will run.
             goal: what better means: ``latency``, ``size``.
         """
-        del model, target, goal
         return APPLICABLE
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterable[PassOptions]:
         """The options that ``auto`` may try, best guess first; by default the options' own defaults."""
-        del model, target, context
         from optim.options import options_class
 
         return (options_class(type(self))(),)
@@ -295,7 +291,6 @@ class Pass(ABC):
 
         Empty where it exchanges none, or the backend's are not known; see :class:`optim.backend.KernelProbe`.
         """
-        del options
         return ()
 
     def keepable(self, model: Model, options: Any) -> Sequence[str]:
@@ -304,7 +299,6 @@ class Pass(ABC):
         A lossy pass with such an option is repaired by the core: where it breaks the budget, a small set to keep is
         searched for.
         """
-        del model, options
         return ()
 
     def refinable(self, model: Model, options: Any) -> Sequence[str]:
@@ -312,7 +306,6 @@ class Pass(ABC):
 
         A repair tries those that it would have to keep in that one first. Empty for a pass without the option.
         """
-        del model, options
         return ()
 
     @abstractmethod

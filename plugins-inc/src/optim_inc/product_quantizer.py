@@ -30,7 +30,6 @@ class ProductQuantizer(Pass):
 
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Where a product has a constant weight, the opset has the operators, and the environment is there."""
-        del target
         from optim.isolation import find_environment
         from optim_inc.environment import ISOLATION
 
@@ -50,7 +49,6 @@ class ProductQuantizer(Pass):
 
     def keepable(self, model: Model, options: Any) -> list[str]:
         """Every product with a constant weight."""
-        del options
         return quantizable(model, self.operators)
 
 

@@ -26,7 +26,6 @@ class QuantizeAwareOfAccuracy(ProductQuantizer):
 
     def worth_trying(self, model: Model, target: Target, goal: str) -> Applicable:
         """Only where it is named: it is a search of its own, and repair of the other passes takes fewer evaluations."""
-        del model, target, goal
         return Applicable.no("a search of its own, for minutes: it is tried where --with names it")
 
     def apply(self, model: Model, options: QuantizeAwareOfAccuracyOptions, context: Context) -> PassResult:

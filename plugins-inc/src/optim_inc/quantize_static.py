@@ -39,7 +39,6 @@ class QuantizeStatic(ProductQuantizer):
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[QuantizeStaticOptions]:
         """SmoothQuant first: outliers of transformers break plain ranges."""
-        del model, target, context
         from optim_inc.options import QuantizeStaticOptions
 
         yield QuantizeStaticOptions(smooth_quant=True, alpha=_BEST_ALPHA)

@@ -41,7 +41,6 @@ class QuantizeWeights(ProductQuantizer):
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[QuantizeWeightsOptions]:
         """GPTQ first; rounding to nearest in case that there is too little to calibrate on."""
-        del model, target, context
         from optim_inc.options import QuantizeWeightsOptions
 
         yield QuantizeWeightsOptions(algorithm="GPTQ")

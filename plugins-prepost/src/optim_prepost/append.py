@@ -42,7 +42,6 @@ class Append(Pass):
 
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Unless the model has such steps already; whether a task fits is known from the options only."""
-        del target
         from optim_prepost.compose.compose import METADATA
 
         composed = METADATA in model.ir().metadata_props
@@ -65,17 +64,15 @@ class Append(Pass):
 
     def candidates(self, model: Model, target: Target, context: Context) -> Sequence[AppendOptions]:
         """None: the task has to be said."""
-        del model, target, context
-        from optim import ExitStatus, OptimError
+        from optim import OptimError
         from optim_prepost import PACKAGE
 
-        raise OptimError(
+        raise OptimError.usage(
             "no-task",
             "prepost.append does not know the task",
             "it was named without options such as a preset",
             "optim run MODEL -o DIR --with \"prepost.append:preset='image-classification'\"",
             PACKAGE,
-            ExitStatus.USAGE,
         )
 
     def apply(self, model: Model, options: AppendOptions, context: Context) -> PassResult:

@@ -27,7 +27,6 @@ def optim_backends() -> Sequence[type[Backend]]:
 @hookimpl
 def optim_post_process(target: Target) -> Sequence[type[Pass]]:
     """Steps around the model, for every target."""
-    del target
     return (Append,)
 
 

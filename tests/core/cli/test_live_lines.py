@@ -8,7 +8,7 @@ import sys
 
 from rich.console import Console
 
-from optim._engine.standing import Standing, Teller
+from optim._engine.standing import Standing, Teller, let_stand
 from optim.cli_kit.live_lines import LiveLines
 
 
@@ -49,6 +49,17 @@ def test_the_second_line_says_how_the_search_stands():
     assert shown.lines()[1] == "18 s left · best so far: ratio 0.42, drift 0.012 · stage fuse, candidate 1 of 12"
     told.stage("")
     assert shown.lines()[1] == "best so far: ratio 0.42, drift 0.012"
+
+
+def test_what_is_to_be_read_later_stands_above_them_whole():
+    above: list[str] = []
+    shown = LiveLines(Clock(), above.append)
+    shown("connecting to tls://board:8786")
+    let_stand(shown, "tls://board:9000 on board is left out: " + "x" * 90)
+    assert above == ["tls://board:9000 on board is left out: " + "x" * 90]
+    assert shown.lines() == ["0:00  connecting to tls://board:8786"]
+    let_stand(above.append, "to whoever keeps every line")
+    assert above[1:] == ["to whoever keeps every line"]
 
 
 def test_at_80_columns_a_line_is_cut_and_never_broken():

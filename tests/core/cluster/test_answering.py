@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import socket
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
 from optim._engine.api.request import require_run
+from optim._engine.cli.main import main
 from optim._engine.cluster import answering, connect
 from optim._engine.cluster.answering import require_listener, within
 from optim._engine.search.settings import RunSettings
-from optim.errors import OptimError
+from optim.errors import ExitStatus, OptimError
 
 
 @pytest.mark.parametrize(
@@ -32,6 +34,16 @@ def test_a_run_asks_before_it_loads_a_plugin(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "m.onnx").write_bytes(b"x")
     with pytest.raises(OptimError, match="no scheduler answers"):
         require_run(RunSettings(tmp_path / "m.onnx", cluster="tcp://127.0.0.1:9"))
+
+
+def test_a_batch_asks_before_it_imports_what_runs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("runs", "cluster"):
+        monkeypatch.setitem(sys.modules, f"optim._engine.batch.{name}", None)  # importing it fails
+    (tmp_path / "m.onnx").write_bytes(b"x")
+    (tmp_path / "r.toml").write_text('[matrix]\nsource = ["m.onnx"]\n')
+    asked = ["batch", str(tmp_path / "r.toml"), "-o", str(tmp_path / "out"), "--cluster", "tcp://127.0.0.1:9"]
+    assert main(asked) == ExitStatus.TARGET_UNAVAILABLE
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_machine_that_never_takes_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import CancelledError, ThreadPoolExecutor
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import onnx_ir as ir
@@ -15,7 +17,11 @@ from test_pool import NEEDS, WORKER, Client, pool_of
 from optim._engine.cluster import fleet as fleets
 from optim._engine.cluster.connection import Connection
 from optim._engine.cluster.fleet import Fleet
-from optim._engine.jobs.workplace import Work
+from optim._engine.cluster.order import Reply, State
+from optim._engine.jobs import offer
+from optim._engine.jobs.runner import Runner
+from optim._engine.jobs.workplace import Done, Work
+from optim._engine.search.turns import Turns
 from optim._engine.store import Store
 from optim.errors import OptimError
 from optim.onnx.files import save_in_store
@@ -98,3 +104,37 @@ def test_a_client_that_is_closed_is_a_cluster_that_is_lost(tmp_path: Path) -> No
     with pytest.raises(OptimError, match="Client is closed") as caught:
         fleet_of(dask, tmp_path).do(WORK)
     assert caught.value.reference == "cluster-lost" and dask.tries == fleets._MOST_TRIES
+
+
+@pytest.mark.parametrize(("sent_s", "away_s", "stalled"), [(0.0, 30.0, 30.0), (30.0, 0.0, 0.0), (0.0, 4.0, 0.0)])
+def test_what_was_away_for_long_stood_still(
+    sent_s: float, away_s: float, stalled: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its work and its files are time of the job."""
+    at, replies = [0.0], [Reply(State.LACKS_FILES, "a", "here"), Reply(State.DONE, "a", "here", done=Done({}))]
+    fleet = fleet_of(Dask(closed=False), tmp_path)
+
+    def ask(order: object, sole: str) -> Reply:
+        at[0] += 10.0 + away_s if len(replies) == 1 else 0.0
+        return replace(replies.pop(0), worked_s=10.0)
+
+    def send(order: object, reply: Reply) -> bool:
+        at[0] += sent_s
+        return True
+
+    monkeypatch.setattr(fleets.time, "monotonic", lambda: at[0])
+    monkeypatch.setattr(fleet, "_ask", ask)
+    monkeypatch.setattr(fleet, "_send", send)
+    done = fleet.do(WORK)
+    assert (done.waited_s, done.stalled_s) == (sent_s + away_s, stalled)
+
+
+def test_a_run_is_told_what_stood_still(tmp_path: Path) -> None:
+    elsewhere: Any = SimpleNamespace(do=lambda work: Done({}, waited_s=31.0, stalled_s=30.0))
+    turns = Turns("optim on a cluster", print, now=lambda: 40.0, elsewhere=True)
+    runner = Runner(Store(tmp_path), print, elsewhere=elsewhere, waits=turns)
+    request: Any = offer.Answer()
+    runner.call(offer.JOB, request, timeout_s=60.0)
+    assert turns.now() == 10.0
+    assert list(runner.events(offer.JOB, request, silence_s=60.0)) == []
+    assert turns.now() == 10.0  # the same seconds

@@ -38,7 +38,6 @@ class Client:
         return {"workers": {name: {"nthreads": 1, "resources": clocks[name]} for name in self.workers}}
 
     def run(self, function: object, *arguments: object, workers: list[str], on_error: str) -> dict[str, object]:
-        del function, arguments, on_error
         found = {name: self.workers[name] for name in workers}
         return {name: json.dumps(to_wire(one)) if isinstance(one, Worker) else one for name, one in found.items()}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,9 +26,28 @@ _INSTALLED = pytest.mark.skipif(find_spec("distributed") is None, reason="dask i
 pytestmark = [pytest.mark.slow, _INSTALLED]
 
 
+_SEES_ITS_OWN = """
+import os, sys
+hidden, own = os.environ["TEST_HIDDEN"], os.environ["TEST_OWN"]
+def look(event, arguments):
+    if event in ("open", "os.listdir", "os.scandir") and isinstance(arguments[0], str):
+        path = os.path.abspath(arguments[0])
+        if path.startswith(hidden) and not path.startswith(own):
+            os.write(2, f"LOOKED AT {path}".encode())
+            raise FileNotFoundError(path)
+sys.addaudithook(look)
+"""
+"""Is imported by every Python that a worker starts: what lies on the run's machine is not there for them."""
+
+
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
-    with machines(tmp_path_factory.mktemp("machines"), 2) as made:
+    """Two workers, each with its own home, cache and folder, which see nothing of what the tests write."""
+    own = tmp_path_factory.mktemp("machines")
+    (own / "sitecustomize.py").write_text(_SEES_ITS_OWN)
+    path = os.pathsep.join([str(own), os.environ.get("PYTHONPATH", "")])
+    hidden = {"TEST_HIDDEN": str(tmp_path_factory.getbasetemp()), "TEST_OWN": str(own), "PYTHONPATH": path}
+    with machines(own, 2, hidden) as made:
         yield made
 
 
@@ -82,6 +102,9 @@ def test_its_model_is_that_of_a_run_on_one_machine(
     assert far.result.drift == near.result.drift
     assert {step.status for step in far.steps if step.pass_name == "ort.quantize-dynamic"} == {"kept"}
     assert any((two.cache(place) / "models").glob("*.onnx") for place in range(2))
+    logs = [two.log(place) for place in range(2)]
+    assert not any("LOOKED AT" in log for log in logs)
+    assert all(any(f": {kind} done, " in log for log in logs) for kind in ("prepare", "candidate", "race_job"))
 
 
 def test_a_target_that_no_worker_can_time(two: Machines, tmp_path: Path) -> None:

@@ -60,7 +60,6 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def others(folder):
     """The passes that are not looked at here."""
-    del folder
     registry = load_registry()
     names = {offered.name for offered in registry.offers(registry.target("cpu"))}
     return tuple(sorted(names - {"timed.round"}))

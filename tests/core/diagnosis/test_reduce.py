@@ -160,7 +160,6 @@ def test_the_branch_that_shows_it_takes_the_place_of_its_if(tmp_path):
 
 def cannot_open(words: list[str], path: Path, timeout_s: float) -> int:
     """In place of a program that opens the file: a start of one takes a second."""
-    del words, timeout_s
     try:
         ort.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     except Exception:

@@ -120,7 +120,6 @@ def test_a_pass_that_takes_no_graph_in_pieces_is_measured_by_applying_it(measure
 
 
 def test_nothing_that_was_only_measured_is_left_in_the_store(estimated):
-    del estimated
     assert not [path for path in Store().models.iterdir() if path.name.startswith(".") or path.suffix == ".tmp"]
     assert not list(Store().root.glob("scratch-*"))
 

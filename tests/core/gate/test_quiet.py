@@ -44,11 +44,9 @@ class Rounding:
         self._noise = noise
 
     def equivalent_settings(self, target):
-        del target
         return (SessionConfig({"intra_op_num_threads": 1}),)
 
     def open(self, model, target):
-        del target
         noise = self._noise if model.session != SessionConfig() else 0 * self._noise
         return nullcontext(SimpleNamespace(run=lambda feeds: {"y": SAMPLES[int(feeds["x"][0])] + noise}))
 

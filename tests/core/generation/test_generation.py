@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +12,9 @@ import onnx.parser
 import onnxruntime
 import pytest
 
-from optim._engine.generation.decoder import generates_alone, require_decoder, session_interface, why_not_alone
+from optim._engine.generation.decoder import session_interface
 from optim._engine.generation.interface import interface_of
+from optim._engine.generation.known_decoders import generates_alone, require_decoder, require_generating, why_not_alone
 from optim._engine.generation.past_names import carried_by_name
 from optim._engine.generation.sampling import Sampling, choose
 from optim._engine.generation.steps import GrowingSteps
@@ -97,6 +99,18 @@ def test_a_past_without_an_output_of_its_name_is_named() -> None:
     with pytest.raises(OptimError, match="'cache_a' is known to be carried on"):
         require_decoder(interface_of(lost.inputs, ["b"]))
     assert why_not_alone(found) == "" and generates_alone(found)
+    require_generating(found)
+
+
+@pytest.mark.parametrize(
+    ("other", "lost"), [("cache_b", True), ("cache_b_encoder", False), ("past_key_cross_0", False)]
+)
+def test_a_past_beside_another_that_nothing_carries_on_is_named(other: str, lost: bool) -> None:
+    caches = [TensorInfo(name, "float32", ("batch", 4, "past", 8)) for name in ("cache_a", other)]
+    outputs = (TensorInfo("logits", "float32", None), TensorInfo("new_a", "float32", None))
+    model = Model(Path("model.onnx"), "d", (IDS, *caches), outputs, {"": 17}, 8)
+    with pytest.raises(OptimError, match=f"'{other}' is known to be carried on") if lost else nullcontext():
+        require_generating(model)
 
 
 def _session(present: str) -> onnxruntime.InferenceSession:

@@ -12,6 +12,7 @@ import pytest
 
 from optim._engine.search.restore import restore
 from optim._engine.store import Store
+from optim.errors import OptimError
 from optim.model import Model, SessionConfig
 from optim.onnx.data_files import file_digest
 from optim.onnx.external_data import external_files
@@ -117,3 +118,16 @@ def test_the_user_s_file_outlives_everything_the_store_deletes(model: Model, sto
 def test_a_graph_whose_weights_are_gone_is_not_whole(model: Model, user_file: Path) -> None:
     user_file.unlink()
     assert not is_whole(model.path)
+
+
+def test_weights_on_another_drive_than_the_cache_are_refused_with_the_way_out(model: Model, monkeypatch) -> None:
+    """As Windows has it: no path leads from one drive to another."""
+
+    def relpath(path: object, start: object) -> str:
+        raise ValueError("path is on mount 'D:', start on mount 'C:'")
+
+    monkeypatch.setattr("os.path.relpath", relpath)
+    with pytest.raises(OptimError) as caught:
+        open_session(model.path, model.session)
+    assert caught.value.reference == "weights-on-another-drive"
+    assert "OPTIM_CACHE_DIR" in caught.value.fix

@@ -92,7 +92,6 @@ def test_where_none_is_here_each_reason_is_named(registry, monkeypatch):
 
 
 def test_a_dry_run_has_the_passes_of_each_target(registry, capsys, tmp_path):
-    del registry
     assert main(["run", "model.onnx", "--target", "cpu,swift", "--target", "away", "--dry-run", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["baseline"] == "cpu"
@@ -105,7 +104,6 @@ def test_a_dry_run_has_the_passes_of_each_target(registry, capsys, tmp_path):
 
 
 def test_python_takes_a_list_and_the_shell_completes_the_last_name(registry, tmp_path):
-    del registry
     model = write_network(tmp_path / "model.onnx")
     with pytest.raises(OptimError, match="no target 'swfit'"):
         optim.run(model, tmp_path / "out", target=["cpu", "swfit"])

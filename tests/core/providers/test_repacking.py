@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 from optim.jobs import memory
-from optim.model import Model
+from optim.model import Model, SessionConfig
 from optim.onnx.backend import OnnxRuntimeBackend
 from optim.onnx.files import describe_model
 from optim.onnx.sessions import PLAIN_CPU
@@ -59,8 +59,8 @@ def test_nothing_is_copied_that_takes_8_gb_with_what_else_a_process_holds(
 def test_sessions_of_a_run_copy_no_weights_where_they_are_large(
     product: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def entry() -> str:
-        with OnnxRuntimeBackend().open(product, PLAIN_CPU) as session:
+    def entry(model: Model = product) -> str:
+        with OnnxRuntimeBackend().open(model, PLAIN_CPU) as session:
             options = session.inference_session.get_session_options()
             assert session.run({"x": np.ones((2, SIZE), np.float32)})["y"].shape == (2, SIZE)
         try:
@@ -71,6 +71,8 @@ def test_sessions_of_a_run_copy_no_weights_where_they_are_large(
     assert entry() == ""
     monkeypatch.setattr(repacking, "usable_memory_bytes", lambda: BYTES)
     assert entry() == "1"
+    asked = SessionConfig(session_config={"session.disable_prepacking": "0"})
+    assert entry(product.with_session(asked)) == "0", "what somebody says of it counts"
     assert repacking.mapped_config(product.path, replace(PLAIN_CPU, provider="CUDAExecutionProvider")) == {}
 
 

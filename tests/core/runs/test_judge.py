@@ -13,7 +13,7 @@ from optim._engine.gate.drift import Drift
 from optim._engine.reports.outcome import EXIT_STATUS, RunStatus
 from optim._engine.runs import judge
 from optim._engine.search.explore.beam import NamedPassError
-from optim._engine.search.explore.rest import OUT_OF_TIME
+from optim._engine.search.explore.rest import OUT_OF_TIME, untried
 from optim._engine.search.journal import Journal
 from optim._engine.search.select.archive import ParetoArchive
 from optim._engine.search.select.selection import Selection
@@ -49,7 +49,7 @@ def verdict(monkeypatch):
             prepared=SimpleNamespace(open_s=0.0, run_s=0.0, timed=(0,)),
             device_free_bytes=lambda: None,
             recast_originals={},
-            run_time=SimpleNamespace(left=0.0, note=lambda text: None, enough_s=700.0, announced_s=300.0),
+            run_time=SimpleNamespace(left=0.0, note=lambda text: None, try_s=80.0, announced_s=300.0),
             say=lambda text: None,
         )
         forced = [SimpleNamespace(ordered=SimpleNamespace(name=named.name)) for named in settings.named]
@@ -118,9 +118,10 @@ def test_where_the_user_said_no_budget_none_is_missed(verdict):
 def test_passes_that_there_was_no_time_to_try_once_are_named_with_the_seconds_that_would_do(verdict):
     late = [replace(ROUND, pass_name=name, options={}) for name in ("d", "c", "b", "a")]
     settings = replace(ROUND, stage=Stage.TUNE, pass_name="settings")
-    said = verdict(0.7, 0.65, 0.75, max_drift=None, late=[*late, settings]).reason
+    fusion = replace(ROUND, stage=Stage.FUSE, pass_name="a fusion")
+    said = verdict(0.7, 0.65, 0.75, max_drift=None, late=[fusion, *late, settings]).reason
     assert said == (
-        "nothing that was tried made it better; there was no time to make one candidate of a, b, c and 1 more "
+        "nothing that was tried made it better; there was no time to make one candidate of a, b, c and 2 more "
         "(about --search-seconds 720 would do)"
     )
 
@@ -128,6 +129,14 @@ def test_passes_that_there_was_no_time_to_try_once_are_named_with_the_seconds_th
 def test_a_pass_that_was_tried_once_had_its_time(verdict):
     again = replace(ROUND, options={"bits": 4})
     assert verdict(0.7, 0.65, 0.75, max_drift=None, late=[again], tried=True).reason.endswith("made it better")
+
+
+@pytest.mark.parametrize(("status", "named"), [(StepStatus.NOT_APPLICABLE, []), (StepStatus.SKIPPED, ["round"])])
+def test_what_a_pass_said_of_the_model_is_an_answer_too(status, named):
+    journal = Journal()
+    journal.open(ROUND, ORIGINAL).settle(status, "it has nothing to round")
+    journal.open(replace(ROUND, options={"bits": 4}), ORIGINAL).settle(StepStatus.SKIPPED, OUT_OF_TIME)
+    assert untried(journal.attempts) == named
 
 
 def test_a_named_pass_beyond_the_budget_misses_it_though_it_is_slower(verdict):

@@ -61,7 +61,6 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def ours(folder):
     """Names of all other passes, to be left out: only what is clear by a factor is tried here."""
-    del folder
     registry = load_registry()
     names = {offered.name for offered in registry.offers(registry.target("cpu"))}
     return tuple(sorted(name for name in names if not name.startswith("timed.")))
@@ -281,7 +280,6 @@ def test_the_same_run_again_computes_nothing_and_says_so(run, whole):
 
 
 def test_fresh_takes_nothing_from_the_cache(run, whole, ours):
-    del whole
     fresh = run(fresh=True, stages=(Stage.FUSE,), without=(*ours, "timed.pointless"))
     assert (fresh.cached, fresh.from_cache) == (False, 0)
     assert fresh.computed > 3
@@ -289,7 +287,6 @@ def test_fresh_takes_nothing_from_the_cache(run, whole, ours):
 
 
 def test_another_request_takes_from_the_cache_what_is_the_same(run, whole):
-    del whole
     found = run(lossless=True, stages=(Stage.FUSE,))
     assert not found.cached
     assert found.from_cache > 0
@@ -340,7 +337,6 @@ def test_a_run_that_was_killed_goes_on_where_it_was(folder, run, tmp_path, monke
 
 
 def test_named_passes_run_with_their_options_and_the_interface_leads_back(run, whole):
-    del whole
     named = (Named("timed.round", {"strength": 0.001}), Named("timed.rename"))
     found = run(named=named, stages=(Stage.QUANTIZE,))
     assert found.status is RunStatus.IMPROVED
@@ -352,7 +348,6 @@ def test_named_passes_run_with_their_options_and_the_interface_leads_back(run, w
 
 
 def test_a_named_pass_beyond_the_budget_misses_it(run, whole):
-    del whole
     found = run(named=(Named("timed.round", {"strength": 0.5}),), stages=(Stage.QUANTIZE,))
     assert found.status is RunStatus.BUDGET_MISSED
     assert "timed.round was asked for and did not hold: drift" in found.reason
@@ -364,7 +359,6 @@ def test_a_named_pass_beyond_the_budget_misses_it(run, whole):
 
 
 def test_a_budget_that_nothing_meets_is_missed_and_the_nearest_named(run, whole, ours):
-    del whole
     missed = run(max_drift=1e-4, stages=(Stage.QUANTIZE,), without=(*ours, "timed.drop-b"))
     assert missed.status is RunStatus.BUDGET_MISSED
     assert "nothing that is better keeps within the budget of a drift of 0.0001" in missed.reason

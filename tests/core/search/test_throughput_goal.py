@@ -56,7 +56,6 @@ class Backend:
         self.log: list[int] = []
 
     def open(self, model: Model, target: Target) -> Session:
-        del target
         threads = model.session.session_options.get("intra_op_num_threads")
         return Session(int(threads) if threads is not None else None, self.log)
 

@@ -206,7 +206,6 @@ def test_the_store_is_intact_afterwards(outcome):
 
 
 def test_the_users_file_is_left_alone(outcome, folder):
-    del outcome
     assert (folder / "model.onnx").read_bytes() == network(WASTE, outputs=("y", "z")).SerializeToString()
 
 
@@ -214,7 +213,6 @@ def test_the_users_file_is_left_alone(outcome, folder):
 
 
 def test_a_named_pass_that_raises_fails_the_run_with_its_reason(run, outcome):
-    del outcome
     found = run("raising")
     assert found.status is RunStatus.FAILED
     assert "untrusted.raising was asked for and did not hold: RuntimeError: no idea what to do" in found.reason
@@ -222,14 +220,12 @@ def test_a_named_pass_that_raises_fails_the_run_with_its_reason(run, outcome):
 
 
 def test_a_run_that_failed_is_tried_again_and_one_that_missed_its_budget_is_remembered(run, outcome):
-    del outcome
     for name, remembered in (("raising", False), ("lossy", True)):
         run(name)
         assert run(name).cached is remembered
 
 
 def test_a_named_pass_beyond_the_budget_misses_it(run, outcome):
-    del outcome
     found = run("lossy")
     assert found.status is RunStatus.BUDGET_MISSED
     assert "is beyond the budget (0.05)" in found.reason
@@ -237,7 +233,6 @@ def test_a_named_pass_beyond_the_budget_misses_it(run, outcome):
 
 
 def test_a_full_disk_ends_the_run_instead_of_making_every_candidate_fail(run, outcome):
-    del outcome
     with pytest.raises(OptimError, match="No space left") as caught:
         run("filling-the-disk")
     assert (caught.value.reference, caught.value.status) == ("disk-full", ExitStatus.USAGE)
@@ -245,7 +240,6 @@ def test_a_full_disk_ends_the_run_instead_of_making_every_candidate_fail(run, ou
 
 
 def test_sizes_of_inputs_that_the_model_does_not_have_are_the_issue_of_the_plugin(run, outcome):
-    del outcome
     with pytest.raises(OptimError, match=r"inputs_for of untrusted\.inventing-inputs") as caught:
         run("inventing-inputs", options={"size": 3})
     assert caught.value.reference == "bad-result"
@@ -260,7 +254,6 @@ def test_a_named_pass_that_damages_the_original_fails_the_run_and_the_original_i
 
 def test_a_source_that_changed_meanwhile_cannot_stand_in_for_a_damaged_original(run, outcome, folder):
     """One clear error, and nothing is made up."""
-    del outcome
     registry = load_registry()
     source = folder / "moving.onnx"
     write_network(source, WASTE, outputs=("y", "z"), seed=5)

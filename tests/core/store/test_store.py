@@ -19,6 +19,7 @@ from optim._engine.graphs.ingest import ingest
 from optim._engine.store import Store, cache_key
 from optim.errors import OptimError
 from optim.folders import cache_folder
+from optim.onnx.data_files import keep_by_digest
 from optim.onnx.files import is_whole, save_in_store
 
 HOLDER = """
@@ -117,6 +118,23 @@ def test_a_folder_is_there_whole_or_not_at_all(store):
     assert store.folder("feeds", "key", fail) == (folder, None)
 
 
+def test_a_record_that_another_process_reads_is_replaced_when_it_has_read(store, monkeypatch):
+    """As Windows has it: a file that is open is not replaced."""
+    replace, refused = os.replace, []
+
+    def once_it_was_read(temporary, path):
+        if len(refused) < 2:
+            refused.append(path)
+            raise PermissionError(13, "Access is denied", str(path))
+        replace(temporary, path)
+
+    monkeypatch.setattr("optim._engine.store._TRIES", 5)
+    monkeypatch.setattr(os, "replace", once_it_was_read)
+    store.write("steps", "key", [1])
+    assert store.read("steps", "key", list[int]) == [1]
+    assert len(refused) == 2
+
+
 def test_two_that_make_the_same_folder_both_get_it(store):
     def make(folder):
         (folder / "inner").write_text("first")
@@ -125,6 +143,19 @@ def test_two_that_make_the_same_folder_both_get_it(store):
     folder, _ = store.folder("feeds", "key", make)
     assert (folder / "inner").read_text() == "second"
     assert leftovers(store) == []
+
+
+def test_a_file_whose_content_is_there_under_its_name_is_not_needed_again(tmp_path, monkeypatch):
+    def refuse(temporary, path):
+        raise PermissionError(13, "Access is denied", str(path))
+
+    monkeypatch.setattr(os, "replace", refuse)
+    temporary, final = tmp_path / "new", tmp_path / "digest.data"
+    temporary.write_bytes(b"content")
+    with pytest.raises(PermissionError):
+        keep_by_digest(temporary, final)
+    final.write_bytes(b"content")
+    keep_by_digest(temporary, final)
 
 
 def test_prune_deletes_what_was_used_longest_ago_until_the_cap_holds(store):

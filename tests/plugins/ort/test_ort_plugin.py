@@ -91,7 +91,6 @@ def test_fusions_are_those_of_the_target(tmp_path: Path, monkeypatch: pytest.Mon
     told: list[bool] = []
 
     def fuse(model: Model, scratch: Path, *, use_gpu: bool) -> tuple[Path, dict[str, int], tuple[str, ...]]:
-        del scratch
         told.append(use_gpu)
         return model.path, {}, ()
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 from optim.folders import lock_folder
 
 _POLL_S = 0.05
@@ -86,12 +86,11 @@ def acquire(name: str, what: str, *, wait_s: float, on_wait: Callable[[Holder], 
                     raise LockBusyError(_holder(path))
                 time.sleep(_POLL_S)
     except OSError as error:
-        raise OptimError(
+        raise OptimError.usage(
             "lock-folder-unusable",
             f"no lock can be kept in {folder}",
             f"{error.strerror or error}",
             "set XDG_RUNTIME_DIR to a folder that you may write to",
-            status=ExitStatus.USAGE,
         ) from error
 
 

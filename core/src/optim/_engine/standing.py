@@ -39,6 +39,19 @@ class Listener(Protocol):
         """Take note of how the search stands now."""
 
 
+@runtime_checkable
+class Keeper(Protocol):
+    """Somebody who shows what goes on for as long as it goes on, and can let a line stand."""
+
+    def keep(self, text: str) -> None:
+        """Let it stand, whole."""
+
+
+def let_stand(say: Callable[[str], None], text: str) -> None:
+    """Say what is still to be read when something else goes on."""
+    (say.keep if isinstance(say, Keeper) else say)(text)
+
+
 class Teller:
     """Tells whoever listens; a plain function that takes lines of text is told nothing more."""
 

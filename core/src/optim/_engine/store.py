@@ -21,6 +21,7 @@ import json
 import logging
 import os
 import shutil
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -30,13 +31,17 @@ from typing import TypeVar
 
 from filelock import FileLock, Timeout
 
-from optim.errors import ExitStatus, OptimError, disk_error
+from optim.errors import OptimError, disk_error
 from optim.folders import cache_folder
 from optim.jobs.wire import from_wire
 
 T = TypeVar("T")
 
 _LOG = logging.getLogger("optim.store")
+
+_TRIES = 50 if os.name == "nt" else 0
+"""To give a record a name that another process has open, which Windows refuses."""
+_TRY_AGAIN_S = 0.02
 
 DEFAULT_CAP_BYTES = 20 << 30
 _SHELVES = ("models", "feeds", "references", "steps", "runs", "packed", "downloads")
@@ -95,7 +100,7 @@ class Store:
         temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
         try:
             temporary.write_text(json.dumps(data))
-            os.replace(temporary, path)
+            _put(temporary, path)
         except OSError as error:
             raise disk_error(error, f"cannot write to the cache {self.root}") from error
         finally:
@@ -143,8 +148,11 @@ class Store:
         try:
             made = make(temporary)
             with self._usable():
-                if not final.is_dir():
+                try:
                     os.replace(temporary, final)
+                except OSError:
+                    if not final.is_dir():  # another process was quicker
+                        raise
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
         return final, made
@@ -202,12 +210,8 @@ class Store:
         """
         with self._alone() as alone:
             if not alone:
-                raise OptimError(
-                    "cache-in-use",
-                    "the cache is in use",
-                    "a run is under way",
-                    "run it again when that has finished",
-                    status=ExitStatus.USAGE,
+                raise OptimError.usage(
+                    "cache-in-use", "the cache is in use", "a run is under way", "run it again when that has finished"
                 )
             return self._prune(cap_bytes)
 
@@ -279,6 +283,16 @@ def _weights_of(graphs: Iterable[Path]) -> set[Path]:
         with suppress(Exception):  # a plugin may have left anything there
             found |= {path.parent / location for location in external_files(path)}
     return found
+
+
+def _put(temporary: Path, path: Path) -> None:
+    """Give a record its name; on Windows not while another process reads the earlier one, which takes an instant."""
+    for _ in range(_TRIES):
+        with suppress(PermissionError):
+            os.replace(temporary, path)
+            return
+        time.sleep(_TRY_AGAIN_S)
+    os.replace(temporary, path)
 
 
 def _bytes(entry: Path) -> bytes:

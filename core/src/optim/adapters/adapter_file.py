@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from optim.arrays import Array
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 
 ONNX_ADAPTER = ".onnx_adapter"
 """Ends the name of a file of ONNX Runtime's own form of adapters."""
@@ -58,12 +58,11 @@ def read_adapter(path: Path, suffix: str = "") -> Adapter:
         OptimError[safetensors-missing]: the library that reads it is not installed.
     """
     if not path.is_file():
-        raise OptimError(
+        raise OptimError.usage(
             "adapter-missing",
             f"there is no adapter {path}",
             "it is no file",
             "optim adapters convert PEFT_FOLDER --for MODEL -o FILE.onnx_adapter",
-            status=ExitStatus.USAGE,
         )
     read = _reader(path, suffix or path.suffix)
     try:
@@ -191,22 +190,20 @@ def _read_npz(path: Path) -> Adapter:
 
 def _need_safetensors(path: Path) -> None:
     if importlib.util.find_spec("safetensors") is None:
-        raise OptimError(
+        raise OptimError.usage(
             "safetensors-missing",
             f"{path} cannot be opened",
             "safetensors is not installed",
             "pip install safetensors, or use .onnx_adapter",
-            status=ExitStatus.USAGE,
         )
 
 
 def _unknown_format(path: Path) -> OptimError:
-    return OptimError(
+    return OptimError.usage(
         "adapter-unknown-format",
         f"{path} is no file of an adapter",
         f"its name ends in '{path.suffix}'",
         f"name it {path.stem}.onnx_adapter, .safetensors or .npz",
-        status=ExitStatus.USAGE,
     )
 
 

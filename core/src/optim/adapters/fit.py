@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from optim.adapters.adapter_file import Adapter
 from optim.arrays import Array
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 from optim.model import AdapterInput
 
 _SHOWN = 3
@@ -40,23 +40,21 @@ def require_fit(adapter: Adapter, inputs: Sequence[AdapterInput], name: str, mod
 
 def does_not_fit(name: str, cause: str) -> OptimError:
     """The refusal of an adapter that is for another model."""
-    return OptimError(
+    return OptimError.usage(
         "adapter-does-not-fit",
         f"{name} does not fit the model",
         cause,
         "convert it for this model: optim adapters convert PEFT_FOLDER --for MODEL -o FILE",
-        status=ExitStatus.USAGE,
     )
 
 
 def not_taken(name: str) -> OptimError:
     """The refusal of an adapter by a model that has no inputs for one."""
-    return OptimError(
+    return OptimError.usage(
         "adapter-not-taken",
         f"the model does not take {name}",
         "it has no inputs for adapters: they were merged into its weights, or never were in it",
         "optim run SOURCE --with adapters.extract -o DIR",
-        status=ExitStatus.USAGE,
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from optim.adapters.adapter_file import Adapter, read_adapter
 from optim.adapters.fit import require_fit
 from optim.arrays import Array, Feeds
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 from optim.model import AdapterInput
 from optim.providers.memory import TensorMemory
 
@@ -85,24 +85,22 @@ class AdaptedSession:
         if given is None:
             return self.default
         if any(one.supplied_by for one in self.inputs):
-            raise OptimError(
+            raise OptimError.usage(
                 "adapter-stays",
                 "the adapter of a session cannot be changed",
                 "the model was opened with its adapter, as initializers",
                 "open another session: optim.load(DIR, adapter=FILE)",
-                status=ExitStatus.USAGE,
             )
         found = tuple(self._live(one) for one in listed(given))
         seen: dict[str, str] = {}
         for live in found:
             for name in live.arrays:
                 if name in seen:
-                    raise OptimError(
+                    raise OptimError.usage(
                         "adapter-names-clash",
                         f"{seen[name]} and {live.name} cannot be used in one run",
                         f"both have weights for '{name}', and only one of them would be heard",
                         "give each run one of them",
-                        status=ExitStatus.USAGE,
                     )
                 seen[name] = live.name
         return found
@@ -168,12 +166,11 @@ class AdaptedSession:
         """Refuse a run without weights that it must bring: not every runtime does, and some take those of the last."""
         missing = self._required.difference(feeds, *(one.arrays for one in live))
         if missing:
-            raise OptimError(
+            raise OptimError.usage(
                 "adapter-required",
                 "the model does not run without an adapter",
                 f"nothing is given for '{min(missing)}', and it has no default",
                 "give the run one: run(..., adapter=FILE); optim.load(DIR, adapter=FILE) gives it to every run",
-                status=ExitStatus.USAGE,
             )
 
     def _live(self, one: AdapterLike) -> LiveAdapter:

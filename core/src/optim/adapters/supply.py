@@ -11,7 +11,7 @@ from optim.adapters.adapter_file import Adapter, read_adapter
 from optim.adapters.fit import require_fit
 from optim.adapters.session import Adapters, LiveAdapter, listed
 from optim.arrays import Array, dtype_of
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 from optim.model import AdapterInput
 
 
@@ -29,12 +29,11 @@ def supplied_arrays(inputs: Sequence[AdapterInput], named: Path, adapter: Adapte
     """
     several = (None,) if adapter is None else listed(adapter)
     if len(several) > 1:
-        raise OptimError(
+        raise OptimError.usage(
             "one-adapter-only",
             f"{named.parent} cannot be opened with {len(several)} adapters",
             "the model is opened with one adapter, which stays",
             "give one of them; for several on one session: optim run SOURCE --with adapters.extract",
-            status=ExitStatus.USAGE,
         )
     arrays = dict[str, Array]()
     for one in several:

@@ -30,9 +30,11 @@ def progress() -> Iterator[Callable[[str], None]]:
         if sys.stderr.isatty():
             from rich.console import Console
             from rich.live import Live
+            from rich.text import Text
 
-            shown = LiveLines()
-            with Live(shown, console=Console(stderr=True), refresh_per_second=4, transient=True):
+            console = Console(stderr=True, highlight=False)
+            shown = LiveLines(above=lambda text: console.print(Text(text)))
+            with Live(shown, console=console, refresh_per_second=4, transient=True):
                 yield shown
         else:
             started = time.monotonic()
@@ -43,12 +45,19 @@ class LiveLines:
     """What is going on and since when; below it how the search stands, where it does.
 
     It is called with each new thing, and rendered several times a second.
+
+    Args:
+        now: seconds of a clock that never goes back.
+        above: prints a line above them, which stays.
     """
 
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, now: Callable[[], float] = time.monotonic, above: Callable[[str], None] = lambda text: None
+    ) -> None:
         from rich.spinner import Spinner
 
         self._now = now
+        self._above = above
         self._started = self._since = now()
         self._text = "starting"
         self._standing: Standing | None = None
@@ -57,6 +66,10 @@ class LiveLines:
     def __call__(self, text: str) -> None:
         """Something new is going on."""
         self._text, self._since = printable(text), self._now()
+
+    def keep(self, text: str) -> None:
+        """Something that stays, whole, whatever goes on next."""
+        self._above(printable(text))
 
     def hear(self, standing: Standing) -> None:
         """The search stands otherwise than before."""

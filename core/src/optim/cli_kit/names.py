@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from optim.passes import Stage
-
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
@@ -24,7 +22,6 @@ class _Name(click.ParamType):  # type: ignore[type-arg]  # generic only in the n
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Returns what is installed and starts like that; nothing where that cannot be told: a shell wants no error."""
-        del ctx, param
         from click.shell_completion import CompletionItem
 
         from optim._engine.plugins.registry import load_registry
@@ -66,10 +63,16 @@ def _conversions(registry: Registry) -> Iterable[str]:
     return {offered.over_models.makes for offered in lossy if offered.over_models.makes} | {o.name for o in lossy}
 
 
+def _stages(registry: Registry) -> Iterable[str]:
+    from optim.passes import Stage
+
+    return Stage
+
+
 PASS_NAME = _Name("pass", _pass_names)
 TARGET_NAME = _Name("target", lambda registry: registry.targets())
 TARGET_NAMES = _Names("target", lambda registry: ("auto", *registry.targets()))
-STAGE_NAME = _Name("stage", lambda registry: Stage)
+STAGE_NAME = _Name("stage", _stages)
 METRIC_NAME = _Name("metric", lambda registry: registry.offered("metric"))
 LAYOUT_NAME = _Name("layout", lambda registry: registry.offered("layout"))
 POINT_NAME = _Name("point", lambda registry: ("fastest", "smallest", "most-accurate"))
@@ -78,7 +81,6 @@ PLUGIN_NAME = _Name("plugin", lambda registry: {plugin.name for plugin in regist
 
 
 def _disable(ctx: click.Context, param: click.Parameter, names: tuple[str, ...]) -> None:
-    del param
     if not names:
         return
     from optim._engine.plugins.permission import disable

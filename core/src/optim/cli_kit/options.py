@@ -90,7 +90,6 @@ def targets_option(about: str, *, default: str | None = None) -> Callable[[Decor
     """
 
     def joined(ctx: click.Context, param: click.Parameter, names: tuple[str, ...]) -> str | None:
-        del ctx, param
         return ",".join(names) or default
 
     shown = f"{about} [default: cpu]"

@@ -207,12 +207,11 @@ def _kill(process: int) -> None:
 
 def not_installed(isolation: Isolation) -> OptimError:
     """The environment is not there, or was made for another version of the plugin."""
-    return OptimError(
+    return OptimError.usage(
         "not-installed-isolated",
         f"plugin {isolation.plugin} has no environment that fits its version",
         "its libraries cannot live beside optim's",
         f"optim plugins install {isolation.plugin}",
-        status=ExitStatus.USAGE,
     )
 
 
@@ -237,6 +236,6 @@ def job_failed(isolation: Isolation, job: str, error: dict[str, Any]) -> OptimEr
     what = f"{job} of plugin {isolation.plugin} failed"
     message = str(error.get("message", ""))[:_MOST_CHARACTERS]
     if is_disk_full(error.get("errno")):
-        return OptimError("disk-full", what, message, "free some space: optim cache prune", status=ExitStatus.USAGE)
+        return OptimError.usage("disk-full", what, message, "free some space: optim cache prune")
     fix = "optim plugins doctor; if it finds nothing, report this to the plugin"
     return OptimError("isolated-job-failed", what, f"{error.get('type')}: {message}", fix, status=ExitStatus.NOT_HELD)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 from optim.isolation.refusals import reason
 
 PREFIX = "optim-plugin-"
@@ -62,13 +62,12 @@ def install_package(what: str, *, alone: bool) -> str:
             command, capture_output=True, text=True, errors="replace", check=False, stdin=subprocess.DEVNULL
         )
         if done.returncode:
-            raise OptimError(
+            raise OptimError.usage(
                 "plugin-install-failed",
                 f"{what} could not be installed beside optim",
                 reason(f"{done.stdout}\n{done.stderr}"),
                 "name a folder, a wheel or a package that pip finds; "
                 "what cannot live beside optim must be isolated by its plugin: docs/writing-a-plugin.md",
-                status=ExitStatus.USAGE,
             )
         for one in json.loads(report.read_text(encoding="utf-8"))["install"]:
             if one["requested"]:
@@ -96,12 +95,11 @@ def _distribution(what: str) -> str:
         project = tomllib.loads((path / "pyproject.toml").read_text(encoding="utf-8")).get("project", {})
         return str(project.get("name", path.name))
     except (OSError, InvalidWheelFilename, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise OptimError(
+        raise OptimError.usage(
             "no-such-package",
             f"{what} is no package of a plugin",
             str(error),
             "optim plugins install NAME, or the path of a wheel or of a folder with a pyproject.toml",
-            status=ExitStatus.USAGE,
         ) from error
 
 
@@ -126,11 +124,10 @@ def _pip() -> list[str]:
         return [sys.executable, "-m", "pip"]
     pip = shutil.which("pip")
     if pip is None:
-        raise OptimError(
+        raise OptimError.usage(
             "plugin-install-failed",
             "there is no pip to install a plugin with",
             f"{sys.executable} has none",
             f"{sys.executable} -m ensurepip",
-            status=ExitStatus.USAGE,
         )
     return [pip, "--python", sys.executable]

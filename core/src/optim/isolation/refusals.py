@@ -8,7 +8,7 @@ import subprocess
 
 from packaging.specifiers import SpecifierSet
 
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 from optim.isolation.environments import Isolation
 
 _UNREACHABLE = re.compile(
@@ -33,28 +33,17 @@ def install_failed(isolation: Isolation, said: str) -> OptimError:
     what = f"the environment of plugin {isolation.plugin} could not be made"
     again = f"optim plugins install {isolation.plugin}"
     if full := _NO_ROOM.search(said):
-        return OptimError(
-            "disk-full",
-            what,
-            full[0],
-            f"free some space, or set OPTIM_DATA_DIR to another disk; then: {again}",
-            status=ExitStatus.USAGE,
+        return OptimError.usage(
+            "disk-full", what, full[0], f"free some space, or set OPTIM_DATA_DIR to another disk; then: {again}"
         )
     if unreachable := _UNREACHABLE.search(said):
-        return OptimError(
+        return OptimError.usage(
             "index-unreachable",
             what,
             f"no connection to the package index: {unreachable[0]}",
             f"{again}   (with the network back it goes on where it stopped)",
-            status=ExitStatus.USAGE,
         )
-    return OptimError(
-        "isolated-install-failed",
-        what,
-        reason(said),
-        f"{again}   (it goes on where it stopped)",
-        status=ExitStatus.USAGE,
-    )
+    return OptimError.usage("isolated-install-failed", what, reason(said), f"{again}   (it goes on where it stopped)")
 
 
 def reason(said: str) -> str:
@@ -71,12 +60,8 @@ def wrong_python(isolation: Isolation, cause: str) -> OptimError:
     """The pins have nothing for this Python; names one of this machine that fits, where there is one."""
     found = fitting_python(isolation.python)
     fix = f"optim plugins install {isolation.plugin} --python {found or 'PATH_OF_A_FITTING_PYTHON'}"
-    return OptimError(
-        "isolated-python",
-        f"the environment of plugin {isolation.plugin} cannot be made with this Python",
-        cause,
-        fix,
-        status=ExitStatus.USAGE,
+    return OptimError.usage(
+        "isolated-python", f"the environment of plugin {isolation.plugin} cannot be made with this Python", cause, fix
     )
 
 

@@ -79,7 +79,8 @@ def _sweep() -> None:
             mine = not hasattr(os, "getuid") or status.st_uid == os.getuid()
             if mine and stat.S_ISDIR(status.st_mode) and _is_old(status.st_mtime):
                 with FileLock(folder / "owner", timeout=0):
-                    shutil.rmtree(folder)
+                    pass
+                shutil.rmtree(folder)  # no file of it is open: Windows would keep that one
 
 
 def _is_old(modified: float) -> bool:

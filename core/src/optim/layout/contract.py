@@ -91,7 +91,6 @@ class Layout(ABC):
             files: as :attr:`Result.files`.
             options: an instance of :attr:`options`.
         """
-        del files, options
         return ""
 
     @abstractmethod
@@ -114,7 +113,6 @@ class Layout(ABC):
             result: that was laid out.
             feeds: some samples of the run.
         """
-        del result
         return feeds
 
     def expected(self, result: Result, sample: Feeds, outputs: Outputs) -> Outputs | None:
@@ -128,5 +126,4 @@ class Layout(ABC):
         Raises:
             OptimError[layout-differs]: the consumer did something else than the result would.
         """
-        del result, sample, outputs
         return None

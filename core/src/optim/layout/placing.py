@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 from optim.layout.contract import Result
 
 _LARGEST_GRAPH = (1 << 31) - (1 << 26)
@@ -62,10 +62,9 @@ def require_provider(result: Result, *, layout: str, providers: tuple[str, ...])
         OptimError[layout-not-for-target]: says which targets it takes.
     """
     if result.target.provider not in providers:
-        raise OptimError(
+        raise OptimError.usage(
             "layout-not-for-target",
             f"a result for target {result.target.name} cannot be laid out as {layout}",
             f"it runs on {result.target.runs_on}; {layout} is written for {', '.join(providers)}",
             "optim run MODEL --target cpu --deliver " + layout,
-            status=ExitStatus.USAGE,
         )

@@ -80,11 +80,13 @@ class OnnxRuntimeBackend(Backend):
         from optim.onnx.sessions import open_session
         from optim.providers.repacking import mapped_config
 
+        mapped = mapped_config(model.path, target)
+        said = {name: text for name, text in model.session.session_config.items() if name in mapped}
         session = open_session(
             model.path,
             model.session,
             target,
-            extra_config={**HARNESS, **mapped_config(model.path, target)},
+            extra_config={**HARNESS, **mapped, **said},
             libraries=operator_libraries(model.opset),
         )
         return OnnxRuntimeSession(session, target.provider, recorded=target.shapes_on_cpu)

@@ -16,7 +16,6 @@ In the store such a file is called by the digest of its bytes, as a data file is
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import tempfile
@@ -27,7 +26,7 @@ import onnx
 import onnx_ir as ir
 
 from optim.errors import OptimError
-from optim.onnx.data_files import file_digest
+from optim.onnx.data_files import file_digest, keep_by_digest
 
 _OPERATOR, _FILE, _EMBEDDED = "EPContext", "ep_cache_context", "embed_mode"
 
@@ -179,7 +178,7 @@ def _stored(source: Path, store: Path) -> str | None:
     try:
         shutil.copyfile(source, temporary)
         final = store / f"{file_digest(temporary)}.data"
-        os.replace(temporary, final)
+        keep_by_digest(temporary, final)
     finally:
         temporary.unlink(missing_ok=True)
     return final.name

@@ -8,13 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 import onnx_ir as ir
-
-if TYPE_CHECKING:
-    from onnx_ir import TensorProtocol
+from onnx_ir import TensorProtocol
 
 _PAGE_BYTES = 4096
 _LARGE_BYTES = 1 << 20
@@ -95,6 +93,18 @@ def bytes_key(tensor: TensorProtocol) -> str:
 def static_shape(tensor: TensorProtocol) -> ir.Shape:
     """A tensor's sizes as numbers."""
     return ir.Shape(int(size) for size in tensor.shape)  # type: ignore[arg-type]
+
+
+def keep_by_digest(temporary: Path, final: Path) -> None:
+    """Give a file the name that its content has; one of that name is the same, and may be open in another process.
+
+    Windows replaces no file that is open.
+    """
+    try:
+        os.replace(temporary, final)
+    except PermissionError:
+        if not final.is_file():
+            raise
 
 
 @contextmanager

@@ -8,14 +8,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import onnx
 
 from optim.model import SessionConfig
 from optim.onnx.data_files import file_digest
 from optim.onnx.external_data import external_files
-
-if TYPE_CHECKING:
-    import onnx
 
 _STORED = re.compile(r"[0-9a-f]{64}")
 

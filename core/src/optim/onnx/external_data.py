@@ -10,7 +10,7 @@ import onnx
 import onnx_ir as ir
 from onnx.external_data_helper import _get_all_tensors, uses_external_data
 
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 from optim.onnx.adapter_inputs import SUPPLIED
 from optim.onnx.context_files import context_files
 from optim.onnx.linked import linked_path, locations
@@ -76,12 +76,11 @@ def _locate(location: str, tensor: onnx.TensorProto, path: Path) -> Path:
     if not location:
         raise OptimError("invalid-graph", what, f"tensor '{tensor.name}' says no location", "export the model again")
     if location == SUPPLIED:
-        raise OptimError(
+        raise OptimError.usage(
             "adapter-not-supplied",
             f"{path} cannot be read alone",
             f"it has no weights for '{tensor.name}': they come with its adapter when it is opened",
             f"optim.load('{path.parent}', adapter=FILE), or load.py there; for another model run its source again",
-            status=ExitStatus.USAGE,
         )
     folder, found = path.parent.resolve(), path.parent / location
     spelled_outside = (

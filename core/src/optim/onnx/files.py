@@ -17,23 +17,20 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import onnx
 import onnx_ir as ir
 from google.protobuf.message import DecodeError
+from onnx_ir import TensorProtocol
 
 from optim.decoders.shared_past import keep_shared_past
 from optim.model import Model, SessionConfig, TensorInfo
 from optim.onnx.adapter_inputs import SUPPLIED, adapter_inputs_of, keep_adapter_inputs, leave_to_sessions
 from optim.onnx.context_files import context_files, deliver_contexts, keep_attachments, set_artefacts, store_contexts
-from optim.onnx.data_files import bytes_key, pieces, placed, replacing, write_tensors
+from optim.onnx.data_files import bytes_key, keep_by_digest, pieces, placed, replacing, write_tensors
 from optim.onnx.digests import model_digest
 from optim.onnx.external_data import external_files
 from optim.onnx.linked import is_linked, linked_files, locations_for_store, point_from, resolve
-
-if TYPE_CHECKING:
-    from onnx_ir import TensorProtocol
 
 EXTERNAL_FROM_BYTES = 1024
 """Smaller tensors stay in the graph."""
@@ -55,7 +52,6 @@ def shared_ir(path: Path) -> ir.Model:
 
 @lru_cache(maxsize=1)
 def _shared_ir(path: Path, modified_ns: int, size: int) -> ir.Model:
-    del modified_ns, size
     return read_ir(path)
 
 
@@ -245,7 +241,10 @@ def _externalize(graph: ir.Model, store: Path, name: str | None = None) -> None:
         digest = hashlib.sha256()
         write_tensors(todo, temporary, digest.update)
         final = store / (name or f"{digest.hexdigest()}.data")
-        os.replace(temporary, final)
+        if name:
+            os.replace(temporary, final)
+        else:
+            keep_by_digest(temporary, final)
     finally:
         temporary.unlink(missing_ok=True)
     for value, tensor in todo:

@@ -23,6 +23,7 @@ import onnx
 import onnx_ir as ir
 from onnx.external_data_helper import _get_all_tensors, uses_external_data
 
+from optim.errors import OptimError
 from optim.onnx.data_files import static_shape
 
 PREFIX = "linked:"
@@ -106,8 +107,20 @@ def session_model(path: Path) -> tuple[bytes, str] | None:
     root = _root(path)
     for entry in locations(graph):
         file = linked_path(entry.value) or path.parent.resolve() / entry.value
-        entry.value = Path(os.path.relpath(file, root)).as_posix()
+        entry.value = _below(root, file)
     return graph.SerializeToString(), root
+
+
+def _below(root: str, file: Path) -> str:
+    try:
+        return Path(os.path.relpath(file, root)).as_posix()
+    except ValueError as error:  # Windows has a root for each drive
+        raise OptimError.usage(
+            "weights-on-another-drive",
+            f"the graph cannot point into {file}",
+            f"the cache lies on {root}, and a graph and its weights must lie on one drive",
+            f"set OPTIM_CACHE_DIR to a folder on {file.drive or file.anchor}, or use --weights copy",
+        ) from error
 
 
 def openable_file(path: Path, folder: Path) -> Path:

@@ -6,12 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import onnx
 
 from optim.onnx.skeleton import read_skeleton
-
-if TYPE_CHECKING:
-    import onnx
 
 _PLACES = {"MatMul": 1, "Gemm": 1, "Conv": 49}
 """How often a weight is used: a kernel of a convolution at 7 times 7 places where it is at its smallest."""

@@ -282,10 +282,9 @@ def _opens(model: bytes) -> bool:
 
 
 def _bad_setting(cause: str) -> OptimError:
-    return OptimError(
+    return OptimError.usage(
         "bad-session-setting",
         "onnxruntime does not have a session setting",
         cause,
         "names and values are those of onnxruntime.SessionOptions",
-        status=ExitStatus.USAGE,
     )

@@ -21,7 +21,7 @@ import onnx
 import onnx_ir as ir
 
 from optim.arrays import Feeds
-from optim.errors import ExitStatus, OptimError, unknown_name
+from optim.errors import OptimError, unknown_name
 from optim.model import TensorInfo
 
 
@@ -157,12 +157,11 @@ def require_shapes_of(graph: ir.Model, samples: Iterable[Feeds]) -> None:
             shape, given = shapes[name], sample[name].shape
             same_rank = len(shape) == len(given)
             if not same_rank or any(isinstance(a, int) and a != b for a, b in zip(shape, given, strict=True)):
-                raise OptimError(
+                raise OptimError.usage(
                     "conflicting-shapes",
                     f"input '{name}' would not take the samples of this run",
                     f"it would be {shape}, and sample {number} is {_text(given)}; give --data of the one shape",
                     "--data with samples of the shape that the model is to have",
-                    status=ExitStatus.USAGE,
                 )
 
 
@@ -183,12 +182,11 @@ def _learn(value: ir.Value, shape: Sequence[int], sizes: dict[str, int]) -> None
             if declared != size:
                 raise _bad_shape(f"input '{value.name}' has a fixed size {declared}, not {size}", value, shape)
         elif declared.value is not None and sizes.setdefault(declared.value, size) != size:
-            raise OptimError(
+            raise OptimError.usage(
                 "conflicting-shapes",
                 f"dimension '{declared.value}' would have two sizes",
                 f"{sizes[declared.value]}, and {size} at input '{value.name}'",
                 f"make dimension '{declared.value}' the same in all inputs",
-                status=ExitStatus.USAGE,
             )
 
 
@@ -234,22 +232,20 @@ def _with_names(shape: ir.Shape | None, before: ir.Shape | None) -> ir.Shape | N
 def _require_positive(what: str, sizes: Iterable[int]) -> None:
     for size in sizes:
         if size < 1:
-            raise OptimError(
+            raise OptimError.usage(
                 "bad-shape",
                 f"{what} cannot have the size {size}",
                 "sizes are counts, at least 1",
                 "give a positive size",
-                status=ExitStatus.USAGE,
             )
 
 
 def _bad_shape(what: str, value: ir.Value, shape: Sequence[int]) -> OptimError:
-    return OptimError(
+    return OptimError.usage(
         "bad-shape",
         what,
         f"the model takes {value.shape}; {_text(shape)} was given",
         "optim inspect MODEL shows the inputs",
-        status=ExitStatus.USAGE,
     )
 
 

@@ -52,7 +52,6 @@ def mapped_config(path: Path, target: Target) -> Mapping[str, str]:
 @lru_cache(maxsize=8)
 def _mapped_bytes(path: Path, modified_ns: int, size: int) -> int:
     """What a graph has in files beside it; what lies in the graph itself is copied in any case."""
-    del modified_ns
     if size > _LARGEST_GRAPH:
         return 0
     graph = onnx.load(path, load_external_data=False).graph

@@ -57,7 +57,6 @@ JOB = Job(__name__, Request, Answer)
 
 def run(request: Request, channel: Channel) -> Answer:
     """Import, apply."""
-    del channel
     pass_class: type[Pass] = _imported(request.path)
     backend: type[Backend] = _imported(request.backend)
     trial = Trial(request.model, request.target, backend(), FeedSet.open(request.feeds), request.store)

@@ -16,7 +16,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optim import ExitStatus, OptimError
+from optim import OptimError
 from optim.layout import Laid, Layout, Result, carry_files
 from optim_openvino.runtime.properties import MODEL_CACHE, RUNTIME, settings_of
 
@@ -40,7 +40,6 @@ class OpenVino(Layout):
         """Graph, weights and properties; what the source has beside its weights goes along."""
         from optim_openvino.deploy.save_ir import write_ir
 
-        del options
         _require_ours(result)
         if result.files is not None:
             carry_files(result.files, folder)
@@ -55,17 +54,15 @@ class OpenVino(Layout):
         """What OpenVINO makes of the ONNX file with the same properties: the run's own outputs are onnxruntime's."""
         from optim_openvino.runtime.backend import OpenVinoBackend
 
-        del outputs
         with OpenVinoBackend().open(result.model, result.target) as session:
             return {name: array.copy() for name, array in session.run(sample).items()}
 
 
 def _require_ours(result: Result) -> None:
     if result.target.made_for != RUNTIME:
-        raise OptimError(
+        raise OptimError.usage(
             "layout-not-for-target",
             f"a result for target {result.target.name} cannot be laid out as openvino",
             f"it was proven and timed on {result.target.runs_on}, and not on OpenVINO",
             "optim run MODEL --target openvino --deliver openvino",
-            status=ExitStatus.USAGE,
         )

@@ -37,7 +37,6 @@ class SaveIr(Pass):
 
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Where the graph has none yet."""
-        del target
         return Applicable.no("its IR lies beside it already") if GRAPH in model.artefacts else APPLICABLE
 
     def apply(self, model: Model, options: SaveIrOptions, context: Context) -> PassResult:

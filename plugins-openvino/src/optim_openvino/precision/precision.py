@@ -39,7 +39,6 @@ class Precision(Pass):
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[PrecisionOptions]:
         """What the device has; bfloat16 first, whose range is that of float32."""
-        del context
         from optim_openvino.precision.precision_options import PrecisionOptions
 
         for name in _there(model, target):
@@ -47,7 +46,6 @@ class Precision(Pass):
 
     def apply(self, model: Model, options: PrecisionOptions, context: Context) -> PassResult:
         """Set the hint."""
-        del context
         tuned = model.with_session(as_session({PRECISION: options.to}))
         if tuned.digest == model.digest:
             return PassResult(model, changed=False, notes=(f"it is computed in {_LONG[options.to]} already",))

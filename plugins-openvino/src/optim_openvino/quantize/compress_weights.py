@@ -51,12 +51,10 @@ class CompressWeights(Pass):
 
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Where NNCF is installed and something has a constant weight."""
-        del target
         return float_graph.applicable(model, _OPERATORS, opset=_OPSET)
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[CompressWeightsOptions]:
         """Eight bits first, which are safe."""
-        del model, target, context
         from optim_openvino.quantize.compress_weights_options import CompressWeightsOptions
 
         yield CompressWeightsOptions()
@@ -64,7 +62,6 @@ class CompressWeights(Pass):
 
     def keepable(self, model: Model, options: CompressWeightsOptions) -> list[str]:
         """Everything with a weight."""
-        del options
         return float_graph.weighted(model, _OPERATORS)
 
     def apply(self, model: Model, options: CompressWeightsOptions, context: Context) -> PassResult:

@@ -76,7 +76,6 @@ class OpenVinoBackend(Backend):
 
     def equivalent_settings(self, target: Target) -> Sequence[SessionConfig]:
         """One thread, which adds up in another order."""
-        del target
         return (as_session({THREADS: "1"}),)
 
     def profile(self, model: Model, target: Target, feeds: Feeds, seconds: float) -> NodeProfile:
@@ -91,12 +90,10 @@ class OpenVinoBackend(Backend):
         """OpenVINO alone."""
         from optim_openvino.runtime.load_script import load_script
 
-        del delivery
         return load_script()
 
     def requirements(self, target: Target) -> Sequence[str]:
         """OpenVINO alone, which brings numpy."""
-        del target
         return (f"openvino=={version()}",)
 
     def versions(self) -> Mapping[str, str]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from optim import OptimError, Target
-from optim.errors import ExitStatus, unknown_name
+from optim.errors import unknown_name
 from optim_openvino.runtime.installed import device_missing
 from optim_openvino.runtime.properties import DEVICE, HARMLESS, RUNTIME, STREAMS, THREADS
 
@@ -65,10 +65,9 @@ def _count(key: str, text: str) -> str:
 
 
 def _bad(key: str, value: str, takes: str) -> OptimError:
-    return OptimError(
+    return OptimError.usage(
         "bad-target-setting",
         f"target openvino has no {key}={value}",
         f"{key} is {takes}",
         "--target openvino:device=CPU,threads=4",
-        status=ExitStatus.USAGE,
     )

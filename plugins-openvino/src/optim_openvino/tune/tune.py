@@ -29,12 +29,10 @@ class Tune(Pass):
 
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Always: there is always a session to set."""
-        del model, target
         return APPLICABLE
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[TuneOptions]:
         """One setting at a time; on a processor alone, since the others have one way to run a model."""
-        del context
         from optim_openvino.tune.tune_options import TuneOptions
 
         device, _ = settings_of(model, target)
@@ -53,7 +51,6 @@ class Tune(Pass):
 
     def apply(self, model: Model, options: TuneOptions, context: Context) -> PassResult:
         """Lay the settings over the model's."""
-        del context
         chosen = _properties(options)
         tuned = model.with_session(as_session(chosen))
         if tuned.digest == model.digest:

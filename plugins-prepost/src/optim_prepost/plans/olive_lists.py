@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from optim import ExitStatus, OptimError, TensorInfo
+from optim import OptimError, TensorInfo
 from optim_prepost import PACKAGE
 from optim_prepost.plans.append_options import AppendOptions
 from optim_prepost.plans.plan import Link, Plan, PlannedStep, Port
@@ -108,11 +108,10 @@ def _size(written: Mapping[str, Any], key: str, infos: list[TensorInfo]) -> int:
 
 
 def _bad(cause: str) -> OptimError:
-    return OptimError(
+    return OptimError.usage(
         "bad-step-list",
         "a list of steps cannot be read",
         cause,
         'write each step as {"Resize": {"resize_to": 256}}, see docs/prepost.md',
         PACKAGE,
-        ExitStatus.USAGE,
     )

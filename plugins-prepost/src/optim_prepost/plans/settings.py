@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from optim import ExitStatus, OptimError
+from optim import OptimError
 from optim_prepost import PACKAGE
 
 PREPROCESSOR = "preprocessor_config.json"
@@ -120,6 +120,6 @@ def _parsed(text: str, path: Path) -> Any:
 
 
 def _bad(path: Path, cause: str) -> OptimError:
-    return OptimError(
-        "bad-settings", f"{path} cannot be used", cause, "optim passes show prepost.append", PACKAGE, ExitStatus.USAGE
+    return OptimError.usage(
+        "bad-settings", f"{path} cannot be used", cause, "optim passes show prepost.append", PACKAGE
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from optim.errors import ExitStatus, OptimError, unknown_name
+from optim.errors import OptimError, unknown_name
 from optim_prepost import PACKAGE
 from optim_prepost.plans.append_options import AppendOptions
 
@@ -83,11 +83,10 @@ def _whisper(args: dict[str, Any]) -> dict[str, Any]:
 
 
 def _bad(command: str, cause: str) -> OptimError:
-    return OptimError(
+    return OptimError.usage(
         "bad-step-list",
         f"tool_command {command} cannot be taken over",
         cause,
         "give a preset, or lists pre and post",
         PACKAGE,
-        ExitStatus.USAGE,
     )

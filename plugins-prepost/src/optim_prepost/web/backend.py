@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING
 
 from optim import Backend, BackendLimits, Model, Session, SessionConfig, Target
-
-if TYPE_CHECKING:
-    from optim.backend import Check, Delivery
+from optim.backend import Check, Delivery
 
 
 class OrtWebBackend(Backend):
@@ -40,7 +37,6 @@ class OrtWebBackend(Backend):
 
     def open_reference(self, model: Model, target: Target) -> Session:
         """Onnxruntime on the processor of this machine, with its defaults."""
-        del target
         from optim.onnx import OnnxRuntimeSession, open_session, operator_libraries
         from optim.providers import CPU
 
@@ -53,7 +49,6 @@ class OrtWebBackend(Backend):
 
     def equivalent_settings(self, target: Target) -> Sequence[SessionConfig]:
         """Optimization levels."""
-        del target
         level = "graph_optimization_level"
         return SessionConfig({level: "ORT_DISABLE_ALL"}), SessionConfig({level: "ORT_ENABLE_BASIC"})
 

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from optim_prepost.web.packages import ONNXRUNTIME_WEB, node, require
 
 _RUNNER = Path(__file__).with_name("runner.mjs")
 _LENGTH_BYTES = 4
+_HAS_DEV_FD = os.name == "posix"
+"""Whether an inherited pipe has a name that Node can open."""
 
 
 class NodeProcess:
@@ -29,16 +31,8 @@ class NodeProcess:
     def __init__(self) -> None:
         folder = require(ONNXRUNTIME_WEB)
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
-        reading, writing = os.pipe()
-        self._process = subprocess.Popen(
-            [node(), str(_RUNNER), str(folder), f"/dev/fd/{writing}" if os.name == "posix" else ""],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=self._stderr,
-            pass_fds=(writing,),
-        )
-        os.close(writing)
-        self._answers: BinaryIO = os.fdopen(reading, "rb")
+        command = [node(), str(_RUNNER), str(folder)]
+        self._process, self._answers = (_with_a_pipe if _HAS_DEV_FD else _over_stdout)(command, self._stderr)
 
     def ask(self, what: str, payload: Sequence[bytes] = (), **header: Any) -> tuple[dict[str, Any], bytes]:
         """One request and its answer.
@@ -77,6 +71,27 @@ class NodeProcess:
     def _tail(self) -> str:
         self._stderr.seek(0)
         return self._stderr.read()[-600:].decode(errors="replace").strip()
+
+
+def _with_a_pipe(command: list[str], stderr: IO[bytes]) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
+    """The process, and what it answers over a pipe that nothing else is printed to."""
+    reading, writing = os.pipe()
+    process = subprocess.Popen(
+        [*command, f"/dev/fd/{writing}"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=stderr,
+        pass_fds=(writing,),
+    )
+    os.close(writing)
+    return process, os.fdopen(reading, "rb")
+
+
+def _over_stdout(command: list[str], stderr: IO[bytes]) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
+    """The same over its stdout, where a program is handed no other pipe; its console goes to stderr."""
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr)
+    assert process.stdout is not None
+    return process, process.stdout
 
 
 class NodeSession(Session):

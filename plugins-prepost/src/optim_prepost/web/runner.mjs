@@ -5,8 +5,8 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 
-const answers = fs.openSync(process.argv[3] ?? '/dev/stdout', 'w');
-console.log = console.error;
+const answers = process.argv[3] ? fs.openSync(process.argv[3], 'w') : process.stdout.fd;
+console.log = console.info = console.debug = console.error;
 const ort = await import(pathToFileURL(path.join(process.argv[2], 'dist', 'ort.node.min.mjs')).href);
 ort.env.wasm.numThreads = 1;
 ort.env.logLevel = 'fatal';

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from optim import ExitStatus, OptimError
+from optim import OptimError
 from optim_prepost import PACKAGE
 
 _LOCAL = "127.0.0.1"
@@ -74,24 +74,22 @@ class Served:
 
     def __init__(self, folder: Path, port: int = 0) -> None:
         if not (folder / "index.html").is_file() or not (folder / "plan.json").is_file():
-            raise OptimError(
+            raise OptimError.usage(
                 "not-a-web-folder",
                 f"{folder} has no page",
                 "there is no index.html with its plan.json",
                 "make one: optim run MODEL -o DIR --target web",
                 PACKAGE,
-                ExitStatus.USAGE,
             )
         try:
             self._server = ThreadingHTTPServer((_LOCAL, port), partial(_Handler, directory=str(folder)))
         except OSError as error:
-            raise OptimError(
+            raise OptimError.usage(
                 "port-in-use",
                 f"port {port} cannot be used",
                 error.strerror or str(error),
                 "name another: --port 8001",
                 PACKAGE,
-                ExitStatus.USAGE,
             ) from error
         self.url = f"http://{_LOCAL}:{self._server.server_port}/"
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from optim import ExitStatus, OptimError, SessionConfig
+from optim import OptimError, SessionConfig
 
 _LEVELS = {
     "ORT_DISABLE_ALL": "disabled",
@@ -32,12 +32,11 @@ def web_options(session: SessionConfig) -> dict[str, Any]:
         elif name in _PLAIN:
             options[_PLAIN[name]] = value
         elif name not in _NATIVE_ONLY:
-            raise OptimError(
+            raise OptimError.usage(
                 "bad-session-setting",
                 "onnxruntime-web does not have a session setting",
                 f"{name} = {value!r}",
                 "names are those of onnxruntime.SessionOptions",
-                status=ExitStatus.USAGE,
             )
     for key, text in session.session_config.items():
         _put(extra, key, text)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from optim import Target
-from optim.errors import ExitStatus, OptimError, unknown_name
+from optim.errors import OptimError, unknown_name
 from optim_prepost import PACKAGE
 from optim_prepost.web.packages import unavailable
 
@@ -27,13 +27,12 @@ def _configured(settings: Mapping[str, str]) -> Target:
             raise unknown_name("target setting", key, ["provider"], fix="--target web:provider=webgpu")
     provider = settings.get("provider", WASM)
     if provider not in _PROVIDERS:
-        raise OptimError(
+        raise OptimError.usage(
             "bad-target-setting",
             f"target web has no provider '{provider}'",
             f"models are made for {' or '.join(_PROVIDERS)}",
             "--target web:provider=webgpu",
             PACKAGE,
-            ExitStatus.USAGE,
         )
     return WEB if provider == WASM else _WEBGPU
 

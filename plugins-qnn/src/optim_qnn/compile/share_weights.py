@@ -67,13 +67,12 @@ def share(paths: Sequence[Path], output: Path, target: Target, say: Callable[[st
 
     names = _names(paths)
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise OptimError(
+        raise OptimError.usage(
             "folder-not-empty",
             f"{output} is there already",
             "what is in it would be mixed with the shared models",
             "-o another-folder",
             "optim-plugin-qnn",
-            ExitStatus.USAGE,
         )
     with TemporaryDirectory() as scratch:
         work = Path(scratch) / "work"
@@ -102,13 +101,12 @@ def share(paths: Sequence[Path], output: Path, target: Target, say: Callable[[st
 def _names(paths: Sequence[Path]) -> list[str]:
     names = [path.resolve().name if path.is_dir() else path.stem for path in paths]
     if len(paths) < 2 or len(set(names)) < len(names):
-        raise OptimError(
+        raise OptimError.usage(
             "not-shared",
             "there is nothing to share",
             f"the models are {', '.join(names)}",
             "optim qnn share prefill.onnx decode.onnx -o shared: two or more, with names of their own",
             "optim-plugin-qnn",
-            ExitStatus.USAGE,
         )
     return names
 
@@ -117,13 +115,12 @@ def _require_ready(model: Model, path: Path) -> None:
     compiled = any(node.op_type == "EPContext" for node in model.ir().graph)
     dynamic = [info.name for info in model.inputs if info.is_dynamic]
     if compiled or dynamic:
-        raise OptimError(
+        raise OptimError.usage(
             "not-shared",
             f"{path} cannot be compiled with others",
             "it is compiled already" if compiled else f"its input {dynamic[0]} is dynamic",
             f"optim run {path} --target qnn --without qnn.context-binary -o prepared   # then share prepared",
             "optim-plugin-qnn",
-            ExitStatus.USAGE,
         )
 
 

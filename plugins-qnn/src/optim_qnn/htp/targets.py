@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from optim import Target
-from optim.errors import ExitStatus, OptimError, unknown_name
+from optim.errors import OptimError, unknown_name
 from optim_qnn.htp.soc import SIMULATED, find_soc
 
 LIBRARY = "onnxruntime_qnn"
@@ -127,12 +127,11 @@ def _options(settings: Mapping[str, str]) -> dict[str, str]:
 
 def _require(key: str, settings: Mapping[str, str], values: tuple[str, ...]) -> None:
     if key in settings and settings[key] not in values:
-        raise OptimError(
+        raise OptimError.usage(
             "bad-target-setting",
             f"target qnn has no {key}={settings[key]}",
             f"{key} is one of {', '.join(values)}",
             f"--target qnn:{key}={values[0]}",
-            status=ExitStatus.USAGE,
         )
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from optim import ExitStatus, OptimError
+from optim import OptimError
 from optim.arrays import Feeds, Outputs
 
 if TYPE_CHECKING:
@@ -36,12 +36,11 @@ def turned(graph: ir.Model, context: Context, inputs: Sequence[str], outputs: Se
 
     for value in (*graph.graph.inputs, *graph.graph.outputs):
         if value.name in (*inputs, *outputs) and (value.shape is None or len(value.shape) < _LEAST_RANK):
-            raise OptimError(
+            raise OptimError.usage(
                 "no-channels",
                 f"'{value.name}' cannot be turned to channels-last",
                 f"its shape is {value.shape}; channels are the second of at least three dimensions",
                 "leave it out of channel_last_inputs and channel_last_outputs",
-                status=ExitStatus.USAGE,
             )
     source = context.scratch / "to_turn.onnx"
     onnx_ir.save(graph, source, external_data="to_turn.data")
@@ -65,7 +64,6 @@ def feeds_channel_last(feeds: Feeds, inputs: Sequence[str], outputs: Sequence[st
     """The original's feeds as the turned model takes them."""
     import numpy as np
 
-    del outputs
     return {name: np.ascontiguousarray(np.moveaxis(a, 1, -1)) if name in inputs else a for name, a in feeds.items()}
 
 
@@ -73,5 +71,4 @@ def outputs_channel_first(arrays: Outputs, inputs: Sequence[str], outputs: Seque
     """The turned model's outputs as the original gives them."""
     import numpy as np
 
-    del inputs
     return {name: np.moveaxis(a, -1, 1) if name in outputs else a for name, a in arrays.items()}

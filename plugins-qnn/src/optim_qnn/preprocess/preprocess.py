@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from optim import APPLICABLE, Applicable, Context, Interface, Model, Pass, PassResult, Role, Target
-from optim.errors import ExitStatus, OptimError, unknown_name
+from optim.errors import OptimError, unknown_name
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -42,7 +42,6 @@ class Preprocess(Pass):
 
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Where the graph is not compiled; it says in its counts what there was to do."""
-        del target
         compiled = any(node.op_type == "EPContext" for node in model.ir().graph)
         return Applicable.no("the model is compiled already") if compiled else APPLICABLE
 
@@ -50,7 +49,6 @@ class Preprocess(Pass):
         """Names and shapes that the inputs and outputs cannot have."""
         from optim.onnx import require_shapes
 
-        del target
         _require_names(options, model)
         require_shapes(model.ir(), options.shapes)
 
@@ -98,14 +96,13 @@ class Preprocess(Pass):
 
 
 def _nobody_said(dynamic: Sequence[str]) -> OptimError:
-    return OptimError(
+    return OptimError.usage(
         "dynamic-without-data",
         "HTP takes fixed shapes, and nobody said which",
         f"dynamic: {', '.join(dynamic)}; without --data the shapes would be made up",
         "give --data with samples of the shape you will run, "
         f'or --with "qnn.preprocess:shapes={{{dynamic[0]}=[1, 128]}}"',
         "optim-plugin-qnn",
-        ExitStatus.USAGE,
     )
 
 

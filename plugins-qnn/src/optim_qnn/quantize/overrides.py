@@ -31,13 +31,12 @@ def parsed(graph: ir.Model, given: Mapping[str, Mapping[str, Any]], types: Mappi
         unknown = [key for key in values if key not in _KEYS]
         kind = values.get("type")
         if unknown or (kind is not None and kind not in _TYPES) or ("scale" in values) != ("zero_point" in values):
-            raise OptimError(
+            raise OptimError.usage(
                 "bad-override",
                 f"the override of '{tensor}' cannot be used",
                 f"it is {dict(values)}",
                 f"keys are {', '.join(_KEYS)}; types {', '.join(_TYPES)}; scale and zero_point go together: {_FIX}",
                 "optim-plugin-qnn",
-                ExitStatus.USAGE,
             )
         found[tensor] = [_entry(values, types)]
     return found

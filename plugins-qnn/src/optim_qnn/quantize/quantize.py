@@ -43,7 +43,6 @@ class Quantize(Pass):
 
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Where shapes are fixed, something is in float, and nothing is quantized yet."""
-        del target
         dynamic = [info.name for info in model.inputs if info.is_dynamic]
         if dynamic:
             return Applicable.no(f"input {dynamic[0]} is dynamic; qnn.preprocess fixes it")
@@ -59,7 +58,6 @@ class Quantize(Pass):
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[QuantizeOptions]:
         """8 bits first: fastest, and the core repairs it with nodes at 16 bits; then 16 everywhere."""
-        del model, target, context
         from optim_qnn.quantize.quantize_options import QuantizeOptions
 
         yield QuantizeOptions()

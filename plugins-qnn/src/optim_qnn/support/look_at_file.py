@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from optim import ExitStatus, OptimError
+from optim import OptimError
 
 if TYPE_CHECKING:
     from optim import Target
@@ -67,12 +67,11 @@ def require_qnn(name: str) -> Target:
 
     target = require_target(name)
     if target.backend != "qnn":
-        raise OptimError(
+        raise OptimError.usage(
             "not-qnn",
             f"target {name} does not run on QNN",
             f"it runs on {target.provider or target.backend}",
             "--target qnn",
             "optim-plugin-qnn",
-            ExitStatus.USAGE,
         )
     return target

@@ -98,7 +98,6 @@ def prompts(result: Result, feeds: Sequence[Feeds]) -> list[Feeds]:
         mask = np.asarray(sample.get("attention_mask", np.ones((1, len(row)))))[0][-len(row) :]
         text = row[mask.astype(bool)] if mask.any() else row
         found.append({"input_ids": np.resize(text, (1, max(_SHORTEST, len(text)))).astype(np.int64)})
-    del result
     return found
 
 
@@ -173,10 +172,9 @@ def _scores(result: Result, prompt: Array, tokens: Array) -> Array:
 
 def does_not_fit(cause: str) -> OptimError:
     """The error for what is no decoder that onnxruntime-genai runs."""
-    return OptimError(
+    return OptimError.usage(
         "layout-does-not-fit",
         "onnxruntime-genai would not run the result",
         cause,
         "export a decoder from its Hugging Face folder: optim run FOLDER --deliver genai",
-        status=ExitStatus.USAGE,
     )

@@ -46,7 +46,6 @@ def run(request: Request, channel: Channel) -> Answer:
 
     from optim.onnx import open_session
 
-    del channel
     saving = SessionConfig({"optimized_model_filepath": str(request.file)}, {"session.save_model_format": "ORT"})
     open_session(request.model.path, request.model.session.updated(saving), request.target)
     return Answer(onnxruntime.__version__, platform.processor() or platform.machine())

@@ -53,7 +53,6 @@ def f1(options: F1Options) -> Metric:
     """F1, 2 tp / (2 tp + fp + fn), over all samples together; scores of shape (..., 1) are of class 1 alone."""
 
     def call(outputs: Outputs, feeds: Feeds, labels: Feeds) -> Array:
-        del feeds
         given = pick_output(outputs, options.output)
         if given.dtype.kind != "f" or not given.ndim:
             raise CannotJudge(f"the output is {given.dtype} of shape {list(given.shape)}; F1 needs scores")
@@ -81,7 +80,6 @@ def f1(options: F1Options) -> Metric:
 
 def _top(name: str, k: int, options: TopOptions) -> Metric:
     def call(outputs: Outputs, feeds: Feeds, labels: Feeds) -> Array:
-        del feeds
         scores, truth = pick_output(outputs, options.output), pick_label(labels, options.label)
         if scores.dtype.kind in "iu" and k == 1 and scores.size == truth.size:
             same = scores.ravel() == truth.ravel()

@@ -26,7 +26,6 @@ def mean_iou(options: MeanIouOptions) -> Metric:
     axis, ignore = options.axis, options.ignore
 
     def call(outputs: Outputs, feeds: Feeds, labels: Feeds) -> Array:
-        del feeds
         scores, truth = pick_output(outputs, options.output), pick_label(labels, options.label)
         if scores.dtype.kind != "f" or not -scores.ndim <= axis < scores.ndim:
             raise CannotJudge(f"the output is {scores.dtype} of shape {list(scores.shape)}; scores by class are needed")

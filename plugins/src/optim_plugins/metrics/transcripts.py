@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from optim import ExitStatus, Metric, OptimError, PassOptions
+from optim import Metric, OptimError, PassOptions
 from optim.arrays import Array, Feeds, Outputs
 from optim_plugins.metrics.pick import IGNORED, pick_label, pick_output
 
@@ -47,7 +47,6 @@ def wer(options: WerOptions) -> Metric:
     to_text = _import(options.decode) if options.decode else lambda ids: " ".join(map(str, ids))
 
     def call(outputs: Outputs, feeds: Feeds, labels: Feeds) -> Array:
-        del feeds
         truth = _texts(pick_label(labels, options.label), to_text, None)
         found = _texts(pick_output(outputs, options.output), to_text, options.blank)
         if len(truth) != len(found):
@@ -83,12 +82,8 @@ def _jiwer() -> Any:
     try:
         return importlib.import_module("jiwer").process_words
     except ImportError as error:
-        raise OptimError(
-            "metric-library-missing",
-            "the metric wer needs jiwer",
-            str(error),
-            "pip install 'optim-plugins[wer]'",
-            status=ExitStatus.USAGE,
+        raise OptimError.usage(
+            "metric-library-missing", "the metric wer needs jiwer", str(error), "pip install 'optim-plugins[wer]'"
         ) from error
 
 
@@ -97,10 +92,9 @@ def _import(spec: str) -> Any:
     try:
         return getattr(importlib.import_module(module), name)
     except Exception as error:
-        raise OptimError(
+        raise OptimError.usage(
             "unknown-metric",
             f"there is no function {spec}",
             f"{type(error).__name__}: {error}",
             "decode='package.module:function', which takes token ids and returns their text",
-            status=ExitStatus.USAGE,
         ) from error

@@ -22,14 +22,12 @@ OPTIM_HOOK_API = 1
 @hookimpl
 def optim_pre_export(target: Target) -> Sequence[type[SourcePass]]:
     """Loading, and changes that make way for the exporters."""
-    del target
     return (LoadHuggingFace, LoadFactory, MergeLora, FoldBatchNorm, SetAttention, CastDtype)
 
 
 @hookimpl
 def optim_export(target: Target) -> Sequence[type[Exporter]]:
     """The exporters of torch."""
-    del target
     return (Dynamo, TorchScript)
 
 

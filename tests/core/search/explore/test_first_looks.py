@@ -231,6 +231,22 @@ def test_what_was_not_timed_by_the_goal_is_ranked_by_what_its_calls_let_expect(t
     assert [one.digest for one in ranking.of([unknown, raced, looked])] == ["raced", "looked", "unknown"]
 
 
+@pytest.mark.parametrize(("goal", "going_on"), [("generate", ["raced", "near", "unknown"]), ("throughput", None)])
+def test_where_answers_are_the_goal_no_chain_goes_on_that_is_far_behind(tmp_path, goal, going_on):
+    figures = {"raced": 0.6, "near": 0.74, "unknown": None, "far": 0.76}
+    steps = (Step(Stage.FUSE, "a.b", "a", {}, Role.IMPROVE, False),)
+    items = [
+        Measured(
+            Candidate(Model(tmp_path, name, (), (), {"": 17}, 9), 1, steps),
+            0.5,
+            goal=figure and Ratio(*[figure] * 3, 2),
+        )
+        for name, figure in figures.items()
+    ]
+    ranking = Ranking(Objective(goal, timed=True), SimpleNamespace(base=None), items[0].candidate, timed=True)
+    assert [one.digest for one in ranking.within_reach(items)] == (going_on or list(figures))
+
+
 def test_a_goal_with_a_clock_of_its_own_has_first_looks_at_calls(looked):
     rows = looked("timed.drop-a", "timed.drop-b", goal="throughput")
     assert ("timed.drop-a", (), True) in rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -62,7 +63,9 @@ def found(monkeypatch):
 
     monkeypatch.setattr(first_repairs, "step_of", lambda offered, options: _step(options))
 
-    def tried(*others: dict[str, Any], gains: dict[float, float] | None = None) -> tuple[list[str], list[Any]]:
+    def tried(
+        *others: dict[str, Any], gains: dict[float, float] | None = None, left_s: float = 60.0, **known: Any
+    ) -> tuple[list[str], list[Any]]:
         gain = (gains or {}).get
         expander = Expander(SimpleNamespace(gain=lambda step: gain(step.options["drift"], 0.9)))
         answer = SimpleNamespace(
@@ -73,13 +76,15 @@ def found(monkeypatch):
             try_all=lambda trials, seconds: [SimpleNamespace(answer=answer) for _ in trials],
         )
         journal = Journal()
-        repairs = FirstRepairs(bench, expander, journal, SimpleNamespace(for_candidate=lambda: 1.0))
+        time = SimpleNamespace(for_candidate=lambda: 1.0, most_before_proof=left_s, lending=nullcontext)
+        repairs = FirstRepairs(bench, expander, journal, time)
         original = _candidate("original")
         offered = SimpleNamespace(
             name="round", stage=Stage.QUANTIZE, info=SimpleNamespace(name="plugin"), pass_class=SimpleNamespace()
         )
         planned = SimpleNamespace(offered=offered)
-        attempt = journal.open(_step({"drift": 0.1}), original)
+        attempt = journal.open(_step({"drift": 0.1, **known}), original)
+        attempt.seconds = 5.0
         guess = Look(
             planned,
             original,
@@ -110,3 +115,10 @@ def test_what_holds_and_is_slower_stands_beside_a_repair(found):
 
 def test_what_has_slower_kernels_is_not_tried(found):
     assert found({"drift": 0.04, "slow": True}) == (["repaired"], [{"drift": 0.1}])
+
+
+def test_without_time_for_both_what_has_a_precision_between_is_repaired_at_once(found):
+    at_once = (["repaired"], [{"drift": 0.1, "finer": []}])
+    assert found({"drift": 0.04}, left_s=30.0, finer=[]) == at_once
+    assert found({"drift": 0.04}, left_s=60.0, finer=[]) == (["at-0.04"], [])
+    assert found({"drift": 0.04}, left_s=30.0) == (["at-0.04"], []), "a repair without it is many looks"

@@ -103,3 +103,26 @@ def test_a_rough_repair_is_taken_up_again_and_the_rest_of_its_chain_applied_to_i
     repairs.rough[chain_key(after(fine))] = near
     assert repairs.refine(after(fine)) is None  # the same again
     assert near.attempt.unrepaired == ""
+
+
+@pytest.mark.parametrize(("most_s", "begun"), [(2.0, False), (12.0, True)])
+def test_what_would_be_stopped_before_its_first_evaluation_is_not_begun(most_s, begun, tmp_path, monkeypatch):
+    asked = []
+    bench = SimpleNamespace(repair=lambda *arguments: asked.append(arguments))
+    time = TimeBudget(60.0, 300.0)
+    monkeypatch.setattr(TimeBudget, "most_for_repair", lambda self, took_s: most_s)
+    attempt = Journal().open(step_of(LOSSY, {"keep": []}), chain("slow", tmp_path))
+    attempt.seconds = 19.0
+    trial = SimpleNamespace(offered=LOSSY)
+    assert Repairer(bench, None, None, None, time).options(trial, attempt, None, 0.05) is None
+    assert bool(asked) is begun
+    assert attempt.unrepaired.startswith("not repaired: no set of nodes" if begun else "not repaired: no search time")
+
+
+@pytest.mark.parametrize("near", [True, False])
+def test_that_it_is_not_repaired_is_said_of_what_could_be_repaired_alone(near):
+    attempt = SimpleNamespace(step=step_of(LOSSY, {}), unrepaired="")
+    repairs = SimpleNamespace(is_near=lambda attempt, tried: near, closest=lambda tried: None)
+    expander = SimpleNamespace(promises=SimpleNamespace(is_faster=lambda step: False), repairs=repairs)
+    assert Expander._repaired(expander, None, {}, [(attempt, None)]) == []
+    assert bool(attempt.unrepaired) is near

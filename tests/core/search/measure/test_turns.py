@@ -147,3 +147,12 @@ def test_threads_of_one_run_wait_together(monkeypatch):
     turns.await_quiet_end()
     turns.await_quiet_end()
     assert turns.now() == 100.0 - 1.5
+
+
+def test_what_stood_still_elsewhere_is_no_search_time():
+    at = [40.0]
+    turns = Turns("optim on a cluster", print, now=lambda: at[0], elsewhere=True)
+    turns.stood_still(30.0)  # two jobs, through the same cut of a network
+    at[0] = 42.0
+    turns.stood_still(31.0)
+    assert turns.now() == 42.0 - 32.0

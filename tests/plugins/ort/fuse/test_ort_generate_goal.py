@@ -16,7 +16,7 @@ from optim import OptimError, TensorInfo
 from optim._engine.api.request import settings_from
 from optim._engine.cli.dry_run import print_plan
 from optim._engine.gate.budget import Budget
-from optim._engine.generation.decoder import generates_alone
+from optim._engine.generation.known_decoders import generates_alone
 from optim._engine.generation.workload import Workload
 from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.compare import programs

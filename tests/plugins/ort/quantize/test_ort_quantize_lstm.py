@@ -12,6 +12,8 @@ from ort_models import CPU, Array, apply, build, drift, names_and_shapes, operat
 
 from optim import Model
 from optim_plugins.ort.quantize.dynamic.quantize_dynamic import QuantizeDynamic
+from optim_plugins.ort.quantize.static.quantize_static import QuantizeStatic
+from optim_plugins.ort.quantize.static.quantize_static_options import QuantizeStaticOptions
 
 UNITS, INPUTS, LENGTH = 192, 160, 4
 FEEDS = {"x": random_weight(LENGTH, 2, INPUTS)}
@@ -68,6 +70,24 @@ def test_one_that_is_kept_stays(tmp_path: Path) -> None:
     result = apply(QuantizeDynamic, model, tmp_path, keep=("cell",))
     assert not result.changed
     assert result.notes == ("no product is left to quantize",)
+
+
+def test_static_quantization_reaches_it_beside_convolutions(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Conv", ["x", "K"], ["k"], name="conv"),
+        helper.make_node("Transpose", ["k"], ["t"], perm=[2, 0, 1]),
+        lstm("t W R B", "y"),
+    ]
+    known = weights() | {"K": random_weight(INPUTS, 16, 1) / np.float32(4)}
+    model = build(tmp_path, nodes, known, {"x": [2, 16, LENGTH]}, {"y": [LENGTH, 1, 2, UNITS]})
+    samples = [{"x": random_weight(2, 16, LENGTH, seed=seed)} for seed in range(2)]
+    assert QuantizeStatic().keepable(model, QuantizeStaticOptions()) == ["conv", "cell"]
+    assert QuantizeStatic().keepable(model, QuantizeStaticOptions(format="qdq")) == ["conv"]
+    result = apply(QuantizeStatic, model, tmp_path, samples)
+    assert {"QLinearConv", "DynamicQuantizeLSTM"} < set(operators(result.model))
+    assert 1e-4 < drift(model, result.model, samples[0]) < _CLOSE
+    kept = apply(QuantizeStatic, model, tmp_path, samples, keep=("cell",))
+    assert "LSTM" in operators(kept.model)
 
 
 @pytest.mark.parametrize("why", ["small", "not finite"])

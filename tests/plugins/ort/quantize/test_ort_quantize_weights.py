@@ -332,13 +332,14 @@ def test_options_that_do_not_fit_each_other_are_refused() -> None:
 
 def test_auto_tries_four_bits_only_where_few_rows_come_at_a_time(tmp_path: Path) -> None:
     model = _with_table(tmp_path)
-    for length, bits in ((1, [8, 8, 4, 4, 4, 4]), (128, [8])):
+    for length, bits in ((1, [8, 4, 8, 4, 4]), (128, [8])):
         asked = context(tmp_path, [{"ids": np.zeros(length, np.int64)}])
         assert [one.bits for one in QuantizeWeights().candidates(model, CPU, asked)] == bits
 
 
+@pytest.mark.parametrize("exact", [True, False])
 def test_auto_gives_8_bits_to_head_and_way_down_and_lets_the_clock_choose_the_level(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    exact: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nodes = [
         helper.make_node("MatMul", ["x", "up"], ["wide"], name="up"),
@@ -349,26 +350,37 @@ def test_auto_gives_8_bits_to_head_and_way_down_and_lets_the_clock_choose_the_le
     sizes = {"up": (64, 256), "down": (256, 64), "same": (64, 64), "head": (64, 96)}
     model = _model(tmp_path, nodes, {name: random_weight(*size) for name, size in sizes.items()})
     monkeypatch.setattr("optim_plugins.ort.measure.sample_rows.rows_at_a_time", lambda *_: 1)
+    monkeypatch.setattr("optim_plugins.ort.hardware.multiplies_integers_exactly", lambda: exact)
     found = [one for one in QuantizeWeights().candidates(model, CPU, context(tmp_path)) if one.bits == 4]
     finer = ("down", "head")
-    expected = [((), 4, 32), (finer, 4, 32), ((), 4, 128), ((), 1, 32)]
+    expected = [((), 4, 128), ((), 4, 32), (finer, 4, 32), *([] if exact else [((), 1, 32)])]
     assert [(one.finer, one.accuracy_level, one.block_size) for one in found] == expected
 
 
-def test_auto_gives_8_bits_to_what_an_attention_averages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    nodes = [helper.make_node("MatMul", ["x", name], [f"{name}_of_x"], name=name) for name in ("q", "k", "v")]
-    nodes += [
-        helper.make_node("Add", ["v_of_x", "bias"], ["moved"]),
-        helper.make_node("Reshape", ["moved", "shape"], ["values"]),
-        helper.make_node(
-            "MultiHeadAttention", ["q_of_x", "k_of_x", "values"], ["y"], num_heads=2, domain="com.microsoft", name="all"
-        ),
-    ]
-    weights = {name: random_weight(64, 64) for name in ("q", "k", "v")}
+def test_auto_gives_8_bits_to_values_and_to_the_first_product_behind_attention(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes: list[Any] = []
+    for x, layer in (("x", "1"), ("o1_of_x", "2")):
+        q, k, v, o = (f"{letter}{layer}" for letter in "qkvo")
+        nodes += [helper.make_node("MatMul", [x, name], [f"{name}_of_x"], name=name) for name in (q, k, v)]
+        nodes += [
+            helper.make_node("Add", [f"{v}_of_x", "bias"], [f"moved{layer}"]),
+            helper.make_node("Reshape", [f"moved{layer}", "shape"], [f"values{layer}"]),
+            helper.make_node(
+                "MultiHeadAttention",
+                [f"{q}_of_x", f"{k}_of_x", f"values{layer}"],
+                [f"all{layer}"],
+                num_heads=2,
+                domain="com.microsoft",
+            ),
+            helper.make_node("MatMul", [f"all{layer}", o], ["y" if layer == "2" else f"{o}_of_x"], name=o),
+        ]
+    weights = {f"{letter}{layer}": random_weight(64, 64) for letter in "qkvo" for layer in "12"}
     model = _model(tmp_path, nodes, {**weights, "bias": random_weight(64), "shape": np.array([0, 0, 64])})
     monkeypatch.setattr("optim_plugins.ort.measure.sample_rows.rows_at_a_time", lambda *_: 1)
     found = [one for one in QuantizeWeights().candidates(model, CPU, context(tmp_path)) if one.block_size == 128]
-    assert [(one.bits, one.finer) for one in found] == [(8, ()), (4, ("v",))]
+    assert [(one.bits, one.finer) for one in found] == [(8, ()), (4, ("v1", "v2", "o1"))]
 
 
 @pytest.mark.parametrize(

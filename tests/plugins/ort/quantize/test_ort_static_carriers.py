@@ -1,4 +1,4 @@
-"""What lies between quantized convolutions and stays in integers: HardSwish, shifts, splitting, enlarging."""
+"""What lies between quantized convolutions: HardSwish, shifts, splitting, enlarging stay in integers, SiLU does not."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def net(folder: Path, *middle: NodeProto, **weights: Array) -> Model:
     return build(folder, nodes, known, {"x": [1, 4, 8, 8]}, {"y": [1, 6, "h", "w"]}, opset=17)
 
 
-def quantized(folder: Path, model: Model) -> tuple[list[str], float]:
+def quantized(folder: Path, model: Model, **options: object) -> tuple[list[str], float]:
     """Operators, and the drift on a sample, which is finite and not 0."""
-    result = apply(QuantizeStatic, model, folder, SAMPLES)
+    result = apply(QuantizeStatic, model, folder, SAMPLES, **options)
     return operators(result.model), drift(model, result.model, SAMPLES[0])
 
 
@@ -43,6 +43,39 @@ def test_hard_swish_is_a_sum_and_a_product_of_integers(tmp_path: Path) -> None:
     found, distance = quantized(tmp_path, net(tmp_path, *middle))
     assert found == ["QuantizeLinear", "QLinearConv", "QLinearAdd", "QLinearMul", "QLinearConv", "DequantizeLinear"]
     assert distance < _ROUNDING
+
+
+def initializer(model: Model, name: str) -> TensorProto:
+    return next(tensor for tensor in proto(model).graph.initializer if tensor.name == name)
+
+
+SILU = [node("Sigmoid", "c", "s"), node("Mul", "s c", "t")]
+
+
+def test_silu_is_one_operator_of_floats_and_what_follows_stays_in_integers(tmp_path: Path) -> None:
+    model = net(tmp_path, *SILU, node("Concat", "t c", "d", axis=1), v=random_weight(6, 16, 1, 1, seed=1))
+    found, distance = quantized(tmp_path, model)
+    silu = ["DequantizeLinear", "QuickGelu", "QuantizeLinear"]
+    assert found == ["QuantizeLinear", "QLinearConv", *silu, "QLinearConcat", "QLinearConv", "DequantizeLinear"]
+    assert distance < _ROUNDING
+
+
+def test_pairs_stand_around_a_silu_and_none_within(tmp_path: Path) -> None:
+    found, distance = quantized(tmp_path, net(tmp_path, *SILU[:1], node("Mul", "c s", "d")), format="qdq")
+    assert found[found.index("Sigmoid") + 1] == "Mul"
+    assert found.count("QuantizeLinear") == 4  # of x, c, d and y
+    assert distance < _ROUNDING
+
+
+def test_a_silu_of_what_is_far_below_zero_spends_no_integers_on_it(tmp_path: Path) -> None:
+    nodes = [node("Conv", "x w b", "c"), *SILU[:1], node("Mul", "c s", "d"), node("Conv", "d v", "y")]
+    weights = {"w": random_weight(8, 4, 3, 3), "v": random_weight(6, 8, 1, 1, seed=1)}
+    weights["b"] = np.linspace(-60, 2, 8, dtype=np.float32)
+    model = build(tmp_path, nodes, weights, {"x": [1, 4, 8, 8]}, {"y": [1, 6, "h", "w"]}, opset=17)
+    made = {how: apply(QuantizeStatic, model, tmp_path, SAMPLES, calibration=how).model for how in ("mse", "minmax")}
+    steps = {how: onnx.numpy_helper.to_array(initializer(one, "c_scale")) for how, one in made.items()}
+    assert steps["mse"] < 0.4 * steps["minmax"]
+    assert drift(model, made["mse"], SAMPLES[0]) < drift(model, made["minmax"], SAMPLES[0])
 
 
 def test_the_range_of_a_hard_sigmoid_clips_as_it_does(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from optim.errors import ExitStatus, OptimError, disk_error
+from optim.errors import OptimError, disk_error
 
 DEFAULT_LIMIT = 64
 """Calls: as many as a run compares on; more only wait to be left out."""
@@ -60,22 +60,20 @@ def capture(
     path = Path(folder)
     is_new = not path.exists()
     if limit < 1 or max_bytes < 1:
-        raise OptimError(
+        raise OptimError.usage(
             "bad-limit",
             "nothing could be captured",
             f"limit is {limit} and max_bytes {max_bytes}",
             "give both at least 1",
-            status=ExitStatus.USAGE,
         )
     try:
         path.mkdir(parents=True, exist_ok=True)
         if any(path.iterdir()):
-            raise OptimError(
+            raise OptimError.usage(
                 "capture-folder-taken",
                 f"feeds cannot be captured into {path}",
                 "there is something in it",
                 "name a new or an empty folder",
-                status=ExitStatus.USAGE,
             )
     except OSError as error:
         raise disk_error(error, f"feeds cannot be captured into {path}") from error

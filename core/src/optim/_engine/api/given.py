@@ -12,15 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from optim._engine.compare.metric_spec import MetricSpec, parse_metric
 from optim._engine.feeds.named import GIVEN_FEEDS
-from optim.errors import ExitStatus, OptimError
+from optim.arrays import Array
+from optim.errors import OptimError
 from optim.metric import Metric
-
-if TYPE_CHECKING:
-    from optim.arrays import Array
 
 Sample: TypeAlias = Mapping[str, Any]
 """Arrays by the names of inputs, and labels by names that begin with ``label``."""
@@ -88,13 +86,7 @@ def _write(samples: Iterator[Sample], path: Path) -> None:
                     np.lib.format.write_array(file, _array(value, name, count), allow_pickle=False)
             count += 1
     if not count:
-        raise OptimError(
-            "feeds-empty",
-            "data has no samples",
-            "it ends before the first",
-            "give at least one",
-            status=ExitStatus.USAGE,
-        )
+        raise OptimError.usage("feeds-empty", "data has no samples", "it ends before the first", "give at least one")
 
 
 def _array(value: Any, name: str, sample: int) -> Array:
@@ -119,7 +111,7 @@ def _article(value: object) -> str:
 
 def _bad(what: str, cause: str) -> OptimError:
     fix = "data={'input_name': array} for one sample, a list of such for several, or a function that returns them"
-    return OptimError("bad-data", what, cause, fix, status=ExitStatus.USAGE)
+    return OptimError.usage("bad-data", what, cause, fix)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from optim._engine.search.settings import RunSettings
 from optim._engine.sources.export_file import EXPORT_FILE, read_export_file
 from optim._engine.sources.naming import needs_export
 from optim._engine.sources.remote.address import name_of
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 from optim.source import SourceRequest
 
 if TYPE_CHECKING:
@@ -59,12 +59,11 @@ def settings_from(
         settings, lock = apply_recipe(settings, recipe)
     changes = dict(given)
     if "max_drift" in given and given.get("lossless"):
-        raise OptimError(
+        raise OptimError.usage(
             "conflicting-request",
             "--lossless and --max-drift exclude each other",
             "what is lossless is held to rounding error, whatever drift is accepted",
             fix="leave one of the two out",
-            status=ExitStatus.USAGE,
         )
     if given.get("lossless"):
         changes.setdefault("max_loss", None)
@@ -148,11 +147,10 @@ def default_output(source: Path) -> Path:
     except (OSError, ValueError, KeyError, TypeError):
         return output  # what else may lie there is looked at when it is claimed
     if earlier.absolute() != source.absolute():
-        raise OptimError(
+        raise OptimError.usage(
             "not-our-folder",
             f"{output} holds the result of another model",
             f"it was made of {earlier}",
             "name a folder: -o DIR",
-            status=ExitStatus.USAGE,
         )
     return output

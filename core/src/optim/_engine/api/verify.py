@@ -10,7 +10,7 @@ from optim._engine.api.given import Data, TaskMetric, named_data, named_metric
 from optim._engine.api.request import require_models
 from optim._engine.gate.max_loss import parse_max_loss
 from optim._engine.sources.remote.fetch import fetched, quiet
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 
 if TYPE_CHECKING:
     from optim._engine.reports.answers import Verification
@@ -58,12 +58,11 @@ def verify(
     first = fetched(fspath(reference), said)
     models = first, first if other is None else fetched(fspath(other), said)
     if other is None and not other_target:
-        raise OptimError(
+        raise OptimError.usage(
             "nothing-to-compare",
             f"{reference} is to be compared with nothing",
             "neither a second model is given nor a second target",
             f"optim verify {reference} OTHER, or --other-target TARGET",
-            status=ExitStatus.USAGE,
         )
     with named_data(data, seed) as feeds, named_metric(metric) as judged_by:
         require_models(models, feeds, target)

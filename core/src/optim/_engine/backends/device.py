@@ -6,13 +6,12 @@ Whoever needs the device again gets it: a session that made way is opened anew w
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
+
+from filelock import FileLock
 
 from optim._engine.locks import LockBusyError, acquire
 from optim.errors import ExitStatus, OptimError
-
-if TYPE_CHECKING:
-    from filelock import FileLock
 
 MOST_WAIT_S = 900.0
 """For one turn. A job that waits has its own limit, which ends it long before; this ends what has none."""

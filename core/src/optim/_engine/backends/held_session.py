@@ -65,11 +65,6 @@ class HeldSession(Session):
             self.release()
             raise
 
-    @property
-    def is_exclusive(self) -> bool:
-        """Whether no other session can be open beside it."""
-        return self._turns is not None
-
     def run(self, feeds: Feeds) -> Outputs:
         """One run, again where it failed in a way that passes.
 

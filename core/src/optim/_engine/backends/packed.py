@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optim.errors import ExitStatus, OptimError, disk_error
+from optim.errors import OptimError, disk_error
 from optim.folders import cache_folder
 from optim.model import PACKED_WEIGHTS, SessionConfig
 from optim.providers.names import CPU
@@ -59,12 +59,11 @@ def open_packed(
     from optim.onnx.sessions import open_session
 
     if provider != CPU:
-        raise OptimError(
+        raise OptimError.usage(
             "cannot-be-packed",
             f"{model} cannot be opened with packed weights",
             f"it runs on {provider or 'another runtime'}, and onnxruntime packs weights for its CPU provider",
             "open it without packed=True",
-            status=ExitStatus.USAGE,
         )
     entries = {key: text for key, text in settings.session_config.items() if key != PACKED_WEIGHTS}
     settings = replace(settings, session_config=entries)

@@ -21,7 +21,6 @@ _OPENED_BY = "onnxruntime"
 
 
 def _nothing_passes(error: Exception) -> bool:
-    del error
     return False
 
 

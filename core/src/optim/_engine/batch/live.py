@@ -60,7 +60,6 @@ class Standing:
         """The runs that go on, then how many are left."""
         from rich.table import Table
 
-        del options
         table = Table(box=None, pad_edge=False, show_header=False)
         table.add_column(no_wrap=True)
         table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)

@@ -22,7 +22,7 @@ from optim._engine.batch.program import Done, Work, run_program
 from optim._engine.locks import LockBusyError, acquire
 from optim._engine.plugins.registry import load_registry
 from optim._engine.plugins.versions import core_digest, version_keys
-from optim.errors import ExitStatus, OptimError, describe_exception
+from optim.errors import OptimError, describe_exception
 
 WORK_FOLDER = "_batch"
 """In the folder of a batch: the recipe of each run, and what it said."""
@@ -50,23 +50,21 @@ def claimed(folder: Path) -> Iterator[None]:
         OptimError[folder-in-use]: another batch is filling it.
     """
     if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and read_index(folder) is None)):
-        raise OptimError(
+        raise OptimError.usage(
             "not-our-folder",
             f"{folder} is not the folder of an earlier batch",
             "it has no index.json of one" if folder.is_dir() else "it is a file",
             "name an empty or a new folder after -o",
-            status=ExitStatus.USAGE,
         )
     name = f"batch-{hashlib.sha256(str(folder.absolute()).encode()).hexdigest()[:16]}"
     try:
         lock = acquire(name, f"optim batch -o {folder}", wait_s=0.0)
     except LockBusyError as busy:
-        raise OptimError(
+        raise OptimError.usage(
             "folder-in-use",
             f"another batch is filling {folder}",
             f"{busy.holder} holds it",
             "wait for it, or name another folder after -o",
-            status=ExitStatus.USAGE,
         ) from busy
     try:
         (folder / WORK_FOLDER).mkdir(parents=True, exist_ok=True)

@@ -24,12 +24,10 @@ class OptimGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Our own commands, in the order of a user's work, then the plugins'."""
-        del ctx
         return [*OWN_COMMANDS, *_added()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command; plugins are only looked up for a name that is not ours."""
-        del ctx
         if cmd_name in OWN_COMMANDS:
             return _import(f"{module_of(cmd_name)}:{cmd_name}")
         offer = _added().get(cmd_name)
@@ -48,7 +46,6 @@ class OptimGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing one."""
-        del ctx
         rows = list(OWN_COMMANDS.items())
         for verb, offer in _added().items():
             rows.append((verb, f"{_as_command(offer).help} (plugin {offer.plugin.name})".lstrip()))
@@ -92,13 +89,12 @@ def _import_added(offer: Offer) -> click.Command:
         with stdout_on_stderr():
             return _named_where_it_breaks(_import(_as_command(offer).path), offer)
     except (Exception, SystemExit) as error:
-        raise OptimError(
+        raise OptimError.usage(
             "plugin-failed",
             f"command {offer.name} cannot be loaded",
             f"{_as_command(offer).path}: {describe_exception(error)}",
             f"optim plugins show {offer.plugin.name}",
             offer.plugin.release,
-            ExitStatus.USAGE,
         ) from error
 
 

@@ -6,7 +6,7 @@ import inspect
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -51,13 +51,12 @@ def _options_class(owner: AnyPass | MetricFamily, plugin: PluginInfo) -> type[Pa
     try:
         return options_class(owner)
     except Exception as error:
-        raise OptimError(
+        raise OptimError.usage(
             "plugin-failed",
             f"the options of {owner.name} cannot be loaded",
             f"{owner.options}: {describe_exception(error)}",
             f"optim plugins show {plugin.name}",
             plugin.release,
-            ExitStatus.USAGE,
         ) from error
 
 

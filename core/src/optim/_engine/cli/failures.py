@@ -31,12 +31,11 @@ def diagnose(error: BaseException) -> OptimError:
         return _no_text(error)
     message = " ".join(str(error).split())
     if _lacks_memory(error):
-        return OptimError(
+        return OptimError.usage(
             "out-of-memory",
             "the memory is not enough",
             type(error).__name__ + (f": {message}" if message else ""),
             "end other programs, or raise the limits of this shell (ulimit -a shows them)",
-            status=ExitStatus.USAGE,
         )
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
     where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
@@ -101,34 +100,30 @@ def _refused(error: OSError) -> OptimError:
     """What the system refused to do with a file that nobody looked at before, e.g. since its name is too long."""
     if is_disk_full(error.errno):
         return disk_error(error, "there is no room")
-    return OptimError(
+    return OptimError.usage(
         "file-refused",
         "a file or folder cannot be used",
         f"{error.strerror or error}" + (f": {error.filename}" if error.filename is not None else ""),
         "check the path, and that you may read and write there; `optim --debug ...` shows where it was needed",
-        status=ExitStatus.USAGE,
     )
 
 
 def _no_text(error: UnicodeEncodeError) -> OptimError:
     """The name of a file has bytes that are no UTF-8: it can be opened, and not be written into a report."""
-    return OptimError(
+    return OptimError.usage(
         "file-refused",
         "a file or folder cannot be used",
         f"its name is no text in UTF-8: {error.object!a}",
         "rename it",
-        status=ExitStatus.USAGE,
     )
 
 
 def _usage(error: click.ClickException) -> OptimError:
     context = getattr(error, "ctx", None)
     if context is None:
-        return OptimError(
-            "usage", error.format_message(), "the command line cannot be read", "optim --help", status=ExitStatus.USAGE
-        )
+        return OptimError.usage("usage", error.format_message(), "the command line cannot be read", "optim --help")
     usage = "the usage is" + " ".join(context.get_usage().split()).removeprefix("Usage")
-    return OptimError("usage", error.format_message(), usage, f"{context.command_path} --help", status=ExitStatus.USAGE)
+    return OptimError.usage("usage", error.format_message(), usage, f"{context.command_path} --help")
 
 
 def _styled(text: str) -> str:

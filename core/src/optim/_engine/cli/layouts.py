@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from optim.cli_kit.names import LAYOUT_NAME
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 
 if TYPE_CHECKING:
     from optim._engine.runs.layouts.asked import Deliveries
@@ -58,12 +58,11 @@ def deliveries_of(words: Mapping[str, Any]) -> Deliveries | None:
     texts = words["layouts"]
     said = [option for option, name in (("--files", "files"), ("--opened-by", "opened_by")) if words[name]]
     if not texts and said:
-        raise OptimError(
+        raise OptimError.usage(
             "conflicting-request",
             f"{said[0]} is for a layout, and none was asked for",
             "--deliver is not there",
             "--deliver LAYOUT; optim plugins list --verbose shows which there are",
-            status=ExitStatus.USAGE,
         )
     if not texts:
         return None

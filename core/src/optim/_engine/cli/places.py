@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from optim.errors import ExitStatus, OptimError, disk_error
+from optim.errors import OptimError, disk_error
 
 
 def require_drawing(path: Path, flag: str) -> None:
@@ -18,12 +18,11 @@ def require_drawing(path: Path, flag: str) -> None:
         OptimError[not-writable]: the file cannot be written.
     """
     if path.suffix != ".svg" or not path.absolute().parent.is_dir():
-        raise OptimError(
+        raise OptimError.usage(
             "bad-plot",
             f"cannot write a plot to {path}",
             "it must be an .svg in a folder that exists",
             f"{flag} {path.with_suffix('.svg').name}",
-            status=ExitStatus.USAGE,
         )
     require_writable(path)
 

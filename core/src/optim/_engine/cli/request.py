@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 
 if TYPE_CHECKING:
     from optim._engine.recipes.lock import Lock
@@ -102,12 +102,8 @@ def _dimensions(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _bad(option: str, text: str, example: str) -> OptimError:
-    return OptimError(
-        "bad-source-option",
-        f"cannot read {option} {json.dumps(text)}",
-        "it is not NAME=VALUE",
-        example,
-        status=ExitStatus.USAGE,
+    return OptimError.usage(
+        "bad-source-option", f"cannot read {option} {json.dumps(text)}", "it is not NAME=VALUE", example
     )
 
 
@@ -158,12 +154,11 @@ def _request(source: Path, words: Mapping[str, Any]) -> SourceRequest | None:
     if needs_export(str(source)):
         return source_request(str(source), words, int(words.get("seed") or 0))
     if given := given_source_options(words):
-        raise OptimError(
+        raise OptimError.usage(
             "conflicting-request",
             f"{given[0]} says how to export a source, and {source} is an ONNX model",
             "an ONNX model is not exported",
             fix=f"leave {given[0]} out",
-            status=ExitStatus.USAGE,
         )
     return None
 

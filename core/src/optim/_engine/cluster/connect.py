@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 from optim._engine.cluster.answering import LOCAL, require_listener, unreachable, within
-from optim.errors import ExitStatus, OptimError, describe_exception
+from optim.errors import OptimError, describe_exception
 
 CONNECT_S = 30.0
 """For a scheduler to answer where somebody listens, as dask has it: one on a busy machine takes seconds. Dask itself
@@ -36,12 +36,8 @@ def client_of(cluster: str, resources: Mapping[str, float] | None = None, *, pro
     try:
         import distributed
     except ImportError as error:
-        raise OptimError(
-            "cluster-missing",
-            "--cluster needs dask",
-            str(error),
-            'pip install "optim-core[cluster]"',
-            status=ExitStatus.USAGE,
+        raise OptimError.usage(
+            "cluster-missing", "--cluster needs dask", str(error), 'pip install "optim-core[cluster]"'
         ) from error
     kind, _, rest = cluster.partition(":")
     if is_local(cluster):
@@ -100,12 +96,11 @@ def _started(count: int, resources: Mapping[str, float], cluster: str, processes
             resources=dict(resources),
         )
     except RuntimeError as error:
-        raise OptimError(
+        raise OptimError.usage(
             "bad-cluster",
             f"the workers of {cluster} did not start",
             f"{describe_exception(error)}; each of them imports the script that is running, and runs what it calls",
             'call it below if __name__ == "__main__":, or start a scheduler and workers and name the address',
-            status=ExitStatus.USAGE,
         ) from error
 
 
@@ -137,22 +132,20 @@ def _made_by(module: str, name: str, cluster: str) -> Iterator[Any]:
 
 
 def _gives_none(cluster: str, cause: str) -> OptimError:
-    return OptimError(
+    return OptimError.usage(
         "bad-cluster",
         f"{cluster} gives no cluster",
         cause,
         "name a function without arguments that returns a Client or a cluster of dask",
-        status=ExitStatus.USAGE,
     )
 
 
 def _bad(cluster: str) -> OptimError:
-    return OptimError(
+    return OptimError.usage(
         "bad-cluster",
         f"--cluster {cluster} names no cluster",
         "it is none of local, local:N, tcp://HOST:PORT, tls://HOST:PORT and package.module:function",
         "--cluster local:2",
-        status=ExitStatus.USAGE,
     )
 
 
@@ -169,13 +162,12 @@ def _require_private(address: str) -> None:
         return
     if protocol == "tcp" and distributed.Security().require_encryption:
         return  # dask itself refuses it
-    raise OptimError(
+    raise OptimError.usage(
         "cluster-unencrypted",
         f"{address} is another machine, and the connection is not encrypted",
         "whoever can write to it can run code on every machine of the cluster",
         "tls://HOST:PORT with certificates, as https://distributed.dask.org/en/stable/tls.html says; or a tunnel to a "
         "port of this machine",
-        status=ExitStatus.USAGE,
     )
 
 
@@ -187,10 +179,9 @@ def _require_certificates(address: str) -> None:
     except OSError as error:  # of a file that is not there, or is none
         problem = describe_exception(error)
     if problem:
-        raise OptimError(
+        raise OptimError.usage(
             "cluster-unencrypted",
             f"there are no certificates to connect to {address} with",
             problem,
             "name them in dask's settings, as https://distributed.dask.org/en/stable/tls.html says",
-            status=ExitStatus.USAGE,
         )

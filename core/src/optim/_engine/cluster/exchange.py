@@ -10,7 +10,7 @@ from typing import Any
 
 from optim._engine.cluster import files
 from optim._engine.cluster.order import File
-from optim.errors import ExitStatus, OptimError, describe_exception, is_disk_full
+from optim.errors import OptimError, describe_exception, is_disk_full
 
 _BUCKETS = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"})
 """Systems without folders: to make one there would make the bucket, also where its name is mistyped."""
@@ -117,10 +117,9 @@ class Exchange:
 
 
 def _bad(url: str, cause: str) -> OptimError:
-    return OptimError(
+    return OptimError.usage(
         "bad-store-url",
         f"files cannot be exchanged at --store-url {url}",
         cause,
         "a folder that all machines see, as file:///shared/optim, or s3://BUCKET/FOLDER with s3fs installed",
-        status=ExitStatus.USAGE,
     )

@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from optim._engine.cluster.order import File, is_name
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 from optim.folders import cache_folder
 
 PIECE_BYTES = 4 << 20
@@ -87,12 +87,11 @@ def _parts(path: Path) -> tuple[str, ...]:
 
     linked = linked_files(onnx.load(path, load_external_data=False))
     if linked:
-        raise OptimError(
+        raise OptimError.usage(
             "weights-elsewhere",
             "the model's weights lie where other machines cannot read them",
             f"it is linked to {min(linked)}",
             "export it with --weights copy",
-            status=ExitStatus.USAGE,
         )
     return tuple(external_files(path))
 

@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 _LOOK_S = 1.0
 """While a job is waited for, it is looked at so often whether somebody is left who can do it."""
 
+_STALLED_FROM_S = 5.0
+"""A job that waited longer, beside its files, waited for a network, a scheduler or a worker that was away, or for
+another run's jobs. With less, what is the engine's own on a busy machine would be no search time."""
+
 _MOST_TRIES = 12
 """Of one job: workers come and go, and files are sent before the second."""
 
@@ -117,7 +121,7 @@ class Fleet:
             CancelledError: the run has ended.
         """
         began, order = time.monotonic(), self._order(work)
-        sole, error = "", None
+        sole, error, carrying_s = "", None, 0.0
         lost: LostError | None = None
         for _ in range(_MOST_TRIES):
             if self._ended:
@@ -125,20 +129,25 @@ class Fleet:
             try:
                 reply = self._ask(order, sole)
                 sole = ""
+                carries = time.monotonic()
                 if reply.state is State.LACKS_FILES:
                     sole = reply.worker if self._send(order, reply) else ""
+                    carrying_s += time.monotonic() - carries
                     continue
                 if reply.state is State.UNFIT:
                     error = error_of(reply.error) if reply.error else None
                     self._pool.leave_out(reply.worker, reply.reason)
                     continue
                 self._fetch(reply)
+                carrying_s += time.monotonic() - carries
             except LostError as gone:
                 sole, lost = "", gone
                 self._connection.restore(self._anybody)
                 continue
-            waited_s = time.monotonic() - began - reply.worked_s
-            return replace(self._received(reply), waited_s=max(0.0, waited_s))
+            waited_s = max(0.0, time.monotonic() - began - reply.worked_s)
+            stalled_s = waited_s - carrying_s
+            done = replace(self._received(reply), waited_s=waited_s)
+            return replace(done, stalled_s=stalled_s) if stalled_s > _STALLED_FROM_S else done
         raise error or (self._connection.lost(f"{lost}, and so on") if lost else self._pool.none_left())
 
     def _order(self, work: Work) -> Order:

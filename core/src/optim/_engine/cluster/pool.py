@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from optim._engine.cluster.connection import LostError
 from optim._engine.cluster.describe import CLOCK, Worker, describe, describe_there, read, what_differs
+from optim._engine.standing import let_stand
 from optim.errors import ExitStatus, OptimError, describe_exception
 from optim.target import Target
 
@@ -142,7 +143,7 @@ class Pool:
         with self._guard:
             if address not in self._left_out:
                 self._left_out[address] = reason
-                self._say(f"{self._name(address)} is left out: {reason}")
+                let_stand(self._say, f"{self._name(address)} is left out: {reason}")
 
     def refresh(self) -> None:
         """Look at the workers anew.
@@ -187,7 +188,7 @@ class Pool:
         if not isinstance(answer, str):
             if address not in self._silent:  # it is asked again
                 self._silent.add(address)
-                self._say(f"{address} does not answer: {answer}")
+                let_stand(self._say, f"{address} does not answer: {answer}")
             return
         try:
             worker = read(answer)

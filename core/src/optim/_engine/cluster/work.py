@@ -51,8 +51,19 @@ _guard = threading.Lock()
 
 def perform(text: str) -> str:
     """What dask runs: an order as JSON, and the reply as JSON."""
-    reply = _perform(from_wire(Order, json.loads(text)))
+    order = from_wire(Order, json.loads(text))
+    reply = _perform(order)
+    _LOG.info("%s", _line_of(order, reply))
     return json.dumps(to_wire(reply))
+
+
+def _line_of(order: Order, reply: Reply) -> str:
+    """What the log of this worker says of an order, e.g. ``run 3f2a61c0: candidate done, 1.2 s``."""
+    said = f"run {order.run[:8]}: {order.work.module.rpartition('.')[2]} {reply.state}"
+    said += f", {reply.worked_s:.1f} s" if reply.worked_s else ""
+    said += f", {len(reply.lacks)} of them" if reply.lacks else ""
+    reason = reply.failure.reason if reply.failure is not None else reply.reason
+    return f"{said}: {reason}" if reason else said
 
 
 async def end_run(run: str) -> None:

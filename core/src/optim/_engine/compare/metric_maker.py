@@ -13,7 +13,7 @@ from optim._engine.compare.metric_spec import MetricSpec
 from optim._engine.plugins.plugin import PluginInfo
 from optim._engine.plugins.registry import load_registry
 from optim.arrays import Feeds, Outputs
-from optim.errors import ExitStatus, OptimError, unknown_name
+from optim.errors import OptimError, unknown_name
 from optim.metric import Metric, MetricFamily
 from optim.options import import_named, parse_options
 from optim.user_code import find_function, import_here
@@ -54,13 +54,12 @@ def _member(family: MetricFamily, spec: MetricSpec, plugin: PluginInfo) -> Metri
     make: Any = import_named(family.make) if isinstance(family.make, str) else family.make
     found = make(options)
     if not isinstance(found, Metric):
-        raise OptimError(
+        raise OptimError.usage(
             "unknown-metric",
             f"{spec.name} makes no metric",
             f"it made {type(found).__name__}, not a Metric",
             f"optim plugins show {plugin.name}",
             plugin.release,
-            ExitStatus.USAGE,
         )
     return found
 
@@ -70,32 +69,29 @@ def _users(spec: MetricSpec) -> Metric:
     try:
         found = find_function(spec.name)
     except Exception as error:
-        raise OptimError(
+        raise OptimError.usage(
             "unknown-metric",
             f"there is no function {spec.name}",
             f"{type(error).__name__}: {error}",
             f"python -c 'from {module} import {name}' must work in {Path.cwd()}",
-            status=ExitStatus.USAGE,
         ) from error
     if isinstance(found, Metric):
         _refuse_options(spec)
         return found
     if not callable(found):
-        raise OptimError(
+        raise OptimError.usage(
             "unknown-metric",
             f"{spec.name} is no function",
             f"it is a {type(found).__name__}",
             "name a function that takes outputs and labels and returns a number",
-            status=ExitStatus.USAGE,
         )
     higher = spec.options.get("higher_is_better", getattr(found, "higher_is_better", True))
     if set(spec.options) - {"higher_is_better"} or not isinstance(higher, bool):
-        raise OptimError(
+        raise OptimError.usage(
             "bad-option",
             f"options of metric {spec.name} do not fit",
             "a function has the option higher_is_better",
             f'--metric "{spec.name}:higher_is_better=false"',
-            status=ExitStatus.USAGE,
         )
     return metric_of(found, spec.name, higher_is_better=higher)
 

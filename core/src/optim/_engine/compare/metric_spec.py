@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 
 if TYPE_CHECKING:
     from optim._engine.plugins.registry import Registry
@@ -106,12 +106,11 @@ def require_known(spec: MetricSpec, registry: Registry) -> MetricSpec:
         OptimError: those of :meth:`Registry.offer`.
     """
     if spec.in_python and spec.program is None:
-        raise OptimError(
+        raise OptimError.usage(
             "unknown-metric",
             f"metric {spec.name} is not there any more",
             "it was a function of the program that made the lock",
             "hand it over again: optim.run(model, recipe='recipe.lock.toml', metric=function)",
-            status=ExitStatus.USAGE,
         )
     if spec.is_function:
         return spec

@@ -84,5 +84,4 @@ def _expecting(
 
 
 def _whole(outputs: Outputs, feeds: Feeds) -> Outputs:
-    del feeds
     return outputs

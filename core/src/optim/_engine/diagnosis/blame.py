@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from optim._engine.diagnosis.couple import Couple, worst
 from optim._engine.diagnosis.cutting import Part
 from optim._engine.diagnosis.expected import FLOAT_LIMIT, Precision, as_rounded, precision_of, rounded
-from optim._engine.diagnosis.found import Blamed
+from optim._engine.diagnosis.found import Blamed, finite
 from optim._engine.diagnosis.judge import Distance, distance, float64_of, histogram
 from optim._engine.diagnosis.neighbourhood import node_name, path_to_output
 from optim.arrays import Array
@@ -261,9 +261,9 @@ def _blamed(couple: Couple, suspect: _Suspect, *, judged: bool) -> Blamed:
         value=name,
         reference_value=value,
         given=part.given,
-        local=_finite(local.relative_l2),
+        local=finite(local.relative_l2),
         limit=suspect.limit,
-        alone=_finite(suspect.alone),
+        alone=finite(suspect.alone),
         max_abs=local.max_abs if math.isfinite(local.max_abs) else 0.0,
         ulp=local.ulp,
         nearer=nearer,
@@ -274,10 +274,6 @@ def _blamed(couple: Couple, suspect: _Suspect, *, judged: bool) -> Blamed:
         edges=edges,
         counts=(counts[0], counts[1]),
     )
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def _step_of(part: Part, rank: int) -> NDArray[np.float64] | None:

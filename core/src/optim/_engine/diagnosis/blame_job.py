@@ -18,7 +18,7 @@ from optim._engine.compare.place import Place
 from optim._engine.diagnosis.blame import find_blamed
 from optim._engine.diagnosis.couple import Couple
 from optim._engine.diagnosis.cutting import read_by
-from optim._engine.diagnosis.found import Blamed, Neighbourhood
+from optim._engine.diagnosis.found import Blamed, Neighbourhood, finite
 from optim._engine.diagnosis.neighbourhood import neighbourhood, node_name
 from optim._engine.feeds.feedset import FeedSet
 from optim._engine.jobs.job import Job
@@ -125,12 +125,12 @@ def run(request: Request, channel: Channel) -> Answer:
     steepest = _steepest(couple)
     return Answer(
         blamed=tuple(blamed),
-        drift=_finite(drift),
-        outputs={name: _finite(gap) for name, gap in couple.outputs.items()},
+        drift=finite(drift),
+        outputs={name: finite(gap) for name, gap in couple.outputs.items()},
         values=len(couple.other.values),
         matched=dict(Counter(couple.pairs.how.values())),
         ambiguous=couple.pairs.ambiguous,
-        growth=tuple((name, _finite(gap)) for name, gap in couple.growth.items()),
+        growth=tuple((name, finite(gap)) for name, gap in couple.growth.items()),
         notes=tuple(couple.notes),
         near=_near(couple, blamed, steepest),
         steepest=steepest,
@@ -176,7 +176,3 @@ def _require_something_in_common(couple: Couple) -> None:
         "compare models that were made of the same source",
         status=ExitStatus.BAD_INPUT,
     )
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -94,3 +95,8 @@ class Neighbourhood:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     left_out: int
+
+
+def finite(value: float | None) -> float | None:
+    """The same; None where it is beyond all numbers, as JSON has no word for that."""
+    return value if value is not None and math.isfinite(value) else None

@@ -15,7 +15,7 @@ from optim._engine.feeds.settings import Setting
 from optim._engine.feeds.synthesize import MOST_BYTES, plan_model, sample_bytes
 from optim._engine.feeds.values import make_sample
 from optim.arrays import Feeds
-from optim.errors import ExitStatus, OptimError, unknown_name
+from optim.errors import OptimError, unknown_name
 from optim.model import Model
 
 _FIELDS = {
@@ -48,12 +48,11 @@ def sized_feeds(model: Model, sizes: Mapping[str, int], seed: int) -> Feeds:
     for name in sizes:
         other = named.setdefault(_field(plans, name), name)
         if other != name:
-            raise OptimError(
+            raise OptimError.usage(
                 "conflicting-request",
                 f"{other} and {name} cannot have sizes of their own",
                 "inputs are made with one size for both",
                 f"leave {name} out of --grid",
-                status=ExitStatus.USAGE,
             )
     fields: dict[str, Any] = {field: sizes[name] for field, name in named.items()}
     fitted = fit_setting(plans, replace(Setting(), **fields))
@@ -90,4 +89,4 @@ def _field(plans: Sequence[PlannedInput], name: str) -> str:
 
 
 def _bad(what: str, cause: str) -> OptimError:
-    return OptimError("bad-grid", what, cause, "leave this size out of --grid", status=ExitStatus.USAGE)
+    return OptimError.usage("bad-grid", what, cause, "leave this size out of --grid")

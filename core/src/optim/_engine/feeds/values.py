@@ -153,7 +153,6 @@ class _Sample:
         return np.where(allowed, 0.0, _HIDDEN_SCORE)
 
     def lengths(self, plan: PlannedInput, shape: tuple[int, ...]) -> Array:
-        del plan
         roles = {other.role for other in self.plans}
         length = self.setting.length
         if Role.FEATURES in roles:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,10 @@ def parse_max_loss(text: str) -> MaxLoss:
     except ValueError:
         amount = math.nan
     if not 0 <= amount < math.inf:
-        raise OptimError(
+        raise OptimError.usage(
             "bad-budget",
             f"--max-loss {text} is no amount",
             "it is a share of the metric's value on the original, as 1%, or an amount in its own unit, as 0.01",
             "--max-loss 1%",
-            status=ExitStatus.USAGE,
         )
     return MaxLoss(amount, relative)

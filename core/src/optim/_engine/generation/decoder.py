@@ -9,17 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optim._engine.generation.interface import DecoderInterface, interface_of, session_inputs
+from optim._engine.generation.known_decoders import require_decoder
 from optim._engine.generation.prompts import bad_prompt, padded, require_ids, token_rows
 from optim._engine.generation.sampling import Sampling, choose
 from optim._engine.generation.steps import MADE, steps_of
 from optim._engine.generation.tensors import AnySession, tensors_of
 from optim.arrays import Array, Feeds
-from optim.decoders.kept_logits import KEPT_LOGITS
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 
 if TYPE_CHECKING:
     from optim.adapters.session import AdaptedSession, Adapters
-    from optim.model import Model
 
 
 class Decoder:
@@ -283,52 +282,6 @@ def session_interface(session: AnySession | AdaptedSession, state: Mapping[str, 
     """The interface of a session's graph."""
     outputs = [value.name for value in session.get_outputs()]
     return interface_of(session_inputs(session.get_inputs()), outputs, state)
-
-
-def require_generating(model: Model) -> None:
-    """Refuse a model whose answers cannot be timed; raises as :func:`require_decoder`."""
-    require_decoder(_interface_of(model))
-
-
-def generates_alone(model: Model) -> bool:
-    """Whether tokens and its own past are all that a model takes: no encoder, no image goes with them."""
-    interface = _interface_of(model)
-    known = {*interface.state.values(), *MADE, "input_ids", KEPT_LOGITS}
-    return interface.is_decoder and known.issuperset(interface.inputs)
-
-
-def why_not_alone(model: Model) -> str:
-    """Why answers of a model are not timed that takes tokens and what looks like a past; empty for all else."""
-    interface = _interface_of(model)
-    if "input_ids" not in interface.inputs or generates_alone(model) or not (pasts := interface.past_like):
-        return ""
-    lost = [name for name in pasts if name not in interface.state.values()]
-    if lost:
-        return f"'{lost[0]}' looks like its past, and no output is called so that it is known to be carried on in it"
-    known = {*interface.state.values(), *MADE, "input_ids", KEPT_LOGITS}
-    return f"it takes {', '.join(name for name in interface.inputs if name not in known)} too"
-
-
-def _interface_of(model: Model) -> DecoderInterface:
-    return interface_of(model.inputs, [info.name for info in model.outputs])
-
-
-def require_decoder(interface: DecoderInterface) -> None:
-    """Refuse a graph without a past.
-
-    Raises:
-        OptimError[not-a-decoder]: it has none.
-    """
-    if not interface.is_decoder:
-        pasts = [name for name in interface.past_like if name not in interface.state.values()]
-        lost = f"no output is called so that '{pasts[0]}' is known to be carried on in it: " if pasts else ""
-        raise OptimError(
-            "not-a-decoder",
-            "the model is no decoder with a past",
-            f"{lost}it takes {', '.join(interface.inputs)} and returns {', '.join(interface.outputs)}",
-            "export it with --state, or run its session yourself; a past X is carried on in the output present X",
-            status=ExitStatus.USAGE,
-        )
 
 
 def _listed(value: Any) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 
 CONFIG_FILE = "genai_config.json"
 
@@ -22,10 +22,9 @@ def require_installed(folder: Path) -> None:
         OptimError[runtime-missing]: onnxruntime-genai is not installed.
     """
     if importlib.util.find_spec("onnxruntime_genai") is None:
-        raise OptimError(
+        raise OptimError.usage(
             "runtime-missing",
             f"nothing here runs {folder}",
             f"it is a folder of onnxruntime-genai, as {CONFIG_FILE} says, and that is not installed",
             "pip install onnxruntime-genai",
-            status=ExitStatus.USAGE,
         )

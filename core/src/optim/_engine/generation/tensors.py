@@ -79,6 +79,5 @@ class OwnTensors:
 
     def run(self, given: Mapping[str, Any], wanted_here: Collection[str] = ()) -> dict[str, Any]:
         """One run."""
-        del wanted_here
         names = [value.name for value in self._session.get_outputs()]
         return dict(zip(names, self._session.run(names, given), strict=True))

@@ -20,7 +20,7 @@ from optim._engine.generation.steps import MADE, BufferSteps, GrowingSteps, step
 from optim._engine.generation.tensors import as_array
 from optim._engine.generation.workload import Workload
 from optim.arrays import Array, dtype_of
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 
 _TOKENS = 3
 """Single tokens at each depth of a round, whose median counts: one alone may meet another program."""
@@ -137,12 +137,11 @@ def _require_grown(state: Mapping[str, Any], interface: DecoderInterface, depth:
     for giver, taker in interface.state.items():
         shape = tuple(as_array(state[taker]).shape)
         if shape != expected[taker] and any(shape == shapes[taker] for shapes in wrong):
-            raise OptimError(
+            raise OptimError.usage(
                 "not-a-decoder",
                 "the model is no decoder with a past",
                 f"behind {depth} tokens of '{taker}' '{giver}' is {list(shape)}, and not {list(expected[taker])}",
                 "run its session yourself, or time single runs: --goal latency",
-                status=ExitStatus.USAGE,
             )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 
 _MOST_TOKENS = 1 << 20
 """Of a prompt or an answer; more is a slip of the pen."""
@@ -78,15 +78,14 @@ def asked_workload(text: str, goal: str | None) -> dict[str, Any]:
         OptimError[conflicting-request]: another goal was asked for.
     """
     if goal not in (None, "generate"):
-        raise OptimError(
+        raise OptimError.usage(
             "conflicting-request",
             f"--generate {text} and --goal {goal} exclude each other",
             "--generate says what the answers of goal generate are like",
             fix="leave one of the two out",
-            status=ExitStatus.USAGE,
         )
     return {"goal": "generate", "workload": Workload.parse(text)}
 
 
 def _bad(text: str, why: str, fix: str = "--generate prompt=512,new=128") -> OptimError:
-    return OptimError("bad-workload", f"--generate cannot be '{text}'", why, fix, status=ExitStatus.USAGE)
+    return OptimError.usage("bad-workload", f"--generate cannot be '{text}'", why, fix)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 from optim.model import Model
 
 
@@ -29,10 +29,9 @@ def no_such_node(name: str, near: Iterable[str], pass_name: str, looked_at: str)
         looked_at: the graphs that have none, in words.
     """
     meant = " or ".join(near)
-    return OptimError(
+    return OptimError.usage(
         "unknown-node",
         f"there is no node '{name}' that {pass_name} could keep",
         f"looked for in {looked_at}" + (f"; did you mean {meant}?" if meant else ""),
         f"optim sensitivity MODEL --as {pass_name} lists the nodes",
-        status=ExitStatus.USAGE,
     )

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import onnx_ir as ir
+from onnx_ir import TensorProtocol
 
 from optim.model import Model
 from optim.onnx.data_files import pieces, placed, static_shape
 from optim.onnx.files import EXTERNAL_FROM_BYTES
-
-if TYPE_CHECKING:
-    from onnx_ir import TensorProtocol
 
 _BEGINNING_BYTES = 4096
 

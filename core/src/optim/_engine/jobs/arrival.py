@@ -49,7 +49,6 @@ def run(request: Request, channel: Channel) -> Answer:
     Raises:
         OptimError: it does not run there.
     """
-    del channel
     backend, target = request.comparison.place.backend(), request.comparison.place.target
     check_limits(request.model, backend.limits(), backend.name)
     with backend.open(request.model, target) as session:

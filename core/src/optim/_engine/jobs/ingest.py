@@ -49,7 +49,6 @@ JOB = Job(__name__, Request, Answer, here=True)
 
 def run(request: Request, channel: Channel) -> Answer:
     """Validate and store the file."""
-    del channel
     files = _files_of(request.path)
     before = stamps_of(files)
     model = ingest(request.path, request.store)

@@ -70,7 +70,6 @@ class _Open:
 
 def run(request: Request, channel: Channel) -> Answer:
     """Open all of them, then go round by round."""
-    del channel
     backend, target = request.place.backend(), request.place.target
     known = tuple(backend.known_kernels(target))
     if not request.timed:

@@ -55,7 +55,6 @@ def run(request: Request, channel: Channel) -> Answer:
     Raises:
         OptimError: what the first of them refused.
     """
-    del channel
     model = request.model
     registry = load_registry(only=sorted({asked.plugin for asked in request.passes}))
     for asked in request.passes:

@@ -10,10 +10,10 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from optim._engine.jobs.job import Answer, Job, Request
-from optim._engine.jobs.workplace import Work, Workplace
+from optim._engine.jobs.workplace import Done, Work, Workplace
 from optim._engine.store import Store
 from optim.errors import OptimError
 from optim.jobs.process import WorkerFailed
@@ -31,6 +31,16 @@ _WAY_OUT_OF_CRASH = (
 )
 
 
+class Waits(Protocol):
+    """What a run waits for, of which no second is search time."""
+
+    def await_quiet_end(self) -> None:
+        """Return when a job that is not timed may begin on this machine."""
+
+    def stood_still(self, seconds: float) -> None:
+        """Note that a job elsewhere has just stood still for so long."""
+
+
 class Runner:
     """Runs jobs, keeps their answers, and counts both.
 
@@ -40,7 +50,7 @@ class Runner:
         fresh: take no kept answer.
         executor: what :meth:`side_by_side` submits to; without one it does one after the other.
         elsewhere: machines that do the jobs; None: this one does.
-        may_begin: called before a job that is not timed begins here; returns when it may.
+        waits: for when a job may begin, and told what stood still; None: nobody.
 
     Attributes:
         count: jobs that were run.
@@ -56,7 +66,7 @@ class Runner:
         fresh: bool = False,
         executor: Executor | None = None,
         elsewhere: Workplace | None = None,
-        may_begin: Callable[[], None] = lambda: None,
+        waits: Waits | None = None,
     ) -> None:
         self.store = store
         self.say = say
@@ -66,7 +76,7 @@ class Runner:
         self.peak_memory_bytes = 0
         self._executor = executor
         self._elsewhere = elsewhere
-        self._may_begin = may_begin
+        self._waits = waits
 
     def call(
         self,
@@ -94,14 +104,14 @@ class Runner:
             return known
         self.count += 1
         if self._elsewhere is not None and not job.here:
-            done = self._elsewhere.do(Work(job.module, to_wire(request), timeout_s, timed=job.timed))
+            done = self._done_elsewhere(Work(job.module, to_wire(request), timeout_s, timed=job.timed))
             if on_event:
                 for event in done.events:
                     on_event(event)
             answer, peak_bytes = from_wire(job.answer, done.answer), done.peak_memory_bytes
         else:
             if not job.timed:
-                self._may_begin()
+                self._wait_for_quiet()
             with job.start(request) as worker:
                 answer = from_wire(job.answer, worker.result(timeout_s, on_event))
                 peak_bytes = worker.peak_memory_bytes
@@ -164,15 +174,26 @@ class Runner:
         if self._elsewhere is not None:
             work = Work(job.module, to_wire(request), silence_s, of_silence=True)
             try:
-                yield from self._elsewhere.do(work).events
+                yield from self._done_elsewhere(work).events
             except WorkerFailed as failed:
                 yield from failed.events
                 raise
             return
-        self._may_begin()
+        self._wait_for_quiet()
         with job.start(request) as worker:
             while "result" not in (message := worker.receive(silence_s)):
                 yield message
+
+    def _done_elsewhere(self, work: Work) -> Done:
+        assert self._elsewhere is not None
+        done = self._elsewhere.do(work)
+        if done.stalled_s and self._waits is not None:
+            self._waits.stood_still(done.stalled_s)
+        return done
+
+    def _wait_for_quiet(self) -> None:
+        if self._waits is not None:
+            self._waits.await_quiet_end()
 
     def known(self, key: str, kind: type[T], *, holds: Callable[[T], bool] | None = None) -> T | None:
         """What is kept under a key; None where nothing is, where it no longer holds, or where all is to be fresh."""

@@ -42,7 +42,6 @@ JOB = Job(__name__, Request, Answer)
 
 def run(request: Request, channel: Channel) -> Answer:
     """Open each model, and have the runtime write what it made of it."""
-    del channel
     backend, deadline = request.place.backend(), time.monotonic() + request.seconds
     found = []
     request.store.mkdir(parents=True, exist_ok=True)

@@ -9,15 +9,12 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from optim._engine.gate.batch_drift import BatchDrift
 from optim._engine.gate.drift import OutputComparison
 from optim._engine.gate.task import TaskFigure
+from optim.arrays import Array, Feeds
 from optim.backend import KernelCount, Session
-
-if TYPE_CHECKING:
-    from optim.arrays import Array, Feeds
 
 _NOTICED_S = 0.05
 """A first call that takes longer than others by less is not worth a call of its own: people notice 0.1 s."""

@@ -37,13 +37,15 @@ class Done:
         answer: JSON values.
         events: what it said on its way.
         peak_memory_bytes: of its process.
-        waited_s: for a worker, and there for the clock.
+        waited_s: for a worker, and there for the clock; files on their way included.
+        stalled_s: of these, where nothing went on for so long that something must have been away.
     """
 
     answer: Any
     events: list[dict[str, Any]] = field(default_factory=list)
     peak_memory_bytes: int = 0
     waited_s: float = 0.0
+    stalled_s: float = 0.0
 
 
 class Workplace(Protocol):

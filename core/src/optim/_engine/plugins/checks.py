@@ -88,7 +88,6 @@ def layout_defect(item: Any, plugin: PluginInfo) -> str:
 
 def command_defect(item: Any, plugin: PluginInfo) -> str:
     """Returns why ``item`` names no command that a plugin may add."""
-    del plugin
     path = item.path if isinstance(item, Command) else item
     if not isinstance(path, str) or not _IMPORT_PATH.fullmatch(path):
         return f"returned {path!r}, not 'package.module:command'"

@@ -88,12 +88,11 @@ def choose_targets(registry: Registry, text: str, *, here: bool = True) -> Chose
     """
     names = target_names(text)
     if AUTO_TARGET in names and len(names) > 1:
-        raise OptimError(
+        raise OptimError.usage(
             "conflicting-request",
             f"--target {text} names auto beside others",
             "auto stands for all that compete",
             f"--target auto, or --target {','.join(name for name in names if name != AUTO_TARGET)}",
-            status=ExitStatus.USAGE,
         )
     if names == [AUTO_TARGET]:
         competing = [one for one in registry.targets().values() if _competes(one)]
@@ -116,12 +115,11 @@ def _timed(target: Target) -> Target:
     """
     if target.timed:
         return target
-    raise OptimError(
+    raise OptimError.usage(
         "not-timed",
         f"nothing can be timed on target {target.name}",
         f"of several targets the fastest is delivered; {target.remark or 'on this one time means nothing'}",
         f"name it alone: --target {target.name}",
-        status=ExitStatus.USAGE,
     )
 
 

@@ -26,7 +26,7 @@ from optim._engine.plugins.guard import TookTooLongError, limited, stdout_on_std
 from optim._engine.plugins.permission import current_permission
 from optim._engine.plugins.plugin import LoadedPlugin, PluginInfo, State
 from optim._engine.plugins.versions import headers
-from optim.errors import ExitStatus, OptimError, describe_exception
+from optim.errors import OptimError, describe_exception
 from optim.hooks import ENTRY_POINT_GROUP
 
 HEAVY = ("numpy", "onnx", "onnx_ir", "onnxruntime", "pydantic", "torch")
@@ -108,13 +108,12 @@ _known = _Known()
 
 def plugin_failed(plugin: LoadedPlugin, what: str = "") -> OptimError:
     """The error for needing a plugin that cannot be used; ``what`` says what could not be done."""
-    return OptimError(
+    return OptimError.usage(
         "plugin-failed",
         what or f"plugin {plugin.name} cannot be used",
         f"plugin {plugin.name} is {plugin.state}: {plugin.reason}",
         f"optim plugins show {plugin.name}",
         plugin.info.release,
-        ExitStatus.USAGE,
     )
 
 

@@ -139,7 +139,6 @@ def _interrupting(message: str, seconds: float) -> Iterator[None]:
         return
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        del number, frame
         raise TookTooLongError(message)
 
     before = signal.signal(signal.SIGALRM, interrupt)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 
 from optim._engine.plugins.offers import OfferedPass
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +136,10 @@ def _cycle(names: Sequence[str], constraints: _Constraints) -> OptimError:
         releases.append(speaker.plugin.release)
         plugins.append(speaker.plugin.name)
     stage = constraints.by_name[ring[0]].stage
-    return OptimError(
+    return OptimError.usage(
         "order-cycle",
         f"{' and '.join(ring)} of stage {stage} cannot be ordered",
         "; ".join(steps),
         f"OPTIM_DISABLE_PLUGINS={max(plugins)} leaves that plugin out until it is repaired",
         ", ".join(dict.fromkeys(releases)),
-        ExitStatus.USAGE,
     )

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from optim._engine.plugins.plugin import PluginInfo
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 
 DISABLE_VARIABLE = "OPTIM_DISABLE_PLUGINS"
 ALLOW_VARIABLE = "OPTIM_ALLOW_PLUGINS"
@@ -103,10 +103,6 @@ def _read(path: Path) -> list[str] | None:
 
 
 def _bad_list(path: Path, cause: str) -> OptimError:
-    return OptimError(
-        "bad-allow-list",
-        f"the list of allowed plugins, {path}, cannot be used",
-        cause,
-        'allow = ["ort"]',
-        status=ExitStatus.USAGE,
+    return OptimError.usage(
+        "bad-allow-list", f"the list of allowed plugins, {path}, cannot be used", cause, 'allow = ["ort"]'
     )

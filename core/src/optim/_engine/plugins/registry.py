@@ -46,12 +46,11 @@ def require_target(registry: Registry, name: str, *, beside: bool = False, here:
     """
     target = registry.target(name)
     if target.runs_sources and not beside:
-        raise OptimError(
+        raise OptimError.usage(
             "target-takes-no-onnx",
             f"target {name} cannot run an ONNX model",
             "it runs the module that a model was exported from",
             f"optim bench FOLDER_OR_FACTORY --beside {name}",
-            status=ExitStatus.USAGE,
         )
     if here and (reason := registry.unavailable(target)):
         raise OptimError(
@@ -133,12 +132,11 @@ class Registry:
         self.raise_if_lost("pass", name)
         elsewhere = [other.name for other in self.targets().values() if name in map(_name, self.offers(other))]
         if elsewhere:
-            raise OptimError(
+            raise OptimError.usage(
                 "pass-not-for-target",
                 f"pass {name} is not offered for target {target.name}",
                 f"its plugin offers it for {', '.join(elsewhere)}",
                 f"optim passes list --target {target.name}",
-                status=ExitStatus.USAGE,
             )
         raise unknown_name("pass", name, map(_name, offers), fix=f"optim passes list --target {target.name}")
 
@@ -217,6 +215,7 @@ class Registry:
 
         Raises:
             OptimError[plugin-failed]: the plugin of that pass cannot be used, or what it offers under that name cannot.
+            OptimError[unknown-pass]: its plugin is not installed; says what to install. Also unknown-target and so on.
         """
         what = f"{kind} {name} cannot be used"
         for plugin in self.plugins:
@@ -225,14 +224,18 @@ class Registry:
         hooks = {stage.hook for stage in Stage} if kind == "pass" else {f"optim_{kind}s"}
         for problem in self.problems:
             if problem.subject == name and problem.hook in hooks:
-                raise OptimError(
+                raise OptimError.usage(
                     "plugin-failed",
                     what,
                     problem.reason,
                     f"optim plugins show {problem.plugin.name}",
                     problem.plugin.release,
-                    ExitStatus.USAGE,
                 )
+        owner = name.partition(".")[0] if kind == "pass" else RESERVED_NAMES.get(kind, {}).get(name, "")
+        if owner in _PACKAGES and all(plugin.name != owner for plugin in self.plugins):
+            error = unknown_name(kind, name, (), fix=f"pip install {_PACKAGES[owner]}")
+            error.cause = f"it is of plugin {owner}, which is not installed"
+            raise error
 
     def offer(self, kind: str, name: str) -> Offer:
         """What a plugin offers of a kind under a name.
@@ -302,6 +305,12 @@ def _begins_with(name: str, plugin: str) -> bool:
 def _name(item: Any) -> str:
     return str(item.name)
 
+
+_PACKAGES = {
+    **dict.fromkeys(("adapters", "cuda", "layouts", "metrics", "ort", "tensorrt", "torch"), "optim-plugins"),
+    **{name: f"optim-plugin-{name}" for name in ("inc", "openvino", "prepost", "qnn")},
+}
+"""What brings the plugins that docs speak of."""
 
 _WHERE_LISTED = {
     "target": "optim targets",

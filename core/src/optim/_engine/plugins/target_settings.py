@@ -91,15 +91,14 @@ def _unknown_device(target: Target, cause: str, plugin: PluginInfo) -> OptimErro
 
 
 def _failed(target: Target, name: str, cause: str, plugin: PluginInfo) -> OptimError:
-    return OptimError(
+    return OptimError.usage(
         "target-settings-failed",
         f"'{name}' cannot be used",
         cause,
         f"--target {target.name} without settings; report this to the package below, which brings the target",
         plugin.release,
-        ExitStatus.USAGE,
     )
 
 
 def _bad(what: str, cause: str, fix: str) -> OptimError:
-    return OptimError("bad-target-setting", what, cause, fix, status=ExitStatus.USAGE)
+    return OptimError.usage("bad-target-setting", what, cause, fix)

@@ -131,7 +131,6 @@ def _digest_of(roots: Sequence[Path]) -> str:
 @cache
 def _content(file: str, size: int, modified_ns: int, inode: int) -> bytes:
     """The digest of a file's content; a run asks some ten times, and reads what has not changed once."""
-    del size, modified_ns, inode
     return hashlib.sha256(Path(file).read_bytes()).digest()
 
 

@@ -13,7 +13,7 @@ from tomlkit.items import AoT, Table
 
 from optim._engine.recipes.recipe import BudgetTable, Recipe, recipe_from
 from optim._engine.recipes.toml import read_toml, validate
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 from optim.model import SessionConfig
 
 if TYPE_CHECKING:
@@ -147,12 +147,11 @@ def load_recipe_or_lock(path: Path) -> Recipe | Lock:
     table = data["lock"]
     version = table.get("version") if isinstance(table, dict) else None
     if isinstance(version, int) and version > LOCK_VERSION:
-        raise OptimError(
+        raise OptimError.usage(
             "lock-too-new",
             f"{path} was written by a later optim ({table.get('made_by', 'unknown')})",
             f"its version is {version}; this optim reads up to {LOCK_VERSION}",
             "pip install --upgrade optim-core",
-            status=ExitStatus.USAGE,
         )
     return validate(Lock, data, path)
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from optim.errors import ExitStatus, OptimError, unknown_name
+from optim.errors import OptimError, unknown_name
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -27,7 +27,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         cause = getattr(error, "strerror", None) or "it is not UTF-8 text"
         fix = "name a recipe in TOML, see optim help recipe, or the recipe.lock.toml of a run folder"
-        raise OptimError("recipe-not-readable", f"cannot read {path}", cause, fix, status=ExitStatus.USAGE) from error
+        raise OptimError.usage("recipe-not-readable", f"cannot read {path}", cause, fix) from error
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -49,12 +49,8 @@ def validate(cls: type[M], data: Mapping[str, Any], path: Path) -> M:
             if problem["type"] == "extra_forbidden":
                 raise _unknown_key(cls, problem["loc"], path) from error
         cause = "\n".join(f"{_dotted(problem['loc'])}{problem['msg']}" for problem in problems)
-        raise OptimError(
-            "bad-recipe",
-            f"{path} does not fit",
-            cause,
-            "optim help recipe tells what each key says",
-            status=ExitStatus.USAGE,
+        raise OptimError.usage(
+            "bad-recipe", f"{path} does not fit", cause, "optim help recipe tells what each key says"
         ) from error
 
 
@@ -63,12 +59,11 @@ def _bad_toml(path: Path, text: str, message: str) -> OptimError:
     lines = text.splitlines()
     number = int(found.group(1)) if found else len(lines)
     shown = lines[number - 1].strip() if 0 < number <= len(lines) else ""
-    return OptimError(
+    return OptimError.usage(
         "bad-toml",
         f"{path}, line {number}, is not TOML",
         f"{message}\n{shown}".rstrip(),
         'text needs quotes, lists brackets: name = "ort.quantize-dynamic"',
-        status=ExitStatus.USAGE,
     )
 
 

@@ -9,7 +9,7 @@ from optim._engine.feeds.named import is_function
 from optim._engine.plugins.chosen_targets import choose_targets
 from optim._engine.plugins.registry import load_registry
 from optim._engine.search.settings import RunSettings
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 from optim.options import parse_options
 from optim.passes import MODEL_STAGES
 
@@ -37,12 +37,11 @@ def untrusted(named: str, path: Path) -> OptimError:
         named: what would be run.
         path: of the file.
     """
-    return OptimError(
+    return OptimError.usage(
         "untrusted-code",
         f"{path.name} names {named}, which would be run",
         "a recipe or a lock may come from somebody else, and so may the code that it names",
         "look at both; then run it again with --trust-code",
-        status=ExitStatus.USAGE,
     )
 
 

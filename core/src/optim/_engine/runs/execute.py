@@ -23,7 +23,7 @@ from optim._engine.runs.found_goal import found_goal
 from optim._engine.search.restore import damaged_files
 from optim._engine.search.settings import AUTO, RunSettings
 from optim._engine.search.targets.entrants import Entrant, Plans, TargetOutcome, enter, none_runs, with_absent
-from optim._engine.search.time_estimate import Load, PassCosts, estimate_s, in_words, of_several, unbounded_s
+from optim._engine.search.time_estimate import Load, PassCosts, estimate_s, in_words, of_several
 from optim._engine.search.workbench import Workbench
 from optim._engine.sources.export_file import KnownExport, known_export, known_facts
 from optim._engine.sources.make import ExportedSource
@@ -173,9 +173,10 @@ def _load(bench: Workbench, source: ingest.Answer) -> Load:
 
 def _announce(bench: Workbench, load: Load, plans: Plans, say: Callable[[str], None]) -> None:
     """Say how long the run is going to take, and have it keep to that."""
-    time, costs = bench.run_time, PassCosts.known(bench.store)
-    time.enough_s = max(unbounded_s(load, plan.names, costs, time.spent) for plan in plans.by_target.values())
+    time = bench.run_time
+    time.try_s = load.try_s
     if bench.settings.search_seconds == AUTO:
+        costs = PassCosts.known(bench.store)
         each = [estimate_s(load, plan.names, costs, time.spent) for plan in plans.by_target.values()]
         time.announce(round(of_several(each)))
         say(f"about {in_words(time.announced_s)}: {load.text} (--search-seconds says otherwise)")
@@ -193,6 +194,7 @@ def _judged(
     # what a run from the cache needs none of
     from optim._engine.runs.judge import judge_lock
     from optim._engine.runs.operator_times import operator_times
+    from optim._engine.search.measure.repacked_original import repacked_original
 
     own_data = bench.prepared.origin != SYNTHESIZED
     budget = bench.settings.budget(bench.prepared.tolerance, foresees=own_data)
@@ -206,6 +208,8 @@ def _judged(
     else:
         verdict, won = _searched(bench, budget, plans.by_target[chosen.baseline.name], load), bench
     search_s, result = time.monotonic() - started, verdict.result
+    if not chosen.compete and bench.settings.chain is None and (note := repacked_original(bench, result)):
+        bench.run_time.note(note)
     operator_ms = operator_times(bench, won, verdict.delivered) if verdict.original is not None else ()
     return Outcome(
         settings=bench.settings,

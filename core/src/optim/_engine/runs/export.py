@@ -25,7 +25,7 @@ from optim._engine.sources.make import ExportedSource, make_graphs
 from optim._engine.sources.naming import needs_export, nothing_to_export
 from optim._engine.sources.pipeline import Choice
 from optim._engine.store import Store
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 from optim.jobs.wire import to_wire
 from optim.layout import carry_files
 from optim.model import SessionConfig
@@ -155,12 +155,11 @@ def _export_linked(request: SourceRequest, output: Path, make: Callable[[], Expo
     weights = request.folder
     if weights is None or not weights.resolve().is_relative_to(output.absolute().resolve()):
         below = weights or "a Hugging Face folder"
-        raise OptimError(
+        raise OptimError.usage(
             "weights-not-below",
             f"graphs in {output} cannot point into {weights or request.spec}",
             "ONNX lets a model refer to files in its own folder and below, and onnxruntime follows no links",
             f"write them beside the weights: optim export {below} -o {below} --weights link",
-            status=ExitStatus.USAGE,
         )
     _refuse_overwriting(output)
     made = make()
@@ -184,10 +183,9 @@ def _refuse_overwriting(output: Path) -> None:
     theirs = sorted(file.name for file in output.glob("*.onnx") if file.name not in written)
     clash = [name for name in theirs if name in {"model.onnx", "encoder.onnx", "decoder.onnx"}]
     if clash:
-        raise OptimError(
+        raise OptimError.usage(
             "not-our-folder",
             f"{output} holds {', '.join(clash)}, which optim did not write",
             f"there is no {EXPORT_FILE} that names it",
             f"move {clash[0]} away, or leave out --weights link",
-            status=ExitStatus.USAGE,
         )

@@ -31,7 +31,7 @@ from optim._engine.runs.mark import (
 )
 from optim._engine.runs.session_file import MODEL_FILE
 from optim._engine.runs.swap import recover, stage_of, swap_in
-from optim.errors import ExitStatus, OptimError, is_disk_full
+from optim.errors import OptimError, is_disk_full
 
 ASIDE_FOLDER = "not-delivered"
 """Beside a model that an earlier run delivered: the report of a run that delivered none."""
@@ -131,12 +131,11 @@ class RunFolder:
         assert self.earlier is not None
         aside, stage = self.path / ASIDE_FOLDER, self.path / f"{TEMPORARY_PREFIX}new"
         if aside.exists() and ASIDE_FOLDER not in self.earlier.files:
-            raise OptimError(
+            raise OptimError.usage(
                 "not-our-folder",
                 f"{aside} is not of an earlier run",
                 "the report of this run would take its place",
                 f"move {aside} away, or name another folder after -o",
-                status=ExitStatus.USAGE,
             )
         with _disk_errors(self.path, claiming=False):
             try:
@@ -185,24 +184,22 @@ def report_folder(path: Path, *, delivered: bool) -> Path:
 def _require_ours(path: Path) -> None:
     in_the_way = next((p for p in (path, *path.parents) if p.exists() and not p.is_dir()), None)
     if in_the_way is not None:
-        raise OptimError(
+        raise OptimError.usage(
             "not-a-folder",
             f"cannot write the result to {path}",
             f"{in_the_way} is a file",
             "name another folder after -o",
-            status=ExitStatus.USAGE,
         )
     if not path.is_dir() or read_mark(path) is not None:
         return
     found = sorted(entry.name for entry in path.iterdir() if not entry.name.startswith(TEMPORARY_PREFIX))
     if found:
         more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-        raise OptimError(
+        raise OptimError.usage(
             "not-our-folder",
             f"{path} is not the folder of an earlier run",
             f"it holds {', '.join(found[:3])}{more}, and no run.json of optim",
             "name an empty or a new folder after -o",
-            status=ExitStatus.USAGE,
         )
 
 
@@ -214,21 +211,16 @@ def _disk_errors(path: Path, *, claiming: bool) -> Iterator[None]:
     except OSError as error:
         reason = f"{error.strerror or error}: {error.filename}" if error.filename else error.strerror or str(error)
         if is_disk_full(error.errno):
-            raise OptimError(
+            raise OptimError.usage(
                 "disk-full",
                 f"there is no room for the result in {path}",
                 reason,
                 "free some space, then the same command goes on; or name another folder after -o",
-                status=ExitStatus.USAGE,
             ) from error
         if not claiming:
             raise
-        raise OptimError(
-            "not-writable",
-            f"cannot write the result to {path}",
-            reason,
-            "name another folder after -o",
-            status=ExitStatus.USAGE,
+        raise OptimError.usage(
+            "not-writable", f"cannot write the result to {path}", reason, "name another folder after -o"
         ) from error
 
 
@@ -238,10 +230,9 @@ def _locked(path: Path) -> FileLock:
     try:
         return acquire(f"run-{name}", f"filling {path}", wait_s=0)
     except LockBusyError as error:
-        raise OptimError(
+        raise OptimError.usage(
             "folder-in-use",
             f"another run is filling {path}",
             f"{error.holder} is still there",
             "wait for it, or name another folder after -o",
-            status=ExitStatus.USAGE,
         ) from error

@@ -9,7 +9,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from optim._engine.generation.decoder import generates_alone, require_generating, why_not_alone
+from optim._engine.generation.known_decoders import generates_alone, require_generating, why_not_alone
 from optim._engine.generation.workload import Workload
 from optim._engine.search.measure import reach_job
 from optim._engine.search.settings import RunSettings

@@ -87,7 +87,8 @@ def load(
 def _generating(session: Any) -> Any:
     """The session; where ``load.py`` has ``generate`` too, a :class:`optim.Decoder`."""
     from optim._engine.backends.own_session import OwnSession
-    from optim._engine.generation.decoder import Decoder, generates_alone, session_interface
+    from optim._engine.generation.decoder import Decoder, session_interface
+    from optim._engine.generation.known_decoders import generates_alone
     from optim.decoders.shared_past import shares_past
 
     if isinstance(session, OwnSession):

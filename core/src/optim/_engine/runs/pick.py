@@ -20,7 +20,7 @@ from optim._engine.search.select.goal import Objective
 from optim._engine.search.state import Attempt, Candidate, Measured, StepStatus
 from optim._engine.sources.kept_files import files_of
 from optim._engine.store import Store
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 from optim.onnx.operators import operator_counts
 from optim.source import CONFIG_FILE
 
@@ -51,14 +51,13 @@ def pick_from(
     with store.in_use(), RunFolder.claim(output) as claimed:
         outcome = finished_run(store, key)
         if outcome is None or not any(point.number for point in outcome.points):
-            raise OptimError(
+            raise OptimError.usage(
                 "points-gone",
                 f"the points of {folder} are not in the cache",
                 "the run failed, and such a run is not kept: it may not fail again"
                 if failed
                 else "the cache was pruned, or another OPTIM_CACHE_DIR is set",
                 "run it again with --pick: the same command searches anew",
-                status=ExitStatus.USAGE,
             )
         kept = folder if (folder / CONFIG_FILE).is_file() else None
         outcome.cached, outcome.first_s, outcome.seconds = True, outcome.seconds, 0.0
@@ -123,12 +122,11 @@ def _key_of(folder: Path, wanted: str) -> tuple[str, bool]:
     except (OSError, ValueError, KeyError, TypeError):
         key = None
     if read_mark(folder) is None or not isinstance(key, str) or not key:
-        raise OptimError(
+        raise OptimError.usage(
             "not-a-run-folder",
             f"{folder} is not a folder that optim run wrote",
             "it has no report.json of a finished run",
             "optim run MODEL -o DIR",
-            status=ExitStatus.USAGE,
         )
     if not any(isinstance(point, dict) and point.get("number") for point in points):
         raise nothing_to_pick(wanted)

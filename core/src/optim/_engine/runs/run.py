@@ -92,12 +92,11 @@ def _workplace(
 
 def _require_data_for_a_metric(settings: RunSettings) -> None:
     if settings.metric is not None and settings.data is None and settings.chain is None:
-        raise OptimError(
+        raise OptimError.usage(
             "data-required",
             f"metric {settings.metric.text} needs data",
             "on made-up inputs it would say nothing",
             "--data feeds.npz, with the labels that it needs",
-            status=ExitStatus.USAGE,
         )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from optim._engine.json_file import read_json
 from optim._engine.runs.session_file import MODEL_FILE, SESSION_FILE, SessionFile
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 from optim.model import PACKED_WEIGHTS
 from optim.onnx.libraries import OPERATOR_LIBRARIES
 
@@ -156,12 +156,11 @@ def read_session_file(folder: Path) -> SessionFile:
     try:
         saved = from_wire(SessionFile, read_json(path))
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise OptimError(
+        raise OptimError.usage(
             "not-a-run-folder",
             f"{folder} is not a folder that optim run wrote",
             f"there is no {path}",
             "optim run MODEL -o DIR",
-            status=ExitStatus.USAGE,
         ) from error
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())

@@ -12,7 +12,7 @@ from optim._engine.runs.session_file import MODEL_FILE
 from optim._engine.search.settings import RunSettings
 from optim._engine.sources.export_file import EXPORT_FILE, KnownExport, read_export_file, write_export_file
 from optim._engine.store import Store
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 from optim.layout import carry_files
 
 if TYPE_CHECKING:
@@ -153,12 +153,11 @@ def _run_exported(
 
 def _refuse_lock(lock: Lock | None, components: Collection[str]) -> None:
     if lock is not None:
-        raise OptimError(
+        raise OptimError.usage(
             "other-source",
             "a lock repeats one model, and the source has several",
             f"its components are {', '.join(components)}",
             "run it without --recipe",
-            status=ExitStatus.USAGE,
         )
 
 
@@ -179,10 +178,9 @@ def _require_ours(output: Path, names: list[str]) -> None:
         return
     strange = sorted(entry.name for entry in output.iterdir() if entry.name not in (*names, EXPORT_FILE))
     if strange and read_export_file(output) is None:
-        raise OptimError(
+        raise OptimError.usage(
             "not-our-folder",
             f"{output} is not the folder of an earlier run",
             f"it holds {', '.join(strange[:3])}",
             "name an empty or a new folder after -o",
-            status=ExitStatus.USAGE,
         )

@@ -25,7 +25,7 @@ def can_rename(path: Path) -> bool:
     except FileNotFoundError:  # the working folder is gone: nothing stands there
         here = Path()
     stands_inside = path == here or path in here.parents
-    return not stands_inside and not path.is_mount() and os.access(path.parent, os.W_OK | os.X_OK)
+    return not stands_inside and not os.path.ismount(path) and os.access(path.parent, os.W_OK | os.X_OK)
 
 
 def stage_of(path: Path) -> Path:

@@ -13,7 +13,7 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from optim._engine.plugins.discovery import installed_names
-from optim.errors import ExitStatus, OptimError, disk_error
+from optim.errors import OptimError, disk_error
 from optim.hooks import HOOK_API
 from optim.passes import Stage
 
@@ -89,12 +89,11 @@ def write_package(
     module = f"optim_{name.replace('-', '_')}"
     _require_name(name, module)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise OptimError(
+        raise OptimError.usage(
             "folder-not-empty",
             f"{folder} is there already",
             "nothing in it is overwritten",
             f"optim plugins new {name} --folder another-folder",
-            status=ExitStatus.USAGE,
         )
     passes = [_SAMPLES[stage] for stage in STAGES if stage in stages]
     target = "target_own_runtime.py" if own_runtime else "target.py"
@@ -126,20 +125,18 @@ def _write(files: Mapping[Path, str], folder: Path) -> None:
 def _require_name(name: str, module: str) -> None:
     if not _NAME.fullmatch(name):
         near = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-        raise OptimError(
+        raise OptimError.usage(
             "bad-plugin-name",
             f"'{name}' is no name for a plugin",
             "it must be kebab-case and begin with a letter: it becomes a package, and the prefix of its passes",
             f"optim plugins new {near}" if _NAME.fullmatch(near) else "optim plugins new my-vendor",
-            status=ExitStatus.USAGE,
         )
     if name in installed_names() or importlib.util.find_spec(module) is not None:
-        raise OptimError(
+        raise OptimError.usage(
             "plugin-name-taken",
             f"the plugin name '{name}' is taken",
             "a plugin or a module of that name is installed; of two plugins of one name neither is used",
             "optim plugins list",
-            status=ExitStatus.USAGE,
         )
 
 

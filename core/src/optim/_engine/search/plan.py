@@ -9,7 +9,7 @@ from optim._engine.plugins.offers import OfferedPass
 from optim._engine.plugins.ordering import OrderedPass
 from optim._engine.plugins.registry import Registry
 from optim._engine.search.settings import RunSettings
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 from optim.options import parse_options
 from optim.passes import MODEL_STAGES, Pass, Role, Stage
 from optim.target import Target
@@ -136,22 +136,20 @@ def _require_named(settings: RunSettings, registry: Registry, target: Target) ->
             if issubclass(offered.pass_class, Pass):
                 offered.pass_class().refuse(options, target)
         if offered.stage not in MODEL_STAGES and settings.export is None:
-            raise OptimError(
+            raise OptimError.usage(
                 "conflicting-request",
                 f"{named.name} was asked for by name, but nothing is exported",
                 f"{settings.source} is an ONNX model already",
                 "leave it out, or name the source that it was made of",
-                status=ExitStatus.USAGE,
             )
 
 
 def _asked_for_and_not(name: str, reason: str) -> OptimError:
-    return OptimError(
+    return OptimError.usage(
         "conflicting-request",
         f"{name} was asked for by name, but {reason}",
         "both cannot hold",
         fix="leave one of the two out",
-        status=ExitStatus.USAGE,
     )
 
 
@@ -201,12 +199,11 @@ def _without_rivals_of_forced(planned: list[Planned], left_out: list[LeftOut]) -
         if rival is None or rival is candidate:
             kept.append(candidate)
         elif candidate.forced:
-            raise OptimError(
+            raise OptimError.usage(
                 "conflicting-request",
                 f"{rival.ordered.name} and {candidate.ordered.name} exclude each other",
                 f"both are of the group '{candidate.pass_class.alternatives}'",
                 "name one of them",
-                status=ExitStatus.USAGE,
             )
         else:
             left_out.append(

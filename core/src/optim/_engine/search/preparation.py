@@ -79,8 +79,8 @@ class Preparation:
         settings, elsewhere = self.settings, self.elsewhere
         self.teller = Teller(self.say)
         self.turns = Turns(f"optim on {settings.source.name}", self.say, elsewhere=elsewhere is not None)
-        fresh, executor, begin = settings.fresh, self.executor, self.turns.await_quiet_end
-        self.runner = Runner(self.store, self.say, fresh=fresh, executor=executor, elsewhere=elsewhere, may_begin=begin)
+        fresh, executor, waits = settings.fresh, self.executor, self.turns
+        self.runner = Runner(self.store, self.say, fresh=fresh, executor=executor, elsewhere=elsewhere, waits=waits)
         self.machine = machine_key() if elsewhere is None else elsewhere.machine
         self.run_time = RunTime(settings.search_seconds, self.turns.now)
         self._metric = require_known(settings.metric, self.registry) if settings.metric else None

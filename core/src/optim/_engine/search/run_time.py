@@ -89,7 +89,7 @@ class RunTime:
         run_s: what one run of it takes.
         closing_s: for writing what came of it.
         comparing_s: what one result takes to be compared on all samples.
-        enough_s: what the whole run is guessed to take where nothing bounds it; 0 until it is known.
+        try_s: what trying one more pass is guessed to take; 0 until it is known.
         notes: what there was no time for, a sentence each.
     """
 
@@ -101,7 +101,7 @@ class RunTime:
         self._begin = now() - start.seconds
         self._slowness = min(_MOST_SLOWNESS, start.slowness)
         self.announced_s = math.inf if asked_s == AUTO else asked_s
-        self.open_s = self.run_s = self.closing_s = self.comparing_s = self.enough_s = 0.0
+        self.open_s = self.run_s = self.closing_s = self.comparing_s = self.try_s = 0.0
         self.notes: list[str] = []
         self._reading_s = 0.0
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from optim._engine.compare.metric_spec import MetricSpec
 from optim._engine.gate.max_loss import MaxLoss
 from optim._engine.generation.workload import Workload
-from optim.errors import ExitStatus, OptimError, unknown_name
+from optim.errors import OptimError, unknown_name
 from optim.passes import Stage
 from optim.source import SourceRequest
 
@@ -196,92 +196,82 @@ class RunSettings:
         if not 0 < self.timeout_s <= LONGEST_S:
             raise _bad_time("--timeout", self.timeout_s, f"{DEFAULT_TIMEOUT_S:g}")
         if self.seed < 0:
-            raise OptimError(
+            raise OptimError.usage(
                 "bad-seed",
                 f"--seed cannot be {self.seed}",
                 "random generators take whole numbers from 0 on",
                 "--seed 0",
-                status=ExitStatus.USAGE,
             )
 
     def _require_budget(self) -> None:
         if self.max_loss is not None and self.metric is None:
-            raise OptimError(
+            raise OptimError.usage(
                 "bad-budget",
                 "--max-loss says how much worse a metric may get, and there is none",
                 "a loss is counted in the metric's own unit",
                 fix="add --metric top-1",
-                status=ExitStatus.USAGE,
             )
         if self.lossless and self.max_loss is not None:
-            raise OptimError(
+            raise OptimError.usage(
                 "conflicting-request",
                 "--lossless and --max-loss exclude each other",
                 "what is lossless is held to rounding error, whatever loss is accepted",
                 fix="leave one of the two out",
-                status=ExitStatus.USAGE,
             )
         if self.max_drift is not None and not 0 < self.max_drift < math.inf:
-            raise OptimError(
+            raise OptimError.usage(
                 "bad-budget",
                 f"--max-drift cannot be {self.max_drift:g}",
                 "it is a positive number, relative L2",
                 f"leave it out for {DEFAULT_MAX_DRIFT:g}",
-                status=ExitStatus.USAGE,
             )
         if self.batch_invariant is not None and not 0 < self.batch_invariant < math.inf:
-            raise OptimError(
+            raise OptimError.usage(
                 "bad-budget",
                 f"--batch-invariant cannot be {self.batch_invariant:g}",
                 "it is a positive number, relative L2 between a sample alone and the same in a batch",
                 "--batch-invariant 0.01",
-                status=ExitStatus.USAGE,
             )
 
     def _require_cluster(self) -> None:
         if self.store_url and not self.cluster:
-            raise OptimError(
+            raise OptimError.usage(
                 "conflicting-request",
                 "--store-url says nothing without --cluster",
                 "the store of a run on this machine is OPTIM_CACHE_DIR",
                 "--cluster tls://HOST:PORT",
-                status=ExitStatus.USAGE,
             )
         if self.metric is not None and self.metric.program is not None and self.cluster.partition(":")[0] not in _HERE:
-            raise OptimError(
+            raise OptimError.usage(
                 "conflicting-request",
                 f"other machines cannot call {self.metric.name}",
                 "it is a function of this program, and has no name under which they could import it",
                 'name it: metric="package.module:function"',
-                status=ExitStatus.USAGE,
             )
 
     def _require_latency(self, limit_ms: float) -> None:
         if self.goal != "throughput":
-            raise OptimError(
+            raise OptimError.usage(
                 "conflicting-request",
                 f"--max-latency bounds --goal throughput, and the goal is {self.goal}",
                 "elsewhere nothing is free to be chosen that takes longer",
                 fix="add --goal throughput",
-                status=ExitStatus.USAGE,
             )
         if not 0 < limit_ms < math.inf:
-            raise OptimError(
+            raise OptimError.usage(
                 "bad-budget",
                 f"--max-latency cannot be {limit_ms:g}",
                 "it is a positive number of milliseconds, which 95 of 100 calls keep within",
                 "--max-latency 50",
-                status=ExitStatus.USAGE,
             )
 
 
 def _bad_time(option: str, seconds: float, usual: str) -> OptimError:
-    return OptimError(
+    return OptimError.usage(
         "bad-budget",
         f"{option} cannot be {seconds:g}",
         f"it is a number of seconds, 0 to {LONGEST_S:.0f}, a month",
         f"leave it out for {usual}",
-        status=ExitStatus.USAGE,
     )
 
 

@@ -74,6 +74,11 @@ class Load:
         runs_s = min(_RUNS_A_LANE * self.run_s, max(_MOST_RUNS_S, 8 * self.run_s))
         return _LANE_S + 0.6 * self.open_s + runs_s
 
+    @property
+    def try_s(self) -> float:
+        """Seconds that one candidate and its lane are guessed to take, beside another."""
+        return (self.candidate_s + self.lane_s) / _AT_ONCE
+
     def part(self, share: float) -> Load:
         """Of a model that has so much of everything, 0..1."""
         nodes = round(share * self.nodes)
@@ -142,15 +147,10 @@ def search_s(load: Load, passes: Sequence[str], costs: PassCosts) -> float:
     return candidates + _LANES_A_PASS * len(passes) * load.lane_s
 
 
-def unbounded_s(load: Load, passes: Sequence[str], costs: PassCosts, spent_s: float = 0.0) -> float:
-    """Seconds of a whole run that has been going on for so long, however many that are."""
-    end = _END_S + _OPENINGS_IN_THE_END * (load.lane_s + load.samples * load.run_s)
-    return spent_s + search_s(load, passes, costs) + end
-
-
 def estimate_s(load: Load, passes: Sequence[str], costs: PassCosts, spent_s: float = 0.0) -> float:
-    """The same, but 30 to 300."""
-    return min(MOST_S, max(LEAST_S, unbounded_s(load, passes, costs, spent_s)))
+    """Seconds of a whole run that has been going on for so long, 30 to 300."""
+    end = _END_S + _OPENINGS_IN_THE_END * (load.lane_s + load.samples * load.run_s)
+    return min(MOST_S, max(LEAST_S, spent_s + search_s(load, passes, costs) + end))
 
 
 def of_several(estimates: Sequence[float]) -> float:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from optim._engine.locks import Holder, LockBusyError, acquire, held_for_s
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 
 CLOCK, QUIET = "clock", "quiet"
 MOST_WAIT_S = 900.0
@@ -88,9 +88,16 @@ class Turns:
         asked = self._now()
         while _is_quiet() and self._now() - asked < QUIET_S:
             time.sleep(_LOOK_S)
+        self._stood_still(asked, self._now())
+
+    def stood_still(self, seconds: float) -> None:
+        """Note that this thread has waited until now; what another one waited at the same time counts once."""
         ended = self._now()
+        self._stood_still(ended - seconds, ended)
+
+    def _stood_still(self, began: float, ended: float) -> None:
         with self._guard:  # threads of one run wait together
-            self._waited_s += max(0.0, ended - max(asked, self._counted_to))
+            self._waited_s += max(0.0, ended - max(began, self._counted_to))
             self._counted_to = ended
 
     @contextmanager
@@ -107,12 +114,11 @@ class Turns:
         try:
             lock = acquire(CLOCK, self._what, wait_s=self.most_wait_s, on_wait=self._tell)
         except LockBusyError as error:
-            raise OptimError(
+            raise OptimError.usage(
                 "clock-in-use",
                 "nothing can be timed here now",
                 f"{error.holder} has been timing something for {self.most_wait_s:.0f} s, and others would disturb it",
                 "run it again when that has ended: what was found so far is kept",
-                status=ExitStatus.USAGE,
             ) from error
         finally:
             waited_s, self._waits_since = self._now() - asked, None

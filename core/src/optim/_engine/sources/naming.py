@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 from optim.source import ADAPTER_FILE, CONFIG_FILE, MODULES_FILE
 
 _FACTORY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
@@ -35,12 +35,11 @@ def needs_export(spec: str) -> bool:
     if _FACTORY.fullmatch(spec):
         return True
     if _HUB_NAME.fullmatch(spec) and not spec.endswith(_MODEL_SUFFIXES) and not path.parent.is_dir():
-        raise OptimError(
+        raise OptimError.usage(
             "source-is-hub-name",
             f"there is no folder {spec}, and nothing is downloaded",
             "it looks like the name of a model on the Hugging Face hub",
             f"name it hf://{spec}; or hf download {spec} --local-dir {path.name}, and name that folder",
-            status=ExitStatus.USAGE,
         )
     return False
 
@@ -57,19 +56,17 @@ def nothing_to_export(spec: str, output: Path) -> OptimError:
             f"save the whole model: model.save_pretrained('{path}')",
         )
     if path.is_file():
-        return OptimError(
+        return OptimError.usage(
             "source-is-model",
             f"{spec} is nothing to export",
             "it is no factory and no Hugging Face folder",
             f"optim run {spec} -o {output}",
-            status=ExitStatus.USAGE,
         )
-    return OptimError(
+    return OptimError.usage(
         "source-missing",
         f"there is no {spec}",
         "it is no folder here, and no package.module:factory",
         "check the path; nothing is downloaded: hf download NAME --local-dir FOLDER makes a folder of a hub's model",
-        status=ExitStatus.USAGE,
     )
 
 
@@ -101,10 +98,9 @@ def _is_ours(path: Path) -> bool:
 
 def _weights_alone(path: Path) -> OptimError:
     what = "tensors" if path.suffix == ".safetensors" else "a pickle of torch"
-    return OptimError(
+    return OptimError.usage(
         "source-is-weights",
         f"{path} is no model that can be exported",
         f"it holds {what}, and not how to compute with them",
         "write a function that builds the module and loads this file, and name it: package.module:function",
-        status=ExitStatus.USAGE,
     )

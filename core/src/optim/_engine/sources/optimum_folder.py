@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from optim._engine.sources.naming import WEIGHTS
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 from optim.source import CONFIG_FILE
 
 _USUAL = "model.onnx"
@@ -32,10 +32,4 @@ def graph_of(path: Path) -> Path:
     if len(graphs) == 1 or len(usual) == 1:
         return (usual or graphs)[0]
     names = ", ".join(str(graph.relative_to(path)) for graph in graphs[:6])
-    raise OptimError(
-        "which-graph",
-        f"{path} has several graphs",
-        f"they are {names}",
-        f"name one: {graphs[0]}",
-        status=ExitStatus.USAGE,
-    )
+    raise OptimError.usage("which-graph", f"{path} has several graphs", f"they are {names}", f"name one: {graphs[0]}")

@@ -73,12 +73,11 @@ class Pipeline:
             if source_pass.loads and not source.components:
                 source = self._run(offered, source_pass, source, refusals)
         if not source.components:
-            raise OptimError(
+            raise OptimError.usage(
                 "source-not-loadable",
                 f"no installed plugin can load {request.spec}",
                 "\n".join(refusals) or "no plugin offers a pass that loads sources",
                 "pip install 'optim-plugins[torch]'",
-                status=ExitStatus.USAGE,
             )
         return source
 
@@ -137,12 +136,11 @@ class Pipeline:
                 printed=said.printed(changed=True),
             )
             return result
-        raise first or OptimError(
+        raise first or OptimError.usage(
             "no-exporter",
             f"no installed plugin can export {component.name}",
             "none of them offers an exporter that applies to it",
             "pip install 'optim-plugins[torch]'",
-            status=ExitStatus.USAGE,
         )
 
     def _export(self, offered: OfferedPass, exporter: Exporter, component: Component) -> Exported:

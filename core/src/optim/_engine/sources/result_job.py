@@ -47,7 +47,6 @@ JOB = Job(__name__, Request, Answer, here=True)
 
 def run(request: Request, channel: Channel) -> Answer:
     """Open it as it will be opened, and compare."""
-    del channel
     component = read_evidence(request.evidence).component(request.component)
     with request.place.backend().open(request.model, request.place.target) as session:
         return Answer(

@@ -48,7 +48,6 @@ JOB = Job(__name__, Request, Answer)
 
 def run(request: Request, channel: Channel) -> Answer:
     """Import, open, run."""
-    del channel
     module, _, name = request.path.partition(":")
     kind: Any = reduce(getattr, name.split("."), importlib.import_module(module))
     with np.load(request.feeds) as feeds, HeldBackend(kind, "").open(request.model, request.target) as session:

@@ -66,12 +66,11 @@ def write_extracted(path: Path, output: Path, options: ExtractOptions | None = N
         model = read_model(path, store)
         transformation = Extract()
         if not (applicable := transformation.applicable(model, target)):
-            raise OptimError(
+            raise OptimError.usage(
                 "nothing-to-extract",
                 f"{path} has no adapter to extract",
                 applicable.reason,
                 "optim run PEFT_FOLDER --with adapters.extract -o DIR",
-                status=ExitStatus.USAGE,
             )
         with context_for(target, store, None) as context:
             result = transformation.apply(model, options or ExtractOptions(), context)
@@ -94,12 +93,8 @@ def write_extracted(path: Path, output: Path, options: ExtractOptions | None = N
 
 def _require_room(output: Path) -> None:
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise OptimError(
-            "folder-not-empty",
-            f"cannot write to {output}",
-            "something is there already",
-            "name a new folder after -o",
-            status=ExitStatus.USAGE,
+        raise OptimError.usage(
+            "folder-not-empty", f"cannot write to {output}", "something is there already", "name a new folder after -o"
         )
 
 

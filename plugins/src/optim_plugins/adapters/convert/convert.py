@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from optim import AdapterInput, ExitStatus, OptimError
+from optim import AdapterInput, OptimError
 from optim.adapters import Adapter
 from optim.arrays import dtype_of
 from optim.source import CONFIG_FILE
@@ -158,12 +158,11 @@ def _base_weight(read: PeftFolder, module: str, base: Path | None) -> NDArray[An
 
     folder = base if base is not None else Path(read.base)
     if not folder.is_dir():
-        raise OptimError(
+        raise OptimError.usage(
             "adapter-base-missing",
             f"{read.path} is DoRA, and the weights of its model are not here",
             f"it belongs to '{read.base}', which is no folder on this machine",
             "name it: --base FOLDER_OF_THE_MODEL",
-            status=ExitStatus.USAGE,
         )
     _refuse_quantized(folder, read.path)
     for file in sorted(folder.glob("*.safetensors")):
@@ -175,12 +174,11 @@ def _base_weight(read: PeftFolder, module: str, base: Path | None) -> NDArray[An
             if len(fits) == 1:
                 weight: NDArray[Any] = tensors.get_tensor(fits[0]).float().numpy()
                 return np.ascontiguousarray(weight.T) if read.transposed else weight
-    raise OptimError(
+    raise OptimError.usage(
         "adapter-base-missing",
         f"{folder} does not have the layer that {read.path} adapts",
         f"there is no '{module}.weight' in its safetensors",
         "name the folder of the model that the adapter was trained on: --base FOLDER",
-        status=ExitStatus.USAGE,
     )
 
 
@@ -191,24 +189,22 @@ def _refuse_quantized(folder: Path, adapter: Path) -> None:
         return
     method = config.get("quantization_config") if isinstance(config, dict) else None
     if method:
-        raise OptimError(
+        raise OptimError.usage(
             "adapter-base-quantized",
             f"{adapter} is DoRA on quantized weights",
             f"{folder} holds weights of {method.get('quant_method', 'a few bits')}, and magnitudes need floats",
             "save the model dequantized (model.dequantize().save_pretrained(FOLDER, save_original_format=False)), and "
             "name it: --base FOLDER",
-            status=ExitStatus.USAGE,
         )
 
 
 def _does_not_fit(folder: Path, cause: str) -> OptimError:
-    return OptimError(
+    return OptimError.usage(
         "adapter-does-not-fit",
         f"{folder} does not fit the model",
         cause,
         "extract from a model that was exported with an adapter of the same layers: optim run PEFT_FOLDER "
         "--with adapters.extract",
-        status=ExitStatus.USAGE,
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from optim import ExitStatus, OptimError
+from optim import OptimError
 from optim.source import ADAPTER_FILE
 
 WEIGHTS_FILE = "adapter_model.safetensors"
@@ -74,12 +74,11 @@ def read_peft_folder(path: Path) -> PeftFolder:
     """
     _require_files(path)
     if importlib.util.find_spec("peft") is None:
-        raise OptimError(
+        raise OptimError.usage(
             "peft-missing",
             f"{path} cannot be converted",
             "peft is not installed",
             "pip install 'optim-plugins[adapters]'",
-            status=ExitStatus.USAGE,
         )
     from peft import PeftConfig
     from peft.utils import load_peft_weights
@@ -121,12 +120,11 @@ def _require_files(path: Path) -> None:
         (WEIGHTS_FILE, "weights; pickles (.bin) are not read"),
     ):
         if not (path / name).is_file():
-            raise OptimError(
+            raise OptimError.usage(
                 "not-a-peft-folder",
                 f"{path} is no adapter of peft",
                 f"it has no {name}, {why}",
                 "name the folder that PeftModel.save_pretrained wrote",
-                status=ExitStatus.USAGE,
             )
     try:
         told = json.loads((path / ADAPTER_FILE).read_text(encoding="utf-8"))
@@ -206,10 +204,9 @@ def _said_of(config: Any, pattern: str, module: str, name: str) -> Any:
 
 
 def _not_convertible(path: Path, reason: str) -> OptimError:
-    return OptimError(
+    return OptimError.usage(
         "adapter-not-convertible",
         f"{path} cannot become inputs of a model",
         reason,
         "merge it: optim run PEFT_FOLDER -o DIR",
-        status=ExitStatus.USAGE,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from optim import AdapterInput, ExitStatus, OptimError
+from optim import AdapterInput, OptimError
 from optim_plugins.adapters.form import DOWN
 from optim_plugins.adapters.packing import Packing
 
@@ -28,12 +28,11 @@ def require_form(inputs: Sequence[AdapterInput], dtype: str | None, block_size: 
     if any(want is not None and want != has for want, has in zip(asked, takes, strict=True)):
         said = " ".join(str(one) for one in asked if one is not None)
         has = f"{packing.dtype} in {packing.mode} blocks of {packing.block_size}" if packing else first.info.dtype
-        raise OptimError(
+        raise OptimError.usage(
             "adapter-form",
             f"the model does not take an adapter in {said}",
             f"its inputs take {has}",
             f"leave it out, or make another model: optim run SOURCE --with {_pass_for(dtype, block_size, mode)}",
-            status=ExitStatus.USAGE,
         )
 
 

@@ -51,7 +51,6 @@ class Extract(Pass):
         """To graphs with weights of adapters."""
         from optim_plugins.adapters.extract.sites import find_parts
 
-        del target
         if model.adapters:
             return Applicable.no("the adapters are inputs already")
         if not find_parts(model.ir()):
@@ -98,7 +97,6 @@ class Extract(Pass):
 
     def packing(self, options: ExtractOptions) -> Packing | None:
         """How weights are packed; None: they stay floats."""
-        del options
         return None
 
     def _rank(self, sites: Sequence[Site], options: ExtractOptions, *, fixed: bool) -> int | None:

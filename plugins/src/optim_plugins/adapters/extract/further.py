@@ -10,7 +10,7 @@ from typing import Any
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from optim import AdapterInput, ExitStatus, OptimError
+from optim import AdapterInput, OptimError
 from optim.adapters import read_adapter, require_fit, write_adapter
 from optim_plugins.adapters.convert.convert import convert
 from optim_plugins.adapters.extract.rewrite import Extracted, Supply, adapters_as_inputs, with_constants
@@ -58,12 +58,11 @@ def _further(
     path: Path, graph: ir.Model, plain: Extracted, inputs: Sequence[AdapterInput], own: str, folder: Path
 ) -> Further:
     if path.stem == own:
-        raise OptimError(
+        raise OptimError.usage(
             "adapter-name-taken",
             f"{path} cannot be a further adapter",
             f"the adapter of the model is called '{own}' too, and both would be one file",
             "give its folder or file another name",
-            status=ExitStatus.USAGE,
         )
     file = folder / f"{path.stem}.onnx_adapter"
     if path.is_dir():

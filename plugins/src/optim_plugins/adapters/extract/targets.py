@@ -6,7 +6,7 @@ OpenVINO makes constants of inputs that have a default, and QNN fixes all shapes
 
 from __future__ import annotations
 
-from optim import ExitStatus, OptimError, Target
+from optim import OptimError, Target
 from optim_plugins.adapters.extract.extract_options import ExtractOptions, PackedOptions
 
 OPENVINO, QNN = "openvino", "QNNExecutionProvider"
@@ -33,10 +33,6 @@ def refusal(options: ExtractOptions, target: Target) -> OptimError | None:
 
 
 def _refused(target: Target, cause: str, fix: str) -> OptimError:
-    return OptimError(
-        "adapters-not-on-target",
-        f"target {target.name} does not take adapters in this way",
-        cause,
-        fix,
-        status=ExitStatus.USAGE,
+    return OptimError.usage(
+        "adapters-not-on-target", f"target {target.name} does not take adapters in this way", cause, fix
     )

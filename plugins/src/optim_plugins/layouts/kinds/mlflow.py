@@ -38,7 +38,6 @@ class MLflow(Layout):
 
     def write(self, result: Result, folder: Path, options: PassOptions) -> Laid:
         """The graph, and what MLflow reads of it."""
-        del options
         require_provider(result, layout=self.name, providers=PROVIDERS)
         place_graph(result, folder / "model.onnx")
         session = disabled_as_config(result.model.session)

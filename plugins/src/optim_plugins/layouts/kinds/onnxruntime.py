@@ -39,7 +39,6 @@ class OnnxRuntime(Layout):
         from optim.onnx import model_size_bytes
         from optim_plugins.layouts import ort_job
 
-        del options
         require_provider(result, layout=self.name, providers=("CPUExecutionProvider",))
         if model_size_bytes(result.model) > _LARGEST_BYTES:
             raise _failed("the format has no room for more than 2 GB of weights", "take another layout")

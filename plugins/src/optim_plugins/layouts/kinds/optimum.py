@@ -40,7 +40,6 @@ class Optimum(Layout):
 
     def refuse(self, files: Path | None, options: OptimumOptions) -> str:
         """Without config.json neither library opens a folder."""
-        del options
         return missing_config(files)
 
     def write(self, result: Result, folder: Path, options: OptimumOptions) -> Laid:

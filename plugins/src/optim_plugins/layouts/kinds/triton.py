@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from optim import ExitStatus, OptimError
+from optim import OptimError
 from optim.layout import Laid, Layout, Result, place_graph, require_provider
 
 if TYPE_CHECKING:
@@ -91,12 +91,11 @@ def _is_batched(result: Result) -> bool:
 
 def _tensor(info: TensorInfo, *, batched: bool) -> str:
     if info.dtype not in _TYPES:
-        raise OptimError(
+        raise OptimError.usage(
             "layout-unknown-type",
             "Triton has no type for a value of the graph",
             f"'{info.name}' is {info.dtype}",
             "take another layout",
-            status=ExitStatus.USAGE,
         )
     shape = info.shape or ()
     sizes = [size if isinstance(size, int) else -1 for size in (shape[1:] if batched else shape)]

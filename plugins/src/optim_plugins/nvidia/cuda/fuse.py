@@ -33,7 +33,6 @@ class Fuse(Pass):
 
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Where one of its patterns may be in the graph."""
-        del target
         from optim.onnx import operator_counts
 
         operators = {name.rpartition(":")[2] for name in operator_counts(model.path)}
@@ -46,7 +45,6 @@ class Fuse(Pass):
 
     def worth_trying(self, model: Model, target: Target, goal: str) -> Applicable:
         """On CUDA alone: where models are only prepared, nothing could run the result."""
-        del model, goal
         if target.provider == CUDA:
             return APPLICABLE
         return Applicable.no(f"{target.provider} has no kernels for what it makes: it is tried on a GPU")

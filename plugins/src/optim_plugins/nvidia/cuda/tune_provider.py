@@ -46,7 +46,6 @@ class TuneProvider(ProviderSettings):
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[TuneProviderOptions]:
         """One setting at a time, those that help more often first; nothing that changes what is computed."""
-        del target, context
         from optim.onnx import operator_counts
         from optim_plugins.nvidia.cuda.tune_provider_options import TuneProviderOptions
 
@@ -60,7 +59,6 @@ class TuneProvider(ProviderSettings):
 
     def apply(self, model: Model, options: TuneProviderOptions, context: Context) -> PassResult:
         """Lay the settings over the model's."""
-        del context
         chosen = provider_options(options)
         tuned = model.with_session(SessionConfig(provider_options={CUDA: chosen} if chosen else {}))
         if tuned.digest == model.digest:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from optim import APPLICABLE, Applicable, ExitStatus, Model, OptimError, Pass, Target
+from optim import APPLICABLE, Applicable, Model, OptimError, Pass, Target
 
 
 class _MayRecord(Protocol):
@@ -22,26 +22,22 @@ class ProviderSettings(Pass):
 
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Always: there is always a provider to set."""
-        del model, target
         return APPLICABLE
 
     def refuse_for(self, options: _MayRecord, model: Model, target: Target) -> None:
         """A CUDA graph of a model whose sizes may change."""
-        del target
         dynamic = [info.name for info in model.inputs if info.is_dynamic]
         if options.cuda_graph and dynamic:
-            raise OptimError(
+            raise OptimError.usage(
                 "dynamic-cuda-graph",
                 "a CUDA graph cannot be made of this model",
                 f"input {dynamic[0]} is dynamic, and a CUDA graph has fixed sizes",
                 '--with "ort.fix-shapes" makes it fixed',
                 "optim-plugins",
-                ExitStatus.USAGE,
             )
 
     def worth_trying(self, model: Model, target: Target, goal: str) -> Applicable:
         """On a GPU: elsewhere the settings are written and never read."""
-        del model, goal
         if target.timed:
             return APPLICABLE
         return Applicable.no("nothing is timed without a GPU, and these settings change nothing else")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from optim import Target
-from optim.errors import ExitStatus, OptimError, unknown_name
+from optim.errors import OptimError, unknown_name
 from optim.providers import CUDA, TENSORRT
 
 _CPU = "CPUExecutionProvider"
@@ -143,12 +143,11 @@ def _configuring(target: Target, provider: str) -> Callable[[Mapping[str, str]],
 
 
 def _bad(target: str, key: str, value: str, wanted: str, example: str) -> OptimError:
-    return OptimError(
+    return OptimError.usage(
         "bad-target-setting",
         f"target {target} has no {key}={value}",
         f"{key} is {wanted}",
         f"--target {target}:{key}={example}",
-        status=ExitStatus.USAGE,
     )
 
 

@@ -27,13 +27,11 @@ class Prepare(Pass):
 
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Where the graph holds no engine yet."""
-        del target
         built = any(node.op_type == _ENGINE for node in model.ir().graph)
         return Applicable.no("the model is an engine already") if built else APPLICABLE
 
     def apply(self, model: Model, options: NoOptions, context: Context) -> PassResult:
         """Fold, infer, rewrite."""
-        del options
         from optim_plugins.nvidia.gpu.engine_cache import other_engines
         from optim_plugins.nvidia.tensorrt.plain_operators import write_plainly
         from optim_plugins.ort.prepare.clean_graph import clean

@@ -49,7 +49,6 @@ class Quantize(Pass):
 
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Where there is a convolution or a matrix product with a constant weight."""
-        del target
         from optim import OptimError
         from optim_plugins.ort.quantize.quantized_already import nothing_to_quantize
         from optim_plugins.ort.quantize.static.static_graph import prepared
@@ -65,7 +64,6 @@ class Quantize(Pass):
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[QuantizeOptions]:
         """Convolutions alone and with products; for models of products outliers smoothed, then whole ranges."""
-        del context
         from optim_plugins.nvidia.tensorrt.quantize_options import QuantizeOptions
 
         operators = {node.op_type for node in model.ir().graph}

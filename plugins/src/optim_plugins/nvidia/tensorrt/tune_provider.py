@@ -38,7 +38,6 @@ class TuneProvider(ProviderSettings):
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[TuneProviderOptions]:
         """Profiles alone, with float16, with a longer search."""
-        del model, target, context
         from optim_plugins.nvidia.tensorrt.tune_provider_options import TuneProviderOptions
 
         yield TuneProviderOptions(precision="float16")

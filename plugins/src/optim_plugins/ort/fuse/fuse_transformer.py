@@ -45,7 +45,6 @@ class FuseTransformer(Pass):
 
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Where the graph has what transformers are made of."""
-        del target
         from optim.onnx import operator_counts
 
         operators = operator_counts(model.path)
@@ -55,7 +54,6 @@ class FuseTransformer(Pass):
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[FuseTransformerOptions]:
         """On processors without the normalizations first, whose fused kernels are no faster there; on CUDA with."""
-        del context
         from optim_plugins.ort.fuse.fuse_transformer_options import FuseTransformerOptions
         from optim_plugins.ort.fuse.fusions import possible_fusions
 

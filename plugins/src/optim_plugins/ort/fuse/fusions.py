@@ -8,8 +8,8 @@ decoders with a past, and its rewriting of Gemm takes GPT2 apart wrongly. Gelu a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
+import onnx_ir as ir
 from onnxscript.rewriter.ort_fusions.bias_gelu import fuse_bias_gelu
 from onnxscript.rewriter.ort_fusions.erfgelu import fuse_erfgelu
 from onnxscript.rewriter.ort_fusions.gelu import fuse_gelu
@@ -21,9 +21,6 @@ from optim_plugins.ort.fuse.pack_attention import find_packable, pack_attention
 from optim_plugins.ort.fuse.simplify_rms import simplify_rms
 from optim_plugins.ort.prepare.clean_graph import clean
 from optim_plugins.ort.prepare.shorten_reshapes import shorten_reshapes
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 _SIMPLE: tuple[tuple[str, Callable[[ir.Model], int]], ...] = (
     ("reshapes", shorten_reshapes),

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import numpy as np
 import onnx_ir as ir
+from numpy.typing import NDArray
 
 from optim.onnx import read_constant
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 _SMALL = 64
 

@@ -21,7 +21,15 @@ from optim import Context, Model
 from optim_plugins.ort.measure.captured_values import capture
 from optim_plugins.ort.measure.channel_means import believed_means
 from optim_plugins.ort.measure.channel_readers import add_channel_reader, values_named
-from optim_plugins.ort.measure.integer_ranges import BINS, Histogram, Range, choose_range, foreseen_range, whole_range
+from optim_plugins.ort.measure.integer_ranges import (
+    BINS,
+    Activation,
+    Histogram,
+    Range,
+    choose_range,
+    foreseen_range,
+    whole_range,
+)
 
 _GROUP_BYTES = 192 << 20
 _READERS = ("ReduceMin", "ReduceMax", "Size")
@@ -35,11 +43,13 @@ class Calibration:
         method: ``minmax``, ``foreseen``, ``percentile``, ``mse`` or ``entropy``.
         percentile: of values covered, for ``percentile``.
         levels: how many integers there are.
+        activations: by name of a tensor, what reads it where nothing else does.
     """
 
     method: str
     percentile: float
     levels: int
+    activations: Mapping[str, Activation] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +102,13 @@ def calibrate(
             context.report_progress(0.0, f"counting values of {len(group)} tensors")
             asked = {name: whole.ranges[name] for name in group}
             for name, histogram in _histograms(graph(), asked, model, context):
-                ranges[name] = choose_range(histogram, how.method, percentile=how.percentile, levels=how.levels)
+                ranges[name] = choose_range(
+                    histogram,
+                    how.method,
+                    percentile=how.percentile,
+                    levels=how.levels,
+                    activation=how.activations.get(name),
+                )
     return replace(whole, ranges=ranges)
 
 

@@ -2,20 +2,24 @@
 
 Clipping a few far values makes the steps for all others smaller. ``minmax`` clips none of the samples'; ``foreseen``
 leaves room for what a further sample is expected to reach beyond them; ``percentile`` clips a fixed share;
-``mse`` searches for the range of least squared error, clipping and rounding together; ``entropy`` for the one that
-keeps the most of the distribution (S. Migacz, "8-bit Inference with TensorRT", 2017, here for ranges that need not be
-symmetric).
+``mse`` searches for the range of least squared error, clipping and rounding together, behind the activation that
+reads the tensor where one does; ``entropy`` for the one that keeps the most of the distribution (S. Migacz, "8-bit
+Inference with TensorRT", 2017, here for ranges that need not be symmetric).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from optim.drift import foresee
+
+Reals = NDArray[np.float64]
+Activation = Callable[[Reals], Reals]
+"""Element by element."""
 
 BINS = 2048
 _AT_A_TIME = 1 << 16
@@ -26,6 +30,9 @@ _MOST_ROOM = 2.0
 
 _SHARES = np.linspace(0.2, 1.0, 65)
 """Of the whole range, tried by ``mse`` and ``entropy``."""
+
+_ENDS = np.linspace(0, 1, 65)
+"""Of one end of it, tried by ``mse`` while the other stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +101,9 @@ def foreseen_range(seen: Sequence[Range]) -> Range:
     return Range(max(least, _MOST_ROOM * whole.low), min(greatest, _MOST_ROOM * whole.high))
 
 
-def choose_range(histogram: Histogram, method: str, *, percentile: float, levels: int) -> Range:
+def choose_range(
+    histogram: Histogram, method: str, *, percentile: float, levels: int, activation: Activation | None = None
+) -> Range:
     """The range that a method finds best.
 
     Args:
@@ -102,15 +111,22 @@ def choose_range(histogram: Histogram, method: str, *, percentile: float, levels
         method: ``percentile``, ``mse`` or ``entropy``.
         percentile: share of the values, in percent, that ``percentile`` covers.
         levels: how many integers there are.
+        activation: what reads the values, and nothing else does; ``mse`` looks at the errors behind it.
     """
     if not histogram.counts.any():
         return histogram.whole
     if method == "percentile":
         return _percentile(histogram, percentile)
-    cost = _squared_error if method == "mse" else _divergence
     whole = histogram.whole
     tried = [Range(whole.low * float(share), whole.high * float(share)) for share in _SHARES]
-    return min(reversed(tried), key=lambda one: cost(histogram, one, levels))
+    if method == "entropy":
+        return min(reversed(tried), key=lambda one: _divergence(histogram, one, levels))
+    error = _SquaredError(histogram, levels, activation)
+    best = min(reversed(tried), key=error)
+    for _ in range(2 if activation else 0):
+        best = min((Range(whole.low * float(share), best.high) for share in reversed(_ENDS)), key=error)
+        best = min((Range(best.low, whole.high * float(share)) for share in reversed(_ENDS)), key=error)
+    return best
 
 
 def _percentile(histogram: Histogram, percentile: float) -> Range:
@@ -122,12 +138,23 @@ def _percentile(histogram: Histogram, percentile: float) -> Range:
     return Range.around(float(low), float(high))
 
 
-def _squared_error(histogram: Histogram, one: Range, levels: int) -> float:
-    centers, step = histogram.centers, max((one.high - one.low) / (levels - 1), 1e-30)
-    clipped = np.clip(centers, one.low, one.high)
-    rounded = step * step / 12
-    inside = (centers >= one.low) & (centers <= one.high)
-    return float(((centers - clipped) ** 2 * histogram.counts).sum() + rounded * histogram.counts[inside].sum())
+class _SquaredError:
+    """What a range costs a tensor: the sum of squared errors by clipping and by rounding, behind an activation."""
+
+    def __init__(self, histogram: Histogram, levels: int, activation: Activation | None) -> None:
+        self._counts, self._levels = histogram.counts, levels
+        self._centers = histogram.centers
+        self._activation = activation or (lambda values: values)
+        self._behind = self._activation(self._centers)
+        self._slopes = np.square(np.gradient(self._behind, self._centers))
+
+    def __call__(self, one: Range) -> float:
+        """Unit: the square of what comes out behind the activation."""
+        centers, step = self._centers, max((one.high - one.low) / (self._levels - 1), 1e-30)
+        inside = (centers >= one.low) & (centers <= one.high)
+        clipped = self._activation(np.clip(centers, one.low, one.high)) - self._behind
+        rounded = step * step / 12 * (self._slopes * self._counts)[inside].sum()
+        return float((np.square(clipped) * self._counts).sum() + rounded)
 
 
 def _divergence(histogram: Histogram, one: Range, levels: int) -> float:

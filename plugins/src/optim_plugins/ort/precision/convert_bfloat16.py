@@ -44,7 +44,6 @@ class ConvertBfloat16(Pass):
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[ConvertBfloat16Options]:
         """Everything first; where that is slow, the weights alone."""
-        del context
         from optim_plugins.ort.precision.convert_precision import is_fast
         from optim_plugins.ort.precision.precision_options import ConvertBfloat16Options
         from optim_plugins.ort.precision.sixteen_bit_numbers import Narrow

@@ -52,7 +52,6 @@ class ConvertFloat16(Pass):
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[ConvertFloat16Options]:
         """Everything first; where that is slow, the weights alone."""
-        del context
         from optim_plugins.ort.precision.convert_precision import is_fast
         from optim_plugins.ort.precision.precision_options import ConvertFloat16Options
         from optim_plugins.ort.precision.sixteen_bit_numbers import Narrow
@@ -70,7 +69,6 @@ class ConvertFloat16(Pass):
         """Those of the integers or floats that it writes."""
         from optim_plugins.ort import kernel_probes
 
-        del options
         return (KernelUse(("MatMul", "Conv"), kernel_probes.FLOAT16),)
 
     def apply(self, model: Model, options: ConvertFloat16Options, context: Context) -> PassResult:

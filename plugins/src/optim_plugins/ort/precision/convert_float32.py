@@ -35,7 +35,6 @@ class ConvertFloat32(Pass):
 
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Where something is in 16 bits, and every operator that reads or makes it takes float32."""
-        del target
         from optim_plugins.ort.precision.widened_graph import objection
 
         reason = objection(model.ir_to_read())
@@ -43,7 +42,6 @@ class ConvertFloat32(Pass):
 
     def worth_trying(self, model: Model, target: Target, goal: str) -> Applicable:
         """Where the provider would compute in float32 anyway."""
-        del goal
         from optim_plugins.ort.precision.convert_precision import is_fast
         from optim_plugins.ort.precision.sixteen_bit_numbers import Narrow
 
@@ -53,7 +51,6 @@ class ConvertFloat32(Pass):
 
     def apply(self, model: Model, options: PassOptions, context: Context) -> PassResult:
         """Widen weights, constants and casts."""
-        del options
         from optim_plugins.ort.precision.widened_graph import objection, widen
 
         graph = model.ir()

@@ -162,7 +162,6 @@ def _with_types(graph: ir.Model) -> ir.Model:
 @lru_cache(maxsize=1)
 def _typed_to_read(path: Path, modified_ns: int) -> ir.Model:
     """The same for several passes that look at one file in a row; none of them changes it."""
-    del modified_ns
     return _with_types(read_ir(path))
 
 

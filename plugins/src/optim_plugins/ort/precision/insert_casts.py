@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
+from onnx_ir import TensorProtocol
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from optim.onnx import UniqueNames, add_constant
@@ -29,9 +30,6 @@ from optim_plugins.ort.graph.operator_types import Signature, signature
 from optim_plugins.ort.precision.operator_kinds import ANY_TYPE
 from optim_plugins.ort.precision.precision_plan import Plan
 from optim_plugins.ort.precision.sixteen_bit_numbers import Narrow, narrowed
-
-if TYPE_CHECKING:
-    from onnx_ir import TensorProtocol
 
 _STANDARD = ("", "ai.onnx")
 _BOUNDS = frozenset({"Clip", "Min", "Max"})

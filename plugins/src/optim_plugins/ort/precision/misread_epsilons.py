@@ -13,12 +13,10 @@ transformers compute them; the runtime reads the epsilon of that form.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+
+import onnx_ir as ir
 
 from optim_plugins.ort.graph.known_values import producer, scalar
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 _TAKEN = 1e-5
 """What ONNX Runtime takes for an epsilon that it cannot read."""

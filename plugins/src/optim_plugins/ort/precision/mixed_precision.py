@@ -42,7 +42,6 @@ class MixedPrecision(Pass):
 
     def worth_trying(self, model: Model, target: Target, goal: str) -> Applicable:
         """Where it is fast."""
-        del goal
         from optim_plugins.ort.precision.convert_precision import is_fast
         from optim_plugins.ort.precision.sixteen_bit_numbers import Narrow
 

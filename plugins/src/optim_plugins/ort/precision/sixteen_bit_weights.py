@@ -15,17 +15,15 @@ and opening it takes the room of both for a moment.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import onnx_ir as ir
+from onnx_ir import TensorProtocol
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from optim.onnx import UniqueNames, add_constant
 from optim_plugins.ort.graph.fixed_weights import drop_unread_weights
 from optim_plugins.ort.precision.sixteen_bit_numbers import Narrow, fit, narrowed
-
-if TYPE_CHECKING:
-    from onnx_ir import TensorProtocol
 
 LEAST_ELEMENTS = 256
 """Smaller weights are not worth a node."""

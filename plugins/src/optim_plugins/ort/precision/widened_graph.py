@@ -7,18 +7,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
+from onnx_ir import TensorProtocol
 
 from optim.onnx import UniqueNames
 from optim_plugins.ort.graph.fixed_weights import drop_unread_weights, fix_weights
 from optim_plugins.ort.graph.float_values import infer_types
 from optim_plugins.ort.graph.operator_types import signature, type_text
-
-if TYPE_CHECKING:
-    from onnx_ir import TensorProtocol
 
 _NARROW = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 _WIDE = ir.DataType.FLOAT

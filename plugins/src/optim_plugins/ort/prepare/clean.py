@@ -36,7 +36,6 @@ class Clean(Pass):
 
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Always; whether there was anything to do shows afterwards."""
-        del model, target
         return APPLICABLE
 
     def apply(self, model: Model, options: CleanOptions, context: Context) -> PassResult:

@@ -40,19 +40,16 @@ class ConvertOpset(Pass):
 
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Where the model has standard operators."""
-        del target
         return APPLICABLE if "" in model.opset else Applicable.no("the model has no standard operators")
 
     def worth_trying(self, model: Model, target: Target, goal: str) -> Applicable:
         """Where the model is too old for some pass."""
-        del target, goal
         if model.opset[""] < _ENOUGH:
             return APPLICABLE
         return Applicable.no(f"the model has opset {model.opset['']}; no pass needs more than {_ENOUGH}")
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[ConvertOpsetOptions]:
         """A version that all passes can use, and that converters reach from afar."""
-        del target, context
         from optim_plugins.ort.prepare.convert_opset_options import ConvertOpsetOptions
 
         yield ConvertOpsetOptions(to=_MODERN) if model.opset[""] < _MODERN else ConvertOpsetOptions()

@@ -32,7 +32,6 @@ class FixShapes(Pass):
 
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Where an input is dynamic."""
-        del target
         dynamic = any(info.is_dynamic and info.is_tensor for info in model.inputs)
         return APPLICABLE if dynamic else Applicable.no("the inputs have fixed shapes already")
 
@@ -40,7 +39,6 @@ class FixShapes(Pass):
         """Names and sizes that the inputs cannot have."""
         from optim.onnx import require_dimensions, require_shapes
 
-        del target
         graph = model.ir()
         require_dimensions(graph, options.dimensions)
         require_shapes(graph, options.shapes)

@@ -33,14 +33,12 @@ class GemmToMatMul(Pass):
 
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Where a Gemm is a plain product with a constant weight."""
-        del target
         if next(_plain_gemms(model.ir_to_read()), None) is None:
             return Applicable.no("no Gemm with a constant weight and alpha = beta = 1")
         return APPLICABLE
 
     def apply(self, model: Model, options: object, context: Context) -> PassResult:
         """Replace every such Gemm."""
-        del options
         from onnx_ir.passes.common import RemoveUnusedNodesPass
 
         from optim_plugins.ort.graph.fixed_weights import fix_weights

@@ -40,7 +40,6 @@ class PackWeights(Pass):
 
     def apply(self, model: Model, options: PassOptions, context: Context) -> PassResult:
         """Say so in the settings: what opens the model packs it where that was not done."""
-        del options, context
         if PACKED_WEIGHTS in model.session.session_config:
             return PassResult(model, changed=False, notes=("its weights are packed already",))
         packed = model.with_session(SessionConfig({}, {PACKED_WEIGHTS: "1"}))

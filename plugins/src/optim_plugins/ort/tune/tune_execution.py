@@ -30,14 +30,12 @@ class TuneExecution(Pass):
 
     def applicable(self, model: Model, target: Target) -> Applicable:
         """On the processor."""
-        del model
         if not runs_as_cpu(target.made_for):
             return Applicable.no(f"these settings are of {CPU_PROVIDER}; the target runs on {target.made_for}")
         return APPLICABLE
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[TuneExecutionOptions]:
         """One setting at a time, those that help more often first."""
-        del context
         from optim_plugins.ort.tune.tune_execution_options import TuneExecutionOptions
 
         yield TuneExecutionOptions(flush_denormals=True)
@@ -53,7 +51,6 @@ class TuneExecution(Pass):
 
     def apply(self, model: Model, options: TuneExecutionOptions, context: Context) -> PassResult:
         """Lay the settings over the model's."""
-        del context
         chosen = _session_options(options)
         entries = _config_entries(options)
         tuned = model.with_session(SessionConfig(chosen, entries))

@@ -36,12 +36,10 @@ class TuneSession(Pass):
 
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Always: there is always a session to set."""
-        del model, target
         return APPLICABLE
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[TuneSessionOptions]:
         """Best guess first, by the operators in the graph; the runtime's default is what they are raced against."""
-        del context
         from optim.onnx import operator_counts
         from optim_plugins.ort.tune.tune_session_options import TuneSessionOptions
 
@@ -62,7 +60,6 @@ class TuneSession(Pass):
 
     def apply(self, model: Model, options: TuneSessionOptions, context: Context) -> PassResult:
         """Lay the settings over the model's."""
-        del context
         chosen: dict[str, bool | int | str] = {}
         if options.level is not None:
             chosen["graph_optimization_level"] = _LEVELS[options.level]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from optim import ExitStatus, OptimError, SourceRequest, TensorInfo
+from optim import OptimError, SourceRequest, TensorInfo
 from optim.arrays import Feeds
 from optim.errors import unknown_name
 
@@ -50,11 +50,10 @@ def for_components(request: SourceRequest, examples: Sequence[Feeds]) -> list[So
 def _named(info: TensorInfo, names: Sequence[str], example: Feeds) -> TensorInfo:
     shape = example[info.name].shape
     if len(names) != len(shape):
-        raise OptimError(
+        raise OptimError.usage(
             "dynamic-rank",
             f"--dynamic {info.name}={','.join(names)} names {len(names)} dimensions",
             f"'{info.name}' has {len(shape)}: {list(shape)}",
             f"--dynamic {info.name}={','.join([*names, *[''] * len(shape)][: len(shape)])}",
-            status=ExitStatus.USAGE,
         )
     return replace(info, shape=tuple(name or size for name, size in zip(names, shape, strict=True)))

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from optim import ExitStatus, OptimError
+from optim import OptimError
 from optim.errors import unknown_name
 from optim_plugins.torch.arguments.argument_tree import same_structure, take_apart
 
@@ -124,10 +124,9 @@ def _in_order(example: Mapping[str, Any], ordered: Mapping[str, Any]) -> dict[st
 
 
 def _not_returned(name: str, why: str) -> OptimError:
-    return OptimError(
+    return OptimError.usage(
         "state-not-returned",
         f"the module does not return a new '{name}'",
         why,
         f"return it beside the other outputs, nested as the argument is: (logits, {name}) or {{'{name}': ...}}",
-        status=ExitStatus.USAGE,
     )

@@ -34,7 +34,6 @@ class Dynamo(Exporter):
 
     def applicable(self, component: Component, target: Target) -> Applicable:
         """To modules of torch."""
-        del target
         available = torch_available()
         if not available:
             return available
@@ -47,7 +46,6 @@ class Dynamo(Exporter):
         """Trace the module on its example, every named dimension dynamic."""
         from optim_plugins.torch.tracebacks import not_traceable
 
-        del context
         notes: list[str] = []
         optimize = options.optimize
         if optimize and has_adapters(component.module):

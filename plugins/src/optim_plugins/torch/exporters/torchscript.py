@@ -27,7 +27,6 @@ class TorchScript(Exporter):
 
     def applicable(self, component: Component, target: Target) -> Applicable:
         """To modules below the size that one file of protobuf can hold."""
-        del target
         available = torch_available()
         if not available:
             return available

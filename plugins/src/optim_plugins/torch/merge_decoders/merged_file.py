@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnxruntime
 
 from optim import ExitStatus, Model, OptimError, SessionConfig
 from optim.arrays import Array, dtype_of
@@ -17,9 +17,6 @@ from optim.drift import compare_output
 from optim.folders import cache_folder
 from optim.onnx import deliver_model, model_size_bytes, open_session
 from optim_plugins.torch.merge_decoders.merged_graph import PAST, PRESENT, Merged, merge_graphs
-
-if TYPE_CHECKING:
-    import onnxruntime
 
 _LIMIT = 1e-4
 """Drift that another order of sums explains: what a run calls lossless at the least."""
@@ -68,17 +65,9 @@ def write_merged(
     """
     other_name = f"-o {output.with_name(output.stem + '-merged.onnx')}"
     if output.exists():
-        raise OptimError(
-            "file-exists", f"cannot write {output}", "it is there already", other_name, status=ExitStatus.USAGE
-        )
+        raise OptimError.usage("file-exists", f"cannot write {output}", "it is there already", other_name)
     if output.suffix != ".onnx":
-        raise OptimError(
-            "not-an-onnx-name",
-            f"cannot write {output}",
-            "the name must end in .onnx",
-            other_name,
-            status=ExitStatus.USAGE,
-        )
+        raise OptimError.usage("not-an-onnx-name", f"cannot write {output}", "the name must end in .onnx", other_name)
     cache_folder().mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=cache_folder(), prefix="scratch-") as scratch:
         say("merging")

@@ -23,7 +23,7 @@ from pathlib import Path
 import onnx
 from onnx import TensorProto, helper
 
-from optim import ExitStatus, Model, OptimError
+from optim import Model, OptimError
 from optim.cli_kit import read_model
 from optim.onnx import check_graph, describe_model, subgraphs
 
@@ -236,9 +236,7 @@ def _require_pair(first: onnx.ModelProto, second: onnx.ModelProto, without: Path
 
 
 def _unfit(what: str, cause: str, fix: str) -> OptimError:
-    return OptimError(
-        "decoders-do-not-fit", f"these are not two exports of one decoder: {what}", cause, fix, status=ExitStatus.USAGE
-    )
+    return OptimError.usage("decoders-do-not-fit", f"these are not two exports of one decoder: {what}", cause, fix)
 
 
 def _functions(protos: Iterable[onnx.ModelProto]) -> list[onnx.FunctionProto]:

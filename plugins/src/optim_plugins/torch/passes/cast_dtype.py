@@ -38,12 +38,10 @@ class CastDtype(SourcePass):
 
     def applicable(self, source: Source, target: Target) -> Applicable:
         """To whatever is loaded."""
-        del target
         return APPLICABLE if source.components else Applicable.no("nothing is loaded")
 
     def apply(self, source: Source, options: DtypeOptions, context: SourceContext) -> SourceResult:
         """Cast modules in place; inputs, outputs and examples follow."""
-        del context
         dtype = "float32" if options.dtype == "auto" else options.dtype
         components = tuple(_cast(component, dtype) for component in source.components)
         return SourceResult(replace(source, components=components), True, (f"everything is {dtype}",))

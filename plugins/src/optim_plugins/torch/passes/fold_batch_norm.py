@@ -25,7 +25,6 @@ class FoldBatchNorm(SourcePass):
 
     def applicable(self, source: Source, target: Target) -> Applicable:
         """To modules with batch normalization."""
-        del target
         if not source.components:
             return Applicable.no("nothing is loaded")
         from torch.nn.modules.batchnorm import _BatchNorm
@@ -36,7 +35,6 @@ class FoldBatchNorm(SourcePass):
 
     def apply(self, source: Source, options: NoOptions, context: SourceContext) -> SourceResult:
         """Run each component once to see what follows what, then fold."""
-        del options, context
         folded = missed = 0
         for component in source.components:
             done, left = _fold(component.module, lambda one=component: one.run(one.example))

@@ -27,14 +27,12 @@ class MergeLora(SourcePass):
 
     def applicable(self, source: Source, target: Target) -> Applicable:
         """To modules with layers of peft."""
-        del target
         if any(has_adapters(component.module) for component in source.components):
             return APPLICABLE
         return Applicable.no("there is no LoRA adapter")
 
     def apply(self, source: Source, options: NoOptions, context: SourceContext) -> SourceResult:
         """Merge and put the plain layers back; components may share them."""
-        del options, context
         merged = sum(_merge(component.module) for component in source.components)
         return SourceResult(source, True, counts={"merged": merged})
 

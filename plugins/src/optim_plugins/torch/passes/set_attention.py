@@ -23,14 +23,12 @@ class SetAttention(SourcePass):
 
     def applicable(self, source: Source, target: Target) -> Applicable:
         """To models of transformers."""
-        del target
         if any(_model(component.module) is not None for component in source.components):
             return APPLICABLE
         return Applicable.no("the source is no model of transformers")
 
     def apply(self, source: Source, options: AttentionOptions, context: SourceContext) -> SourceResult:
         """Set it on every component; they may share one model."""
-        del context
         changed = []
         for component in source.components:
             model = _model(component.module)

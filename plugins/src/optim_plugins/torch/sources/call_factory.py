@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from optim import ExitStatus, OptimError, SourceRequest
+from optim import OptimError, SourceRequest
 from optim.user_code import find_function
 from optim_plugins.torch.tracebacks import user_line
 
@@ -73,20 +73,18 @@ def _find(spec: str) -> Any:
     try:
         function = find_function(spec)
     except Exception as error:
-        raise OptimError(
+        raise OptimError.usage(
             "factory-not-found",
             f"there is no {spec}",
             f"{type(error).__name__}: {error}",
             f"python -c 'from {_as_import(spec)}' must work in {Path.cwd()}",
-            status=ExitStatus.USAGE,
         ) from error
     if not callable(function):
-        raise OptimError(
+        raise OptimError.usage(
             "factory-not-found",
             f"{spec} is no function",
             f"it is a {type(function).__name__}",
             "name a function that returns a torch.nn.Module",
-            status=ExitStatus.USAGE,
         )
     return function
 
@@ -107,12 +105,11 @@ def _require_arguments(function: Any, request: SourceRequest) -> None:
             and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
         ]
         fix = " ".join(f"--source-arg {name}=VALUE" for name in missing)
-        raise OptimError(
+        raise OptimError.usage(
             "factory-needs-arguments",
             f"{request.spec}{signature} was called with {dict(request.arguments)}",
             str(error),
             fix or "look at --source-arg",
-            status=ExitStatus.USAGE,
         ) from error
 
 
@@ -124,12 +121,11 @@ def _checked(made: Any, request: SourceRequest) -> Made:
     if isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], torch.nn.Module):
         module, examples = made[0], _examples(made[1])
     if not isinstance(module, torch.nn.Module):
-        raise OptimError(
+        raise OptimError.usage(
             "factory-no-module",
             f"{request.spec} returned no torch module",
             f"it returned a {type(made).__name__}",
             "return a torch.nn.Module, or (module, example_inputs)",
-            status=ExitStatus.USAGE,
         )
     with suppress(NotImplementedError):  # what torch.export made, such as a quantized program, has no such mode
         module.eval()

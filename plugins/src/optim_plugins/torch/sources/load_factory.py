@@ -20,7 +20,6 @@ class LoadFactory(SourcePass):
 
     def applicable(self, source: Source, target: Target) -> Applicable:
         """To ``package.module:factory``."""
-        del target
         if source.request.folder is not None or ":" not in source.request.spec:
             return Applicable.no(f"{source.request.spec} is no package.module:factory")
         return torch_available()
@@ -30,7 +29,6 @@ class LoadFactory(SourcePass):
         from optim_plugins.torch.sources.call_factory import call_factory
         from optim_plugins.torch.sources.module_source import module_source
 
-        del options, context
         made = call_factory(source.request)
         loaded = module_source(made, source.request)
         sizes = [size for one in loaded.components for info in one.inputs for size in info.shape or ()]

@@ -22,7 +22,6 @@ class LoadHuggingFace(SourcePass):
 
     def applicable(self, source: Source, target: Target) -> Applicable:
         """To folders."""
-        del target
         if source.request.folder is None:
             return Applicable.no(f"{source.request.spec} is no folder")
         available = transformers_available()
@@ -34,7 +33,6 @@ class LoadHuggingFace(SourcePass):
         from optim_plugins.torch.sources.huggingface.sentence_encoder import sentence_parts
         from optim_plugins.torch.sources.huggingface.task_sources import huggingface_source
 
-        del options, context
         assert source.request.folder is not None
         if not source.request.task:  # a task is one of the transformer alone
             parts = sentence_parts(source.request.folder)

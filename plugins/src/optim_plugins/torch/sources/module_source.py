@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from optim import ExitStatus, OptimError, Source, SourceRequest, TensorInfo, Trial, TrialStep
+from optim import OptimError, Source, SourceRequest, TensorInfo, Trial, TrialStep
 from optim.arrays import Array
 from optim.errors import describe_exception
 from optim_plugins.torch.arguments.argument_tree import Arguments, bind, named_tensors, take_apart
@@ -54,20 +54,18 @@ def module_source(made: Made, request: SourceRequest) -> Source:
             from optim_plugins.torch.sources.huggingface.task_sources import huggingface_source
 
             return huggingface_source(made.module, request)
-        raise OptimError(
+        raise OptimError.usage(
             "factory-no-example",
             f"{request.spec} gives no example inputs",
             "what the module takes can only be seen from an example",
             "return (module, (tensor, ...)), or (module, [example, example]) with two shapes",
-            status=ExitStatus.USAGE,
         )
     if request.task:
-        raise OptimError(
+        raise OptimError.usage(
             "source-option-unused",
             "--task is for models of transformers",
             f"{request.spec} gives a module of its own",
             "leave --task out",
-            status=ExitStatus.USAGE,
         )
     return _Maker(made, request).source()
 
@@ -130,7 +128,6 @@ class _Maker:
         except Exception:  # sizes that do not fit together; the trials will tell
             found = run_flat(self.module, self.examples[0])
             return [TensorInfo(name, found[name].dtype.name, None) for name in names]
-        del example
         return named_shapes(names, first, second, sizes, other)
 
     def _resized(self, inputs: list[TensorInfo], sizes: Mapping[str, int]) -> dict[str, Array]:

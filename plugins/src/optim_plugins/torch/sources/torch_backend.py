@@ -7,13 +7,10 @@ import json
 import time
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from optim import Backend, BackendLimits, ExitStatus, Model, OptimError, Session, SourceRequest, Target
+from optim import Backend, BackendLimits, Component, ExitStatus, Model, OptimError, Session, SourceRequest, Target
 from optim.arrays import Array, Feeds, Outputs
-
-if TYPE_CHECKING:
-    from optim import Component
 
 
 class TorchBackend(Backend):
@@ -28,14 +25,12 @@ class TorchBackend(Backend):
             OptimError[not-a-source]: nothing says what the model was exported from.
             OptimError[target-unavailable]: torch finds no GPU.
         """
-        del model
         if "source" not in target.provider_options:
-            raise OptimError(
+            raise OptimError.usage(
                 "not-a-source",
                 f"target {target.name} runs sources only",
                 "an ONNX model is no module of torch",
                 f"optim bench FOLDER --beside {target.name}",
-                status=ExitStatus.USAGE,
             )
         from optim.jobs import from_wire
 

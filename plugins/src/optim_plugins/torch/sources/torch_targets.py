@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from optim import Target
-from optim.errors import ExitStatus, OptimError, unknown_name
+from optim.errors import OptimError, unknown_name
 from optim_plugins.torch.available import torch_available
 
 MODES = ("eager", "compile", "script")
@@ -51,12 +51,11 @@ def _configured(plain: Target, settings: Mapping[str, str]) -> Target:
         if key not in _SETTINGS:
             raise unknown_name("target setting", key, _SETTINGS, fix=f"--beside {plain.name}:dtype=float16")
         if value not in _SETTINGS[key]:
-            raise OptimError(
+            raise OptimError.usage(
                 "bad-target-setting",
                 f"target {plain.name} has no {key}={value}",
                 f"{key} is one of {', '.join(_SETTINGS[key])}",
                 f"--beside {plain.name}:{key}={_SETTINGS[key][1]}",
-                status=ExitStatus.USAGE,
             )
     return _of(plain, settings)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from optim import ExitStatus, OptimError, SessionConfig, Target
+from optim import OptimError, SessionConfig, Target
 from optim.arrays import Array, Feeds, dtype_of, is_float
 from optim.onnx import open_session
 from optim_plugins.torch.swap.node_evaluator import FLOAT64, NodeEvaluator, Ran
@@ -95,12 +95,11 @@ def parse_kernels(text: str) -> Combination:
     """
     chosen = dict(part.partition("=")[::2] for part in text.split(","))
     if not all(name and kernel in KERNELS for name, kernel in chosen.items()):
-        raise OptimError(
+        raise OptimError.usage(
             "bad-kernels",
             f"'{text}' says no kernels",
             f"an operator, an equals sign and one of {', '.join(KERNELS)} are expected, separated by commas",
             "--kernels LayerNormalization=torch,MatMul=ort",
-            status=ExitStatus.USAGE,
         )
     rest = chosen.pop("*", "torch")
     return Combination(text, chosen, rest)
@@ -125,12 +124,11 @@ def attribute(
     """
     known = set(operators(model))
     for name in (name for one in combinations for name in one.kernels if name not in known):
-        raise OptimError(
+        raise OptimError.usage(
             "unknown-operator-name",
             f"the model has no operator '{name}'",
             f"it has {', '.join(sorted(known))}",
             f"--kernels {sorted(known)[0]}=ort",
-            status=ExitStatus.USAGE,
         )
     if dtype:
         model = as_dtype(model, dtype_of(dtype))

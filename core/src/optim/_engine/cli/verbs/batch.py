@@ -39,6 +39,7 @@ def batch(
     the clock.
     """
     from optim._engine.batch.matrix import read_batch
+    from optim._engine.cluster.answering import require_listener
     from optim._engine.cluster.connect import is_local
     from optim.jobs.process import expect_workers
 
@@ -50,6 +51,7 @@ def batch(
         else:
             print_table(("run", "target", "source", "error"), rows)
         return max((int(entry.error.status) for entry in entries if entry.error), default=0)
+    require_listener(cluster)  # before anything large is imported
     if not cluster or is_local(cluster):
         expect_workers()  # their server imports what this process goes on to import, meanwhile
     from optim._engine.batch.cluster import executor_of

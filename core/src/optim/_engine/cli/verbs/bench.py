@@ -133,12 +133,11 @@ def parse_grid(axes: Sequence[str]) -> dict[str, tuple[int, ...]]:
         name, _, sizes = text.partition("=")
         numbers = [int(size) for size in sizes.split(",")] if _AXIS.fullmatch(text) else []
         if not numbers or 0 in numbers or name in found:
-            raise OptimError(
+            raise OptimError.usage(
                 "bad-grid",
                 f"--grid cannot be {text}",
                 "a dimension is named once" if name in found else "it is NAME=SIZE,SIZE with sizes from 1 on",
                 "--grid batch=1,8,32 sequence=16,128",
-                status=ExitStatus.USAGE,
             )
         found[name] = tuple(dict.fromkeys(numbers))
     return found
@@ -148,12 +147,11 @@ def _require_places(table: Path | None, plot: Path | None, *, grid: bool) -> Non
     from optim._engine.cli.places import require_drawing, require_writable
 
     if plot is not None and not grid:
-        raise OptimError(
+        raise OptimError.usage(
             "conflicting-request",
             "--plot draws a grid, and there is none",
             "figures of one size are no line",
             "--grid batch=1,8,32",
-            status=ExitStatus.USAGE,
         )
     if plot is not None:
         require_drawing(plot, "--plot")
@@ -163,28 +161,25 @@ def _require_places(table: Path | None, plot: Path | None, *, grid: bool) -> Non
 
 def _require_alone(data: str | None, beside: Sequence[str], component: str, generate: str | None) -> None:
     if data is not None:
-        raise OptimError(
+        raise OptimError.usage(
             "conflicting-request",
             "--grid and --data exclude each other",
             "the inputs of a grid are made in its sizes",
             "leave --data out",
-            status=ExitStatus.USAGE,
         )
     if generate is not None:
-        raise OptimError(
+        raise OptimError.usage(
             "conflicting-request",
             "--grid and --generate exclude each other",
             "the sizes of an answer's steps are those of its prompt and its past",
             "name another prompt in place of a grid: --generate prompt=1024,new=128",
-            status=ExitStatus.USAGE,
         )
     if beside or component:
-        raise OptimError(
+        raise OptimError.usage(
             "conflicting-request",
             f"--grid and {'--beside' if beside else '--component'} exclude each other",
             "a grid is of ONNX models",
             "export the source first: optim export SOURCE -o exported",
-            status=ExitStatus.USAGE,
         )
 
 

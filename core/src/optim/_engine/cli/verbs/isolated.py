@@ -26,7 +26,7 @@ def install(what: str, isolated: bool, python: str, as_json: bool) -> None:
     interrupted install goes on where it stopped.
     """
     from optim._engine.plugins.registry import load_registry
-    from optim.errors import ExitStatus, OptimError
+    from optim.errors import OptimError
     from optim.isolation.install import install_environment
     from optim.isolation.packages import uninstall_package
 
@@ -38,13 +38,12 @@ def install(what: str, isolated: bool, python: str, as_json: bool) -> None:
         if isolation is None and (isolated or not installed):
             if installed and plugin.info.package not in before:  # what was there before stays
                 uninstall_package(installed)
-            raise OptimError(
+            raise OptimError.usage(
                 "not-isolated",
                 f"plugin {plugin.name} runs in optim's own environment",
                 "it needs no other",
                 f"optim plugins show {plugin.name}",
                 package=plugin.info.release,
-                status=ExitStatus.USAGE,
             )
         progress = None if as_json else _progress
         answers.append((plugin, install_environment(isolation, python, progress) if isolation else None))
@@ -77,7 +76,7 @@ def _plugins(what: str, *, alone: bool) -> tuple[str, list[LoadedPlugin]]:
     from packaging.utils import canonicalize_name
 
     from optim._engine.plugins.registry import load_registry
-    from optim.errors import ExitStatus, OptimError
+    from optim.errors import OptimError
     from optim.isolation.packages import PREFIX, install_package, is_package
 
     registry = load_registry()
@@ -88,13 +87,12 @@ def _plugins(what: str, *, alone: bool) -> tuple[str, list[LoadedPlugin]]:
     installed = install_package(name, alone=alone)
     found = [one for one in load_registry().plugins if canonicalize_name(one.info.package) == installed]
     if not found:
-        raise OptimError(
+        raise OptimError.usage(
             "no-plugin-inside",
             f"{installed} was installed and brings no plugin",
             "it has no entry point in the group optim.plugins",
             f"pip uninstall {installed}",
             package=installed,
-            status=ExitStatus.USAGE,
         )
     return installed, found
 

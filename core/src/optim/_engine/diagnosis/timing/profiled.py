@@ -18,7 +18,7 @@ from optim._engine.compare.place import Place
 from optim._engine.diagnosis.timing.trace import NodeTime, Timeline, read_timeline
 from optim.arrays import Feeds
 from optim.backend import NodeProfile, Session
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 from optim.model import Model, SessionConfig
 
 _MOST_RUNS = 200
@@ -141,12 +141,11 @@ def _told(profile: NodeProfile | None, place: Place) -> Timeline:
 
 
 def _not_profiled(place: Place) -> OptimError:
-    return OptimError(
+    return OptimError.usage(
         "not-profiled",
         f"nothing is profiled on target {place.target.name}",
         f"backend {place.target.backend} does not say how long nodes take",
         "profile on another target: optim targets",
-        status=ExitStatus.USAGE,
     )
 
 

@@ -41,7 +41,6 @@ class GenaiClock(GoalClock):
 
     def start(self, subject: Subject) -> Timer:
         """The program with its model open."""
-        del subject
         return _Genai(Path(self.folder), Workload(self.prompt, self.new))
 
 

@@ -7,7 +7,8 @@ from typing import Literal
 
 from optim._engine.backends.held_session import HeldSession
 from optim._engine.backends.own_session import OwnSession
-from optim._engine.generation.decoder import require_decoder, session_interface
+from optim._engine.generation.decoder import session_interface
+from optim._engine.generation.known_decoders import require_decoder
 from optim._engine.generation.tensors import AnySession
 from optim._engine.generation.timing import WorkloadTimer
 from optim._engine.generation.workload import Workload

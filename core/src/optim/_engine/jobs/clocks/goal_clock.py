@@ -5,16 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from optim._engine.generation.timing import GenerationTimes
 from optim._engine.jobs.clocks.serving import Served
-
-if TYPE_CHECKING:
-    from optim.arrays import Feeds
-    from optim.backend import Backend, Session
-    from optim.model import Model
-    from optim.target import Target
+from optim.arrays import Feeds
+from optim.backend import Backend, Session
+from optim.model import Model
+from optim.target import Target
 
 
 @dataclass(frozen=True, slots=True)

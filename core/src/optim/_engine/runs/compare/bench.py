@@ -63,12 +63,11 @@ def bench_models(
     target = chosen.targets[0].name
     conditions = replace(conditions, target=target)
     if not chosen.targets[0].timed:
-        raise OptimError(
+        raise OptimError.usage(
             "not-timed",
             f"nothing can be timed on target {target}",
             registry.target(target).remark,
             "optim targets; on a device the same target is timed",
-            status=ExitStatus.USAGE,
         )
     with workbench_for(models[0], conditions, asked) as (bench, first):
         programs = [path for path in models[1:] if is_program(path)]
@@ -100,12 +99,11 @@ def bench_models(
 
 def _require_one_model(models: Sequence[Path], beside: Sequence[str], target: str) -> None:
     if len(models) > 1 or beside:
-        raise OptimError(
+        raise OptimError.usage(
             "conflicting-request",
             f"--target {target} names several targets, and there is more than one model",
             "on several targets one model is timed, and on one target several models",
             "name one model, or one target",
-            status=ExitStatus.USAGE,
         )
 
 
@@ -205,12 +203,11 @@ def _timed_model(name: str, size_bytes: int, result: LaneResult, prepared: prepa
 def _source_place(bench: Workbench, registry: Registry, name: str, model: Path, component: str) -> Place:
     """Where the source of the first model itself is run: its backend is told which source that is."""
     if bench.settings.export is None:
-        raise OptimError(
+        raise OptimError.usage(
             "not-a-source",
             f"{name} cannot run {model}",
             "it is an ONNX model, and no module of torch",
             "name the Hugging Face folder or the factory first",
-            status=ExitStatus.USAGE,
         )
     target = require_target(registry, name, beside=True)
     told = {"source": json.dumps(to_wire(bench.settings.export)), "component": component}

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from optim._engine.generation.decoder import require_generating
+from optim._engine.generation.known_decoders import require_generating
 from optim._engine.jobs.runner import Runner, thread_executor
 from optim._engine.plugins.registry import Registry, require_target
 from optim._engine.runs.found_goal import require_foretold_context
@@ -121,8 +121,14 @@ def _component(exported: ExportedSource, name: str) -> str:
     )
 
 
-def other_model(bench: Workbench, path: Path, component: str = "") -> Candidate:
+def other_model(bench: Workbench, path: Path, component: str = "", *, renamed: bool = False) -> Candidate:
     """A further model, brought into the store, with its own settings; a source is exported.
+
+    Args:
+        bench: of the first model.
+        path: of the other.
+        component: of a source that has several.
+        renamed: its inputs may have other names, and whoever asks knows which.
 
     Raises:
         OptimError[other-inputs]: the feeds of the first model lack an input of it.
@@ -131,11 +137,13 @@ def other_model(bench: Workbench, path: Path, component: str = "") -> Candidate:
     exported = _exported(path, bench.target, bench.registry, bench.store, bench.say)
     if exported is not None:
         graph_of = exported.graph(_component(exported, component))
-        _require_fed(bench, path, graph_of.model)
+        if not renamed:
+            _require_fed(bench, path, graph_of.model)
         return Candidate(graph_of.model, graph_of.size_bytes)
     graph, session = resolve(path)
     found = bench.ingest_file(graph)
-    _require_fed(bench, path, found.model)
+    if not renamed:
+        _require_fed(bench, path, found.model)
     return _where_it_was_made_for(bench, path, Candidate(found.model.with_session(session), found.size_bytes))
 
 

@@ -70,19 +70,17 @@ def bench_grid(
 
 def _require_sound(models: Sequence[Path], points: int) -> None:
     if points > MOST_POINTS:
-        raise OptimError(
+        raise OptimError.usage(
             "bad-grid",
             f"--grid has {points} points",
             f"at most {MOST_POINTS} are timed in one command",
             "name fewer sizes",
-            status=ExitStatus.USAGE,
         )
     source = next((str(model) for model in models if needs_export(str(model))), "")
     if source:
-        raise OptimError(
+        raise OptimError.usage(
             "conflicting-request",
             f"{source} has to be exported before a grid",
             "it would be exported for each point",
             f"optim export {source} -o exported",
-            status=ExitStatus.USAGE,
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from optim._engine.generation.genai_folder import is_genai_folder, require_installed
 from optim._engine.runs.mark import read_mark
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 
 if TYPE_CHECKING:
     from optim._engine.jobs.clocks.genai import GenaiClock
@@ -30,12 +30,11 @@ def require_programs(paths: Sequence[Path], *, generate: bool) -> None:
     """
     for path in filter(is_program, paths):
         if path == paths[0] or not generate:
-            raise OptimError(
+            raise OptimError.usage(
                 "conflicting-request",
                 f"{path} cannot be timed {'first' if generate else 'without --generate'}",
                 "it is a folder of onnxruntime-genai, which answers prompts and is given no feeds",
                 f"optim bench MODEL {path} --generate prompt=512,new=128",
-                status=ExitStatus.USAGE,
             )
         require_installed(path)
 

@@ -36,7 +36,7 @@ def blame_models(reference: Path, other: Path, conditions: Conditions, names: Ma
         OptimError: interface-differs, no-common-tensor; a model or the feeds cannot be used.
     """
     with workbench_for(reference, conditions) as (bench, first):
-        second = other_model(bench, other).model
+        second = other_model(bench, other, renamed=True).model
         known = _interface(first.model, second, names)
         request = blame_job.Request(
             reference=first.model,
@@ -85,10 +85,9 @@ def _require_there(names: Iterable[str], model: Model, which: str) -> None:
     there = sorted(info.name for info in (*model.inputs, *model.outputs))
     for name in names:
         if name not in there:
-            raise OptimError(
+            raise OptimError.usage(
                 "bad-map",
                 f"--map names '{name}', and the {which} model has no such input or output",
                 f"it has {', '.join(there)}",
                 f"name {get_close_matches(name, there, 1, 0.0)[0]}, or another of these",
-                status=ExitStatus.USAGE,
             )

@@ -10,7 +10,7 @@ from optim._engine.reports.sensitivity_plot import Sensitivity
 from optim._engine.runs.compare.conditions import Conditions, workbench_for
 from optim._engine.search.settings import Named
 from optim._engine.search.state import Trial
-from optim.errors import ExitStatus, OptimError, unknown_name
+from optim.errors import OptimError, unknown_name
 from optim.jobs.wire import to_wire
 from optim.options import parse_options
 from optim.passes import Pass
@@ -54,11 +54,10 @@ def _find(wanted: str, registry: Registry, target: Target) -> OfferedPass:
         lossy = [offered.name for offered in offers if offered.over_models.lossy]
         raise unknown_name("type", wanted, [*by_type, *lossy], fix="optim passes list")
     if not found.over_models.lossy:
-        raise OptimError(
+        raise OptimError.usage(
             "not-lossy",
             f"{found.name} does not change what a model computes",
             "there is no drift to measure",
             f"name one of {', '.join(by_type) or 'the lossy passes'}",
-            status=ExitStatus.USAGE,
         )
     return found

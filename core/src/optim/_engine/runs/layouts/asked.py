@@ -95,12 +95,11 @@ def ask(registry: Registry, texts: Sequence[str], files: Path | None = None, pyt
     names = [one.layout.name for one in found]
     for name in names:
         if names.count(name) > 1:
-            raise OptimError(
+            raise OptimError.usage(
                 "layout-twice",
                 f"layout {name} was asked for twice",
                 "both would lie in one folder",
                 f"name one of them, and the other later: optim deliver RUN_FOLDER --as {name}:... -o DIR",
-                status=ExitStatus.USAGE,
             )
     return Deliveries(tuple(found), files, python or Path(sys.executable))
 
@@ -116,24 +115,22 @@ def require_files(deliveries: Deliveries, files: Path | None) -> None:
         with one.blaming("could not say what it needs"):
             reason = one.layout.refuse(files, one.options)
         if reason:
-            raise OptimError(
+            raise OptimError.usage(
                 "layout-refused",
                 f"the result cannot be laid out as {one.layout.name}",
                 reason,
                 "--files FOLDER names the folder that has it, e.g. the one that the model was exported from",
                 one.plugin,
-                ExitStatus.USAGE,
             )
 
 
 def of_several(asked: AskedLayout, components: Iterable[str]) -> OptimError:
     """The error for a source of several components, which no layout takes as one."""
-    return OptimError(
+    return OptimError.usage(
         "layout-of-several",
         f"a source of several components is not laid out as {asked.layout.name}",
         f"its components are {', '.join(components)}, and a layout is made of one graph",
         "lay out each component's run folder: optim deliver RUN_FOLDER/COMPONENT --as LAYOUT -o DIR",
-        status=ExitStatus.USAGE,
     )
 
 
@@ -155,12 +152,11 @@ def require_deliverable(deliveries: Deliveries, files: Path | None, output: Path
     for one in deliveries.layouts:
         place = output / one.layout.name
         if not one.layout.in_place and place.exists() and place.name not in ours:
-            raise OptimError(
+            raise OptimError.usage(
                 "folder-taken",
                 f"nothing is written to {place}",
                 "it is there, and not of an earlier run",
                 "move it away, or name another folder after -o",
-                status=ExitStatus.USAGE,
             )
 
 
@@ -173,4 +169,4 @@ def _asked(registry: Registry, text: str) -> AskedLayout:
 
 
 def _not_there(what: str, cause: str, fix: str) -> OptimError:
-    return OptimError("no-such-files", f"{what} cannot be used", cause, fix, status=ExitStatus.USAGE)
+    return OptimError.usage("no-such-files", f"{what} cannot be used", cause, fix)

@@ -56,7 +56,6 @@ def run(request: Request, channel: Channel) -> Answer:
     """Save the runtime's own graph, and see whether it stays as it is when it is opened as the consumer does."""
     from optim.onnx.sessions import open_session
 
-    del channel
     baked, again = request.folder / "model.onnx", request.folder / "again.onnx"
     try:
         open_session(request.model.path, _saving(request.model.session, baked), request.target)

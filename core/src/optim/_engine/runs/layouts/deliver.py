@@ -20,7 +20,7 @@ from optim._engine.runs.session_file import MODEL_FILE
 from optim._engine.runs.session_trust import read_session_file
 from optim._engine.sources.export_file import read_export_file
 from optim._engine.store import Store
-from optim.errors import ExitStatus, OptimError, disk_error
+from optim.errors import OptimError, disk_error
 from optim.layout import Result
 from optim.onnx.files import describe_model
 from optim.target import Target
@@ -88,12 +88,11 @@ def require_free(output: Path) -> None:
         return
     if output.exists() or output.is_symlink():
         what = "a folder that is not empty" if output.is_dir() else "a file"
-        raise OptimError(
+        raise OptimError.usage(
             "folder-taken",
             f"nothing is written to {output}",
             f"it is {what}, and nothing of yours is overwritten",
             "name a new folder: -o DIR",
-            status=ExitStatus.USAGE,
         )
 
 
@@ -211,10 +210,10 @@ def _lock_of(folder: Path) -> Lock:
     found = load_recipe_or_lock(folder / LOCK_FILE) if there else None
     if isinstance(found, Lock):
         return found
-    raise OptimError(
+    why = "it is a file" if folder.is_file() else "there is no such folder"
+    raise OptimError.usage(
         "not-a-run-folder",
         f"{folder} is not a folder that optim run filled with a model",
-        f"it has no {MODEL_FILE} with a {LOCK_FILE}" if folder.is_dir() else "there is no such folder",
+        f"it has no {MODEL_FILE} with a {LOCK_FILE}" if folder.is_dir() else why,
         "optim run MODEL -o DIR",
-        status=ExitStatus.USAGE,
     )

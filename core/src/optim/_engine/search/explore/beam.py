@@ -330,7 +330,7 @@ class Beam:
             and enabling[0].candidate.steps[-1].stage is stage
         ):
             chosen.append(enabling[0])
-        return chosen
+        return self._rank.within_reach(chosen)
 
     def _fail(self, passes: Sequence[Planned]) -> None:
         named = [planned for planned in passes if planned.forced]

@@ -264,8 +264,8 @@ class Expander:
     ) -> list[Candidate]:
         """Returns the closest of the candidates that broke the budget, repaired, if it holds then."""
         faster = [one for one in tried if self.promises.is_faster(one[0].step)]
-        for attempt, _ in tried:
-            if not self.promises.is_faster(attempt.step):
+        for attempt, outcome in tried:
+            if not self.promises.is_faster(attempt.step) and self.repairs.is_near(attempt, outcome):
                 attempt.unrepaired = _NO_FASTER
         closest = self.repairs.closest(faster)
         if closest is None:

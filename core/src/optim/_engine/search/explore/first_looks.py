@@ -186,7 +186,6 @@ class FirstLooks:
 
     def _seconds_for_size(self, planned: Planned, place: int, leading: int) -> float:
         """For the first looks that are not timed: what candidates have."""
-        del planned
         return max(self._time.for_candidate(), self._time.grace_s if place < leading else 0.0)
 
     def _try(

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from optim._engine.search.explore.promise import TOO_LITTLE, Promises
+from optim._engine.search.explore.promise import GUESSES, TOO_LITTLE, Promises
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.plan import Planned
 from optim._engine.search.run_time import RunTime
@@ -23,6 +23,9 @@ quantizes nothing."""
 
 _NAMED = 3
 """Passes that a verdict names; the report has a row for each."""
+
+_ANSWERED = (StepStatus.NOT_APPLICABLE, StepStatus.FAILED)
+"""Of a pass that was tried, and of which there is no candidate."""
 
 Leg: TypeAlias = tuple[Stage, Sequence[Planned]]
 """A stage with its passes, or one pass of the tune stage."""
@@ -64,11 +67,12 @@ def leave_out(legs: Sequence[Leg], promises: Promises, journal: Journal, candida
 def untried(attempts: Iterable[Attempt]) -> list[str]:
     """Names of passes that may make a model better, and that no candidate was made by for want of time.
 
-    Settings are left out: they promise least.
+    Those of the stage that promises most come first; settings are left out, since they promise least.
     """
     rows = [one for one in attempts if one.step.role is Role.IMPROVE and one.step.stage is not Stage.TUNE]
-    made = {one.step.pass_name for one in rows if one.drift is not None}
-    return sorted({one.step.pass_name for one in rows if one.out_of_time} - made)
+    made = {one.step.pass_name for one in rows if one.drift is not None or one.status in _ANSWERED}
+    late = {one.step.pass_name: one.step.stage for one in rows if one.out_of_time and one.step.pass_name not in made}
+    return sorted(late, key=lambda name: (-GUESSES.get(late[name], 0.0), name))
 
 
 def why_no_more(names: Sequence[str], time: RunTime) -> str:
@@ -76,9 +80,8 @@ def why_no_more(names: Sequence[str], time: RunTime) -> str:
     if not names:
         return ""
     some = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
-    enough_s = 60 * math.ceil(time.enough_s / 60)
-    more = f"about --search-seconds {enough_s}" if enough_s > time.announced_s else "more --search-seconds"
-    return f"; there was no time to make one candidate of {some} ({more} would do)"
+    enough_s = 60 * math.ceil((time.announced_s + len(names) * time.try_s) / 60)
+    return f"; there was no time to make one candidate of {some} (about --search-seconds {enough_s} would do)"
 
 
 def run_out(legs: Sequence[Leg], journal: Journal, candidate: Candidate) -> None:

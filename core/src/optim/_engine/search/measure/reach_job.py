@@ -39,7 +39,6 @@ def run(request: Request, channel: Channel) -> Answer:
     Raises:
         OptimError: it does not go that far, or there is no memory for the past.
     """
-    del channel
     with request.place.backend().open(request.model, request.place.target) as held:
         session = bindable(held, request.model)
         run_at(session, session_interface(session), request.depth)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from optim._engine.gate.budget import Budget
 from optim._engine.search.state import Candidate, LaneResult, Measured, unique
-from optim.errors import ExitStatus, OptimError, unknown_name
+from optim.errors import OptimError, unknown_name
 
 PICKS = ("fastest", "smallest", "most-accurate")
 _SAME = 0.005
@@ -195,12 +195,11 @@ def require_pick(wanted: str) -> None:
 
 def nothing_to_pick(wanted: str) -> OptimError:
     """The error for a run without points, of its front at least."""
-    return OptimError(
+    return OptimError.usage(
         "no-points",
         f"there is nothing to pick: {wanted}",
         "the run found no better model within its budget",
         "run it again with a larger budget, or with more --search-seconds",
-        status=ExitStatus.USAGE,
     )
 
 

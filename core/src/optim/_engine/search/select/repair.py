@@ -24,6 +24,10 @@ from optim._engine.search.workbench import Tried, Workbench
 _AIM = 0.97
 """Share of the budget that a repair on all samples aims at: drift varies a little with the session settings."""
 
+_LEAST_SHARE = 0.5
+"""Of what the candidate took, that its repair must have: it begins with making another. Two repairs of 2 s each took
+what the race of a detector lacked, whose candidate had taken 19."""
+
 MARGIN_TO_SOURCE = 0.9
 """Drifts from the source do not go down quite as those do that a repair measures."""
 
@@ -71,12 +75,11 @@ class Repairer:
 
         The report gets a row for them, or the reason why there are none.
         """
-        seconds = self._time.left_for_repairs
-        if seconds <= 0:
+        seconds, most_s = self._time.left_for_repairs, self._time.most_for_repair(attempt.seconds)
+        if seconds <= 0 or most_s < _LEAST_SHARE * attempt.seconds:
             attempt.unrepaired = "not repaired: no search time was left for it"
             return None
         before, kept = self._time.repairs.left, trial.offered.over_models.kept
-        most_s = self._time.most_for_repair(attempt.seconds)
         with self._time.repairs.spending():
             repair = self._bench.repair(trial, tried, limit, seconds * FIRST_REPAIR_SHARE, most_s)
         if repair is None:

@@ -1,8 +1,9 @@
 """What is delivered though noise leaves its interval open: several looks agree, and there is nothing to lose by it.
 
-A chain without loss needs medians that are better in two looks, each with processes of its own. One with loss needs
-more: processor seconds, which other programs cannot take away, must show it clearly too. They say nothing of a chain
-whose settings change how many threads wait or work, and of what runs on another device.
+A chain without loss needs medians that are better in two looks, each with processes of its own; or in the only one that
+there was time for, where processor seconds, which other programs cannot take away, show it clearly too. One with loss
+needs two looks and the processor seconds. These say nothing of a chain whose settings change how many threads wait or
+work, and of what runs on another device.
 """
 
 from __future__ import annotations
@@ -26,17 +27,21 @@ def why_delivered(item: Measured, looked: float | None, target: Target) -> str:
         target: where it runs.
     """
     second = item.again if item.again is not None else looked
-    if item.ratio is None or item.high is None or item.high < FASTER or second is None or not target.exact:
+    if item.ratio is None or item.high is None or item.high < FASTER or not target.exact:
         return ""
-    if max(item.ratio, second) >= _LEANS:
+    if max(item.ratio, second or 0.0) >= _LEANS:
         return ""
-    if not item.candidate.is_lossy:
+    if not item.candidate.is_lossy and second is not None:
         return f"{_OPEN}; it is lossless and its median is better, so it is delivered"
     work = item.work
     if work is None or work.high >= FASTER or not _work_counts(item, target):
         return ""
-    seconds = f"{work.value:.2f} times the processor seconds (95 % interval {work.low:.2f} to {work.high:.2f})"
-    return f"{_OPEN}; its median is better in two looks and a run takes {seconds}, so it is delivered"
+    seconds = (
+        f"a run takes {work.value:.2f} times the processor seconds (95 % interval {work.low:.2f} to {work.high:.2f})"
+    )
+    if not item.candidate.is_lossy:
+        return f"{_OPEN}; it is lossless, its median is better and {seconds}, so it is delivered"
+    return f"{_OPEN}; its median is better in two looks and {seconds}, so it is delivered" if second is not None else ""
 
 
 def _work_counts(item: Measured, target: Target) -> bool:

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 
 _URL = re.compile(r"https?://[^/]+/.*", re.IGNORECASE)
 _HUB = re.compile(r"hf://([\w.-]+/[\w.-]+)(?:@([^/]+))?(?:/(.+?))?/?")
@@ -48,12 +48,11 @@ def hub_address(spec: str) -> HubAddress:
 
 def bad_hub_address(spec: str, why: str) -> OptimError:
     """The error for what is no address of the hub."""
-    return OptimError(
+    return OptimError.usage(
         "bad-address",
         f"{spec} is no address of the Hugging Face hub",
         why,
         "hf://sentence-transformers/all-MiniLM-L6-v2/onnx/model.onnx",
-        status=ExitStatus.USAGE,
     )
 
 

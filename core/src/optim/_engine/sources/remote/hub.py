@@ -109,12 +109,8 @@ def _told(spec: str) -> Iterator[None]:
             OfflineModeIsEnabled,
         )
     except ImportError as error:
-        raise OptimError(
-            "hub-missing",
-            f"{spec} needs huggingface_hub",
-            "it is not installed",
-            "pip install 'optim-core[hub]'",
-            status=ExitStatus.USAGE,
+        raise OptimError.usage(
+            "hub-missing", f"{spec} needs huggingface_hub", "it is not installed", "pip install 'optim-core[hub]'"
         ) from error
     try:
         yield

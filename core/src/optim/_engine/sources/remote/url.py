@@ -18,7 +18,7 @@ from urllib.request import Request, urlopen
 from optim._engine.json_file import read_json
 from optim._engine.sources.remote.address import is_offline, offline
 from optim._engine.sources.remote.kept import bring_model, downloads, forget
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 
 _PATIENCE_S = 30.0
 """Without a byte: a server that is slower than that will not bring a model."""
@@ -75,12 +75,8 @@ def _brought(url: str, say: Callable[[str], None]) -> Path:
 
 
 def _bad_address(url: str, what: str, cause: str) -> OptimError:
-    return OptimError(
-        "bad-address",
-        f"{url} {what}",
-        cause,
-        "name the file itself, as https://host/folder/model.onnx",
-        status=ExitStatus.USAGE,
+    return OptimError.usage(
+        "bad-address", f"{url} {what}", cause, "name the file itself, as https://host/folder/model.onnx"
     )
 
 

@@ -45,7 +45,6 @@ class FuseConvolution(Pass):
 
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Where there is a convolution."""
-        del target
         from optim.onnx import operator_counts
 
         operators = operator_counts(model.path)
@@ -54,7 +53,6 @@ class FuseConvolution(Pass):
 
     def worth_trying(self, model: Model, target: Target, goal: str) -> Applicable:
         """Where there is more to fold than onnxruntime folds itself."""
-        del goal
         graph = model.ir()
         counts = fold(graph)
         if counts.keys() - {_NORMALIZATIONS} or (_has_lanes(target) and _take_neighbours(graph)):
@@ -63,7 +61,6 @@ class FuseConvolution(Pass):
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[FuseConvolutionOptions]:
         """On a CPU with neighbours as channels first, where that changes anything."""
-        del context
         from optim_plugins.ort.fuse.convolution.fuse_convolution_options import FuseConvolutionOptions
 
         if _has_lanes(target):

@@ -33,7 +33,6 @@ class SharePast(Pass):
 
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Where an input is joined to what is returned."""
-        del target
         from optim.onnx import operator_counts
 
         operators = operator_counts(model.path)
@@ -45,7 +44,6 @@ class SharePast(Pass):
 
     def apply(self, model: Model, options: NoOptions, context: Context) -> PassResult:
         """Rewrite every attention over a past, or none."""
-        del options
         from optim import Interface, Variant
         from optim.decoders import KEPT_LOGITS
         from optim_plugins.ort.fuse.past.keep_logits import keep_logits

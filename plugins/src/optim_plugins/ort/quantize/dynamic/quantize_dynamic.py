@@ -73,7 +73,6 @@ class QuantizeDynamic(Pass):
 
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Where there is a matrix product with a large constant weight, and an opset that quantizes while running."""
-        del target
         opset = model.opset.get("", 1)
         if opset < _LEAST_OPSET:
             return Applicable.no(f"the model has opset {opset}; DynamicQuantizeLinear came with opset {_LEAST_OPSET}")
@@ -101,7 +100,6 @@ class QuantizeDynamic(Pass):
         With a few rows the time goes to reading weights, and two products read them twice. One scale for all columns
         is not tried: it is no faster, and further off.
         """
-        del target
         from optim_plugins.ort.hardware import multiplies_integers_exactly
         from optim_plugins.ort.measure.sample_rows import FEW_ROWS, rows_at_a_time
         from optim_plugins.ort.quantize.dynamic.quantize_dynamic_options import QuantizeDynamicOptions
@@ -120,7 +118,6 @@ class QuantizeDynamic(Pass):
         from optim_plugins.ort.graph.products import find_products
         from optim_plugins.ort.quantize.dynamic.recurrent import find_lstms, name_of
 
-        del options
         graph = model.ir_to_read()
         names = {product.node: product.name for product in find_products(graph, _LEAST_ELEMENTS)}
         names |= {node: name_of(node) for node in find_lstms(graph)}

@@ -49,21 +49,18 @@ class QuantizePast(Pass):
 
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Where an attention adds to its past in place."""
-        del target
         from optim_plugins.ort.quantize.past.past_scales import find_pasts
 
         return APPLICABLE if next(find_pasts(model.ir_to_read()), None) is not None else Applicable.no(_NO_PAST)
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[QuantizePastOptions]:
         """Eight bits: four were slower on processors, and drift more."""
-        del model, target, context
         from optim_plugins.ort.quantize.past.quantize_past_options import QuantizePastOptions
 
         yield QuantizePastOptions(bits=8)
 
     def keepable(self, model: Model, options: QuantizePastOptions) -> list[str]:
         """Every attention with a past."""
-        del options
         from optim_plugins.ort.quantize.past.past_scales import find_pasts
 
         return [one.name for one in find_pasts(model.ir_to_read())]

@@ -22,13 +22,11 @@ _HALF = 8
 
 def integers_of(feeds: Feeds, inputs: Scales, outputs: Scales, bits: int) -> Feeds:
     """The original's feeds with the past of ``inputs`` in integers."""
-    del outputs
     return {name: _stored(array, inputs[name], bits) if name in inputs else array for name, array in feeds.items()}
 
 
 def floats_of(made: Outputs, inputs: Scales, outputs: Scales, bits: int) -> Outputs:
     """What the model made with the presents of ``outputs`` in floats, as the original gives them."""
-    del inputs
     return {name: _restored(array, outputs[name], bits) if name in outputs else array for name, array in made.items()}
 
 

@@ -38,7 +38,6 @@ class QuantizeStatic(Pass):
 
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Where there is a convolution or a matrix product with a constant weight."""
-        del target
         from optim import OptimError
         from optim_plugins.ort.quantize.quantized_already import nothing_to_quantize
         from optim_plugins.ort.quantize.static.static_graph import prepared
@@ -80,11 +79,12 @@ class QuantizeStatic(Pass):
             )
 
     def keepable(self, model: Model, options: QuantizeStaticOptions) -> list[str]:
-        """Every convolution and product it would quantize."""
+        """Every convolution, product and LSTM it would quantize."""
         from optim_plugins.ort.quantize.static.static_graph import prepared
         from optim_plugins.ort.quantize.static.static_plan import make_plan
 
-        return make_plan(prepared(model, options.activations), products=options.products).choices
+        graph = prepared(model, options.activations)
+        return make_plan(graph, products=options.products, lstms=options.quantizes_lstms).choices
 
     def kernels(self, options: QuantizeStaticOptions) -> tuple[KernelUse, ...]:
         """Those of the integers or floats that it writes."""

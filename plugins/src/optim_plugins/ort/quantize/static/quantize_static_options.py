@@ -49,7 +49,11 @@ class QuantizeStaticOptions(PassOptions):
         description="fill up input channels of convolutions to a multiple of four with zeros, which is exact: "
         "x86 has no fast kernel for an image of 1 or 3 channels",
     )
-    products: bool = Field(True, description="quantize MatMul and Gemm, too, not just convolutions")
+    products: bool = Field(
+        True,
+        description="quantize MatMul and Gemm, too, not just convolutions; with format qoperator also large LSTMs, "
+        "their activations at each step",
+    )
     smoothing: float = Field(
         0.0,
         ge=0,
@@ -58,6 +62,11 @@ class QuantizeStaticOptions(PassOptions):
         "0.8 is a good guess; needs samples",
     )
     keep: tuple[str, ...] = Field((), description="names of nodes left in float")
+
+    @property
+    def quantizes_lstms(self) -> bool:
+        """Whether large LSTMs become 8-bit operators: onnxruntime has them, other runtimes do not."""
+        return self.products and self.format == "qoperator"
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

@@ -12,8 +12,10 @@ from optim_plugins.ort.graph.fixed_weights import fix_weights
 from optim_plugins.ort.hardware import is_x86
 from optim_plugins.ort.measure.calibrate import Calibration, Measured, calibrate
 from optim_plugins.ort.prepare.converted_graph import convert_graph
+from optim_plugins.ort.quantize.dynamic.recurrent import quantize_lstm
 from optim_plugins.ort.quantize.narrow_weights import judged_convolution, judged_product, narrow_nodes
 from optim_plugins.ort.quantize.smoothing import Factors, add_smoothed, connect_smoothed, find_factors, fold_smoothing
+from optim_plugins.ort.quantize.static.activations import activation_behind
 from optim_plugins.ort.quantize.static.integer_initializers import StaticRewriter
 from optim_plugins.ort.quantize.static.qdq_writer import FloatBiasRewriter, PairRewriter
 from optim_plugins.ort.quantize.static.qoperator_writer import OperatorRewriter
@@ -63,7 +65,7 @@ def prepared(model: Model, activations: str) -> ir.Model:
 def quantize_graph(model: Model, options: QuantizeStaticOptions, context: Context) -> PassResult:
     """What ``ort.quantize-static`` makes of a model."""
     graph = prepared(model, options.activations)
-    plan = make_plan(graph, options.keep, products=options.products)
+    plan = make_plan(graph, options.keep, products=options.products, lstms=options.quantizes_lstms)
     unknown = sorted(set(options.keep) - set(plan.choices))
     notes = [f"keep names no quantizable node: {', '.join(unknown)}"] if unknown else []
     notes += [f"known not to have a fast kernel: {why}"] if (why := _known_to_be_slow(options)) else []
@@ -84,6 +86,9 @@ def quantize_graph(model: Model, options: QuantizeStaticOptions, context: Contex
     by_smoothed = {value.name or "": factors[name] for name, value in smoothed.items()}
     rewriter = writer(graph, measured, scales, style, by_smoothed, narrow, correct_bias=options.correct_bias)
     counts, left = _rewrite(plan, rewriter, scales, context)
+    how = {"per_channel": options.per_channel, "reduce_range": bool(options.reduce_range)}
+    if recurrent := sum(quantize_lstm(graph, node, **how) for node in plan.lstms):
+        counts |= {"LSTM quantized": recurrent}
     if not any(counts.values()):
         return PassResult(model, changed=False, notes=(*notes, *left, "no node is left to quantize"))
     if options.reduce_range:
@@ -120,7 +125,9 @@ def _factors(plan: Plan, model: Model, options: QuantizeStaticOptions, context: 
 
 
 def _measured(plan: Plan, factors: Factors, model: Model, options: QuantizeStaticOptions, context: Context) -> Measured:
-    how = Calibration(options.calibration, options.percentile, _STEPS.get(options.activations, 256))
+    behind = {value.name or "": activation_behind(value) for value in plan.measured()}
+    activations = {name: activation for name, activation in behind.items() if activation is not None}
+    how = Calibration(options.calibration, options.percentile, _STEPS.get(options.activations, 256), activations)
     channels: dict[str, int | None] = {}
     if options.correct_bias:
         channels |= {one.sources[0].name or "": None for one in plan.nodes if one.node.op_type == "Conv"}

@@ -2,10 +2,11 @@
 
 - Convolutions, the convolution's ReLU with it: integers in, integers out.
 - Carriers between them, which would else need floats again: pooling, Add, Mul, Concat, reshaping, splitting, enlarging,
-  ``a * x + c`` with constants, HardSigmoid; and up to the last pooling, behind which there are fewer values to make
-  floats of.
+  ``a * x + c`` with constants, HardSigmoid; SiLU, computed in floats between integers; and up to the last pooling,
+  behind which there are fewer values to make floats of.
 - Products with a constant weight: integers in, floats out, so that what follows (softmax, normalization, Gelu) stays
   exact.
+- Large LSTMs, where asked for: as in :mod:`optim_plugins.ort.quantize.dynamic.recurrent`.
 
 Nothing on a path that carries indices or shapes is touched; see :mod:`optim_plugins.ort.quantize.static.index_paths`.
 """
@@ -21,6 +22,8 @@ import onnx_ir as ir
 from optim.onnx import only_reader, read_constant
 from optim_plugins.ort.fuse.convolution.affine_steps import Affine, affine_step
 from optim_plugins.ort.graph.products import Product, find_products
+from optim_plugins.ort.quantize.dynamic.recurrent import find_lstms, name_of
+from optim_plugins.ort.quantize.static.activations import gate_of
 from optim_plugins.ort.quantize.static.index_paths import index_values
 
 LEAST_ELEMENTS = 4096
@@ -50,6 +53,7 @@ class Quantized:
         activation: a Relu or Clip that the range of the result stands for.
         further: outputs behind the first, of a Split; they become integers too.
         linear: ``a * x + c`` that the node computes of its source; the range of the result clips what HardSigmoid does.
+        gate: the Sigmoid of its source that the node multiplies the source with (SiLU), computed in floats.
     """
 
     node: ir.Node
@@ -58,6 +62,7 @@ class Quantized:
     activation: ir.Node | None = None
     further: tuple[ir.Value, ...] = ()
     linear: Affine | None = None
+    gate: ir.Node | None = None
 
     @property
     def name(self) -> str:
@@ -77,12 +82,14 @@ class Plan:
     Attributes:
         nodes: convolutions and carriers, in the graph's order.
         products: with integers in and floats out.
+        lstms: large ones, whose activations are quantized at each step.
         same: value that another has the scale of.
         choices: names that ``keep`` may have, in the graph's order.
     """
 
     nodes: list[Quantized]
     products: list[Product]
+    lstms: list[ir.Node] = field(default_factory=list)
     same: dict[ir.Value, ir.Value] = field(default_factory=dict)
     choices: list[str] = field(default_factory=list)
 
@@ -99,13 +106,14 @@ class Plan:
         return value
 
 
-def make_plan(graph: ir.Model, keep: Collection[str] = (), *, products: bool = True) -> Plan:
+def make_plan(graph: ir.Model, keep: Collection[str] = (), *, products: bool = True, lstms: bool = False) -> Plan:
     """Sort the nodes of the main graph and of its branches.
 
     Args:
         graph: friendly, with types where they are known.
-        keep: names of convolutions and products that stay float.
+        keep: names of convolutions, products and LSTMs that stay float.
         products: quantize MatMul and Gemm, too.
+        lstms: and large LSTMs of the main graph.
     """
     indices = index_values(graph)
     main = graph.graph
@@ -118,6 +126,8 @@ def make_plan(graph: ir.Model, keep: Collection[str] = (), *, products: bool = T
     order = {node: number for number, node in enumerate(main)}
     names = [(order[node], one.name) for node, one in convolutions.items()]
     names += [(order[product.node], product.name) for product in found]
+    recurrent = [node for node in find_lstms(graph) if node.graph is main] if lstms else []
+    names += [(order[node], name_of(node)) for node in recurrent]
     choices = [name for _, name in sorted(names)]
     chosen = {node: one for node, one in convolutions.items() if one.name not in keep}
     left = [product for product in found if product.name not in keep]
@@ -126,7 +136,8 @@ def make_plan(graph: ir.Model, keep: Collection[str] = (), *, products: bool = T
     for one in nodes:
         if one.node.op_type in SAME_RANGE:
             same |= dict.fromkeys(one.results, one.sources[0])
-    return Plan(nodes, left, same, choices)
+    recurrent = [node for node in recurrent if name_of(node) not in keep]
+    return Plan(nodes, left, recurrent, same, choices)
 
 
 def _convolution(node: ir.Node) -> Quantized | None:
@@ -190,6 +201,10 @@ def _carrier(node: ir.Node, integers: set[ir.Value]) -> Quantized | None:
         return Quantized(node, (linear.source,), node.outputs[0], linear=linear) if linear.source in integers else None
     if node.domain not in _STANDARD or node.op_type not in SAME_RANGE | COMPUTING:
         return None
+    gate = gate_of(node)
+    if gate is not None and gate.op_type == "Sigmoid":
+        source = gate.inputs[0]
+        return Quantized(node, (source,), node.outputs[0], gate=gate) if source in integers else None
     read = tuple(value for value in node.outputs[1:] if list(value.uses()) or value.is_graph_output())
     if read and node.op_type != "Split":
         return None

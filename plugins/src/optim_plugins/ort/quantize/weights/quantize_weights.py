@@ -59,7 +59,6 @@ class QuantizeWeights(Pass):
 
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Where there is a matrix product or a look-up with a large constant weight."""
-        del target
         from optim_plugins.ort.quantize.quantized_already import nothing_to_quantize
         from optim_plugins.ort.quantize.weights.block_plan import LEAST_ELEMENTS, find_places
 
@@ -87,29 +86,37 @@ class QuantizeWeights(Pass):
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[QuantizeWeightsOptions]:
         """Eight bits in large blocks are fast, in small ones close; four bits where few rows make them faster still.
 
-        Four bits come by themselves, then with 8 for what errs most. On processors they come computed in floats, too,
-        and in large blocks without zero points, with 8 for what attentions average: of a Llama of 200 million random
-        weights they are as close as small ones (drift .38; .36 with zero points, .41 to nearest) in 0.67 to 0.82 of the
-        time for a token and 0.75 for 64 (AVX512-VNNI, one thread, the products alone, in a cache and from memory). The
-        clock says whether that is worth it.
+        On processors four bits come in large blocks without zero points first, with 8 for what attentions average: of
+        a Llama of 200 million random weights they are closer than small ones (drift .33; .36 with zero points, .41 to
+        nearest) in 0.67 to 0.82 of the time for a token and 0.75 for 64 (AVX512-VNNI, one thread, the products alone,
+        in a cache and from memory). Then they come in small blocks, and with 8 for what errs most. Computed in floats
+        they come where integers are not added in 32 bits: with VNNI floats take 2.4 to 3.7 times as long for a token,
+        and 1.3 times for 64. The clock says which is worth it.
         """
+        from optim_plugins.ort.hardware import multiplies_integers_exactly
         from optim_plugins.ort.kernels import CPU_PROVIDER
         from optim_plugins.ort.measure.sample_rows import FEW_ROWS, rows_at_a_time
-        from optim_plugins.ort.quantize.weights.block_plan import method_for, names_of_values, names_that_err_most
+        from optim_plugins.ort.quantize.weights.block_plan import (
+            method_for,
+            names_around_attention,
+            names_that_err_most,
+        )
         from optim_plugins.ort.quantize.weights.quantize_weights_options import QuantizeWeightsOptions
 
         yield QuantizeWeightsOptions(block_size=128)
         if rows_at_a_time(model, context) >= FEW_ROWS:
             return
-        yield QuantizeWeightsOptions(block_size=32)
         graph = model.ir_to_read()
         method = method_for(graph, samples_given=context.feeds_given)
+        on_processor = target.made_for == CPU_PROVIDER
+        if on_processor:
+            yield QuantizeWeightsOptions(bits=4, block_size=128, method=method, finer=names_around_attention(graph))
+        yield QuantizeWeightsOptions(block_size=32)
         four = QuantizeWeightsOptions(bits=4, block_size=32, symmetric=False, method=method)
         yield four
         if finer := names_that_err_most(graph):
             yield four.model_copy(update={"finer": finer})
-        if target.made_for == CPU_PROVIDER:
-            yield QuantizeWeightsOptions(bits=4, block_size=128, method=method, finer=names_of_values(graph))
+        if on_processor and not multiplies_integers_exactly():
             yield four.model_copy(update={"accuracy_level": 1})
 
     def keepable(self, model: Model, options: QuantizeWeightsOptions) -> list[str]:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from optim import ExitStatus, Generation, OptimError, Source, SourceRequest, TensorInfo, Trial, TrialStep
+from optim import Generation, OptimError, Source, SourceRequest, TensorInfo, Trial, TrialStep
 from optim.arrays import Array
 from optim_plugins.torch.arguments.flat_module import (
     FlatModule,
@@ -204,12 +204,11 @@ def _probe_layers(model: Any) -> list[torch.Tensor]:
 
 
 def _unknown_cache(model: Any, cause: str) -> OptimError:
-    return OptimError(
+    return OptimError.usage(
         "task-not-supported",
         f"{type(model).__name__} keeps no keys and values that can be inputs and outputs",
         cause,
         "export it from a factory of your own with --state, which takes any nested memory",
-        status=ExitStatus.USAGE,
     )
 
 

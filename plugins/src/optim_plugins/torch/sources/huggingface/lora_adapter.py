@@ -6,7 +6,7 @@ import importlib.util
 import json
 from pathlib import Path
 
-from optim import ExitStatus, OptimError, SourceRequest
+from optim import OptimError, SourceRequest
 from optim.source import ADAPTER_FILE, CONFIG_FILE
 
 
@@ -33,12 +33,11 @@ def find_base(folder: Path, request: SourceRequest) -> Path:
     for path in (Path(named), folder / named, folder.parent / Path(named).name):
         if named and (path / CONFIG_FILE).is_file():
             return path
-    raise OptimError(
+    raise OptimError.usage(
         "adapter-base-missing",
         f"{folder} is an adapter, and its model is not here",
         f"it belongs to '{named}', which is no folder on this machine",
         f"optim export {folder} -o DIR --source-arg base=FOLDER_OF_THE_MODEL",
-        status=ExitStatus.USAGE,
     )
 
 
@@ -50,12 +49,11 @@ def inject(model: object, folder: Path) -> object:
         OptimError[source-weights-unreadable]: the adapter does not fit the model.
     """
     if importlib.util.find_spec("peft") is None:
-        raise OptimError(
+        raise OptimError.usage(
             "peft-missing",
             f"{folder} is a LoRA adapter, and peft is not installed",
             "only peft can lay an adapter over its model",
             "pip install peft",
-            status=ExitStatus.USAGE,
         )
     from peft import PeftModel
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from optim import ExitStatus, OptimError, SourceRequest
+from optim import OptimError, SourceRequest
 from optim.errors import unknown_name
 from optim.source import ADAPTER_FILE, CONFIG_FILE
 from optim_plugins.torch.sources.huggingface.lora_adapter import find_base, inject
@@ -71,12 +71,11 @@ def _refuse_unused(folder: Path, request: SourceRequest) -> None:
     unused = [f"--source-arg {name}" for name in request.arguments if not (adapter and name == "base")]
     unused += [f"--state {name}" for name in request.state]
     if unused:
-        raise OptimError(
+        raise OptimError.usage(
             "source-option-unused",
             f"{unused[0]} is for package.module:factory",
             f"{folder} is a folder, whose architecture says what it takes and what its state is",
             f"leave {unused[0]} out",
-            status=ExitStatus.USAGE,
         )
 
 
@@ -117,12 +116,11 @@ def find_weights(folder: Path, request: SourceRequest) -> tuple[Path, ...]:
     if pickles and request.allow_pickle:
         return ()
     if pickles:
-        raise OptimError(
+        raise OptimError.usage(
             "source-is-pickled",
             f"{folder / pickles[0]} is not read",
             "it is a pickle, which could run any code when loaded",
             f"optim export {folder} -o DIR --allow-pickle    # if you trust it; safetensors are better",
-            status=ExitStatus.USAGE,
         )
     found = sorted(file.name for file in folder.iterdir())
     raise OptimError(
@@ -148,12 +146,11 @@ def _shards(index: Path) -> list[str]:
 
 def _refuse_code(folder: Path, config: Mapping[str, Any], request: SourceRequest) -> None:
     if config.get("auto_map") and not request.trust_remote_code:
-        raise OptimError(
+        raise OptimError.usage(
             "source-needs-remote-code",
             f"{folder} brings code of its own, which is not run",
             f"config.json names {', '.join(sorted(map(str, config['auto_map'].values())))}",
             f"optim export {folder} -o DIR --trust-remote-code    # if you have read and trust it",
-            status=ExitStatus.USAGE,
         )
 
 
@@ -162,13 +159,12 @@ def _refuse_quantized(folder: Path, config: Mapping[str, Any], adapter: Path | N
     method = config.get("quantization_config")
     if method:
         kind = method.get("quant_method", "a few bits") if isinstance(method, dict) else method
-        raise OptimError(
+        raise OptimError.usage(
             "source-quantized",
             f"the weights of {folder} are quantized already",
             f"config.json says {kind}, which no exporter writes as ONNX",
             "save the model dequantized: model.dequantize().save_pretrained(FOLDER, save_original_format=False); "
             + (f"optim run {adapter} --source-arg base=FOLDER" if adapter else "optim quantizes it anew"),
-            status=ExitStatus.USAGE,
         )
 
 
@@ -270,12 +266,11 @@ def _from_pretrained(folder: Path, model_class: Any, options: dict[str, Any]) ->
     except Exception as error:  # safetensors, torch and transformers each raise their own
         message = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         if "Unrecognized configuration class" in message:
-            raise OptimError(
+            raise OptimError.usage(
                 "task-does-not-fit",
                 f"{folder} is no model for the task",
                 message[:300],
                 "leave --task out: the architecture says what it is",
-                status=ExitStatus.USAGE,
             ) from error
         raise OptimError(
             "source-weights-unreadable",

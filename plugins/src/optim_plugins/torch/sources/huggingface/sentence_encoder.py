@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from optim import ExitStatus, OptimError
+from optim import OptimError
 from optim.source import MODULES_FILE
 
 OUTPUT = "sentence_embedding"
@@ -196,12 +196,11 @@ def _dense(place: Path, folder: Path) -> Dense:
         raise _unknown(folder, f"its Dense has the activation {activation}")
     file = place / "model.safetensors"
     if not file.is_file():
-        raise OptimError(
+        raise OptimError.usage(
             "source-is-pickled",
             f"{place} has no weights that can be read",
             "its weights are no safetensors",
             "save it again: SentenceTransformer(FOLDER).save(OTHER)",
-            status=ExitStatus.USAGE,
         )
     weights = load_file(file)
     try:
@@ -239,10 +238,9 @@ def _unreadable(path: Path, why: str) -> OptimError:
 
 
 def _unknown(folder: Path, why: str) -> OptimError:
-    return OptimError(
+    return OptimError.usage(
         "source-unknown-module",
         f"{folder} is a folder of sentence-transformers that cannot be exported",
         why,
         "write mine.py, whose factory() returns a module with example inputs: optim run mine:factory -o OUT",
-        status=ExitStatus.USAGE,
     )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from optim import ExitStatus, OptimError, Source, SourceRequest
+from optim import OptimError, Source, SourceRequest
 from optim_plugins.torch.sources.huggingface.causal_source import causal_source
 from optim_plugins.torch.sources.huggingface.dual_encoder_source import dual_encoder_source, is_dual_encoder
 from optim_plugins.torch.sources.huggingface.encoder_source import encoder_source
@@ -60,13 +60,12 @@ def sentence_source(model: Any, whole: Any, request: SourceRequest, weight_files
 def _needs_a_factory(model: Any, task: str, error: Exception) -> OptimError:
     name = type(model).__name__
     said = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    return OptimError(
+    return OptimError.usage(
         "task-not-supported",
         f"{name} cannot be exported from its folder",
         f"it does not run on inputs that were made up for {task}: {said}",
         f"write mine.py, whose factory() returns the {name} or a part of it, with example inputs: "
         "optim run mine:factory -o OUT",
-        status=ExitStatus.USAGE,
     )
 
 
@@ -75,12 +74,11 @@ def _by_task(model: Any, task: str, request: SourceRequest) -> Source:
         return causal_source(model, request)
     if task in ("text2text-generation", "speech-to-text"):
         if not model.config.is_encoder_decoder:
-            raise OptimError(
+            raise OptimError.usage(
                 "task-not-supported",
                 f"{type(model).__name__} cannot be exported",
                 "it joins several kinds of input before one decoder",
                 "export its parts from a factory of your own",
-                status=ExitStatus.USAGE,
             )
         return seq2seq_source(model, request)
     if task == "feature-extraction" and is_dual_encoder(model):

@@ -79,12 +79,11 @@ def blame(
 def _pair(text: str) -> tuple[str, str]:
     ours, equals, theirs = text.partition("=")
     if not (ours and equals and theirs):
-        raise OptimError(
+        raise OptimError.usage(
             "bad-map",
             f"--map {text} names no pair",
             "it takes a name of the first model, an equals sign and a name of the second",
             "--map input_ids=tokens",
-            status=ExitStatus.USAGE,
         )
     return ours, theirs
 

@@ -10,7 +10,7 @@ import click
 
 from optim.cli_kit.options import MODEL_PATH, SECONDS, data_option, seed_option, target_option
 from optim.cli_kit.output import NOTHING, echo, json_option, print_json, print_table, size_text
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 
 if TYPE_CHECKING:
     from optim._engine.diagnosis.timing.origin import Origin
@@ -50,12 +50,11 @@ def profile(
 
     require_models(models, data, target)
     if trace is not None and (trace.suffix != ".json" or not trace.absolute().parent.is_dir()):
-        raise OptimError(
+        raise OptimError.usage(
             "bad-trace",
             f"cannot write a trace to {trace}",
             "it must be a .json in a folder that exists",
             f"--trace {trace.with_suffix('.json').name}",
-            status=ExitStatus.USAGE,
         )
     if trace is not None:
         require_writable(trace)

@@ -15,7 +15,7 @@ import click
 
 from optim.cli_kit.options import MODEL_PATH, SECONDS
 from optim.cli_kit.output import echo, json_option, print_json, size_text
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -59,12 +59,11 @@ def reduce(model: Path, command: str, output: Path | None, attempts: int, timeou
         words = _words(command)
         status = _status(words, model.absolute(), timeout)
         if status == 0:
-            raise OptimError(
+            raise OptimError.usage(
                 "nothing-fails",
                 f"the command does not fail on {model}",
                 f"'{command}' ended with exit status 0",
                 "name a command that fails on the model, such as a script that asserts what is right",
-                status=ExitStatus.USAGE,
             )
 
         def fails(part: ir.Model) -> bool:
@@ -108,12 +107,11 @@ def _status(words: list[str], path: Path, timeout_s: float) -> int:
     except subprocess.TimeoutExpired:
         return -1
     except OSError as error:
-        raise OptimError(
+        raise OptimError.usage(
             "no-such-command",
             f"'{words[0]}' cannot be run",
             str(error),
             "name a program that is there: --while 'python check.py {}'",
-            status=ExitStatus.USAGE,
         ) from error
 
 

@@ -126,32 +126,30 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.3g}" if math.isfinite(value) else "overflows"
 
 
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
-
-
 def _as_fields(found: Sensitivity) -> dict[str, Any]:
     """As JSON; a drift of null is infinite."""
+    from optim._engine.diagnosis.found import finite
+
     answer = found.found
     return {
         "pass": found.pass_name,
         "options": found.options,
         "estimated": answer.estimated,
         "note": answer.note,
-        "drift": _finite(answer.whole),
-        "ground": _finite(answer.ground),
+        "drift": finite(answer.whole),
+        "ground": finite(answer.ground),
         "nodes": [
             {
                 "names": list(node.names),
                 "operators": list(node.operators),
-                "drift": _finite(node.drift),
+                "drift": finite(node.drift),
                 "overflows": math.isinf(node.drift),
                 "share": node.share,
-                "own_error": _finite(node.local),
+                "own_error": finite(node.local),
                 "work": node.work,
             }
             for node in answer.nodes
         ],
-        "curve": [{"left_in_float": count, "drift": _finite(drift)} for count, drift in answer.curve],
+        "curve": [{"left_in_float": count, "drift": finite(drift)} for count, drift in answer.curve],
         "feeds": {"origin": found.prepared.origin, "samples": found.prepared.available},
     }
