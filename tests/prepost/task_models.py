@@ -75,6 +75,17 @@ def classifier(folder: Path, *, classes=7, channels=3, opset=18, output="logits"
     return save(folder, nodes, [shape], [(output, TensorProto.FLOAT, ["batch", classes])], weights, opset)
 
 
+def classifier_of_channels_last(folder: Path) -> Path:
+    """Takes [batch, height, width, channels], as exporters of TensorFlow write it."""
+    nodes = [
+        helper.make_node("Flatten", ["pixel_values"], ["flat"]),
+        helper.make_node("MatMul", ["flat", "w"], ["logits"]),
+    ]
+    weights = {"w": np.random.default_rng(0).standard_normal((8 * 8 * 3, 7)).astype(np.float32)}
+    shape = image_input(8, 3, channels=8)
+    return save(folder, nodes, [shape], [("logits", TensorProto.FLOAT, ["batch", 7])], weights, 18)
+
+
 @cache
 def _digits():
     from sklearn.datasets import load_digits

@@ -248,6 +248,11 @@ UNFIT = {
         {"preset": "image-classification"},
         "4 channels",
     ),
+    "channels last": (
+        task_models.classifier_of_channels_last,
+        {"preset": "image-classification"},
+        "--inputs-as-nchw pixel_values",
+    ),
     "means": (task_models.digits, {"preset": "image-classification", **IMAGENET}, "1 channels"),
     "labels": (task_models.digits, {"preset": "image-classification", "labels": ("a",)}, "1 labels"),
     "top_k": (task_models.digits, {"preset": "image-classification", "top_k": 11}, "10 classes"),

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
+
 import pytest
 from plugin_packages import GOOD, Site, site
 
 from optim import OptimError, Stage
-from optim._engine.plugins.registry import load_registry
+from optim._engine.plugins.registry import _PACKAGES, load_registry
 from optim._engine.plugins.survey import survey_plugins
 from optim.hooks import RESERVED_NAMES
 
@@ -168,6 +171,31 @@ def test_a_pass_for_other_targets_says_for_which(site, device):
     registry = load_registry(only={"acme", "other"})
     with pytest.raises(OptimError, match="its plugin offers it for other-device"):
         registry.find_pass("other.p", device)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "package"),
+    [
+        ("target", "openvino", "optim-plugin-openvino"),
+        ("layout", "triton", "optim-plugins"),
+        ("metric", "top-1", "optim-plugins"),
+        ("pass", "inc.anything", "optim-plugin-inc"),
+    ],
+)
+def test_a_name_of_a_plugin_that_is_not_installed_says_what_to_install(device, kind, name, package):
+    registry = load_registry(only={"acme"})
+    with pytest.raises(OptimError) as error:
+        registry.find_pass(name, device) if kind == "pass" else registry.offer(kind, name)
+    assert error.value.reference == f"unknown-{kind}"
+    assert error.value.fix == f"pip install {package}"
+
+
+def test_packages_that_are_named_bring_the_plugins_that_they_are_named_for():
+    found = {}
+    for path in Path(__file__).parents[3].glob("plugins*/pyproject.toml"):
+        project = tomllib.loads(path.read_text())["project"]
+        found |= dict.fromkeys(project["entry-points"]["optim.plugins"], project["name"])
+    assert found == _PACKAGES
 
 
 def test_an_unknown_target_mentions_plugins_that_failed(site, device):

@@ -40,6 +40,11 @@ def image_input(request: Request) -> ImageInput:
     batch, channels, *edges = info.shape
     if isinstance(batch, int) and batch != 1:
         raise request.unfit(f"input '{info.name}' has a fixed batch of {batch}; the steps give one image")
+    if channels not in (1, 3) and edges[-1] in (1, 3):
+        raise request.unfit(
+            f"input '{info.name}' {shape_text(info)} has its channels last, not [batch, channels, height, width]: "
+            f"export it so (tf2onnx: --inputs-as-nchw {info.name})"
+        )
     if channels not in (1, 3):
         raise request.unfit(f"input '{info.name}' {shape_text(info)} has {channels} channels, not 1 or 3")
     wanted = _crop_size(request) or _wanted_size(request)

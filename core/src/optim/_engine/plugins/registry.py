@@ -215,6 +215,7 @@ class Registry:
 
         Raises:
             OptimError[plugin-failed]: the plugin of that pass cannot be used, or what it offers under that name cannot.
+            OptimError[unknown-pass]: its plugin is not installed; says what to install. Also unknown-target and so on.
         """
         what = f"{kind} {name} cannot be used"
         for plugin in self.plugins:
@@ -230,6 +231,11 @@ class Registry:
                     f"optim plugins show {problem.plugin.name}",
                     problem.plugin.release,
                 )
+        owner = name.partition(".")[0] if kind == "pass" else RESERVED_NAMES.get(kind, {}).get(name, "")
+        if owner in _PACKAGES and all(plugin.name != owner for plugin in self.plugins):
+            error = unknown_name(kind, name, (), fix=f"pip install {_PACKAGES[owner]}")
+            error.cause = f"it is of plugin {owner}, which is not installed"
+            raise error
 
     def offer(self, kind: str, name: str) -> Offer:
         """What a plugin offers of a kind under a name.
@@ -299,6 +305,12 @@ def _begins_with(name: str, plugin: str) -> bool:
 def _name(item: Any) -> str:
     return str(item.name)
 
+
+_PACKAGES = {
+    **dict.fromkeys(("adapters", "cuda", "layouts", "metrics", "ort", "tensorrt", "torch"), "optim-plugins"),
+    **{name: f"optim-plugin-{name}" for name in ("inc", "openvino", "prepost", "qnn")},
+}
+"""What brings the plugins that docs speak of."""
 
 _WHERE_LISTED = {
     "target": "optim targets",

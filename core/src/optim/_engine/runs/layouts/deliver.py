@@ -210,9 +210,10 @@ def _lock_of(folder: Path) -> Lock:
     found = load_recipe_or_lock(folder / LOCK_FILE) if there else None
     if isinstance(found, Lock):
         return found
+    why = "it is a file" if folder.is_file() else "there is no such folder"
     raise OptimError.usage(
         "not-a-run-folder",
         f"{folder} is not a folder that optim run filled with a model",
-        f"it has no {MODEL_FILE} with a {LOCK_FILE}" if folder.is_dir() else "there is no such folder",
+        f"it has no {MODEL_FILE} with a {LOCK_FILE}" if folder.is_dir() else why,
         "optim run MODEL -o DIR",
     )
