@@ -102,6 +102,24 @@ def test_what_comes_before_convolutions_goes_into_all_of_them(groups: int, tmp_p
     assert distance < EXACT
 
 
+def test_the_half_of_a_gelu_stays_and_steps_behind_an_identity_go(tmp_path: Path) -> None:
+    nodes = [
+        node("Conv", "x w", "c"),
+        node("Identity", "c", "i"),
+        node("Mul", "i two", "s"),
+        node("Div", "s root", "g1"),
+        node("Erf", "g1", "g2"),
+        node("Add", "g2 one", "g3"),
+        node("Mul", "s g3", "g4"),
+        node("Mul", "g4 half", "g"),
+        node("Conv", "g v", "y"),
+    ]
+    numbers = {"two": number(2), "root": number(2**0.5), "one": number(1), "half": number(0.5)}
+    result, distance = folded(tmp_path, net(tmp_path, *nodes, **numbers))
+    assert operators(result.model) == ["Conv", "Div", "Erf", "Add", "Mul", "Mul", "Conv"]
+    assert distance < EXACT
+
+
 def test_a_convolution_that_pads_keeps_the_shift_and_takes_the_scale(tmp_path: Path) -> None:
     nodes = [node("Mul", "x f", "m"), node("Add", "m s", "a"), node("Conv", "a w", "y", pads=[1, 1, 1, 1])]
     result, distance = folded(tmp_path, net(tmp_path, *nodes, f=number(0.3), s=number(-2)))

@@ -134,3 +134,34 @@ def test_one_number_is_exact_in_integers(dtype: str) -> None:
     difference = found["addend"].astype(np.float64) - found["addend_zero"]
     assert np.isclose(difference * found["addend_scale"], -0.37, rtol=1e-6)
     assert found["addend"].dtype == dtype
+
+
+HALF = np.array(0.5, np.float32)
+GELU = {"one": np.array(1, np.float32), "half": HALF, "root": np.sqrt(np.array(2, np.float32))}
+
+
+def gelu(source: str, result: str, order: str) -> list[NodeProto]:
+    """Written out, the factors in one of three orders."""
+    nodes = [node("Div", f"{source} root", "g1"), node("Erf", "g1", "g2"), node("Add", "g2 one", "g3")]
+    if order == "half last":
+        return [*nodes, node("Mul", f"{source} g3", "g4"), node("Mul", "g4 half", result)]
+    if order == "half first":
+        return [*nodes, node("Mul", "g3 half", "g4"), node("Mul", f"g4 {source}", result)]
+    return [*nodes, node("Mul", f"{source} half", "g4"), node("Mul", "g4 g3", result)]
+
+
+@pytest.mark.parametrize("order", ["half last", "half first", "half of the input"])
+def test_gelu_that_is_written_out_is_one_operator_of_floats(order: str, tmp_path: Path) -> None:
+    middle = [node("Identity", "c", "i"), *gelu("i", "d", order)]
+    found, distance = quantized(tmp_path, net(tmp_path, *middle, **GELU))
+    computed = ["DequantizeLinear", "Gelu", "QuantizeLinear"]
+    assert found == ["QuantizeLinear", "QLinearConv", *computed, "QLinearConv", "DequantizeLinear"]
+    assert distance < _ROUNDING
+
+
+def test_what_is_no_gelu_stays_as_it_is(tmp_path: Path) -> None:
+    middle = gelu("c", "d", "half last")
+    found, distance = quantized(tmp_path, net(tmp_path, *middle, **GELU | {"half": HALF / 2}))
+    assert "Gelu" not in found
+    assert "Erf" in found
+    assert distance < _ROUNDING

@@ -106,7 +106,7 @@ def _take_neighbours(graph: ir.Model) -> int:
 
 def fold(graph: ir.Model) -> dict[str, int]:
     """Fold in place; how often each rewrite fired."""
-    from onnx_ir.passes.common import RemoveUnusedNodesPass
+    from onnx_ir.passes.common import IdentityEliminationPass, RemoveUnusedNodesPass
 
     from optim_plugins.ort.fuse.convolution.constants_in_full import write_constants_in_full
     from optim_plugins.ort.fuse.convolution.hard_sigmoid import fuse_hard_sigmoid
@@ -118,6 +118,7 @@ def fold(graph: ir.Model) -> dict[str, int]:
     if not any(map(is_convolution, graph.graph.all_nodes())):
         return {}
     declared = [value.shape for value in graph.graph.outputs]
+    IdentityEliminationPass()(graph)  # exporters put some between a convolution and its steps
     infer_shapes(graph)
     counts = {"hard sigmoids written": fuse_hard_sigmoid(graph)}
     if counts["hard sigmoids written"]:

@@ -14,10 +14,13 @@ After, where a convolution pads with zeros, which are not shifted::
 
 The BatchNormalization scales nothing; an Add would do the same, but that one stays in the blocked layout that
 onnxruntime's convolutions on x86 work in, where an Add of a constant must leave it. Exact but for rounding.
+
+The half of a Gelu that is written out stays: without it onnxruntime makes no Gelu of the rest.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -27,6 +30,7 @@ from numpy.typing import NDArray
 from optim.onnx import UniqueNames, add_constant, only_reader, read_constant
 from optim_plugins.ort.fuse.convolution.affine_steps import Affine, Numbers, affine_step
 from optim_plugins.ort.fuse.convolution.steps_behind import put_constants
+from optim_plugins.ort.graph.written_gelu import written_gelus
 
 _PLAIN_NORMALIZATION = 7
 """The opset since which BatchNormalization need not be told that a model runs and does not learn."""
@@ -35,17 +39,18 @@ _PLAIN_NORMALIZATION = 7
 def fold_steps_ahead(graph: ir.Model) -> int:
     """Fold in place; how many nodes went."""
     names, opset = UniqueNames(graph), graph.graph.opset_imports.get("", 1)
+    needed = {gelu.last for gelu in written_gelus(graph)}
     read = [node.inputs[0] for node in graph.graph.all_nodes() if node.op_type == "Conv" and node.inputs]
-    return sum(_fold(value, opset, names) for value in dict.fromkeys(read) if value is not None)
+    return sum(_fold(value, opset, names, needed) for value in dict.fromkeys(read) if value is not None)
 
 
-def _fold(result: ir.Value, opset: int, names: UniqueNames) -> int:
+def _fold(result: ir.Value, opset: int, names: UniqueNames, needed: Collection[ir.Node]) -> int:
     last, convolutions = result.producer(), [use.node for use in result.uses()]
     weights = [weight for conv in convolutions if (weight := _weight(conv, result)) is not None]
-    if last is None or result.is_graph_output() or len(weights) != len(convolutions):
+    if last is None or last in needed or result.is_graph_output() or len(weights) != len(convolutions):
         return 0
     channels = {weight.shape[1] * _groups(conv) for conv, weight in zip(convolutions, weights, strict=True)}
-    found, steps = _chain(last, weights[0].ndim)
+    found, steps = _chain(last, weights[0].ndim, needed)
     if found is None or len(channels) != 1 or not _fits(found, next(iter(channels)), weights):
         return 0
     stays = bool(found.shift.any()) and any(_pads(conv) for conv in convolutions)
@@ -81,13 +86,18 @@ def _groups(conv: ir.Node) -> int:
     return conv.attributes.get_int("group", 1)
 
 
-def _chain(last: ir.Node, axes: int) -> tuple[Affine | None, list[ir.Node]]:
+def _chain(last: ir.Node, axes: int, needed: Collection[ir.Node]) -> tuple[Affine | None, list[ir.Node]]:
     """All steps that end in a node as one, and their nodes, the last one first."""
     found = affine_step(last, axes)
     steps = [last]
     while found is not None:
         before = found.source.producer()
-        if before is None or before.graph is not last.graph or only_reader(found.source) is not steps[-1]:
+        if (
+            before is None
+            or before in needed
+            or before.graph is not last.graph
+            or only_reader(found.source) is not steps[-1]
+        ):
             break
         step = affine_step(before, axes)
         if step is None:

@@ -7,10 +7,13 @@ the one of least error behind that.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import onnx_ir as ir
 
 from optim.onnx import only_reader
+from optim_plugins.ort.graph.written_gelu import WrittenGelu
 from optim_plugins.ort.measure.integer_ranges import Activation, Reals
 
 _STANDARD = ("", "ai.onnx")
@@ -28,9 +31,16 @@ def gate_of(product: ir.Node) -> ir.Node | None:
     return None
 
 
-def activation_behind(value: ir.Value) -> Activation | None:
-    """What becomes of a tensor behind its readers; None where these are not one activation."""
+def activation_behind(value: ir.Value, gelus: Mapping[ir.Value, WrittenGelu]) -> Activation | None:
+    """What becomes of a tensor behind its readers; None where these are not one activation.
+
+    Args:
+        value: read by anything.
+        gelus: of the graph, by what they begin with.
+    """
     readers = {use.node for use in value.uses()}
+    if value in gelus and readers <= gelus[value].nodes and not value.is_graph_output():
+        return _gelu
     gate = next((node for node in readers if _is_gate(node)), None)
     if gate is None or value.is_graph_output():
         return None
@@ -49,6 +59,11 @@ def _is_gate(node: ir.Node) -> bool:
 
 def _sigmoid(x: Reals) -> Reals:
     return np.asarray(0.5 * (1 + np.tanh(x / 2)))
+
+
+def _gelu(x: Reals) -> Reals:
+    """By its usual approximation, which is within 0.001: ranges need no more."""
+    return np.asarray(0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))))
 
 
 def _hard_sigmoid(node: ir.Node) -> Activation:

@@ -125,7 +125,7 @@ def _factors(plan: Plan, model: Model, options: QuantizeStaticOptions, context: 
 
 
 def _measured(plan: Plan, factors: Factors, model: Model, options: QuantizeStaticOptions, context: Context) -> Measured:
-    behind = {value.name or "": activation_behind(value) for value in plan.measured()}
+    behind = {value.name or "": activation_behind(value, plan.gelus) for value in plan.measured()}
     activations = {name: activation for name, activation in behind.items() if activation is not None}
     how = Calibration(options.calibration, options.percentile, _STEPS.get(options.activations, 256), activations)
     channels: dict[str, int | None] = {}

@@ -2,8 +2,8 @@
 
 - Convolutions, the convolution's ReLU with it: integers in, integers out.
 - Carriers between them, which would else need floats again: pooling, Add, Mul, Concat, reshaping, splitting, enlarging,
-  ``a * x + c`` with constants, HardSigmoid; SiLU, computed in floats between integers; and up to the last pooling,
-  behind which there are fewer values to make floats of.
+  ``a * x + c`` with constants, HardSigmoid; SiLU and Gelu, computed in floats between integers; and up to the last
+  pooling, behind which there are fewer values to make floats of.
 - Products with a constant weight: integers in, floats out, so that what follows (softmax, normalization, Gelu) stays
   exact.
 - Large LSTMs, where asked for: as in :mod:`optim_plugins.ort.quantize.dynamic.recurrent`.
@@ -13,7 +13,7 @@ Nothing on a path that carries indices or shapes is touched; see :mod:`optim_plu
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -22,6 +22,7 @@ import onnx_ir as ir
 from optim.onnx import only_reader, read_constant
 from optim_plugins.ort.fuse.convolution.affine_steps import Affine, affine_step
 from optim_plugins.ort.graph.products import Product, find_products
+from optim_plugins.ort.graph.written_gelu import WrittenGelu, written_gelus
 from optim_plugins.ort.quantize.dynamic.recurrent import find_lstms, name_of
 from optim_plugins.ort.quantize.static.activations import gate_of
 from optim_plugins.ort.quantize.static.index_paths import index_values
@@ -53,7 +54,8 @@ class Quantized:
         activation: a Relu or Clip that the range of the result stands for.
         further: outputs behind the first, of a Split; they become integers too.
         linear: ``a * x + c`` that the node computes of its source; the range of the result clips what HardSigmoid does.
-        gate: the Sigmoid of its source that the node multiplies the source with (SiLU), computed in floats.
+        floats: operator of domain com.microsoft that computes the result in floats: the node ends what exporters wrote
+            out of it.
     """
 
     node: ir.Node
@@ -62,7 +64,7 @@ class Quantized:
     activation: ir.Node | None = None
     further: tuple[ir.Value, ...] = ()
     linear: Affine | None = None
-    gate: ir.Node | None = None
+    floats: str = ""
 
     @property
     def name(self) -> str:
@@ -85,6 +87,7 @@ class Plan:
         lstms: large ones, whose activations are quantized at each step.
         same: value that another has the scale of.
         choices: names that ``keep`` may have, in the graph's order.
+        gelus: that exporters wrote out, by what they begin with.
     """
 
     nodes: list[Quantized]
@@ -92,6 +95,7 @@ class Plan:
     lstms: list[ir.Node] = field(default_factory=list)
     same: dict[ir.Value, ir.Value] = field(default_factory=dict)
     choices: list[str] = field(default_factory=list)
+    gelus: dict[ir.Value, WrittenGelu] = field(default_factory=dict)
 
     def measured(self) -> list[ir.Value]:
         """Tensors whose range must be known, each once."""
@@ -132,12 +136,14 @@ def make_plan(graph: ir.Model, keep: Collection[str] = (), *, products: bool = T
     chosen = {node: one for node, one in convolutions.items() if one.name not in keep}
     left = [product for product in found if product.name not in keep]
     same: dict[ir.Value, ir.Value] = {}
-    nodes = _with_carriers(main, chosen, left, indices)
+    gelus = {gelu.source: gelu for gelu in written_gelus(graph) if gelu.last.graph is main}
+    sources = {gelu.last: gelu.source for gelu in gelus.values()}
+    nodes = _with_carriers(main, chosen, left, indices, sources)
     for one in nodes:
         if one.node.op_type in SAME_RANGE:
             same |= dict.fromkeys(one.results, one.sources[0])
     recurrent = [node for node in recurrent if name_of(node) not in keep]
-    return Plan(nodes, left, recurrent, same, choices)
+    return Plan(nodes, left, recurrent, same, choices, gelus)
 
 
 def _convolution(node: ir.Node) -> Quantized | None:
@@ -172,7 +178,11 @@ def _clips_at_zero(node: ir.Node) -> bool:
 
 
 def _with_carriers(
-    main: ir.Graph, chosen: dict[ir.Node, Quantized], products: list[Product], indices: set[ir.Value]
+    main: ir.Graph,
+    chosen: dict[ir.Node, Quantized],
+    products: list[Product],
+    indices: set[ir.Value],
+    gelus: Mapping[ir.Node, ir.Value],
 ) -> list[Quantized]:
     """Convolutions and the carriers between quantized nodes, in the graph's order."""
     integers: set[ir.Value] = set()
@@ -180,7 +190,7 @@ def _with_carriers(
     for node in main:
         one = chosen.get(node)
         if one is None:
-            one = _carrier(node, integers)
+            one = _carrier(node, integers, gelus)
             if one is None or not indices.isdisjoint(one.results):
                 continue
         found[node] = one
@@ -195,7 +205,10 @@ def _with_carriers(
     return kept[::-1]
 
 
-def _carrier(node: ir.Node, integers: set[ir.Value]) -> Quantized | None:
+def _carrier(node: ir.Node, integers: set[ir.Value], gelus: Mapping[ir.Node, ir.Value]) -> Quantized | None:
+    source = gelus.get(node)
+    if source is not None:
+        return Quantized(node, (source,), node.outputs[0], floats="Gelu") if source in integers else None
     linear = _linear(node)
     if linear is not None:
         return Quantized(node, (linear.source,), node.outputs[0], linear=linear) if linear.source in integers else None
@@ -204,7 +217,7 @@ def _carrier(node: ir.Node, integers: set[ir.Value]) -> Quantized | None:
     gate = gate_of(node)
     if gate is not None and gate.op_type == "Sigmoid":
         source = gate.inputs[0]
-        return Quantized(node, (source,), node.outputs[0], gate=gate) if source in integers else None
+        return Quantized(node, (source,), node.outputs[0], floats="QuickGelu") if source in integers else None
     read = tuple(value for value in node.outputs[1:] if list(value.uses()) or value.is_graph_output())
     if read and node.op_type != "Split":
         return None
