@@ -14,7 +14,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from scale_simulation import Outcome, Pool, Run, read, simulated
+from scale_simulation import Job, Outcome, Pool, Run, read, simulated
+
+_SMALL = (
+    *((False, (1.0,)), (True, (0.2,)), (False, (0.9,)), (False, (0.8, 1.3)), (True, (1.2,)), (False, (0.2, 0.2, 0.4))),
+    *((False, (0.9, 1.0, 1.3)), (False, (0.3, 0.4, 0.4)), (False, (0.4,)), (True, (1.8,)), (True, (4.4,))),
+    *((True, (5.0,)), (False, (0.4,)), (True, (1.3,))),
+)
+"""Whether they hold the clock, and seconds of jobs that go side by side: of a run on ``thin`` of
+benchmarks/cluster.py, by its ``trace``, on a busy machine. :func:`small` gives them the seconds of a quiet one."""
+
+_SMALL_JOBS_S = 3.7
+"""Of its jobs that hold no clock, on a quiet machine; with 2 s of its own and 1.6 to 3 s of clock it takes some 8."""
 
 
 def blocks(run: Run, models: int, workers: int) -> dict[str, str]:
@@ -30,7 +41,7 @@ def blocks(run: Run, models: int, workers: int) -> dict[str, str]:
     by_clocks = [simulated(run, models, replace(by_url, clocks=count), "jobs") for count in clocks]
     several = (1, 10, 20, 50, 100, 200)
     sizes = [("4 MB", 4e6), ("90 MB", 90e6), ("500 MB", 500e6), ("4 GB", 4e9)]
-    seconds = (10, 30, 60, 300)
+    seconds, clock_seconds = (10, 30, 60, 300), (1.6, 2.3, 3.0)
 
     def sized(pool: Pool) -> list[str]:
         return [an_hour(part, simulated(run.of_size(size), part, pool, "jobs")) for _, size in sizes]
@@ -61,11 +72,30 @@ def blocks(run: Run, models: int, workers: int) -> dict[str, str]:
             ["size of a model", *(name for name, _ in sizes)],
             [["runs an hour, by the engine", *sized(every)], ["runs an hour, by a store URL", *sized(by_url)]],
         ),
+        "cores": table(
+            ["a run's seconds at the clock", *(f"{one} s" for one in clock_seconds)],
+            [[f"jobs at a time: {n}", *(more_runs(one, n) for one in clock_seconds)] for n in (2, 4)],
+        ),
         "devices": table(
             ["devices", *(f"{one} s" + (" of a clock" if one == seconds[0] else "") for one in seconds)],
             [[str(count), *(f"{models * one / count / 86400:.2g}" for one in seconds)] for count in (1, 10, 100)],
         ),
     }
+
+
+def small(clock_s: float) -> Run:
+    """A run of a small model that holds the clock for so long; its workers see its files."""
+    whole_s = {timed: sum(sum(each) for is_timed, each in _SMALL if is_timed is timed) for timed in (False, True)}
+    factor = {False: _SMALL_JOBS_S / whole_s[False], True: clock_s / whole_s[True]}
+    groups = tuple(tuple(Job(timed, factor[timed] * one, 0.0, 0.0) for one in each) for timed, each in _SMALL)
+    return Run(0.0, groups)
+
+
+def more_runs(clock_s: float, places: int) -> str:
+    """How many times as many small runs two at a time finish as one at a time, where so many jobs run at a time."""
+    pool = Pool(places, 1)
+    one, two = (simulated(small(clock_s), 40, replace(pool, drivers=count), "jobs") for count in (1, 2))
+    return f"{one.seconds / two.seconds:.2f}"
 
 
 def whole(models: int, outcome: Outcome) -> list[str]:

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Annotated, Any, Literal
 
 import pytest
 from plugin_packages import GOOD, site
 
+from optim._engine.cli.described_options import _type_text
 from optim._engine.cli.main import main
 from optim._engine.recipes.lock import (
     Lock,
@@ -188,13 +190,28 @@ def test_passes_show_describes_every_option(site, optim):
     assert shown["unresolved"] == ["other:*", "ghost.pass"]
     assert [tuple(option.values()) for option in shown["options"]] == [
         ("bits", "int >= 2, <= 16", 8, False, "width of a weight, in bits"),
-        ("mode", "Literal['fast', 'exact']", "fast", False, "which"),
-        ("keep", "tuple[str, ...]", [], False, "nodes left in float"),
+        ("mode", "'fast' or 'exact'", "fast", False, "which"),
+        ("keep", "list of str", [], False, "nodes left in float"),
         ("place", "str", None, True, "must be given"),
     ]
     text = optim("passes", "show", "full.cut")
     assert "yes, held to the budget" in text
     assert "int >= 2, <= 16" in text
+
+
+@pytest.mark.parametrize(
+    ("annotation", "text"),
+    [
+        (bool | Literal["saturating"], "bool or 'saturating'"),
+        (int | None, "int or left out"),
+        (dict[str, list[int]], "table of list of int"),
+        (tuple[int, float], "list of int, float"),
+        (Annotated[str, "anything"], "str"),
+        (list[Any], "list of anything"),
+    ],
+)
+def test_types_of_options_read_the_same_with_every_python(annotation, text):
+    assert _type_text(annotation) == text
 
 
 def test_passes_show_works_for_passes_over_the_source(site, optim):

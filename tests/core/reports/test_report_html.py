@@ -10,7 +10,7 @@ import sample_outcome as sample
 
 import optim._engine.reports
 from optim._engine.reports.build import build_report
-from optim._engine.reports.html import render_html
+from optim._engine.reports.html import _named_as_in, render_html
 from optim._engine.search.state import StepStatus
 
 VOID = {"meta", "br", "col", "hr", "img", "input", "link"}
@@ -291,6 +291,12 @@ def test_a_step_in_which_no_node_is_to_blame_shows_how_the_error_grows():
     drawings = {attrs.get("aria-label") for tag, attrs in found.tags if tag == "svg"}
     assert "error of each value in graph order" in drawings
     assert "the graph around what is blamed" not in drawings
+
+
+def test_times_stand_beside_the_operators_of_the_graphs_though_the_runtime_leaves_out_their_domain():
+    operators = {"com.microsoft:Attention": 1, "Gelu": 2, "com.microsoft:Gelu": 3}
+    times = {"Attention": 1.0, "Gelu": 2.0, "FusedMatMul": 3.0}
+    assert _named_as_in(operators, times) == {"com.microsoft:Attention": 1.0, "Gelu": 2.0, "FusedMatMul": 3.0}
 
 
 def test_operators_have_their_time_before_and_after_where_it_was_looked_at():

@@ -99,7 +99,6 @@ class OnnxRuntimeBackend(Backend):
 
     def equivalent_settings(self, target: Target) -> Sequence[SessionConfig]:
         """Optimization levels, and one thread: each reorders reductions and nothing else."""
-        del target
         return (
             SessionConfig({_LEVEL: "ORT_DISABLE_ALL"}),
             SessionConfig({_LEVEL: "ORT_ENABLE_BASIC"}),

@@ -13,6 +13,7 @@ import pytest
 
 from optim._engine.gate.budget import BeyondBudget, Budget
 from optim._engine.jobs.start_up import Ready
+from optim._engine.search.effort import Allowance
 from optim._engine.search.journal import Journal
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.idle_settings import IdleSettings
@@ -272,6 +273,13 @@ def test_what_promised_more_than_what_held_is_looked_at_too(decide):
     figures = {"a": None, "b": None, "c": held, "d": (0.6, 0.59, 0.61)}
     assert decide(figures, looked=looked) == "d"
     assert decide({**figures, "d": None}, looked=looked) == "c"
+
+
+def test_where_the_time_is_over_what_came_next_is_proven_only_if_nothing_holds(decide, monkeypatch):
+    monkeypatch.setattr(Allowance, "left", property(lambda self: -1.0))
+    wrong, good = {"a": None, "b": None}, (0.6, 0.59, 0.61)
+    assert decide({**wrong, "c": None, "d": good}) == "d"
+    assert decide({**wrong, "c": (0.9, 0.89, 0.91), "d": good}, looked={"d": 0.6}) == "c"
 
 
 def test_where_the_best_are_no_faster_on_fresh_rounds_the_next_is_looked_at(decide):

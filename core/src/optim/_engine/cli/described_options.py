@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import types
+import typing
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -69,13 +71,30 @@ def _row(name: str, field: FieldInfo) -> OptionRow:
 
 
 def _type(field: FieldInfo) -> str:
-    annotation = field.annotation
-    plain = inspect.isclass(annotation) and not getattr(annotation, "__args__", None)
-    name = annotation.__name__ if plain and annotation is not None else str(annotation).replace("typing.", "")
     bounds = [
         f"{sign} {getattr(limit, key)}"
         for limit in field.metadata
         for key, sign in _BOUNDS.items()
         if getattr(limit, key, None) is not None
     ]
-    return f"{name} {', '.join(bounds)}".rstrip()
+    return f"{_type_text(field.annotation)} {', '.join(bounds)}".rstrip()
+
+
+def _type_text(annotation: Any) -> str:
+    """A type as a user writes values of it, the same with every Python: ``bool or 'saturating'``, ``list of str``."""
+    origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
+    if annotation in (type(None), Any):
+        return "anything" if annotation is Any else "left out"
+    if origin is typing.Literal:
+        return " or ".join(map(repr, inner))
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(map(_type_text, inner))
+    if origin is typing.Annotated:
+        return _type_text(inner[0])
+    if origin is dict:
+        return f"table of {_type_text(inner[1])}"
+    if origin is list or (origin is tuple and inner[-1] is Ellipsis):
+        return f"list of {_type_text(inner[0])}"
+    if origin is tuple:
+        return f"list of {', '.join(map(_type_text, inner))}"
+    return annotation.__name__ if inspect.isclass(annotation) else str(annotation).replace("typing.", "")

@@ -7,7 +7,7 @@ import re
 from optim._engine.generation.interface import DecoderInterface, interface_of
 from optim._engine.generation.steps import MADE
 from optim.decoders.kept_logits import KEPT_LOGITS
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 from optim.model import Model
 
 _OF_ENCODER = re.compile("encoder|cross", re.IGNORECASE)
@@ -62,12 +62,11 @@ def require_decoder(interface: DecoderInterface) -> None:
 def _no_decoder(interface: DecoderInterface) -> OptimError:
     pasts = sorted(_lost_pasts(interface), key=lambda name: bool(_OF_ENCODER.search(name)))
     lost = f"no output is called so that '{pasts[0]}' is known to be carried on in it: " if pasts else ""
-    return OptimError(
+    return OptimError.usage(
         "not-a-decoder",
         "the model is no decoder with a past",
         f"{lost}it takes {', '.join(interface.inputs)} and returns {', '.join(interface.outputs)}",
         "export it with --state, or run its session yourself; a past X is carried on in the output present X",
-        status=ExitStatus.USAGE,
     )
 
 

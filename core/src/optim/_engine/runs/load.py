@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from optim._engine.runs.mark import read_mark
 from optim._engine.runs.session_file import MODEL_FILE, SESSION_FILE, SessionFile
 from optim._engine.runs.session_trust import read_session_file
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 from optim.model import PACKED_WEIGHTS
 
 if TYPE_CHECKING:
@@ -70,12 +70,11 @@ def load(
     from optim.adapters.share import share_out
 
     if not exported.generates:
-        raise OptimError(
+        raise OptimError.usage(
             "several-models",
             f"{folder} holds several models",
             f"they are {', '.join(exported.components)}",
             f"open one of them: optim.load('{folder}/{next(iter(exported.components))}')",
-            status=ExitStatus.USAGE,
         )
     name = "decoder" if "decoder" in exported.components else next(iter(exported.components))
     files = {one: path / component.file for one, component in exported.components.items()}
@@ -108,12 +107,8 @@ def _packed(path: Path, adapter: Adapters | None) -> onnxruntime.InferenceSessio
         "an adapter is given, which such a session does not take": adapter is not None,
     }
     if reason := next((text for text, holds in reasons.items() if holds), ""):
-        raise OptimError(
-            "cannot-be-packed",
-            f"{path} cannot be opened with packed weights",
-            reason,
-            "open it without packed=True",
-            status=ExitStatus.USAGE,
+        raise OptimError.usage(
+            "cannot-be-packed", f"{path} cannot be opened with packed weights", reason, "open it without packed=True"
         )
     return open_packed(path / MODEL_FILE, saved.config, "" if saved.target else saved.provider)
 
@@ -170,12 +165,11 @@ def open_folder(
 def _saved(path: Path) -> SessionFile:
     """What ``session.json`` says of a folder that has a model; raises as :func:`load`."""
     if not (path / MODEL_FILE).is_file() and (read_mark(path) is not None or (path / SESSION_FILE).is_file()):
-        raise OptimError(
+        raise OptimError.usage(
             "no-model",
             f"the run in {path} delivered no model",
             "report.json there says why, or the run has not finished",
             f"look into {path / 'report.html'}, and run it again: optim run MODEL -o {path}",
-            status=ExitStatus.USAGE,
         )
     return read_session_file(path)
 

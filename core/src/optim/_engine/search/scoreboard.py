@@ -70,7 +70,15 @@ class Scoreboard:
         """Every objection, the first found first."""
         return [score.objection for score in self._scores.values() if score.objection]
 
-    @property
-    def broken(self) -> list[Candidate]:
-        """The candidates that ran and did not hold."""
-        return [score.broken for score in self._scores.values() if score.broken is not None]
+    def is_wrong(self, candidate: Candidate) -> bool:
+        """Whether its graph ran and did not hold, under whatever settings.
+
+        Lossy settings that it does without do not count: what broke the budget in a runtime's bfloat16 may be right in
+        float32.
+        """
+        return any(
+            broken.model.path == candidate.model.path
+            and all(step in candidate.steps for step in broken.steps if step.lossy)
+            for broken in (score.broken for score in self._scores.values())
+            if broken is not None
+        )

@@ -46,7 +46,10 @@ class OnnxRuntime(Layout):
         try:
             said, _ = run_job(ort_job.__name__, to_wire(request), _SECONDS)
         except WorkerFailed as failed:
-            raise failed.error or _failed(failed.reason, "take another layout") from failed
+            if failed.error is not None and failed.error.reference != "session-failed":
+                raise failed.error from failed
+            cause = failed.error.cause if failed.error else failed.reason  # what the format, or a small build, lacks
+            raise _failed(cause, "take another layout") from failed
         made = from_wire(ort_job.Answer, said)
         session = result.model.session
         left = {name: value for name, value in session.session_options.items() if name != ort_job.LEVEL}

@@ -21,7 +21,7 @@ from optim._engine.sources.make import ExportedSource, make_graphs
 from optim._engine.sources.naming import needs_export
 from optim._engine.sources.pipeline import Choice
 from optim._engine.store import Store
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 from optim.jobs.owner import ending_workers
 from optim.model import Model, SessionConfig
 from optim.source import SourceRequest
@@ -112,12 +112,11 @@ def _component(exported: ExportedSource, name: str) -> str:
     known = [graph.component for graph in exported.graphs]
     if name in known or (not name and len(known) == 1):
         return name or known[0]
-    raise OptimError(
+    raise OptimError.usage(
         "which-component",
         f"{exported.request.spec} has several components",
         f"they are {', '.join(known)}",
         f"--component {known[-1]}",
-        status=ExitStatus.USAGE,
     )
 
 
@@ -153,12 +152,11 @@ def _require_fed(bench: Workbench, path: Path, other: Model) -> None:
     fed = {info.name for info in first.inputs}
     lacking = [info.name for info in other.inputs if info.name not in fed]
     if lacking:
-        raise OptimError(
+        raise OptimError.usage(
             "other-inputs",
             f"{path} takes other inputs than {bench.settings.source}",
             f"{_named(lacking)} is given nothing; both are fed {_named(sorted(fed))}",
             f"give them the same names; optim inspect {path} shows its inputs",
-            status=ExitStatus.USAGE,
         )
 
 

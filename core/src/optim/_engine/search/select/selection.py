@@ -221,7 +221,9 @@ class Selection:
                 promised += [item for item in self._archive.held() if is_alike(item.candidate, finalists[0])]
                 new = [item for item in promised if item.digest not in known]
                 waiting = self._promising(new, measured)
-                if not waiting or self._time.fallbacks.left < 0:
+                if self._time.fallbacks.left < 0:  # with nothing to deliver one more is proven all the same
+                    waiting = waiting[:1] if math.isinf(self._best(measured)) and self._time.may_prove else []
+                if not waiting:
                     break
                 self._bench.say("the best did not hold: measuring what came next")
                 known |= {candidate.digest for candidate in waiting}
@@ -273,11 +275,10 @@ class Selection:
         best = self._best(measured)
         if math.isfinite(best) and not self._board.objections:
             return []
-        wrong = {candidate.model.path for candidate in self._board.broken}
         chosen: list[Candidate] = []
         for item in sorted(items, key=self._rank):
             reached = self._rank(item) * _PROMISE < best and self._could_be_better(item)
-            if reached and not item.candidate.is_original and item.candidate.model.path not in wrong:
+            if reached and not item.candidate.is_original and not self._board.is_wrong(item.candidate):
                 chosen.append(item.candidate)
         return unique(chosen)[:_FINALISTS]
 

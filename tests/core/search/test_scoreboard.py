@@ -1,0 +1,41 @@
+"""What the scoreboard says of a graph that was compared under some settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from optim._engine.search.scoreboard import Scoreboard
+from optim._engine.search.state import Candidate, Step
+from optim.model import Model
+from optim.passes import Role, Stage
+
+INT8 = Step(Stage.QUANTIZE, "int8", "plugin", {}, Role.IMPROVE, lossy=True)
+ROUNDED = Step(Stage.CONVERT_PRECISION, "rounded", "plugin", {}, Role.IMPROVE, lossy=True, session_only=True)
+TUNED = Step(Stage.TUNE, "tuned", "plugin", {}, Role.IMPROVE, lossy=False, session_only=True)
+
+
+def chain(*steps: Step) -> Candidate:
+    graph = "-".join(step.pass_name for step in steps if not step.session_only) or "original"
+    digest = "-".join(step.pass_name for step in steps)
+    return Candidate(Model(Path(graph), digest, (), (), {"": 17}, 9), 100, steps)
+
+
+def board_with(broken: Candidate) -> Scoreboard:
+    board = Scoreboard()
+    board[broken].broken = broken
+    return board
+
+
+def test_a_graph_that_broke_the_budget_is_wrong_under_other_settings_too() -> None:
+    board = board_with(chain(INT8, TUNED))
+    assert board.is_wrong(chain(INT8))
+    assert board.is_wrong(chain(INT8, ROUNDED))
+    assert not board.is_wrong(chain())
+
+
+def test_lossy_settings_that_broke_the_budget_leave_the_graph_without_them() -> None:
+    board = board_with(chain(ROUNDED))
+    assert board.is_wrong(chain(ROUNDED, TUNED))
+    assert not board.is_wrong(chain())
+    assert not board.is_wrong(chain(TUNED))
+    assert not board_with(chain(INT8, ROUNDED)).is_wrong(chain(INT8))
