@@ -60,10 +60,10 @@ def test_silu_is_one_operator_of_floats_and_what_follows_stays_in_integers(tmp_p
     assert distance < _ROUNDING
 
 
-def test_pairs_stand_around_a_silu_and_none_within(tmp_path: Path) -> None:
+def test_pairs_stand_within_a_silu_too(tmp_path: Path) -> None:
     found, distance = quantized(tmp_path, net(tmp_path, *SILU[:1], node("Mul", "c s", "d")), format="qdq")
-    assert found[found.index("Sigmoid") + 1] == "Mul"
-    assert found.count("QuantizeLinear") == 4  # of x, c, d and y
+    assert found[found.index("Sigmoid") + 1] == "QuantizeLinear"
+    assert found.count("QuantizeLinear") == 5  # of x, c, s, d and y
     assert distance < _ROUNDING
 
 

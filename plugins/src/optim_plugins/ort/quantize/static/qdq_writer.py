@@ -36,7 +36,7 @@ class PairRewriter(StaticRewriter):
         if one.node.op_type == "Conv" and stored is None:
             self.refused.append(one.name)
             return False
-        for place, source in enumerate(() if one.floats else one.sources):
+        for place, source in enumerate(one.sources):
             one.node.replace_input_with(place, self._pair(source))
         if stored is not None:
             if stored.missing:

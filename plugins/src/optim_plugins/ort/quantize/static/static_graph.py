@@ -65,7 +65,13 @@ def prepared(model: Model, activations: str) -> ir.Model:
 def quantize_graph(model: Model, options: QuantizeStaticOptions, context: Context) -> PassResult:
     """What ``ort.quantize-static`` makes of a model."""
     graph = prepared(model, options.activations)
-    plan = make_plan(graph, options.keep, products=options.products, lstms=options.quantizes_lstms)
+    plan = make_plan(
+        graph,
+        options.keep,
+        products=options.products,
+        lstms=options.quantizes_lstms,
+        in_floats=options.format == "qoperator",
+    )
     unknown = sorted(set(options.keep) - set(plan.choices))
     notes = [f"keep names no quantizable node: {', '.join(unknown)}"] if unknown else []
     notes += [f"known not to have a fast kernel: {why}"] if (why := _known_to_be_slow(options)) else []

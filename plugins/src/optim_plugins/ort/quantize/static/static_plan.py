@@ -110,7 +110,9 @@ class Plan:
         return value
 
 
-def make_plan(graph: ir.Model, keep: Collection[str] = (), *, products: bool = True, lstms: bool = False) -> Plan:
+def make_plan(
+    graph: ir.Model, keep: Collection[str] = (), *, products: bool = True, lstms: bool = False, in_floats: bool = True
+) -> Plan:
     """Sort the nodes of the main graph and of its branches.
 
     Args:
@@ -118,6 +120,8 @@ def make_plan(graph: ir.Model, keep: Collection[str] = (), *, products: bool = T
         keep: names of convolutions, products and LSTMs that stay float.
         products: quantize MatMul and Gemm, too.
         lstms: and large LSTMs of the main graph.
+        in_floats: compute SiLU and Gelu in floats between integers; else their parts are carriers like any other, as
+            accelerators need it.
     """
     indices = index_values(graph)
     main = graph.graph
@@ -137,7 +141,7 @@ def make_plan(graph: ir.Model, keep: Collection[str] = (), *, products: bool = T
     left = [product for product in found if product.name not in keep]
     same: dict[ir.Value, ir.Value] = {}
     gelus = {gelu.source: gelu for gelu in written_gelus(graph) if gelu.last.graph is main}
-    sources = {gelu.last: gelu.source for gelu in gelus.values()}
+    sources = {gelu.last: gelu.source for gelu in gelus.values()} if in_floats else None
     nodes = _with_carriers(main, chosen, left, indices, sources)
     for one in nodes:
         if one.node.op_type in SAME_RANGE:
@@ -182,7 +186,7 @@ def _with_carriers(
     chosen: dict[ir.Node, Quantized],
     products: list[Product],
     indices: set[ir.Value],
-    gelus: Mapping[ir.Node, ir.Value],
+    gelus: Mapping[ir.Node, ir.Value] | None,
 ) -> list[Quantized]:
     """Convolutions and the carriers between quantized nodes, in the graph's order."""
     integers: set[ir.Value] = set()
@@ -205,8 +209,8 @@ def _with_carriers(
     return kept[::-1]
 
 
-def _carrier(node: ir.Node, integers: set[ir.Value], gelus: Mapping[ir.Node, ir.Value]) -> Quantized | None:
-    source = gelus.get(node)
+def _carrier(node: ir.Node, integers: set[ir.Value], gelus: Mapping[ir.Node, ir.Value] | None) -> Quantized | None:
+    source = gelus.get(node) if gelus is not None else None
     if source is not None:
         return Quantized(node, (source,), node.outputs[0], floats="Gelu") if source in integers else None
     linear = _linear(node)
@@ -214,7 +218,7 @@ def _carrier(node: ir.Node, integers: set[ir.Value], gelus: Mapping[ir.Node, ir.
         return Quantized(node, (linear.source,), node.outputs[0], linear=linear) if linear.source in integers else None
     if node.domain not in _STANDARD or node.op_type not in SAME_RANGE | COMPUTING:
         return None
-    gate = gate_of(node)
+    gate = gate_of(node) if gelus is not None else None
     if gate is not None and gate.op_type == "Sigmoid":
         source = gate.inputs[0]
         return Quantized(node, (source,), node.outputs[0], floats="QuickGelu") if source in integers else None
