@@ -78,7 +78,7 @@ def test_every_promise_of_the_kit_is_on_the_page() -> None:
         "its_candidates_are_its_options": "what it offers to try are options of its own;",
         "it_changes_session_settings_alone_if_it_says_so": "changes session settings alone if it says so;",
     }
-    assert {name.removeprefix("test_") for name in vars(PassConformance) if name.startswith("test_")} == set(promises)
+    assert {name.removeprefix("test_") for name in dir(PassConformance) if name.startswith("test_")} == set(promises)
     assert [sentence for sentence in promises.values() if sentence not in section] == []
 
 
@@ -97,9 +97,11 @@ def test_the_page_names_every_model_of_the_kit() -> None:
 @pytest.mark.parametrize("name", [name for name in testing.__all__ if name.endswith("Conformance")])
 def test_the_page_names_the_fixtures_of_every_kit_and_what_it_may_say(name) -> None:
     kit = getattr(testing, name)
-    said = {one for one in vars(kit) if not one.startswith(("_", "test_"))} | set(kit.__annotations__)
-    if name == "PassConformance":
-        return  # has its own section
+    if name in ("PassConformance", "StageConformance"):
+        return  # the first has its own section, and the second is only what others derive from
+    said = {one for one in dir(kit) if not one.startswith(("_", "test_"))}
+    said = said.union(*(getattr(one, "__annotations__", {}) for one in kit.__mro__))
     (row,) = re.findall(rf"^\| `{name}` \|(.*)$", PAGE, re.MULTILINE)
     derived = {"model", "session", "metric", "command", "source_context", "apply", "export"}
+    derived |= {"offered", "stage"} if issubclass(kit, testing.StageConformance) else set()
     assert set(re.findall(r"`(\w+)`", row)) - {"MetricSample"} == said - derived

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import NodeProto, helper
+from onnx import NodeProto, TensorProto, helper
 from ort_models import CPU, Array, apply, build, drift, names_and_shapes, operators, random_weight
 
 from optim import Model, PassResult
@@ -117,6 +117,19 @@ def test_the_half_of_a_gelu_stays_and_steps_behind_an_identity_go(tmp_path: Path
     numbers = {"two": number(2), "root": number(2**0.5), "one": number(1), "half": number(0.5)}
     result, distance = folded(tmp_path, net(tmp_path, *nodes, **numbers))
     assert operators(result.model) == ["Conv", "Div", "Erf", "Add", "Mul", "Mul", "Conv"]
+    assert distance < EXACT
+
+
+def test_branches_that_hand_on_what_lies_outside_them_do_so_still(tmp_path: Path) -> None:
+    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("t", "e")]
+    branches = {
+        "then_branch": helper.make_graph([node("Identity", "s", "t")], "then", [], outputs[:1]),
+        "else_branch": helper.make_graph([node("Identity", "s", "e")], "else", [], outputs[1:]),
+    }
+    nodes = [node("Conv", "x w", "c"), node("Mul", "c two", "s"), helper.make_node("If", ["yes"], ["y"], **branches)]
+    model = net(tmp_path, *nodes, two=number(2), yes=np.array(True))
+    result, distance = folded(tmp_path, model)
+    assert operators(result.model)[:2] == ["Conv", "If"]
     assert distance < EXACT
 
 

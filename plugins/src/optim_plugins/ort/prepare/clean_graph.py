@@ -14,6 +14,7 @@ from onnx_ir.passes.common import (
 )
 from onnxscript.optimizer import fold_constants as fold
 
+from optim_plugins.ort.graph.identities import drop_identities
 from optim_plugins.ort.graph.inferred_shapes import infer_shapes
 from optim_plugins.ort.graph.known_values import small_constant
 from optim_plugins.ort.graph.transposed_weights import add_transposed
@@ -42,7 +43,7 @@ def clean(graph: ir.Model) -> None:
         with _hidden_from_folding(graph):
             fold(graph, input_size_limit=_MOST_ELEMENTS, output_size_limit=_MOST_ELEMENTS, should_fold=_unless_large)
         inlined = inline_constant_branches(graph)
-    _drop_identities(graph)
+    drop_identities(graph)
     shorten_masks(graph)
     if not any(map(_is_random, graph.graph.all_nodes())):  # two drawings are not one
         CommonSubexpressionEliminationPass()(graph)
@@ -94,26 +95,6 @@ def _is_random(node: ir.Node) -> bool:
     if node.op_type not in _RANDOM or node.domain not in _STANDARD:
         return False
     return node.op_type != "Dropout" or (len(node.inputs) > 2 and node.inputs[2] is not None)
-
-
-def _drop_identities(graph: ir.Model) -> None:
-    """Remove every Identity that hands on what its own graph makes for nothing else than one output, or makes none."""
-    for node in list(graph.graph.all_nodes()):
-        if node.op_type != "Identity" or node.domain not in _STANDARD or node.graph is None:
-            continue
-        source, result = node.inputs[0], node.outputs[0]
-        if source is None:
-            continue
-        if result.is_graph_output():
-            producer = source.producer()
-            if producer is None or producer.graph is not node.graph or source.is_graph_output():
-                continue
-            name, result.name = result.name, f"{result.name}_identity"
-            source.name = name
-        source.type = source.type or result.type
-        source.shape = source.shape if source.shape is not None else result.shape
-        ir.convenience.replace_all_uses_with(result, source, replace_graph_outputs=True)
-        node.graph.remove(node, safe=True)
 
 
 def _unless_large(node: ir.Node) -> bool | None:

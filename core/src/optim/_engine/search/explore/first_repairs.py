@@ -3,8 +3,8 @@
 A proposal is applied and compared once, a repair many times; and what keeps more of its accuracy by itself leaves less
 to repair. So the other proposals come first, and of what is still beyond the budget the nearest is repaired.
 
-Where there is no time for both, and nothing is there yet to deliver, what has a precision between is repaired at once:
-a repair begins with all nodes in that, which is one look too, and the surest of them.
+Where there is no time for both, what has a precision between is repaired at once: a repair begins with all nodes in
+that, which is one look too, and the surest of them.
 """
 
 from __future__ import annotations
@@ -102,10 +102,6 @@ class FirstRepairs:
         broken = sorted(
             (one for one in found if not one.holds), key=lambda one: -per_evaluation(one.attempt, ratio(one))
         )
-        timed = [
-            ratio(one) for one in found if one.holds and one.attempt.ratio is not None
-        ]  # what was not says nothing
-        faster = min(timed, default=start) < WORTH_A_REPAIR * start
         results: list[Candidate] = []
         for place, one in enumerate(broken):
             if ratio(one) >= min(held, WORTH_A_REPAIR * start):
@@ -113,11 +109,11 @@ class FirstRepairs:
             if place >= _REPAIRED:
                 self._expander.repairs.note_near(Near(one.parent, one.planned, one.attempt, one.tried))
                 continue
-            if not faster and self._has_time_for_one_look(one):
+            if self._has_time_for_one_look(one):
                 with self._time.lending():
                     new = self._expander.repairs.repair(one.parent, one.planned, one.attempt, one.tried)
                 if new is not None:
-                    held, faster = min(held, self._note(new, ratio(one))), True
+                    held = min(held, self._note(new, ratio(one)))
                     results.append(new)
                 continue
             others = self._otherwise(one)

@@ -106,19 +106,20 @@ def _take_neighbours(graph: ir.Model) -> int:
 
 def fold(graph: ir.Model) -> dict[str, int]:
     """Fold in place; how often each rewrite fired."""
-    from onnx_ir.passes.common import IdentityEliminationPass, RemoveUnusedNodesPass
+    from onnx_ir.passes.common import RemoveUnusedNodesPass
 
     from optim_plugins.ort.fuse.convolution.constants_in_full import write_constants_in_full
     from optim_plugins.ort.fuse.convolution.hard_sigmoid import fuse_hard_sigmoid
     from optim_plugins.ort.fuse.convolution.softmax_first import softmax_first
     from optim_plugins.ort.fuse.convolution.steps_ahead import fold_steps_ahead
     from optim_plugins.ort.fuse.convolution.steps_behind import fold_steps_behind, is_convolution
+    from optim_plugins.ort.graph.identities import drop_identities
     from optim_plugins.ort.graph.inferred_shapes import infer_shapes
 
     if not any(map(is_convolution, graph.graph.all_nodes())):
         return {}
     declared = [value.shape for value in graph.graph.outputs]
-    IdentityEliminationPass()(graph)  # exporters put some between a convolution and its steps
+    drop_identities(graph)  # exporters put some between a convolution and its steps
     infer_shapes(graph)
     counts = {"hard sigmoids written": fuse_hard_sigmoid(graph)}
     if counts["hard sigmoids written"]:
