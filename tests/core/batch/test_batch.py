@@ -17,6 +17,7 @@ from batch_models import relu
 import optim.__main__
 from optim._engine.batch import program
 from optim._engine.batch.index import read_index, worst_status
+from optim._engine.batch.live import Standing
 from optim._engine.batch.matrix import read_batch
 from optim._engine.batch.program import Done, Work, end_programs, run_program
 from optim._engine.batch.runs import Told, claimed, run_batch
@@ -27,7 +28,7 @@ from optim.jobs.forked import SWITCH, Forked
 
 pytestmark = pytest.mark.slow
 
-QUIET = Told(lambda name, log: None, lambda rows, known: None)
+QUIET = Told(Standing(3).begun, lambda rows, known: None)
 
 
 class Here(Executor):
@@ -74,6 +75,7 @@ def test_each_run_has_its_folder_and_its_row(batch: Path) -> None:
     assert (wrong.status, wrong.exit_status) == ("error", 2) and "seed" in wrong.reason
     assert worst_status(index.rows) == 3
     assert read_index(batch / "outs") == index
+    assert "reading fine.onnx" in (batch / "outs" / "_batch" / "fine.log").read_text()
     page = (batch / "outs" / "index.html").read_text()
     assert "1 of 3 runs delivered a model" in page and 'href="fine/report.html"' in page
 

@@ -33,7 +33,7 @@ class Told:
     """Who is told how a batch goes.
 
     Attributes:
-        begun: a run is handed to whoever runs it, with the file that takes what it says.
+        begun: a run is about to be handed to whoever runs it, with the file that takes what it says.
         finished: a run has its rows; True where they are from before.
     """
 
@@ -115,9 +115,9 @@ def run_batch(
         recipe.write_text(text, encoding="utf-8")
         arguments = _arguments(entry, folder, recipe, [*flags, "--fresh"] if fresh else flags)
         log = recipe.with_suffix(".log")
+        told.begun(entry.name, log)  # who shows it takes an earlier log away
         future = executor.submit(run_program, Work(arguments, str(log.absolute())))
         waiting[future] = entry, shlex.join(["optim", *arguments])
-        told.begun(entry.name, log)
     index = _index(entries, found, keys)
     _write(index, folder)
     for future in as_completed(waiting):
