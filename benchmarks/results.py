@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import os
 import re
 import subprocess
 from collections.abc import Iterable, Sequence
@@ -160,8 +161,11 @@ def machine() -> str:
     from optim._engine.machine import this_machine
 
     found = this_machine()
+    denies = (
+        ", which denies what is newer than AVX2 (as_avx2.py)" if "as_avx2" in os.environ.get("LD_PRELOAD", "") else ""
+    )
     memory = f"{found.memory_bytes / 1e9:.0f} GB" if found.memory_bytes else "memory unknown"
-    return f"{found.cpu}, {found.cores} cores, {memory}; {found.os.partition('-')[0]}; Python {found.python}"
+    return f"{found.cpu}{denies}, {found.cores} cores, {memory}; {found.os.partition('-')[0]}; Python {found.python}"
 
 
 def versions() -> str:
