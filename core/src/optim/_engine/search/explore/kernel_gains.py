@@ -61,8 +61,6 @@ class KernelGains:
         known = bench.store.read("steps", key, kernels.Answer)
         if known is None and self.measures and bench.target.timed:
             known = self._measure(key) if bench.run_time.left >= LEAST_S else self._tables()
-            if known is not None and known.measured and not _is_disturbed(known.measured):
-                bench.store.write("steps", key, to_wire(known))
         if known is None:
             return
         self._measured_here = bool(known.measured) and not _is_disturbed(known.measured)
@@ -103,7 +101,10 @@ class KernelGains:
             return None
 
     def _measure(self, key: str) -> kernels.Answer | None:
-        """Time the kernels, unless another run has done so while this one waited for its turn."""
+        """Time the kernels, unless another run has done so while this one waited for its turn.
+
+        They are kept before the turn ends: whoever waits for it finds them.
+        """
         bench, answer = self._bench, None
         request = kernels.Request(bench.place, bench.store.models)
         began = bench.turns.now()
@@ -115,6 +116,8 @@ class KernelGains:
                         return known
                     bench.say("timing this machine's kernels, once")
                     answer = bench.runner.call(kernels.JOB, request, timeout_s=MEASURING_S)
+                    if answer.measured and not _is_disturbed(answer.measured):
+                        bench.store.write("steps", key, to_wire(answer))
                 if (
                     not _is_disturbed(answer.measured)
                     or bench.turns.now() - began > _AGAIN_WITHIN * bench.run_time.left
