@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -41,6 +42,9 @@ def main() -> None:
 
 def environment() -> dict[str, str]:
     """What a process has to have in its environment, besides what it has, to take its processor for one with AVX2."""
+    missing = [name for name in ("gcc", "objdump") if shutil.which(name) is None]
+    if sys.platform != "linux" or platform.machine() != "x86_64" or missing:
+        raise SystemExit(f"it takes Linux on x86-64 with gcc and binutils; not here: {', '.join(missing) or 'these'}")
     made = {"LD_PRELOAD": str(compiled())}
     if "cpuid_fault" not in Path("/proc/cpuinfo").read_text(encoding="utf-8"):
         paths = [str(patched(name)) for name in RUNTIMES if importlib.util.find_spec(name)]
@@ -79,7 +83,10 @@ def patched(name: str) -> Path:
             _overwrite(copy, places)
         else:
             copy.symlink_to(path)
-    making.rename(folder)
+    try:
+        making.rename(folder)
+    except OSError:  # another process has made it meanwhile
+        shutil.rmtree(making)
     return folder
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import statistics
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,9 +32,9 @@ class Answer(BaseModel):
 class TabledAnswer(Answer):
     """An answer that is a table: in a notebook, and with tabs between the cells where it is printed."""
 
+    @abstractmethod
     def _table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
         """Heading, columns and rows."""
-        raise NotImplementedError
 
     def _repr_html_(self) -> str:
         return notebook.table(*self._table())
