@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -332,17 +332,11 @@ def _judged_on(feeds: FeedSet, most: int) -> tuple[int, ...]:
 
 def _timed_samples(compared: Sequence[int], feeds: FeedSet) -> tuple[tuple[int, ...], tuple[str, ...]]:
     found: dict[str, int] = {}
-    for sample, shape in _shapes(compared, feeds):
-        if shape not in found:
-            found[shape] = sample
+    for sample in compared:
+        found.setdefault(shape_text(feeds.sample(sample)), sample)
         if len(found) == _TIMED_SHAPES:
             break
     return tuple(found.values()), tuple(found)
-
-
-def _shapes(compared: Sequence[int], feeds: FeedSet) -> Iterator[tuple[int, str]]:
-    for sample in compared:
-        yield sample, shape_text(feeds.sample(sample))
 
 
 def shape_text(feeds: Feeds) -> str:
