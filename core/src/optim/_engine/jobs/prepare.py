@@ -92,6 +92,7 @@ class Answer:
         run_s: how long one run of it took on average, in seconds.
         device_bytes: memory that it took on a device or in a process of its backend's own; 0 where that has none.
         cut_short: whether more samples, settings or figures were left out for their time.
+        held_out: samples that no pass sees, and that the gate compares on first.
         mixed: outputs that mix scales on some sample: only these are compared by slices.
         quiet: outputs that are next to nothing on some sample, with a floor for each of :attr:`compared`.
         one_size: dynamic dimensions that all of the user's samples have at one size.
