@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from optim.jobs.memory import usable_memory_bytes
+from optim.jobs.processors import usable_processors
 
 _INSTRUCTION_SETS = [
     "sse4_1",
@@ -60,19 +61,12 @@ def this_machine() -> Machine:
     """Processor, memory, system and Python of this process."""
     return Machine(
         cpu=_cpu(),
-        cores=usable_cores(),
+        cores=usable_processors(),
         memory_bytes=usable_memory_bytes(),
         os=platform.platform(aliased=True, terse=False),
         python=platform.python_version(),
         instruction_sets=_instruction_sets(_text(Path("/proc/cpuinfo"))) if sys.platform == "linux" else (),
     )
-
-
-def usable_cores() -> int:
-    """Processors that this process may run on, which can be fewer than the machine has."""
-    if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _cpu() -> str:

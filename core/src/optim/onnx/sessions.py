@@ -88,7 +88,7 @@ def open_session(
     Args:
         path: the graph.
         settings: of the model; its options of a provider are laid over those of the target.
-        target: its providers, with options and package; by default the CPU.
+        target: its providers, with options and package, and how many threads it has; by default the CPU.
         extra_config: further config entries of this session alone, never part of the model.
         libraries: packages with operators that the graph needs, see :mod:`optim.onnx.libraries`.
         supplied: arrays of initializers that the model does not have itself.
@@ -117,7 +117,7 @@ def open_session(
             or "install the onnxruntime build that has it, e.g. onnxruntime-gpu instead of onnxruntime",
             status=ExitStatus.TARGET_UNAVAILABLE,
         )
-    options = session_options(settings)
+    options = session_options(target.within_threads(settings))
     for key, text in (extra_config or {}).items():
         options.add_session_config_entry(key, text)
     for package in libraries:

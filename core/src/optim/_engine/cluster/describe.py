@@ -100,10 +100,11 @@ def describe(folder: str = "", targets: Sequence[str] = ()) -> str:
     """
     import psutil
 
-    from optim._engine.machine import this_machine, usable_cores
+    from optim._engine.machine import this_machine
     from optim._engine.plugins.registry import load_registry
     from optim._engine.plugins.versions import carried_key, core_digest, libraries_of
     from optim._engine.search.keys import machine_key, machine_kind
+    from optim.jobs.processors import usable_processors
 
     registry = load_registry()
     infos = [plugin.info for plugin in registry.plugins]
@@ -120,7 +121,7 @@ def describe(folder: str = "", targets: Sequence[str] = ()) -> str:
         version=f"optim {importlib.metadata.version('optim-core')} on Python {platform.python_version()}",
         core=core_digest(),
         plugins={info.name: carried_key(info) for info in infos},
-        machine=f"{machine_kind()}/{usable_cores()}",
+        machine=f"{machine_kind()}/{usable_processors()}",
         machine_key=machine_key(),
         runtimes=_versions(),
         targets=found,

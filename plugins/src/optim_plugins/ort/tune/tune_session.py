@@ -7,11 +7,10 @@ thread counts are proposed, and the clock decides.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, SessionConfig, Target
+from optim import APPLICABLE, Applicable, Context, Model, OptimError, Pass, PassResult, SessionConfig, Target
 from optim_plugins.ort.kernels import WASM
 
 if TYPE_CHECKING:
@@ -38,8 +37,24 @@ class TuneSession(Pass):
         """Always: there is always a session to set."""
         return APPLICABLE
 
+    def refuse(self, options: TuneSessionOptions, target: Target) -> None:
+        """More threads than the target has.
+
+        Raises:
+            OptimError[too-many-threads]: they would be no more than the target's.
+        """
+        asked = options.intra_op_num_threads
+        if asked is not None and target.threads and asked > target.threads:
+            raise OptimError.usage(
+                "too-many-threads",
+                f"pass {self.name} cannot give a session {asked} threads",
+                f"target {target.name} has {target.threads} at most",
+                f"--target cpu:threads={asked}, or intra_op_num_threads={target.threads}",
+            )
+
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[TuneSessionOptions]:
         """Best guess first, by the operators in the graph; the runtime's default is what they are raced against."""
+        from optim.jobs import usable_processors
         from optim.onnx import operator_counts
         from optim_plugins.ort.tune.tune_session_options import TuneSessionOptions
 
@@ -54,7 +69,7 @@ class TuneSession(Pass):
         if normalizes:
             yield TuneSessionOptions(disabled_optimizers=("LayerNormFusion", *skip))
             yield TuneSessionOptions(level="extended", disabled_optimizers=skip)
-        processors = os.cpu_count() or 1
+        processors = target.threads or usable_processors()
         if processors > 2 and target.made_for != WASM:  # there the page says how many threads
             yield TuneSessionOptions(intra_op_num_threads=processors // 2)
 
