@@ -97,7 +97,7 @@ struct properties {
   int multiprocessors;
 };
 
-enum { SHARED = 49152, SHARED_OPTIN = 232448, THREADS = 1024, MULTIPROCESSORS = 132, MAJOR = 9, MINOR = 0 };
+enum { SHARED = 49152, SHARED_OPTIN = 101376, THREADS = 1024, MULTIPROCESSORS = 132, MAJOR = 8, MINOR = 9 };
 
 EXPORT int cudaGetDeviceProperties(struct properties *out, int device) {
   memset(out, 0, 1008); /* sizeof(cudaDeviceProp) of CUDA 13 */
@@ -233,6 +233,15 @@ EXPORT int cublasLtMatmulAlgoGetHeuristic(
 }
 EXPORT size_t cudnnGetVersion(void) { return 91400; }
 EXPORT const char *cudnnGetErrorString(int status) { return "pretended"; }
+EXPORT int cudnnBackendGetAttribute(void *of, int what, int type, int64_t wanted, int64_t *found, void *values) {
+  enum { INT64 = 3, DESCRIPTOR = 15 };
+  if (found) *found = type == DESCRIPTOR;
+  if (values && type == INT64) {
+    *(int64_t *)values = 0;
+    if (found) *found = 1;
+  }
+  return 0;
+}
 EXPORT int cudnnBackendCreateDescriptor(int kind, void **out) { return handle(out); }
 
 /* ---- NVML ---- */

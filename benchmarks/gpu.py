@@ -157,7 +157,7 @@ def measured(name: str, asked: Asked, after: int) -> dict[str, Any]:
             return {"not run": {"not run": f"the export failed: {done[-300:]}"}}
     batch = asked.batch(name)
     data = asked.work / f"{name}.batch{batch}.npz"
-    _write_batch(feeds, data, batch)
+    write_batch(feeds, data, batch)
     results = {}
     for target in asked.targets:
         folder = asked.work / f"{name}-{target}"
@@ -189,7 +189,8 @@ def measured(name: str, asked: Asked, after: int) -> dict[str, Any]:
     return found
 
 
-def _write_batch(feeds: Path, data: Path, batch: int) -> None:
+def write_batch(feeds: Path, data: Path, batch: int) -> None:
+    """A sample so many times in one file."""
     import numpy as np
 
     with np.load(feeds) as arrays:
