@@ -137,6 +137,8 @@ def _chain_row(
 
     model = trial.model
     for name, options in chain.steps:
+        if "prefer_nhwc" in options and not any(node.op_type == "Conv" for node in model.ir().graph):
+            return  # a layout of convolutions
         transformation = _pass_class(registry, name, trial.target)()
         applicable = transformation.applicable(model, trial.target)
         if not applicable:

@@ -1,7 +1,8 @@
 """Optimizers of ONNX Runtime that break a graph on a provider, and are switched off for such graphs there.
 
-``GroupQueryAttentionFusion``, for CUDA alone, moves RotaryEmbedding into a GroupQueryAttention. It keeps nine inputs: one
-that has more (a mask is the eleventh) makes an invalid graph, https://github.com/microsoft/onnxruntime/issues/29524.
+``GroupQueryAttentionFusion``, for CUDA alone, moves RotaryEmbedding into a GroupQueryAttention. It keeps nine inputs:
+of one that has more (a mask is the eleventh) it makes an invalid graph,
+https://github.com/microsoft/onnxruntime/issues/29524.
 """
 
 from __future__ import annotations
