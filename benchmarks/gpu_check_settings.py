@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+from gpu import ENCODER
 from gpu_check_rows import COMPUTES, Row
 from onnx import TensorProto, helper, numpy_helper
 
@@ -90,7 +91,7 @@ def graph_rows(target_name: str) -> Iterator[Row]:
 
 def run_rows(target_name: str, work: Path) -> Iterator[Row]:
     """``optim run`` on MiniLM, its load.py, ``optim bench`` and ``optim profile``."""
-    model, data = work / "minilm-dynamo.onnx", work / "minilm.feeds.npz"
+    model, data = work / f"{ENCODER}-dynamo.onnx", work / f"{ENCODER}.feeds.npz"
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "out"
         words = ["run", str(model), "--target", target_name, "--data", str(data), "--max-drift", "0.02"]

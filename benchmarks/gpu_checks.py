@@ -22,7 +22,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-from gpu import MODELS, device_text, unavailable
+from gpu import ENCODER, MODELS, device_text, unavailable
 from gpu_check_rows import CHAINS, COMPUTES, Row, chain_rows
 from gpu_check_settings import graph_rows, memory_rows, option_rows, run_rows
 
@@ -69,7 +69,7 @@ def main() -> int:
     ]
     if not chosen:
         return 5
-    exported(sorted({name.split("/")[2] for name in chosen if name.startswith("chains")} | {"minilm"}), asked)
+    exported(sorted({name.split("/")[2] for name in chosen if name.startswith("chains")} | {ENCODER}), asked)
     found: dict[str, list[Row]] = {}
     with ThreadPoolExecutor(asked.at_once) as pool:
         waiting = {pool.submit(checked, name, asked): name for name in chosen}
