@@ -6,8 +6,8 @@
 There: ``cat parts/*.part* > $(cat parts/NAME.txt)`` and ``pip install --no-deps`` of that.
 
 The provider's library holds each kernel for six kinds of GPU, compressed; those of other kinds are overwritten with
-zeros, which take no place in a wheel. Headers stay, so that the driver still finds the one that fits. Such a library has
-been loaded, on a pretended GPU, and never run on one: where it fails, carry the whole wheel (``--capability all``).
+zeros, which take no place in a wheel. Headers stay, so that the driver still finds the one that fits. Such a library
+has been loaded, for a pretended GPU, and never run on one: where it fails, carry all of it (``--capability all``).
 """
 
 from __future__ import annotations
