@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Target
+from optim.jobs import usable_threads
 from optim_openvino.runtime import properties
 from optim_openvino.runtime.properties import as_session, settings_of
 
@@ -39,7 +39,7 @@ class Tune(Pass):
         if device != "CPU":
             return
         yield TuneOptions(flush_denormals=True)
-        processors = os.cpu_count() or 1
+        processors = usable_threads()
         if processors > 1:
             yield TuneOptions(pinning=False)
         if processors > 2:

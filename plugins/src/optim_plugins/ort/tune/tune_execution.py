@@ -5,11 +5,11 @@ Each setting is proposed alone; the search races them, drops what is beaten, and
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, SessionConfig, Target
+from optim.jobs import usable_threads
 from optim_plugins.ort.kernels import CPU_PROVIDER, WASM, runs_as_cpu
 
 if TYPE_CHECKING:
@@ -44,8 +44,7 @@ class TuneExecution(Pass):
         if threaded:
             yield TuneExecutionOptions(spinning=False)
         yield TuneExecutionOptions(arena=False)
-        processors = os.cpu_count() or 1
-        if threaded and processors > 1 and _has_branches(model):
+        if threaded and usable_threads() > 1 and _has_branches(model):
             yield TuneExecutionOptions(execution_mode="parallel", inter_op_num_threads=2)
         yield TuneExecutionOptions(prepacking=False)
 

@@ -2,7 +2,8 @@
 
 ONNX Runtime's default is not always its best: on some models its own graph optimizations make it slower, because a
 fused kernel is slower on this processor than the parts it replaces. So levels, single optimizers switched off and
-thread counts are proposed, and the clock decides.
+thread counts are proposed, and the clock decides. The runtime starts a thread for each core of the machine, also where
+a container or a batch system gives the process fewer: there a thread for each that it has is the best guess.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, SessionConfig, Target
+from optim.jobs import usable_threads
 from optim_plugins.ort.kernels import WASM
 
 if TYPE_CHECKING:
@@ -46,6 +48,10 @@ class TuneSession(Pass):
         operators = operator_counts(model.path)
         normalizes = any(name.rpartition(":")[2] in _NORMALIZATIONS for name in operators)
         skip = ("SkipLayerNormFusion",)
+        threaded = target.made_for != WASM  # there the page says how many threads
+        threads = usable_threads()
+        if threaded and threads < (os.cpu_count() or 1):
+            yield TuneSessionOptions(intra_op_num_threads=threads)
         yield TuneSessionOptions(level="basic")
         if normalizes:
             yield TuneSessionOptions(disabled_optimizers=skip)
@@ -54,9 +60,8 @@ class TuneSession(Pass):
         if normalizes:
             yield TuneSessionOptions(disabled_optimizers=("LayerNormFusion", *skip))
             yield TuneSessionOptions(level="extended", disabled_optimizers=skip)
-        processors = os.cpu_count() or 1
-        if processors > 2 and target.made_for != WASM:  # there the page says how many threads
-            yield TuneSessionOptions(intra_op_num_threads=processors // 2)
+        if threaded and threads > 2:
+            yield TuneSessionOptions(intra_op_num_threads=threads // 2)
 
     def apply(self, model: Model, options: TuneSessionOptions, context: Context) -> PassResult:
         """Lay the settings over the model's."""

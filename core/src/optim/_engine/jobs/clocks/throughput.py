@@ -7,7 +7,6 @@ each model, the original too, is judged by what it can do at best on this machin
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from optim._engine.jobs.clocks.serving import Served, Serving, Tried, p95_of
 from optim.arrays import Feeds
 from optim.backend import Session
 from optim.errors import OptimError, describe_exception
+from optim.jobs.resources import usable_threads
 from optim.model import SessionConfig
 from optim.providers.names import CPU
 
@@ -144,7 +144,7 @@ class _Throughput(Timer):
         """Ways to share the processors: one session with all of them, and more with fewer threads each."""
         if self._subject.target.made_for != CPU or self._subject.target.provider != CPU:
             return [(1, None)]  # one device computes, whoever asks
-        processors = _processors()
+        processors = usable_threads()
         shares: list[tuple[int, int | None]] = [(1, None)]
         sessions = 2
         while sessions <= processors:
@@ -177,11 +177,6 @@ class _Throughput(Timer):
             self.close()  # those that were opened are no serving
             raise
         return self._sessions
-
-
-def _processors() -> int:
-    """That this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _doubled() -> tuple[int, ...]:
