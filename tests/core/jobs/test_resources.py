@@ -62,7 +62,7 @@ def test_pages_of_files_are_free_memory(prefix: str, tmp_path: Path) -> None:
 def test_a_machine_has_no_more_than_its_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = {"memory.max": "1000", "memory.current": "900", "cpu.max": "50000 100000"}
     monkeypatch.setattr(resources, "ControlGroups", lambda: groups(tmp_path, "0::/\n", files))
-    assert (resources.usable_memory_bytes(), resources.free_memory_bytes(), resources.usable_threads()) == (
+    assert (resources.usable_memory_bytes(), resources.free_memory_bytes(), resources.usable_processors()) == (
         1000,
         100,
         1,
@@ -70,7 +70,7 @@ def test_a_machine_has_no_more_than_its_container(tmp_path: Path, monkeypatch: p
     unlimited = {"memory.max": str(NO_LIMIT), "cpu.max": "9900000 100000"}
     monkeypatch.setattr(resources, "ControlGroups", lambda: groups(tmp_path, "0::/\n", unlimited))
     assert resources.free_memory_bytes() < resources.usable_memory_bytes() < NO_LIMIT
-    assert resources.usable_threads() == resources.usable_cores()
+    assert resources.usable_processors() == resources.usable_cores()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="affinity is read on Linux alone")

@@ -30,7 +30,7 @@ class WorkerFailed(Exception):  # noqa: N818 - it states what happened to the wo
 
     Attributes:
         reason: one line for the report.
-        kind: ``crashed``, ``starved`` (ended by the system for want of memory), ``timeout``, ``raised`` or ``protocol``.
+        kind: ``crashed``, ``starved`` (ended for want of memory), ``timeout``, ``raised`` or ``protocol``.
         details: traceback or the end of its stderr.
         error: the OptimError that the job raised, where it was one.
         doing: what it was busy with, where that can be named.

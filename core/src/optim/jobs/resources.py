@@ -23,10 +23,10 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-def usable_threads() -> int:
-    """Threads that can run at once: as many as usable cores, or fewer where a quota has no time for so many.
+def usable_processors() -> int:
+    """Processors that this process has: those that it may run on, or fewer where a quota has no time for so many.
 
-    A quota of one and a half processors gives two. Runtimes start a thread for each core of the machine, whatever this
+    A quota of one and a half gives two. Runtimes start a thread for each core of the machine, whatever this
     process may use.
     """
     quota = ControlGroups().processors()
@@ -50,7 +50,7 @@ def free_memory_bytes() -> int:
 
 
 def ended_for_memory() -> int:
-    """How many processes Linux has ended since it started because memory was short, of the machine or of a container."""
+    """How many processes Linux has ended since it started because memory was short, of a container too."""
     found = (line.split() for line in _text(Path("/proc/vmstat")).splitlines() if line.startswith("oom_kill "))
     return next((_number(count) for _, count in found), 0)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -92,6 +92,7 @@ class Answer:
         run_s: how long one run of it took on average, in seconds.
         device_bytes: memory that it took on a device or in a process of its backend's own; 0 where that has none.
         cut_short: whether more samples, settings or figures were left out for their time.
+        held_out: samples that no pass sees, and that the gate compares on first.
         mixed: outputs that mix scales on some sample: only these are compared by slices.
         quiet: outputs that are next to nothing on some sample, with a floor for each of :attr:`compared`.
         one_size: dynamic dimensions that all of the user's samples have at one size.
@@ -331,17 +332,11 @@ def _judged_on(feeds: FeedSet, most: int) -> tuple[int, ...]:
 
 def _timed_samples(compared: Sequence[int], feeds: FeedSet) -> tuple[tuple[int, ...], tuple[str, ...]]:
     found: dict[str, int] = {}
-    for sample, shape in _shapes(compared, feeds):
-        if shape not in found:
-            found[shape] = sample
+    for sample in compared:
+        found.setdefault(shape_text(feeds.sample(sample)), sample)
         if len(found) == _TIMED_SHAPES:
             break
     return tuple(found.values()), tuple(found)
-
-
-def _shapes(compared: Sequence[int], feeds: FeedSet) -> Iterator[tuple[int, str]]:
-    for sample in compared:
-        yield sample, shape_text(feeds.sample(sample))
 
 
 def shape_text(feeds: Feeds) -> str:

@@ -16,7 +16,7 @@ from optim._engine.jobs.workplace import Done, Work, Workplace
 from optim._engine.store import Store
 from optim.errors import OptimError
 from optim.jobs.process import WorkerFailed
-from optim.jobs.resources import usable_threads
+from optim.jobs.resources import usable_processors
 from optim.jobs.wire import from_wire, to_wire
 
 Say = Callable[[str], None]
@@ -219,7 +219,7 @@ class Runner:
 @contextmanager
 def thread_executor(at_once: int = 0) -> Iterator[Executor]:
     """Threads, each holding one process: ``at_once``, or as many as processors, at most four."""
-    executor = ThreadPoolExecutor(at_once or min(4, usable_threads()))
+    executor = ThreadPoolExecutor(at_once or min(4, usable_processors()))
     try:
         yield executor
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import chain, repeat
@@ -87,12 +88,13 @@ def build_report(outcome: Outcome) -> Report:
 
 def _few_cores(outcome: Outcome, machine: MachineReport) -> tuple[str, ...]:
     """That a container or affinity left it fewer cores than the machine has: the runtime does not look at that."""
-    there = machine.machine_cores or machine.cores
-    if outcome.target.provider != CPU or min(machine.cores, machine.quota or machine.cores) >= there:
+    there, target = machine.machine_cores or machine.cores, outcome.target
+    has = min(machine.cores, math.ceil(machine.quota or machine.cores))
+    if target.provider != CPU or target.threads or has >= there:
         return ()
     return (
         f"this process may use {cores_text(machine)}, and ONNX Runtime starts a thread for each core of the machine "
-        "unless session options say how many: the figures hold where as much may be used",
+        f"unless session options say how many; --target cpu:threads={has} has it start no more",
     )
 
 
