@@ -323,10 +323,11 @@ def test_whether_a_recast_candidate_is_better_is_asked_without_applying_anything
         ({"slow": (1.31, 1.29, 1.33), "other": (1.0, 0.97, 1.03)}, "slow"),
         ({"slow": None, "fast": (0.64, 0.62, 0.66)}, "fast"),
         ({"slow": None}, None),
+        ({"slow": (1.31, 1.29, 1.33), "late": "out of time"}, "late"),
     ],
 )
 def test_of_what_is_beyond_the_budget_the_nearest_that_would_help_is_kept_aside(monkeypatch, figures, expected):
-    """One that is slow and a little nearer says nothing about a larger budget."""
+    """One that is slow and a little nearer says nothing of a larger budget; of what is late its first look stands."""
     bench = SimpleNamespace(
         settings=RunSettings(Path("m.onnx")),
         target=Target("cpu", "ort", "CPUExecutionProvider"),
@@ -338,10 +339,17 @@ def test_of_what_is_beyond_the_budget_the_nearest_that_would_help_is_kept_aside(
     )
     ready = Ready((), 0, {}, ())
     results = [
-        LaneResult(ready=ready, ratio=Ratio(*one, 9)) if one else LaneResult("crash") for one in figures.values()
+        LaneResult(out_of_time=True)
+        if one == "out of time"
+        else LaneResult(ready=ready, ratio=Ratio(*one, 9))
+        if one
+        else LaneResult("crash")
+        for one in figures.values()
     ]
-    archive = ParetoArchive(Budget(0.05, 1e-4))
-    selection = Selection(bench, Budget(0.05, 1e-4), Journal(), archive, TimeBudget(10.0, 300.0))
+    archive, journal = ParetoArchive(Budget(0.05, 1e-4)), Journal()
+    journal.open(step("late"), candidate())
+    journal.timed(Measured(candidate("late"), 0.6, 0.5, 0.7), None)
+    selection = Selection(bench, Budget(0.05, 1e-4), journal, archive, TimeBudget(10.0, 300.0))
     monkeypatch.setattr(Clock, "beyond", lambda self, candidates: results)
     found = selection.measure_nearest([candidate(name) for name in figures])
     assert (found and found.candidate.model.digest) == expected
