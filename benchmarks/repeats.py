@@ -3,12 +3,13 @@
     python benchmarks/repeats.py model.onnx=feeds.npz:0.05 other.onnx=:lossless --times 5 --search-seconds 30
     python benchmarks/repeats.py model.onnx=feeds.npz:0.05 --search-seconds auto
     python benchmarks/repeats.py FOLDER/*.onnx --times 1 --search-seconds 40 --beside 8
+    python benchmarks/repeats.py model.onnx=:lossless -- --stage fuse
 
-The second takes five repeats with default seconds. Each argument is a model, its feeds (none: made up) and its budget
-(none: the default). ``--beside`` keeps so many other programs computing meanwhile. Nobody else should run optim then:
-waiting for another run's clock counts here. A line for each run, then one for each model: its verdicts, the range of
-its ratios, and the most seconds beside what was given or announced. The exit status is 1 where verdicts of a model
-differ, or a run took 20 % more than that.
+The second takes five repeats with default seconds; what follows ``--`` are options of ``optim run``. Each argument is
+a model, its feeds (none: made up) and its budget (none: the default). ``--beside`` keeps so many other programs
+computing meanwhile. Nobody else should run optim then: waiting for another run's clock counts here. A line for each
+run, then one for each model: its verdicts, the range of its ratios, and the most seconds beside what was given or
+announced. The exit status is 1 where verdicts of a model differ, or a run took 20 % more than that.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class Repeat:
         drift: of what was delivered.
         seconds: that the command took, its start and end included.
         promised: what was given or announced; None where the run failed.
+        reason: of the verdict, where there is more to say.
     """
 
     verdict: str
@@ -48,6 +50,7 @@ class Repeat:
     drift: float
     seconds: float
     promised: float | None
+    reason: str = ""
 
     @property
     def over(self) -> float:
@@ -62,23 +65,24 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=5)
     parser.add_argument("--search-seconds", default="30")
     parser.add_argument("--beside", type=int, default=0, help="programs that compute meanwhile")
-    chosen = parser.parse_args()
+    own = sys.argv[1 : sys.argv.index("--")] if "--" in sys.argv else sys.argv[1:]
+    chosen, words = parser.parse_args(own), sys.argv[len(own) + 2 :]
     print(f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f} before, {chosen.beside} programs beside")
     kept = True
     with busy(chosen.beside):
         for argument in chosen.models:
             found = []
             for _ in range(chosen.times):
-                found.append(repeat(argument, chosen.search_seconds))
+                found.append(repeat(argument, ["--search-seconds", chosen.search_seconds, *words]))
                 print(line(argument, found[-1]), flush=True)
             kept &= conclude(argument, found)
     return 0 if kept else 1
 
 
-def repeat(argument: str, search_seconds: str) -> Repeat:
+def repeat(argument: str, words: Sequence[str]) -> Repeat:
     """One run of a command from an empty cache."""
     model, feeds, budget = parts(argument)
-    words = ["run", model, "--search-seconds", search_seconds]
+    words = ["run", model, *words]
     words += ["--data", feeds] if feeds else []
     words += ["--lossless"] if budget == "lossless" else ["--max-drift", budget] if budget else []
     with tempfile.TemporaryDirectory() as folder:
@@ -91,7 +95,7 @@ def repeat(argument: str, search_seconds: str) -> Repeat:
     result = report["result"] or {}
     drift = (result.get("drift") or {}).get("relative_l2") or 0.0
     ratio = result.get("latency_ratio") if report["status"] == "improved" else 1.0
-    return Repeat(report["status"], ratio or 1.0, drift, seconds, report["search"]["budget_seconds"])
+    return Repeat(report["status"], ratio or 1.0, drift, seconds, report["search"]["budget_seconds"], report["reason"])
 
 
 def parts(argument: str) -> tuple[str, str, str]:
@@ -107,8 +111,9 @@ def line(argument: str, one: Repeat) -> str:
     """A run in one line."""
     promised = f"{one.promised:4.0f}" if one.promised else "   ?"
     name = Path(parts(argument)[0]).name[-36:]
+    undecided = "undecided" if "undecided" in one.reason else ""
     figures = f"ratio {one.ratio:5.3f}  drift {one.drift:8.2g}  {one.seconds:5.0f} s of {promised} ({one.over:.2f})"
-    return f"{name:36s} {one.verdict:14s} {figures}  load {os.getloadavg()[0]:.1f}"
+    return f"{name:36s} {one.verdict:14s} {figures}  load {os.getloadavg()[0]:.1f}  {undecided}"
 
 
 def conclude(argument: str, found: Sequence[Repeat]) -> bool:

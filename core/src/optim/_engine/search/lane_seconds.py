@@ -49,6 +49,10 @@ FINAL_S, AGAIN_S = 8.0, 6.0
 LOOK_S = 1.0
 """The shortest race while exploring: with less, five rounds of a few lanes do not fit."""
 
+_DECIDE_S, _DECIDE_SHARE = 60.0, 0.8
+"""How much longer the second of them goes on while it is open if the best is faster, and the share of what is left of
+the run: without an end to that, as with a lock, a slow model would take 120 rounds."""
+
 _LOOK_WIDTH, _FINAL_WIDTH = 0.2, 0.1
 """Shares of what a model gains that its interval may be wide: while exploring, and of what is delivered. At a ratio of
 0.5 these are 10 and 5 hundredths; two processes of one graph differ by some."""
@@ -258,7 +262,9 @@ class RaceSeconds(LaneSeconds):
     def again(self, lanes: int, *, drop: bool) -> Effort:
         """Fresh rounds in fresh processes, for what contends; they end when the run does."""
         effort = self._exact(self._again_s, lanes, least_rounds=8, drop=drop, after_s=0.0)
-        return replace(effort, whole_s=min(effort.whole_s, self._run.spare_s))
+        spare_s = self._run.spare_s
+        decide_s = max(effort.seconds, min(_DECIDE_S, _DECIDE_SHARE * spare_s))
+        return replace(effort, whole_s=min(effort.whole_s, spare_s), decide_s=decide_s)
 
     def aside(self, lanes: int) -> Effort:
         """Fresh rounds for what is beyond the budget."""
@@ -291,4 +297,5 @@ class RaceSeconds(LaneSeconds):
             fresh=self.programs and (self._must or opened_s <= end_s),
             most_samples=1 if self.is_long else None,
             whole_s=whole_s,
+            decide_s=seconds,
         )
