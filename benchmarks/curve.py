@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from optimize import optim
+from commands import fresh_run, optim
 from samples import samples_of
 
 HERE = Path(__file__).resolve().parent
@@ -122,10 +122,9 @@ def peer(name: str, model: Path, calib: Path, folder: Path) -> Made | None:
 
 def run(model: Path, calib: Path, budget: str, search_seconds: str, folder: Path) -> Made:
     """What optim makes of it within a budget, from an empty cache."""
-    out, started = folder / f"optim-{budget}", time.monotonic()
-    words = ("--data", str(calib), "--max-drift", budget, "--search-seconds", search_seconds, "--fresh")
-    report = optim("run", str(model), "-o", str(out), *words)
-    seconds = time.monotonic() - started
+    out = folder / f"optim-{budget}"
+    words = ("--data", str(calib), "--max-drift", budget, "--search-seconds", search_seconds)
+    report, seconds = fresh_run(str(model), "-o", str(out), *words)
     if "error" in report:
         raise SystemExit(f"optim at {budget}: {report['error']['what']}")
     steps = [step["pass"] for step in report["steps"] if step["status"] == "kept"]

@@ -17,6 +17,7 @@ from optim.errors import ExitStatus, OptimError
 from optim.jobs.forked import Forked, Server, can_fork, fork, start_server
 from optim.jobs.leftovers import MARK_VARIABLE, end_descendants, end_marked
 from optim.jobs.owner import FOLDER_VARIABLE, workers_folder
+from optim.jobs.resources import ended_for_memory, usable_memory_bytes
 from optim.jobs.spawned import Spawned
 from optim.jobs.talk import pair
 
@@ -29,7 +30,7 @@ class WorkerFailed(Exception):  # noqa: N818 - it states what happened to the wo
 
     Attributes:
         reason: one line for the report.
-        kind: ``crashed``, ``timeout``, ``raised`` or ``protocol``.
+        kind: ``crashed``, ``starved`` (ended for want of memory), ``timeout``, ``raised`` or ``protocol``.
         details: traceback or the end of its stderr.
         error: the OptimError that the job raised, where it was one.
         doing: what it was busy with, where that can be named.
@@ -105,6 +106,7 @@ class WorkerProcess:
         self.peak_memory_bytes = 0
         self._doing = ""
         self._mark = secrets.token_hex(8)
+        self._ended_before = ended_for_memory()
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
         self._talk, its_end = pair()
         with its_end:
@@ -210,8 +212,10 @@ class WorkerProcess:
         tail = self._stderr_tail()
         hint = tail.strip().splitlines()[-1][:200] if tail.strip() else ""
         left = _with_it(end_marked(self._mark))
-        reason = f"its process ended with {what}{self._on()}{left}" + (f": {hint}" if hint else "")
-        return WorkerFailed(reason, "crashed", tail, doing=self._doing, printed=tail)
+        starved = what == "SIGKILL" and ended_for_memory() > self._ended_before
+        want = f", for want of memory (there are {usable_memory_bytes() / 1e9:.2g} GB)" if starved else ""
+        reason = f"its process ended with {what}{self._on()}{left}{want}" + (f": {hint}" if hint else "")
+        return WorkerFailed(reason, "starved" if starved else "crashed", tail, doing=self._doing, printed=tail)
 
     def _stderr_tail(self) -> str:
         with contextlib.suppress(OSError, ValueError):

@@ -139,9 +139,10 @@ def run(
         folder = Path(output) if output is not None else default_output(path)
         deliveries = _deliveries(deliver, files, opened_by, settings, folder)
         from optim._engine.reports.outcome import EXIT_STATUS, RunStatus
+        from optim._engine.runs.run import ToDeliver
         from optim._engine.runs.source_run import run_asked
 
-        reports = run_asked(settings, folder, say, lock=lock, pick=pick, deliveries=deliveries)
+        reports = run_asked(settings, folder, say, ToDeliver(lock, pick, deliveries))
     return max(reports.values(), key=lambda report: EXIT_STATUS[RunStatus(report.status)])
 
 

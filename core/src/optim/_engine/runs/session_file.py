@@ -178,4 +178,8 @@ def write_session_files(
 def _is_replayed(session: SessionConfig) -> bool:
     """Whether a CUDA graph is recorded in the first run: it reads and writes the buffers of that run ever after."""
     keys = ("enable_cuda_graph", "trt_cuda_graph_enable")
-    return any(options.get(key) == "1" for options in session.provider_options.values() for key in keys)
+    return any(options.get(key) in _ON for options in session.provider_options.values() for key in keys)
+
+
+_ON = ("1", "True")
+"""How CUDA's provider and TensorRT's write that an option is on."""
