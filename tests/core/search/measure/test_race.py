@@ -366,15 +366,15 @@ def test_a_lane_that_the_end_of_the_run_finds_silent_has_not_failed(raced, monke
 def test_what_is_not_open_when_the_time_is_over_has_not_failed(monkeypatch):
     said = []
 
-    def late(request, timeout_s, *, fresh):
+    def late(request, timeout_s, **how):
         said.append(timeout_s)
         return WorkerFailed("did not finish", "timeout")
 
     monkeypatch.setattr(race_module, "_open_one", late)
     request = SimpleNamespace(model=SimpleNamespace(digest="a"), comparison=SimpleNamespace(place=None))
-    base, (other,) = race_module.race(request, [request], Effort(1.0, whole_s=0.0), seed=0)
+    base, (other,) = race_module.race(request, [request], Effort(1.0, fresh=False, whole_s=0.0), seed=0)
     assert (base.out_of_time, base.cut_short) == (True, True)
     assert (other.failure, other.out_of_time) == ("", True)
     assert said == []
     with pytest.raises(WorkerFailed):
-        race_module.race(request, [request], Effort(1.0), seed=0)
+        race_module.race(request, [request], Effort(1.0, fresh=False), seed=0)

@@ -250,10 +250,16 @@ def test_a_size_needs_no_race_where_there_is_no_time_for_one(decide, monkeypatch
 
 def test_with_size_as_the_goal_no_point_that_another_beats_is_delivered(decide):
     """The same bytes, made in a way that is slower: the faster one is as small."""
-    figures = {"a": (1.16, 1.15, 1.17), "b-c": (1.06, 1.05, 1.07)}
+    figures = {"a": (1.40, 1.39, 1.41), "b-c": (1.06, 1.05, 1.07)}
     assert decide(figures, sizes={"a": 40, "b-c": 40}, goal="size") == "b-c"
     assert decide(figures, sizes={"a": 40, "b-c": 40.1}, goal="size") == "b-c"
     assert decide(figures, sizes={"a": 40, "b-c": 60}, goal="size") == "a"
+
+
+def test_between_models_of_one_size_no_noise_of_the_clock_decides(decide):
+    for faster, slower in (("a", "b"), ("b", "a"), ("c-d", "a")):
+        figures = {faster: (1.00, 0.99, 1.01), slower: (1.10, 1.09, 1.11)}
+        assert decide(figures, sizes=dict.fromkeys(figures, 40), goal="size") == "a"
 
 
 def test_a_size_that_is_called_the_same_is_no_result(decide):

@@ -22,8 +22,8 @@ class Effort:
         drop: whether beaten lanes leave the race.
         open_timeout_s: for opening, comparing and warming up.
         patience_s: how much longer to wait for enough quiet rounds where other processes use the machine.
-        fresh: whether each lane is a program of its own. Forks start ten times faster, and their memory lies where it
-            lay in the last one: what is delivered is timed in programs.
+        fresh: whether lanes are forks of a program that is started for this race, where there are forks, else programs.
+            The memory of forks of one server lies where it lay in the last race: what is delivered is timed elsewhere.
         most_samples: so many of the shapes are timed; None: all.
         decides: whether rounds go on while noise leaves open if the best is faster.
         decide_s: how much longer they do at most.

@@ -14,8 +14,8 @@ from optim._engine.search.effort import Effort
 from optim._engine.search.run_time import RunTime
 
 _START_S = 0.2
-"""What a process with a runtime takes to start: a first guess, corrected by every race; 0.05 s as a fork, 0.7 s of
-processor time as a program."""
+"""What a process with a runtime takes to start: a first guess, corrected by every race; 0.05 s as a fork, 0.4 s of
+processor time for the program that forks the lanes of what may be delivered."""
 
 _STARTING_SHARE = 0.6
 """Part of the time to open a model alone that a lane takes: lanes open two at a time."""
@@ -147,7 +147,7 @@ class RaceSeconds(LaneSeconds):
 
     Attributes:
         pace: scales the seconds of every race, and of the look at operators; tests race for tenths of seconds.
-        programs: whether what may be delivered is timed in programs of its own; tests fork these too.
+        programs: whether what may be delivered is timed in processes of a program started for that; tests leave it out.
     """
 
     pace: ClassVar[float] = 1.0

@@ -11,7 +11,7 @@ from optim._engine.search.journal import Journal
 from optim._engine.search.measure.clock import NOT_TIMED, SIZE_ALONE, Clock
 from optim._engine.search.measure.racing import comparable_original, lanes_at_once
 from optim._engine.search.measure.source_gate import SourceGate
-from optim._engine.search.select.archive import ParetoArchive, beats
+from optim._engine.search.select.archive import ParetoArchive, beats, tie_of
 from optim._engine.search.select.goal import Objective
 from optim._engine.search.select.nearest import Nearest
 from optim._engine.search.select.objections import note_no_faster, note_objections
@@ -38,6 +38,10 @@ _PROMISE = 1.15
 
 _CONTENDS = 1.05
 """A candidate slower than the best by more is not timed a second time: processes differ by some per cent."""
+
+_A_LOT = 0.8
+"""Where size is the goal, what is as small and as accurate has to be so much faster: the same bytes can be slower for
+nothing, and what less decides differs from run to run."""
 
 _SAME = 1.01
 """Within one per cent the shorter chain is taken: less than processes of one graph differ by."""
@@ -122,16 +126,17 @@ class Selection:
         if not better:
             undecided = [item for item in measured if self.why_undecided(item)]
             return min(undecided, key=self._rank, default=None)
-        best = min(better, key=lambda item: (self._rank(item), item.ratio or 1.0))
         if self.objective.goal == "size":
-            return self._unbeaten(best, better)
+            return self._unbeaten(better)
+        best = min(better, key=lambda item: (self._rank(item), item.ratio or 1.0))
         as_good = [item for item in better if self._is_as_good(item, best)]
         return min(as_good, key=lambda item: len(item.candidate.steps))
 
-    def _unbeaten(self, best: Measured, better: Sequence[Measured]) -> Measured:
-        """Returns what is as good by the goal and faster, or simpler: the same bytes can be slower for nothing."""
-        rivals = [item for item in better if beats(item, best)]
-        return min(rivals, key=lambda item: (item.ratio or 1.0, len(item.candidate.steps)), default=best)
+    def _unbeaten(self, better: Sequence[Measured]) -> Measured:
+        """Returns the smallest; of as small ones what no clock decides, unless another is as good and a lot faster."""
+        best = min(better, key=lambda item: (self._rank(item), *tie_of(item)))
+        faster = [item for item in better if beats(item, best) and (item.ratio or 1.0) < _A_LOT * (best.ratio or 1.0)]
+        return min(faster, key=tie_of, default=best)
 
     def measure(self, candidates: Sequence[Candidate]) -> list[Measured]:
         """Times candidates on fresh rounds, and compares their outputs on every sample that the gate uses.
