@@ -14,10 +14,11 @@
 
 The wheels go into an environment of their own in FOLDER, where it has none; there each library runs, and notes what it
 feeds its model (benchmarks/models/wheels.py). ``optim run`` and the peers see what calibration is for; drift, the
-gate's, is that of other material: the worst sample. All take turns then, processes of their own, a run each in random order.
+gate's, is that of other material: the worst sample. All take turns then, processes of their own, in random order.
 Last, the library answers with what optim delivered in the place of its model, opened by its own ``load.py``: the lines
 say how many of its answers are as before (boxes of the same class that overlap by 0.8, texts, whether it is speech).
 The exit status is 1 where a peer within a budget is faster by more than both intervals, or optim is beyond its budget.
+Five repeats of a run: ``python benchmarks/repeats.py FOLDER/nudenet/model.onnx=FOLDER/nudenet/calib.npz:0.05``.
 """
 
 from __future__ import annotations
