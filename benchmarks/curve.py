@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from optimize import optim
+from commands import fresh_run, optim
 from samples import samples_of
 
 HERE = Path(__file__).resolve().parent
@@ -125,11 +125,10 @@ def peer(name: str, model: Path, calib: Path, folder: Path, heads: str = "0", hi
 
 def run(model: Path, calib: Path, budget: str, search_seconds: str, folder: Path, *words: str) -> Made:
     """What optim makes of it within a budget, or lossless, from an empty cache."""
-    out, started = folder / f"optim-{budget}", time.monotonic()
+    out = folder / f"optim-{budget}"
     limit = ("--lossless",) if budget == LOSSLESS else ("--max-drift", budget)
-    told = ("--data", str(calib), *limit, "--search-seconds", search_seconds, "--fresh", *words)
-    report = optim("run", str(model), "-o", str(out), *told)
-    seconds = time.monotonic() - started
+    told = ("--data", str(calib), *limit, "--search-seconds", search_seconds, *words)
+    report, seconds = fresh_run(str(model), "-o", str(out), *told)
     if "error" in report:
         raise SystemExit(f"optim at {budget}: {report['error']['what']}")
     steps = [step["pass"] for step in report["steps"] if step["status"] == "kept"]

@@ -180,7 +180,7 @@ def test_profiles_hold_every_shape_of_the_samples(tmp_path: Path) -> None:
         f"{first}:1x16",
         f"{first}:1x64",
     ]
-    assert options["trt_fp16_enable"] == "1"
+    assert options["trt_fp16_enable"] == "True"
     assert profile_options(model.inputs, [])[1].startswith("no profile")
     odd = [replace(info, name=f"a/{info.name}") for info in model.inputs]
     feeds = {info.name: samples[0][info.name.removeprefix("a/")] for info in odd}
@@ -194,7 +194,7 @@ def test_a_quantized_graph_gets_kernels_of_8_bits(tmp_path: Path) -> None:
     samples = [feeds_for("convnet.dynamo")]
     quantized = apply(Quantize, model, tmp_path, samples).model
     assert apply(TuneProvider, quantized, tmp_path, samples, profiles=False).model.session.provider_options == {
-        TENSORRT: {"trt_int8_enable": "1"}
+        TENSORRT: {"trt_int8_enable": "True"}
     }
     assert not apply(TuneProvider, model, tmp_path, samples, profiles=False).changed
 

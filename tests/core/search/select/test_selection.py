@@ -250,10 +250,16 @@ def test_a_size_needs_no_race_where_there_is_no_time_for_one(decide, monkeypatch
 
 def test_with_size_as_the_goal_no_point_that_another_beats_is_delivered(decide):
     """The same bytes, made in a way that is slower: the faster one is as small."""
-    figures = {"a": (1.16, 1.15, 1.17), "b-c": (1.06, 1.05, 1.07)}
+    figures = {"a": (1.40, 1.39, 1.41), "b-c": (1.06, 1.05, 1.07)}
     assert decide(figures, sizes={"a": 40, "b-c": 40}, goal="size") == "b-c"
     assert decide(figures, sizes={"a": 40, "b-c": 40.1}, goal="size") == "b-c"
     assert decide(figures, sizes={"a": 40, "b-c": 60}, goal="size") == "a"
+
+
+def test_between_models_of_one_size_no_noise_of_the_clock_decides(decide):
+    for faster, slower in (("a", "b"), ("b", "a"), ("c-d", "a")):
+        figures = {faster: (1.00, 0.99, 1.01), slower: (1.10, 1.09, 1.11)}
+        assert decide(figures, sizes=dict.fromkeys(figures, 40), goal="size") == "a"
 
 
 def test_a_size_that_is_called_the_same_is_no_result(decide):
@@ -323,10 +329,11 @@ def test_whether_a_recast_candidate_is_better_is_asked_without_applying_anything
         ({"slow": (1.31, 1.29, 1.33), "other": (1.0, 0.97, 1.03)}, "slow"),
         ({"slow": None, "fast": (0.64, 0.62, 0.66)}, "fast"),
         ({"slow": None}, None),
+        ({"slow": (1.31, 1.29, 1.33), "late": "out of time"}, "late"),
     ],
 )
 def test_of_what_is_beyond_the_budget_the_nearest_that_would_help_is_kept_aside(monkeypatch, figures, expected):
-    """One that is slow and a little nearer says nothing about a larger budget."""
+    """One that is slow and a little nearer says nothing of a larger budget; of what is late its first look stands."""
     bench = SimpleNamespace(
         settings=RunSettings(Path("m.onnx")),
         target=Target("cpu", "ort", "CPUExecutionProvider"),
@@ -338,10 +345,17 @@ def test_of_what_is_beyond_the_budget_the_nearest_that_would_help_is_kept_aside(
     )
     ready = Ready((), 0, {}, ())
     results = [
-        LaneResult(ready=ready, ratio=Ratio(*one, 9)) if one else LaneResult("crash") for one in figures.values()
+        LaneResult(out_of_time=True)
+        if one == "out of time"
+        else LaneResult(ready=ready, ratio=Ratio(*one, 9))
+        if one
+        else LaneResult("crash")
+        for one in figures.values()
     ]
-    archive = ParetoArchive(Budget(0.05, 1e-4))
-    selection = Selection(bench, Budget(0.05, 1e-4), Journal(), archive, TimeBudget(10.0, 300.0))
+    archive, journal = ParetoArchive(Budget(0.05, 1e-4)), Journal()
+    journal.open(step("late"), candidate())
+    journal.timed(Measured(candidate("late"), 0.6, 0.5, 0.7), None)
+    selection = Selection(bench, Budget(0.05, 1e-4), journal, archive, TimeBudget(10.0, 300.0))
     monkeypatch.setattr(Clock, "beyond", lambda self, candidates: results)
     found = selection.measure_nearest([candidate(name) for name in figures])
     assert (found and found.candidate.model.digest) == expected

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optim._engine.cluster.answering import require_listener
 from optim._engine.feeds.named import require_feeds
+from optim._engine.gate.max_loss import parse_max_loss
+from optim._engine.generation.workload import asked_workload
 from optim._engine.graphs.file_there import check_file
 from optim._engine.json_file import read_json
-from optim._engine.search.settings import RunSettings
+from optim._engine.search.settings import RunSettings, parse_stage
 from optim._engine.sources.export_file import EXPORT_FILE, read_export_file
 from optim._engine.sources.naming import needs_export
 from optim._engine.sources.remote.address import name_of
@@ -30,17 +32,18 @@ def settings_from(
     source: Path,
     export: SourceRequest | None,
     recipe: Path | Mapping[str, Any] | None,
-    given: Mapping[str, Any],
+    words: Mapping[str, Any],
     *,
     trust_code: bool,
 ) -> tuple[RunSettings, Lock | None]:
-    """The settings of a run; what was given goes before what is in the recipe.
+    """The settings of a run; what the user said goes before what is in the recipe.
 
     Args:
         source: the model.
         export: how it is exported, where it is no ONNX model.
         recipe: a recipe or a lock; tables of a program are its own, and what they name may run.
-        given: fields of :class:`RunSettings` that the user gave.
+        words: what the user said, by arguments of :func:`optim.run` or fields of :class:`RunSettings`; what is None
+            or an empty tuple was not said, and other words say nothing of settings.
         trust_code: whether a recipe may name code.
 
     Returns:
@@ -57,7 +60,7 @@ def settings_from(
         from optim._engine.runs.locking import apply_recipe
 
         settings, lock = apply_recipe(settings, recipe)
-    changes = dict(given)
+    given = _fields_said(words)
     if "max_drift" in given and given.get("lossless"):
         raise OptimError.usage(
             "conflicting-request",
@@ -65,6 +68,7 @@ def settings_from(
             "what is lossless is held to rounding error, whatever drift is accepted",
             fix="leave one of the two out",
         )
+    changes = dict(given)
     if given.get("lossless"):
         changes.setdefault("max_loss", None)
     if "max_drift" in given:
@@ -77,6 +81,23 @@ def settings_from(
 
         require_no_code(settings, recipe, given)
     return settings, lock
+
+
+def _fields_said(words: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of :class:`RunSettings` that the user said, from words of the command line or of Python."""
+    said = {name: value for name, value in words.items() if value is not None and value != ()}
+    found = {field.name: said[field.name] for field in fields(RunSettings) if field.name in said}
+    if "timeout" in said:
+        found["timeout_s"] = said["timeout"]
+    if "without" in said:
+        found["without"] = tuple(sorted(set(said["without"])))
+    if "stages" in said:
+        found["stages"] = tuple(map(parse_stage, said["stages"]))
+    if "generate" in said:
+        found |= asked_workload(said["generate"], said.get("goal"))
+    if "max_loss" in said:
+        found["max_loss"] = parse_max_loss(str(said["max_loss"]))
+    return found
 
 
 def require_run(settings: RunSettings) -> None:

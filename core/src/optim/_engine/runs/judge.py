@@ -16,6 +16,7 @@ from optim._engine.search.plan import Plan
 from optim._engine.search.select.archive import ParetoArchive, Point, points_of
 from optim._engine.search.select.chains import OptionsAt, repeat
 from optim._engine.search.select.goal import Objective
+from optim._engine.search.select.nearest import why_no_help
 from optim._engine.search.select.selection import Selection
 from optim._engine.search.settings import Named
 from optim._engine.search.state import Attempt, Candidate, LaneResult, Measured, StepStatus
@@ -174,7 +175,9 @@ def _nothing_better(bench: Workbench, beam: Beam, selection: Selection, plan: Pl
         nearest = _measure_nearest(bench, beam, selection)
         if nearest is not None and selection.would_help(nearest):
             return _missed(beam, selection, f"nothing that is better keeps within the budget of {budget.text}")
-        reason += f", and what is nearest to the budget of {budget.text} {_why_no_help(nearest)}"
+        reason += (
+            f", and what is nearest to the budget of {budget.text} {why_no_help(nearest, timed=bench.target.timed)}"
+        )
     reason += why_no_more(untried(beam.journal.attempts), bench.run_time)
     return _verdict(RunStatus.UNCHANGED, reason, _original(bench, beam, selection), beam, selection)
 
@@ -311,12 +314,3 @@ def _missed(beam: Beam, selection: Selection, reason: str) -> Verdict:
         original=selection.clock.base or beam.clock.base,
         points=beam.archive.points(),
     )
-
-
-def _why_no_help(nearest: Measured | None) -> str:
-    """Why a model beyond the budget would not be delivered with a larger budget either."""
-    if nearest is None:
-        return "does not run"
-    names = " + ".join(step.pass_name for step in nearest.candidate.steps)
-    figures = f", latency ratio {nearest.ratio:.2f}" if nearest.ratio is not None else ""
-    return f"would not be better either: {names}{figures}"

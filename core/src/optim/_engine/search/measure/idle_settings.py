@@ -71,7 +71,8 @@ class IdleSettings:
         request = session_digests.Request(tuple(models), bench.place, bench.store.models, seconds)
         try:
             with self._allowed.spending():
-                answer = bench.runner.call(session_digests.JOB, request, timeout_s=seconds + GRACE_S)
+                most_s = min(seconds + GRACE_S, max(seconds, bench.run_time.end_s))
+                answer = bench.runner.call(session_digests.JOB, request, timeout_s=most_s)
         except WorkerFailed:  # it will fail as a candidate too, and say why
             return
         for model, digest in zip(models, answer.digests, strict=True):
