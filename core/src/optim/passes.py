@@ -281,7 +281,7 @@ class Pass(ABC):
         return APPLICABLE
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterable[PassOptions]:
-        """The options that ``auto`` may try, best guess first; by default the options' own defaults."""
+        """The options that ``auto`` may try, best guess first, 1000 at most; by default the options' own defaults."""
         from optim.options import options_class
 
         return (options_class(type(self))(),)

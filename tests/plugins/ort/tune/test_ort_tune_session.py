@@ -48,6 +48,20 @@ def test_every_candidate_opens_and_no_two_are_alike(tmp_path: Path) -> None:
         OrtBackend().open(one, CPU).close()
 
 
+def test_a_thread_for_each_core_that_a_container_gives_is_tried_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def proposed(threads: int, cores: int) -> list[int | None]:
+        monkeypatch.setattr("optim.jobs.resources.usable_processors", lambda: threads)
+        monkeypatch.setattr("os.cpu_count", lambda: cores)
+        found = TuneSession().candidates(_plain(tmp_path), CPU, context(tmp_path))
+        return [one.intra_op_num_threads for one in found]
+
+    assert proposed(1, 64)[0] == 1
+    assert proposed(8, 64)[0] == 8 and proposed(8, 64)[-1] == 4
+    assert set(proposed(2, 2)) == {None}
+
+
 def test_the_optimizer_that_slows_layer_normalization_is_switched_off_only_where_there_is_one(tmp_path: Path) -> None:
     def disabled(model: Model) -> set[str]:
         found = TuneSession().candidates(model, CPU, context(tmp_path))

@@ -106,7 +106,7 @@ def _bad(option: str, text: str, example: str) -> OptimError:
     )
 
 
-def settings_of(model: Path, recipe: Path | None, words: Mapping[str, Any]) -> tuple[RunSettings, Lock | None]:
+def settings_of(source: Path, recipe: Path | None, words: Mapping[str, Any]) -> tuple[RunSettings, Lock | None]:
     """The settings of a run; what is on the command line goes before what is in the recipe.
 
     Returns:
@@ -122,7 +122,7 @@ def settings_of(model: Path, recipe: Path | None, words: Mapping[str, Any]) -> t
     said["named"] = tuple(map(parse_named, words.get("named", ())))
     if (metric := words.get("metric")) is not None:
         said["metric"] = parse_metric(metric)
-    return settings_from(model, _request(model, words), recipe, said, trust_code=bool(words.get("trust_code")))
+    return settings_from(source, _request(source, words), recipe, said, trust_code=bool(words.get("trust_code")))
 
 
 def _request(source: Path, words: Mapping[str, Any]) -> SourceRequest | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -158,19 +158,7 @@ def run(request: Request, channel: Channel) -> Answer:
         ToleranceTime(open_s + len(explored) * run_s, *_for_rounding(request, began)),
         request.place.target,
     )
-    notes = list(found.notes)
-    faint = faint_outputs(reference.expected(sample) for sample in compared)
-    notes += [
-        f"output '{name}' is next to zero on every sample ({value:.2g} at most), so its drift says little"
-        for name, value in faint.items()
-    ]
     mixed = _mixed_outputs(reference)
-    notes += [
-        f"output '{name}' mixes scales, {slices}: each kind has a drift of its own, and the worst is held"
-        for name, slices in mixed.items()
-    ]
-    notes += task_notes
-    assumptions = tuple((assumption.input, assumption.text) for assumption in feeds.assumptions)
     return Answer(
         digest=feeds.digest,
         origin=feeds.origin,
@@ -179,9 +167,9 @@ def run(request: Request, channel: Channel) -> Answer:
         explored=explored,
         timed=timed,
         shapes=shapes,
-        assumptions=assumptions,
+        assumptions=tuple((assumption.input, assumption.text) for assumption in feeds.assumptions),
         tolerance=found.tolerance,
-        notes=tuple(notes),
+        notes=(*found.notes, *_notes_on_outputs(reference, mixed), *task_notes),
         executed_on=executed_on,
         versions=dict(backend.versions()),
         open_s=open_s,
@@ -194,6 +182,14 @@ def run(request: Request, channel: Channel) -> Answer:
         quiet=found.quiet,
         one_size=at_one_size(feeds, compared, request.model.inputs),
     )
+
+
+def _notes_on_outputs(reference: Reference, mixed: Mapping[str, str]) -> Iterator[str]:
+    """What to know of outputs before their drift is read."""
+    for name, value in faint_outputs(map(reference.expected, reference.compared)).items():
+        yield f"output '{name}' is next to zero on every sample ({value:.2g} at most), so its drift says little"
+    for name, slices in mixed.items():
+        yield f"output '{name}' mixes scales, {slices}: each kind has a drift of its own, and the worst is held"
 
 
 def _mixed_outputs(reference: Reference) -> dict[str, str]:

@@ -2,11 +2,13 @@
 
 ONNX Runtime's default is not always its best: on some models its own graph optimizations make it slower, because a
 fused kernel is slower on this processor than the parts it replaces. So levels, single optimizers switched off and
-thread counts are proposed, and the clock decides.
+thread counts are proposed, and the clock decides. The runtime starts a thread for each core of the machine, also where
+a container or a batch system gives the process fewer: there a thread for each that it has is the best guess.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -61,6 +63,10 @@ class TuneSession(Pass):
         operators = operator_counts(model.path)
         normalizes = any(name.rpartition(":")[2] in _NORMALIZATIONS for name in operators)
         skip = ("SkipLayerNormFusion",)
+        threaded = target.made_for != WASM  # there the page says how many threads
+        processors = target.threads or usable_processors()
+        if threaded and not target.threads and processors < (os.cpu_count() or 1):
+            yield TuneSessionOptions(intra_op_num_threads=processors)
         yield TuneSessionOptions(level="basic")
         if normalizes:
             yield TuneSessionOptions(disabled_optimizers=skip)
@@ -69,8 +75,7 @@ class TuneSession(Pass):
         if normalizes:
             yield TuneSessionOptions(disabled_optimizers=("LayerNormFusion", *skip))
             yield TuneSessionOptions(level="extended", disabled_optimizers=skip)
-        processors = target.threads or usable_processors()
-        if processors > 2 and target.made_for != WASM:  # there the page says how many threads
+        if threaded and processors > 2:
             yield TuneSessionOptions(intra_op_num_threads=processors // 2)
 
     def apply(self, model: Model, options: TuneSessionOptions, context: Context) -> PassResult:

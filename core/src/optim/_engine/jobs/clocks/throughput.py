@@ -21,7 +21,7 @@ from optim._engine.jobs.clocks.serving import Served, Serving, Tried, p95_of
 from optim.arrays import Feeds
 from optim.backend import Session
 from optim.errors import OptimError, describe_exception
-from optim.jobs.processors import usable_processors
+from optim.jobs.resources import usable_processors
 from optim.model import THREADS, SessionConfig
 from optim.providers.names import CPU
 

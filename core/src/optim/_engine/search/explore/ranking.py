@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 
 from optim._engine.search.measure.clock import Clock
+from optim._engine.search.select.archive import tie_of
 from optim._engine.search.select.goal import Objective
 from optim._engine.search.settings import CLOCKED
 from optim._engine.search.state import Candidate, Measured
@@ -70,6 +71,8 @@ class Ranking:
             # what cannot be timed goes by size, and by the order in which passes offer it where that is about the same
             smallest = min((item.candidate.size_bytes for item in items), default=1)
             return sorted(items, key=lambda item: int((item.candidate.size_bytes / smallest - 1) / _SAME_SIZE))
+        if self._objective.goal == "size":
+            return sorted(items, key=lambda item: (self.figure(item), *tie_of(item)))
         return sorted(items, key=lambda item: (self.figure(item), len(item.candidate.steps)))
 
     def within_reach(self, items: Iterable[Measured]) -> list[Measured]:
