@@ -59,7 +59,7 @@ class Clock:
         Args:
             candidates: the most promising first; those for which there is no time are left out of the answer.
             share: of the search time that is left, 0..1.
-            least: so many are looked at whatever the share, see :meth:`TimeBudget.lanes`.
+            least: so many are looked at whatever the share, see :meth:`RaceSeconds.lanes`.
 
         Returns:
             Those that hold, in the order of ``candidates``; :attr:`board` says why others do not.
