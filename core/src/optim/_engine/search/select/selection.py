@@ -97,9 +97,13 @@ class Selection:
         finalists = finalists[: max(1 + len(asked) + len(sure), self._time.lanes_at_the_end(len(finalists)))]
         measured = self._timed(ranking, finalists) if self._bench.target.timed else self._first_right(finalists)
         while (chosen := self._choose(measured)) is not None and self.objective.goal == "latency":
-            if not self._shorter.changes_nothing(chosen.candidate):
+            rest = self._shorter.without_gains_of_load(chosen)
+            if rest is None and not self._shorter.changes_nothing(chosen.candidate):
                 break
             measured = [item for item in measured if item.digest != chosen.digest]
+            known = {self._bench.original.digest, *(one.digest for one in finalists)}
+            if rest is not None and rest.digest not in known and self._time.may_prove:
+                measured += self._prove([rest])
         return chosen
 
     def _smallest(self, ranked: Sequence[Candidate]) -> Measured | None:
