@@ -3,9 +3,11 @@
     python benchmarks/repeats.py model.onnx=feeds.npz:0.05 other.onnx=:lossless --times 5 --search-seconds 30
     python benchmarks/repeats.py model.onnx=feeds.npz:0.05 --search-seconds auto
     python benchmarks/repeats.py FOLDER/*.onnx --times 1 --search-seconds 40 --beside 8
+    python benchmarks/repeats.py model.onnx=:lossless -- --stage fuse
 
-The second takes five repeats with default seconds. Each argument is a model, its feeds (none: made up) and its budget
-(none: the default). ``--beside`` keeps so many other programs computing meanwhile. Nobody else should run optim then:
+The second takes five repeats with default seconds; what follows ``--`` goes to ``optim run``. Each argument is a model,
+its feeds (none: made up) and its budget (none: the default). ``--beside`` has so many other programs compute. Nobody
+else should run optim then:
 waiting for another run's clock counts here. A line for each run, then one for each model: its verdicts, the range of
 its ratios, and the most seconds beside what was given or announced. Ratio and drift are the run's own; with ``--anew``
 those of ``optim bench`` and ``optim verify`` on what it delivered. The exit status is 1 where verdicts of a model
@@ -39,6 +41,7 @@ class Repeat:
         drift: of what was delivered.
         seconds: that the command took, its start and end included.
         promised: what was given or announced; None where the run failed.
+        undecided: whether it was delivered though noise left it open.
     """
 
     verdict: str
@@ -46,6 +49,7 @@ class Repeat:
     drift: float
     seconds: float
     promised: float | None
+    undecided: bool = False
 
     @property
     def over(self) -> float:
@@ -61,27 +65,29 @@ def main() -> int:
     parser.add_argument("--search-seconds", default="30")
     parser.add_argument("--beside", type=int, default=0, help="programs that compute meanwhile")
     parser.add_argument("--anew", action="store_true", help="time and compare what is delivered once more")
-    chosen = parser.parse_args()
+    own = sys.argv[1 : sys.argv.index("--")] if "--" in sys.argv else sys.argv[1:]
+    chosen, words = parser.parse_args(own), sys.argv[len(own) + 2 :]
+    words = ["--search-seconds", chosen.search_seconds, *words]
     print(f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f} before, {chosen.beside} programs beside")
     kept = True
     with busy(chosen.beside):
         for argument in chosen.models:
             found = []
             for _ in range(chosen.times):
-                found.append(repeat(argument, chosen.search_seconds, anew=chosen.anew))
+                found.append(repeat(argument, words, anew=chosen.anew))
                 print(line(argument, found[-1]), flush=True)
             kept &= conclude(argument, found)
     return 0 if kept else 1
 
 
-def repeat(argument: str, search_seconds: str, *, anew: bool) -> Repeat:
+def repeat(argument: str, words: Sequence[str], *, anew: bool) -> Repeat:
     """One run of a command from an empty cache."""
     model, feeds, budget = parts(argument)
     data = ["--data", feeds] if feeds else []
     limit = ["--lossless"] if budget == "lossless" else ["--max-drift", budget] if budget else []
     with tempfile.TemporaryDirectory() as folder:
         out = f"{folder}/out"
-        report, seconds = fresh_run(model, "--search-seconds", search_seconds, *data, *limit, "-o", out)
+        report, seconds = fresh_run(model, *words, *data, *limit, "-o", out)
         if "error" in report:
             return Repeat(f"{report['error']['ref']}", 1.0, 0.0, seconds, None)
         result = report["result"] or {}
@@ -90,7 +96,8 @@ def repeat(argument: str, search_seconds: str, *, anew: bool) -> Repeat:
         if anew and result:
             ratio = optim("bench", model, out, *data)["models"][1]["latency_ratio"]
             drift = optim("verify", model, out, *data, "--max-drift", "9")["drift"]["relative_l2"]
-    return Repeat(report["status"], ratio or 1.0, drift, seconds, report["search"]["budget_seconds"])
+    promised, reason = report["search"]["budget_seconds"], report["reason"]
+    return Repeat(report["status"], ratio or 1.0, drift, seconds, promised, undecided="undecided" in reason)
 
 
 def parts(argument: str) -> tuple[str, str, str]:
@@ -107,7 +114,7 @@ def line(argument: str, one: Repeat) -> str:
     promised = f"{one.promised:4.0f}" if one.promised else "   ?"
     name = Path(parts(argument)[0]).name[-36:]
     figures = f"ratio {one.ratio:5.3f}  drift {one.drift:8.2g}  {one.seconds:5.0f} s of {promised} ({one.over:.2f})"
-    return f"{name:36s} {one.verdict:14s} {figures}  load {os.getloadavg()[0]:.1f}"
+    return f"{name:36s} {one.verdict:14s} {figures}  load {os.getloadavg()[0]:.1f}{', undecided' * one.undecided}"
 
 
 def conclude(argument: str, found: Sequence[Repeat]) -> bool:

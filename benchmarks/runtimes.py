@@ -31,6 +31,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -166,7 +167,12 @@ def run(words: list[str], environment: dict[str, str] | None = None, seconds: fl
 
 
 def raced(
-    contenders: dict[str, dict[str, Any]], data: Path, *, rounds: int = ROUNDS, turn: tuple[int, float] = (1, 0.0)
+    contenders: dict[str, dict[str, Any]],
+    data: Path,
+    *,
+    rounds: int = ROUNDS,
+    turn: tuple[int, float] = (1, 0.0),
+    far: Callable[[Any, Any], float] = lambda reference, found: drift([reference], [found]),
 ) -> list[dict[str, Any]]:
     """Each contender's ratio to the first, and its drift from it.
 
@@ -175,6 +181,7 @@ def raced(
         data: samples.
         rounds: turns of each.
         turn: most runs of one, and seconds after which it has no further one; the median counts.
+        far: the drift of one output on one sample.
     """
     with tempfile.TemporaryDirectory() as scratch:
         open_ones, found = {}, {}
@@ -200,7 +207,7 @@ def raced(
     first = next(iter(contenders))
     return [
         {"name": name, "ms": float(np.median(times[name]) * 1e3), "ratio": ratio(times[name], times[first])}
-        | {"drift": max(drift([found[first][key]], [array]) for key, array in found[name].items())}
+        | {"drift": max(far(found[first][key], array) for key, array in found[name].items())}
         for name in contenders
     ]
 

@@ -216,7 +216,10 @@ def test_rounds_go_on_while_it_is_open_whether_the_best_is_faster(raced):
     _, (told,) = raced([0.1], [0.0996], **straddling)
     assert (clear.ratio.rounds, told.ratio.rounds) == (7, 7)
     assert open_.ratio.rounds == 7  # 0.996 in every round: clearly no faster
-    assert raced([0.1], Unsteady([0.09], [0.11]), decides=True, **straddling)[1][0].ratio.rounds > 7
+    unsteady = Unsteady([0.09], [0.11])
+    assert raced([0.1], unsteady, decides=True, **straddling)[1][0].ratio.rounds > 7
+    assert raced([0.1], unsteady, decides=True, decide_s=60.0, **straddling)[1][0].ratio.rounds == 60
+    assert raced([0.1], unsteady, decides=True, seconds=0.0, **straddling)[1][0].ratio.rounds == 3
 
 
 def test_a_large_gain_need_not_be_known_to_a_hundredth_unless_something_is_as_good(raced):

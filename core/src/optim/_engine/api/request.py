@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from optim.source import SourceRequest
 
 if TYPE_CHECKING:
     from optim._engine.recipes.lock import Lock
+    from optim._engine.runs.compare.conditions import Conditions
 
 _MODEL_IN_FOLDER = "model.onnx"
 _REPORT = "report.json"
@@ -139,6 +140,33 @@ def require_models(models: Sequence[Path], data: str | None, target: str) -> Non
             filled = any((path / name).is_file() for name in (_REPORT, _SESSION))
             check_file(path / _MODEL_IN_FOLDER if filled else path)
     _require_place(data, target)
+
+
+def conditions_for(
+    models: Sequence[Path], say: Callable[[str], None], *, data: str | None, target: str, seed: int, component: str = ""
+) -> Conditions:
+    """Under which models are looked at without a search, after what is not there was refused.
+
+    Args:
+        models: as :func:`require_models` takes them.
+        say: told what is going on.
+        data: where feeds come from; None: synthesized from the first model.
+        target: where all run.
+        seed: of synthesized feeds.
+        component: of a source with several.
+
+    Raises:
+        OptimError: as :func:`require_models`.
+    """
+    require_models(models, data, target)
+    from optim.jobs.process import expect_workers
+
+    expect_workers()  # they import what this process goes on to import, meanwhile
+    from optim._engine.plugins.registry import load_registry
+    from optim._engine.runs.compare.conditions import Conditions
+    from optim._engine.store import Store
+
+    return Conditions(load_registry(), Store(), say, data=data, target=target, seed=seed, component=component)
 
 
 def _require_place(data: str | None, target: str, passes: Sequence[str] = (), *, here: bool = True) -> None:

@@ -77,9 +77,19 @@ def _plain_arrays(where: str, given: Any) -> dict[str, Any]:
             f"it is a {type(given).__name__}",
             "yield {'input_name': array, ...} for each sample",
         )
-    return {
-        str(name): value.detach().cpu().numpy() if hasattr(value, "detach") else value for name, value in given.items()
-    }
+    return {str(name): without_torch(value) for name, value in given.items()}
+
+
+def without_torch(value: Any) -> Any:
+    """A tensor of torch as an array; bfloat16, which numpy lacks, as float32, which holds all of it; others as given.
+
+    Raises:
+        TypeError, NotImplementedError: it is sparse, or has no data.
+    """
+    if not hasattr(value, "detach"):
+        return value
+    tensor = value.detach().cpu()
+    return (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()
 
 
 def _find_function(spec: str) -> Callable[..., Any]:

@@ -203,14 +203,14 @@ def _run_rounds(lanes: dict[int, _Lane], effort: Effort, seed: int, end: float) 
             next_look = next_look_after(number + 1)
         undecided = effort.decides and standing is not None and standing.may_be_faster
         patience_s = effort.patience_s if len(quiet) < effort.least_rounds else 0.0
-        if spent > max(patience_s, effort.seconds if undecided else 0.0) and (enough or number + 1 >= 3):
+        if spent > max(patience_s, effort.decide_s if undecided else 0.0) and (enough or number + 1 >= 3):
             break
         if time.monotonic() + half_a_round > end:
             cut_short = True
             break
         if standing is not None and standing.is_clear(effort):
             break
-        if len(quiet) >= effort.most_rounds:
+        if len(quiet) >= effort.most_rounds and not undecided:
             break
     total = len(lanes[0].times)
     disturbed = 1 - len(quiet + window) / total if total else 0.0
