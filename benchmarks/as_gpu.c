@@ -16,33 +16,30 @@ static const size_t MEGABYTE = 1 << 20;
 
 static size_t total_bytes(void) {
   const char *given = getenv("AS_GPU_BYTES");
-  return given ? strtoull(given, NULL, 10) : 80000 * MEGABYTE;
+  return given ? strtoull(given, NULL, 10) : 16384 * MEGABYTE;
 }
 
-/* ---- memory: a header of 256 bytes before each block holds its size ---- */
+/* ---- memory: before each block of whole 256 bytes lie its size and what was allocated ---- */
 
 static size_t used_bytes;
 
 static int take(void **out, size_t bytes) {
-  size_t whole = (bytes + 511) / 256 * 256 + 256;
-  if (__atomic_load_n(&used_bytes, __ATOMIC_RELAXED) + bytes > total_bytes()) {
-    *out = NULL;
-    return OUT_OF_MEMORY;
-  }
-  char *block = aligned_alloc(256, whole);
-  if (!block) return OUT_OF_MEMORY;
-  memset(block, 0, whole);
-  *(size_t *)block = bytes;
+  *out = NULL;
+  if (__atomic_load_n(&used_bytes, __ATOMIC_RELAXED) + bytes > total_bytes()) return OUT_OF_MEMORY;
+  char *whole = calloc(1, bytes + 768); /* pages that nobody writes take no memory */
+  if (!whole) return OUT_OF_MEMORY;
+  char *block = (char *)(((uintptr_t)whole + 512) & ~(uintptr_t)255);
+  ((size_t *)block)[-1] = bytes;
+  ((char **)block)[-2] = whole;
   __atomic_fetch_add(&used_bytes, bytes, __ATOMIC_RELAXED);
-  *out = block + 256;
+  *out = block;
   return 0;
 }
 
-static int give(void *pointer) {
-  if (!pointer) return 0;
-  char *block = (char *)pointer - 256;
-  __atomic_fetch_sub(&used_bytes, *(size_t *)block, __ATOMIC_RELAXED);
-  free(block);
+static int give(void *block) {
+  if (!block) return 0;
+  __atomic_fetch_sub(&used_bytes, ((size_t *)block)[-1], __ATOMIC_RELAXED);
+  free(((char **)block)[-2]);
   return 0;
 }
 
@@ -97,7 +94,7 @@ struct properties {
   int multiprocessors;
 };
 
-enum { SHARED = 49152, SHARED_OPTIN = 232448, THREADS = 1024, MULTIPROCESSORS = 132, MAJOR = 9, MINOR = 0 };
+enum { SHARED = 49152, SHARED_OPTIN = 101376, THREADS = 1024, MULTIPROCESSORS = 132, MAJOR = 8, MINOR = 9 };
 
 EXPORT int cudaGetDeviceProperties(struct properties *out, int device) {
   memset(out, 0, 1008); /* sizeof(cudaDeviceProp) of CUDA 13 */
@@ -233,6 +230,15 @@ EXPORT int cublasLtMatmulAlgoGetHeuristic(
 }
 EXPORT size_t cudnnGetVersion(void) { return 91400; }
 EXPORT const char *cudnnGetErrorString(int status) { return "pretended"; }
+EXPORT int cudnnBackendGetAttribute(void *of, int what, int type, int64_t wanted, int64_t *found, void *values) {
+  enum { INT64 = 3, DESCRIPTOR = 15 };
+  if (found) *found = type == DESCRIPTOR;
+  if (values && type == INT64) {
+    *(int64_t *)values = 0;
+    if (found) *found = 1;
+  }
+  return 0;
+}
 EXPORT int cudnnBackendCreateDescriptor(int kind, void **out) { return handle(out); }
 
 /* ---- NVML ---- */

@@ -64,7 +64,7 @@ def environment() -> dict[str, str]:
         raise SystemExit("it takes onnxruntime-gpu, in place of onnxruntime: pip install onnxruntime-gpu")
     folder = compiled(provider)
     before = os.environ.get("LD_LIBRARY_PATH", "")
-    return {"LD_LIBRARY_PATH": os.pathsep.join(filter(None, [str(folder), before]))}
+    return {"AS_GPU": "1", "LD_LIBRARY_PATH": os.pathsep.join(filter(None, [str(folder), before]))}
 
 
 def provider_library() -> Path | None:

@@ -20,6 +20,7 @@ from optim.onnx.digests import model_digest
 from optim.onnx.sessions import open_session
 from optim.providers import start
 from optim.providers.names import CPU, CUDA, TENSORRT
+from optim.providers.runtime_faults import GROUP_QUERY_FUSION, settings_around_faults
 from optim.target import Target
 
 TUNED = SessionConfig(
@@ -128,6 +129,18 @@ def test_a_run_that_fails_on_a_device_is_not_done_again_on_the_cpu(model: Path) 
     write_session_files(model.parent, SessionConfig(), Target("cpu", "ort", CPU))
     for session in (open_session(model, SessionConfig()), runpy.run_path(str(model.parent / "load.py"))["load"]()):
         assert not session._enable_fallback
+
+
+@pytest.mark.parametrize(("inputs", "broken"), [(9, False), (11, True)])
+def test_an_optimizer_that_breaks_a_graph_on_cuda_is_switched_off_there(
+    inputs: int, broken: bool, tmp_path: Path
+) -> None:
+    names = [f"i{number}" for number in range(inputs)]
+    node = helper.make_node("GroupQueryAttention", names, ["y", "k", "v"], domain="com.microsoft")
+    onnx.save(helper.make_model(helper.make_graph([node], "g", [], [])), tmp_path / "model.onnx")
+    assert settings_around_faults(tmp_path / "model.onnx", Target("cpu", "ort", CPU)) == SessionConfig()
+    write_session_files(tmp_path, TUNED, GPU)
+    assert read_session_file(tmp_path).disabled_optimizers == ((GROUP_QUERY_FUSION,) if broken else ())
 
 
 def test_what_is_missing_has_its_own_remedy() -> None:

@@ -242,7 +242,13 @@ def _working_folder() -> str:
 def run_job(
     job: str, request: Any, timeout_s: float, on_event: Callable[[dict[str, Any]], None] | None = None
 ) -> tuple[Any, int]:
-    """Run one job in a subprocess of its own; what is submitted to the executor.
+    """Run one job in a process of its own.
+
+    Args:
+        job: the module that has it, by its whole name.
+        request: what it is asked, as values of JSON (:func:`to_wire`).
+        timeout_s: seconds after which it is ended, with all that it started.
+        on_event: told what it says on the way, an event at a time.
 
     Returns:
         The JSON values of its answer, and its peak resident memory in bytes.

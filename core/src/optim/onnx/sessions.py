@@ -25,6 +25,7 @@ from optim.onnx.linked import FOLDER_CONFIG, session_model
 from optim.onnx.refusals import plain_message, session_failed
 from optim.providers.assignment import RECORD_ASSIGNMENT, require_shapes_only
 from optim.providers.names import CPU
+from optim.providers.runtime_faults import settings_around_faults
 from optim.providers.start import build_command, missing_library, preload, remedy
 from optim.target import Target
 
@@ -117,6 +118,7 @@ def open_session(
             or "install the onnxruntime build that has it, e.g. onnxruntime-gpu instead of onnxruntime",
             status=ExitStatus.TARGET_UNAVAILABLE,
         )
+    settings = settings.updated(settings_around_faults(path, target))
     options = session_options(target.within_threads(settings))
     for key, text in (extra_config or {}).items():
         options.add_session_config_entry(key, text)

@@ -13,6 +13,7 @@ from optim._engine.load_script.generate import with_generate
 from optim._engine.load_script.packed import with_packed
 from optim._engine.load_script.text import LOAD_TEXT
 from optim.model import THREADS, AdapterInput, SessionConfig
+from optim.providers.runtime_faults import settings_around_faults
 from optim.target import Target
 
 SESSION_FILE = "session.json"
@@ -157,6 +158,8 @@ def write_session_files(
     from optim.jobs.wire import to_wire
 
     opening = opening or Opening()
+    if (folder / MODEL_FILE).is_file():
+        session = session.updated(settings_around_faults(folder / MODEL_FILE, target))
     if opening.serving is not None and opening.serving.threads is not None:
         session = session.updated(SessionConfig({THREADS: opening.serving.threads}))
     settings = replace(SessionFile.of(session, target, libraries, owner=owner), serving=opening.serving)

@@ -88,8 +88,8 @@ def _print(answer: Answer, names: list[str], top: int) -> None:
         echo(f"before: {names[0]}; after: {names[1]}")
         print_table(["before", "ms", "after", "ms", "x"], [_joined(origin) for origin in answer.origins[:top]])
         echo()
-    echo(f"this machine: {answer.gflops:.0f} GFLOP/s in float32 (product of matrices, all threads)")
-    echo(f"this machine: {answer.gbytes:.1f} GB/s (copy)")
+    echo(f"this machine's processor: {answer.gflops:.0f} GFLOP/s in float32 (product of matrices, all threads)")
+    echo(f"this machine's memory: {answer.gbytes:.1f} GB/s (copy)")
 
 
 _PROFILER_COSTS = 1.1
