@@ -149,6 +149,8 @@ def test_without_time_for_a_second_race_the_first_look_stands_for_it(decide):
 @pytest.mark.parametrize(("work", "delivered"), [(Ratio(0.6, 0.5, 0.7, 9), "a"), (Ratio(0.9, 0.5, 1.2, 9), None)])
 def test_without_any_second_look_processor_seconds_stand_for_it_where_nothing_is_lost(decide, work, delivered):
     assert decide({"a": (0.8, 0.66, 1.04)}, again=None, looked={"a": None}, work=work) == delivered
+    assert decide({"a": (0.95, 0.90, 1.04)}, again=None, looked={"a": 1.08}, work=work) == delivered
+    assert decide({"a": (0.999, 0.90, 1.04)}, again=None, looked={"a": 1.08}, work=work) is None
     assert decide({"lossy": (0.8, 0.66, 1.04)}, again=None, looked={"lossy": None}, work=work) is None
 
 

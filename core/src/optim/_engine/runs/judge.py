@@ -240,7 +240,10 @@ class _Ending:
             return Measured(self.bench.original, None)
         # its races were against the original where that was prepared
         elsewhere = bool(self.beam.start.candidate.target)
-        timed = self.selection.clock.base or (self.beam.clock.base if self.beam.time.is_up or elsewhere else None)
+        is_late = self.beam.time.is_up or not self.beam.time.may_prove_more
+        timed = self.selection.clock.base or (self.beam.clock.base if is_late or elsewhere else None)
+        if timed is None and not self.beam.time.may_prove_more:
+            return Measured(self.bench.original, 1.0, 1.0, 1.0)
         if timed is None and not self.selection.measure([self.bench.original]):
             score = self.selection.clock.board[self.bench.original]
             if score.result is not None and score.result.failure:

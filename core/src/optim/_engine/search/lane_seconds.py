@@ -50,8 +50,8 @@ LOOK_S = 1.0
 """The shortest race while exploring: with less, five rounds of a few lanes do not fit."""
 
 _DECIDE_S, _DECIDE_SHARE = 60.0, 0.8
-"""How much longer the second of them goes on while it is open if the best is faster, and the share of what is left of
-the run: without an end to that, as with a lock, a slow model would take 120 rounds."""
+"""How much longer the last of them goes on while it is open if the best is faster, and the share of what is left of the
+run: without an end to that, as with a lock, a slow model would take 120 rounds."""
 
 _LOOK_WIDTH, _FINAL_WIDTH = 0.2, 0.1
 """Shares of what a model gains that its interval may be wide: while exploring, and of what is delivered. At a ratio of
@@ -257,7 +257,10 @@ class RaceSeconds(LaneSeconds):
         """Fresh rounds for so many models that may be delivered."""
         again = self._races and not self.is_long
         again_s = (AGAIN_LANES + 1) * self._lane_s + self._again_s if again else 0.0
-        return self._exact(self._final_s, lanes, least_rounds=10, drop=drop, after_s=again_s)
+        effort = self._exact(self._final_s, lanes, least_rounds=10, drop=drop, after_s=again_s)
+        left_s = self._run.spare_s - self._opened_s(lanes) - effort.seconds
+        left_s -= again_s if left_s > again_s else 0.0  # where there is time for one race only, that has all of it
+        return replace(effort, decide_s=max(effort.seconds, min(_DECIDE_S, _DECIDE_SHARE * left_s)))
 
     def again(self, lanes: int, *, drop: bool) -> Effort:
         """Fresh rounds in fresh processes, for what contends; they end when the run does."""

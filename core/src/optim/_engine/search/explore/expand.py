@@ -25,7 +25,7 @@ from optim._engine.search.measure.source_gate import SourceGate
 from optim._engine.search.plan import Planned, slots
 from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.select.archive import ParetoArchive
-from optim._engine.search.state import Attempt, Candidate, OutOfTime, Step, StepKey, StepStatus, Trial
+from optim._engine.search.state import FASTER, Attempt, Candidate, OutOfTime, Step, StepKey, StepStatus, Trial
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Tried, Workbench
 from optim.jobs.printed import last_lines
@@ -155,7 +155,7 @@ class Expander:
             for proposal in answer.proposals:
                 attempt = self._journal.open(step_of(planned.offered, proposal.options), candidate)
                 one = _Wanted(planned, proposal, attempt)
-                reason = against or self._promises_too_little(candidate, one)
+                reason = ("" if self._is_open(one, candidate) else against) or self._promises_too_little(candidate, one)
                 far_off = "" if planned.forced else self._hopeless.get(attempt.step.key, "")
                 if (reason or far_off) and not attempt.reason:
                     attempt.settle(StepStatus.SKIPPED, reason or far_off)
@@ -188,6 +188,11 @@ class Expander:
         again = self._journal.open(step_of(one.planned.offered, options), candidate)
         again.notes = again.notes or (as_elsewhere(one.planned),)
         return [_Wanted(one.planned, Proposal(options), again)]
+
+    def _is_open(self, one: _Wanted, candidate: Candidate) -> bool:
+        """Whether a proposal was made already, which takes no more time, and may be faster for all that is known."""
+        trial = Trial(candidate, one.planned.offered, one.proposal.options)
+        return (one.attempt.low is None or one.attempt.low < FASTER) and self._bench.has_tried(trial)
 
     def _promises_too_little(self, candidate: Candidate, one: _Wanted) -> str:
         """Why a proposal is not tried on a chain; empty where nothing speaks against it, or the user named its pass."""

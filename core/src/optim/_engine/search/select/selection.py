@@ -18,7 +18,7 @@ from optim._engine.search.select.objections import note_no_faster, note_objectio
 from optim._engine.search.select.repair import Repairer
 from optim._engine.search.select.shorter import ShorterChains
 from optim._engine.search.select.sure import is_alike, surest
-from optim._engine.search.select.undecided import why_delivered
+from optim._engine.search.select.undecided import takes_less_work, why_delivered
 from optim._engine.search.state import FASTER, Candidate, Measured, unique
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
@@ -284,7 +284,8 @@ class Selection:
 
     def _could_be_better(self, item: Measured) -> bool:
         """Whether a quick look leaves it a chance to be better than the original."""
-        return self.objective.goal != "latency" or item.low is None or item.low < FASTER
+        open_ = self.objective.goal != "latency" or item.low is None or item.low < FASTER
+        return open_ or takes_less_work(item, self._bench.target)  # three rounds beside other programs may all be slow
 
     def _held_against_source(self, items: Sequence[Measured]) -> list[Measured]:
         """Returns those that also hold against the module that was exported; the others get an objection."""
