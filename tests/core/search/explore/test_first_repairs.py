@@ -38,7 +38,9 @@ class Expander:
 
     @property
     def repairs(self) -> Any:
-        return SimpleNamespace(is_near=lambda *_: True, closest=self.closest, repair=self.repair)
+        return SimpleNamespace(
+            is_near=lambda *_: True, closest=self.closest, repair=self.repair, aim=lambda tried: _BUDGET
+        )
 
     def judge(self, parent: Candidate, attempt: Any, tried: Any) -> Candidate | None:
         options = attempt.step.options
@@ -76,7 +78,9 @@ def found(monkeypatch):
             try_all=lambda trials, seconds: [SimpleNamespace(answer=answer) for _ in trials],
         )
         journal = Journal()
-        time = SimpleNamespace(for_candidate=lambda: 1.0, most_before_proof=left_s, lending=nullcontext)
+        time = SimpleNamespace(
+            for_candidate=lambda: 1.0, most_before_proof=left_s, lending=nullcontext, left_for_repairs=30.0
+        )
         repairs = FirstRepairs(bench, expander, journal, time)
         original = _candidate("original")
         offered = SimpleNamespace(
