@@ -117,12 +117,12 @@ def run(request: Request, channel: Channel) -> Answer:
         replay, note = _replay(subject, subject.samples[:1], stack)
         channel.event("replayed", nodes=len(replay.errors) if replay else 0, note=note)
 
-        precisions = _precisions(replay, request, measured) if replay else None
         measured.work = {name: error.work for name, error in replay.errors.items()} if replay else {}
         measured.overflowing = tuple(replay.overflowing) if replay else ()
         if replay is not None and not subject.refinable:
             with suppress(OutOfEvaluations):
                 measured.drift(_costliest(replay, whole, request.limit * _GUESSED_SHARE))
+        precisions = _precisions(replay, request, measured) if replay else None
         found = _search(subject, request, measured, precisions, whole, deadline)
         return Answer(found or measured.best, note)
 
