@@ -111,15 +111,13 @@ class FirstRepairs:
             start: that of the original.
         """
         held = min((ratio(one) for one in found if one.holds), default=start)
-        aim = self._expander.repairs.aim
-        broken = [one for one in found if not one.holds]
-        broken.sort(key=lambda one: -per_evaluation(one.attempt, ratio(one), aim(one.tried)))
+        broken = sorted((one for one in found if not one.holds), key=lambda one: -self._per_second(one, ratio(one)))
         results: list[Candidate] = []
         for place, one in enumerate(broken):
             if ratio(one) >= min(held, WORTH_A_REPAIR * start):
                 continue
-            if place >= _REPAIRED or (results and self._is_too_far(one, ratio(one), held)):
-                self._expander.repairs.note_near(Near(one.parent, one.planned, one.attempt, one.tried))
+            if place >= _REPAIRED:
+                self._leave(one)
                 continue
             if self._has_time_for_one_look(one):
                 with self._time.lending():
@@ -136,12 +134,24 @@ class FirstRepairs:
             if held < _AS_FAST * ratio(one):
                 continue
             near = self._nearest([one, *(other for other in others if not other.holds)])
+            if results and self._is_too_far(near, ratio(one), held):
+                self._leave(near)
+                continue
             with self._lent(near, ratio(one), held, start):
                 new = self._expander.repairs.repair(near.parent, near.planned, near.attempt, near.tried)
             if new is not None:
                 held = min(held, self._note(new, self._hoped(one, new, ratio)))
                 results.append(new)
         return results
+
+    def _per_second(self, one: Look, ratio: float) -> float:
+        """What one promises per second of a look; how far it is counts where nothing else of its pass may be nearer."""
+        limit = math.inf if one.others else self._expander.repairs.aim(one.tried)
+        return per_evaluation(one.attempt, ratio, limit)
+
+    def _leave(self, one: Look) -> None:
+        """Leave it to the stages, and to the time that is left in the end."""
+        self._expander.repairs.note_near(Near(one.parent, one.planned, one.attempt, one.tried))
 
     def _lent(self, near: Look, ratio: float, held: float, start: float) -> AbstractContextManager[None]:
         """With the time of the end, where nothing is there to prove, or what promises much cannot be repaired without.
