@@ -15,12 +15,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
-from runtimes import HERE, exported, instruction_sets, raced, run, say
+from runtimes import HERE, exported, instruction_sets, optimized, raced, run, say
 
 ROUNDS, MOST_RUNS, TURN_S = 60, 5, 0.1
 TARGETS = ("cpu", "openvino", "auto")
@@ -42,12 +40,13 @@ def main() -> None:
         say(f"{model.stem}: optim run --target {target}")
         folder = chosen.work.resolve() / f"{model.stem}-{target}"
         try:
-            optimized(model, data, target, chosen.search_seconds, folder)
+            took = optimized(model, data, folder, "--target", target, "--search-seconds", str(chosen.search_seconds))
         except SystemExit as failed:
             if target == "auto":
                 raise
             print(f"{target} alone delivers nothing: {failed}")
             continue
+        say(f"{target}: {took:.0f} s")
         folders[target] = folder
     say("timing them in turns")
     contenders = {"auto": "auto", AGAIN: "auto", **{name: name for name in TARGETS[:2] if name in folders}}
@@ -76,15 +75,6 @@ def made(name: str, data: Path | None, work: Path) -> tuple[Path, Path]:
         with np.load(work / f"{name}.calib.npz") as arrays:
             np.savez(feeds, **{key: arrays[key] for key in arrays.files if key.endswith("/images")})
     return model, feeds
-
-
-def optimized(model: Path, data: Path, target: str, seconds: float, folder: Path) -> None:
-    """One run, as whoever types it makes it."""
-    words = ["run", str(model), "--data", str(data), "--target", target, "--search-seconds", str(seconds)]
-    with tempfile.TemporaryDirectory(prefix="optim-auto-") as cache:
-        began = time.monotonic()
-        run(["-m", "optim", *words, "-o", str(folder)], {"OPTIM_CACHE_DIR": cache})
-        say(f"{target}: {time.monotonic() - began:.0f} s")
 
 
 if __name__ == "__main__":

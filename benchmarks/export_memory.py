@@ -76,7 +76,7 @@ def measure(way: str, folder: Path) -> dict[str, int]:
     import torch.onnx._internal.exporter._core  # noqa: F401 - likewise
     import transformers.models.llama.modeling_llama  # noqa: F401 - imported before the measurement begins
 
-    from optim.jobs.memory import peak_memory_bytes
+    from optim.jobs.resources import peak_memory_bytes
 
     before = peak_memory_bytes()
     with tempfile.TemporaryDirectory() as scratch:

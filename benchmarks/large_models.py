@@ -1,10 +1,12 @@
 """What a whole run takes on a model of any size: seconds, and the peak memory of its largest process.
 
-    python benchmarks/large_models.py --each 0.25 1 2 4 -- --search-seconds 120
+    python benchmarks/large_models.py --each 1 2 4
+    python benchmarks/large_models.py --each 0.25 -- --search-seconds 120
 
 Makes an encoder with random weights for each size in GB (four products of attention and two of a feed-forward layer in
-every layer, 16 tokens), runs ``optim run`` on it from an empty cache with the options that are given after ``--``, and
-looks at the processes of the run twenty times a second. Memory of a process is its resident set without what it maps
+every layer, 16 tokens). Scores have the scale that they have in trained models, so that integers hold. Runs ``optim
+run`` on it from an empty cache with the options that are given after ``--`` (none: it announces its seconds), and looks
+at the processes of the run twenty times a second. Memory of a process is its resident set without what it maps
 from files: the system takes mapped files back whenever it wants to.
 """
 
@@ -64,8 +66,8 @@ def make_model(path: Path, size_bytes: float) -> None:
             at = f"layer{layer}"
             near = norm(f"{at}_norm", value)
             query, key, content = (
-                node("MatMul", f"{at}_{part}", near, weight(f"{at}_{part}_weight", width, width, scale=width**-0.5))
-                for part in ("query", "key", "content")
+                node("MatMul", f"{at}_{part}", near, weight(f"{at}_{part}_weight", width, width, scale=scale))
+                for part, scale in (("query", 1 / width), ("key", width**-0.5), ("content", width**-0.5))
             )
             turned = node("Transpose", f"{at}_turned", key, perm=[0, 2, 1])
             scores = node("Softmax", f"{at}_scores", node("MatMul", f"{at}_products", query, turned), axis=-1)

@@ -3,11 +3,14 @@
     python benchmarks/repeats.py model.onnx=feeds.npz:0.05 other.onnx=:lossless --times 5 --search-seconds 30
     python benchmarks/repeats.py model.onnx=feeds.npz:0.05 --search-seconds auto
     python benchmarks/repeats.py FOLDER/*.onnx --times 1 --search-seconds 40 --beside 8
+    python benchmarks/repeats.py model.onnx=:lossless -- --stage fuse
 
-The second takes five repeats with default seconds. Each argument is a model, its feeds (none: made up) and its budget
-(none: the default). ``--beside`` keeps so many other programs computing meanwhile. Nobody else should run optim then:
+The second takes five repeats with default seconds; what follows ``--`` goes to ``optim run``. Each argument is a model,
+its feeds (none: made up) and its budget (none: the default). ``--beside`` has so many other programs compute. Nobody
+else should run optim then:
 waiting for another run's clock counts here. A line for each run, then one for each model: its verdicts, the range of
-its ratios, and the most seconds beside what was given or announced. The exit status is 1 where verdicts of a model
+its ratios, and the most seconds beside what was given or announced. Ratio and drift are the run's own; with ``--anew``
+those of ``optim bench`` and ``optim verify`` on what it delivered. The exit status is 1 where verdicts of a model
 differ, or a run took 20 % more than that.
 """
 
@@ -15,17 +18,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from optimize import optim
+from commands import busy, fresh_run, optim
 
 KEPT = 1.2
 """A run is promised to take no more than so many times its seconds."""
@@ -41,6 +41,7 @@ class Repeat:
         drift: of what was delivered.
         seconds: that the command took, its start and end included.
         promised: what was given or announced; None where the run failed.
+        undecided: whether it was delivered though noise left it open.
     """
 
     verdict: str
@@ -48,6 +49,7 @@ class Repeat:
     drift: float
     seconds: float
     promised: float | None
+    undecided: bool = False
 
     @property
     def over(self) -> float:
@@ -62,36 +64,40 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=5)
     parser.add_argument("--search-seconds", default="30")
     parser.add_argument("--beside", type=int, default=0, help="programs that compute meanwhile")
-    chosen = parser.parse_args()
+    parser.add_argument("--anew", action="store_true", help="time and compare what is delivered once more")
+    own = sys.argv[1 : sys.argv.index("--")] if "--" in sys.argv else sys.argv[1:]
+    chosen, words = parser.parse_args(own), sys.argv[len(own) + 2 :]
+    words = ["--search-seconds", chosen.search_seconds, *words]
     print(f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f} before, {chosen.beside} programs beside")
     kept = True
     with busy(chosen.beside):
         for argument in chosen.models:
             found = []
             for _ in range(chosen.times):
-                found.append(repeat(argument, chosen.search_seconds))
+                found.append(repeat(argument, words, anew=chosen.anew))
                 print(line(argument, found[-1]), flush=True)
             kept &= conclude(argument, found)
     return 0 if kept else 1
 
 
-def repeat(argument: str, search_seconds: str) -> Repeat:
+def repeat(argument: str, words: Sequence[str], *, anew: bool) -> Repeat:
     """One run of a command from an empty cache."""
     model, feeds, budget = parts(argument)
-    words = ["run", model, "--search-seconds", search_seconds]
-    words += ["--data", feeds] if feeds else []
-    words += ["--lossless"] if budget == "lossless" else ["--max-drift", budget] if budget else []
+    data = ["--data", feeds] if feeds else []
+    limit = ["--lossless"] if budget == "lossless" else ["--max-drift", budget] if budget else []
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["OPTIM_CACHE_DIR"] = f"{folder}/cache"
-        started = time.monotonic()
-        report = optim(*words, "-o", f"{folder}/out")
-        seconds = time.monotonic() - started
-    if "error" in report:
-        return Repeat(f"{report['error']['ref']}", 1.0, 0.0, seconds, None)
-    result = report["result"] or {}
-    drift = (result.get("drift") or {}).get("relative_l2") or 0.0
-    ratio = result.get("latency_ratio") if report["status"] == "improved" else 1.0
-    return Repeat(report["status"], ratio or 1.0, drift, seconds, report["search"]["budget_seconds"])
+        out = f"{folder}/out"
+        report, seconds = fresh_run(model, *words, *data, *limit, "-o", out)
+        if "error" in report:
+            return Repeat(f"{report['error']['ref']}", 1.0, 0.0, seconds, None)
+        result = report["result"] or {}
+        drift = (result.get("drift") or {}).get("relative_l2") or 0.0
+        ratio = result.get("latency_ratio") if report["status"] == "improved" else 1.0
+        if anew and result:
+            ratio = optim("bench", model, out, *data)["models"][1]["latency_ratio"]
+            drift = optim("verify", model, out, *data, "--max-drift", "9")["drift"]["relative_l2"]
+    promised, reason = report["search"]["budget_seconds"], report["reason"]
+    return Repeat(report["status"], ratio or 1.0, drift, seconds, promised, undecided="undecided" in reason)
 
 
 def parts(argument: str) -> tuple[str, str, str]:
@@ -108,7 +114,7 @@ def line(argument: str, one: Repeat) -> str:
     promised = f"{one.promised:4.0f}" if one.promised else "   ?"
     name = Path(parts(argument)[0]).name[-36:]
     figures = f"ratio {one.ratio:5.3f}  drift {one.drift:8.2g}  {one.seconds:5.0f} s of {promised} ({one.over:.2f})"
-    return f"{name:36s} {one.verdict:14s} {figures}  load {os.getloadavg()[0]:.1f}"
+    return f"{name:36s} {one.verdict:14s} {figures}  load {os.getloadavg()[0]:.1f}{', undecided' * one.undecided}"
 
 
 def conclude(argument: str, found: Sequence[Repeat]) -> bool:
@@ -120,18 +126,6 @@ def conclude(argument: str, found: Sequence[Repeat]) -> bool:
     kept = len(verdicts) == 1 and over <= KEPT
     print(f"  -> {said}; ratio {ratios[0]:.3f} to {ratios[-1]:.3f}; at most {over:.2f} of its seconds", flush=True)
     return kept
-
-
-@contextmanager
-def busy(programs: int) -> Iterator[None]:
-    """Keep so many programs computing."""
-    started = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(programs)]
-    try:
-        yield
-    finally:
-        for process in started:
-            process.kill()
-            process.wait()
 
 
 if __name__ == "__main__":

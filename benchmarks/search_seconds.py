@@ -10,14 +10,12 @@ by ``optim verify``.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from bench import pool
-from optimize import optim
+from commands import fresh_run, optim
 
 RACES = 3
 
@@ -51,23 +49,8 @@ def main() -> int:
 
 def make(chosen: argparse.Namespace, seconds: str, out: str) -> str:
     """Run optim from an empty cache; the time that took and the steps computed, as columns."""
-    with tempfile.TemporaryDirectory() as cache:
-        os.environ["OPTIM_CACHE_DIR"] = cache
-        started = time.monotonic()
-        report = optim(
-            "run",
-            chosen.model,
-            "-o",
-            out,
-            "--data",
-            chosen.calib,
-            "--max-drift",
-            chosen.max_drift,
-            "--search-seconds",
-            seconds,
-        )
-        took = time.monotonic() - started
-        del os.environ["OPTIM_CACHE_DIR"]
+    limits = ("--max-drift", chosen.max_drift, "--search-seconds", seconds)
+    report, took = fresh_run(chosen.model, "-o", out, "--data", chosen.calib, *limits)
     if not Path(out, "model.onnx").is_file():
         raise SystemExit(f"no model with {seconds} s: {report}")
     print(f"{seconds} s: {report['reason']}", file=sys.stderr, flush=True)

@@ -80,6 +80,9 @@ COMPUTED_STATUS = {("cli/verbs/run.py", "status"): ExitStatus.NOT_HELD}
 """Exit statuses that are not written where the error is made."""
 
 FIELDS = ("reference", "what", "cause", "fix", "package", "status")
+_MAY_MAKE_ERRORS = re.compile("OptimError|unknown_name")
+"""What a file has that makes one: the others are not parsed."""
+
 UNKNOWN = "…"
 ELSEWHERE = "the message says"
 
@@ -132,7 +135,8 @@ def grouped(root: Path) -> dict[str, dict[str, Entry]]:
         found: dict[str, dict[str, Entry]] = {}
         for path in (root / source).rglob("*.py"):
             place = path.relative_to(root / source).as_posix().removeprefix("_engine/")
-            if entries := read(ast.parse(path.read_text(encoding="utf-8")), place):
+            text = path.read_text(encoding="utf-8")
+            if _MAY_MAKE_ERRORS.search(text) and (entries := read(ast.parse(text), place)):
                 found[place] = entries
         headings = {
             place: _heading(place) if source == SOURCES[0] else f"Plugin {_plugin(source, place)}" for place in found
@@ -194,9 +198,16 @@ def _calls(tree: ast.Module) -> Iterator[tuple[ast.Call, bool]]:
     }
     found = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     for call in sorted(found, key=lambda call: (call.lineno, call.col_offset)):
-        name = ast.unparse(call.func)
+        name = called(call)
         if name in classes or name == "unknown_name":
             yield call, name in classes
+
+
+def called(call: ast.Call) -> str:
+    """The name that a call is of, with the class before a method's; empty where it is of something longer."""
+    if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name):
+        return f"{call.func.value.id}.{call.func.attr}"
+    return call.func.id if isinstance(call.func, ast.Name) else ""
 
 
 def _arguments(call: ast.Call, own: bool) -> dict[str, ast.expr]:

@@ -145,14 +145,28 @@ def minilm(rng: np.random.Generator, tiny: bool = False) -> Built:
     return Built(Encoder(model).eval(), samples, ["last_hidden_state", "pooler_output"], dimensions)
 
 
+def minilm_untrained(rng: np.random.Generator, tiny: bool = False) -> Built:
+    """MiniLM's shape, six layers, random weights, 128 tokens: where its package is not to be had."""
+    from transformers import BertConfig
+
+    sizes = {"hidden_size": 384, "intermediate_size": 1536, "num_hidden_layers": 6, "num_attention_heads": 12}
+    config = BertConfig(attn_implementation="sdpa", **(NARROW if tiny else sizes))
+    return _bert(config, rng, TINY_LENGTH if tiny else LENGTH)
+
+
 def bert_base(rng: np.random.Generator, tiny: bool = False) -> Built:
     """BERT-base's shape, 12 layers, random weights, 128 tokens."""
-    from transformers import BertConfig, BertModel
+    from transformers import BertConfig
 
-    config = BertConfig(attn_implementation="sdpa", **(NARROW if tiny else {}))
+    return _bert(BertConfig(attn_implementation="sdpa", **(NARROW if tiny else {})), rng, LENGTH)
+
+
+def _bert(config: Any, rng: np.random.Generator, length: int) -> Built:
+    from transformers import BertModel
+
     samples = []
     for _ in range(SAMPLES):
-        ids = rng.integers(0, config.vocab_size, (1, LENGTH))
+        ids = rng.integers(0, config.vocab_size, (1, length))
         samples.append({"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)})
     dimensions = {name: {0: "batch", 1: "sequence"} for name in samples[0]}
     return Built(Encoder(BertModel(config)).eval(), samples, ["last_hidden_state", "pooler_output"], dimensions)
@@ -279,6 +293,7 @@ def resnet50(rng: np.random.Generator, tiny: bool = False) -> Built:
 
 MODELS = {
     "minilm": minilm,
+    "minilm-untrained": minilm_untrained,
     "bert-base": bert_base,
     "vit-base": vit_base,
     "gpt2": gpt2,

@@ -29,7 +29,7 @@ def test_every_function_on_the_walk_is_there() -> None:
     for name in named:
         *holders, last = name.split(".")
         pattern = rf"^\s*def {last}\(" if last.islower() or last.startswith("_") else rf"^class {last}\b"
-        homes = [path for path, text in source.items() if re.search(pattern, text, re.MULTILINE)]
+        homes = [path for path, text in source.items() if last in text and re.search(pattern, text, re.MULTILINE)]
         holder = holders[-1] if holders else ""
         if holder and holder[0].isupper():
             homes = [path for path in homes if re.search(rf"^class {holder}\b", source[path], re.MULTILINE)]
@@ -48,3 +48,32 @@ def test_links_between_the_pages_lead_somewhere() -> None:
     for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
         for link in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
             assert (page.parent / link).exists(), f"{page.name} links to {link}"
+
+
+def test_files_that_the_pages_name_by_their_path_are_there() -> None:
+    named = {
+        path
+        for page in (ROOT / "README.md", ROOT / "benchmarks" / "README.md", *(ROOT / "docs").glob("*.md"))
+        for path in re.findall(r"`((?:core|plugins[\w-]*|benchmarks|docs|examples)/[\w./-]+)`", page.read_text("utf-8"))
+    }
+    assert len(named) > 20
+    assert sorted(path for path in named if not (ROOT / path).exists()) == []
+
+
+def test_what_docstrings_refer_to_by_its_whole_name_is_there() -> None:
+    source = {path: path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py")}
+    modules = {
+        ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__"): text
+        for path, text in source.items()
+    }
+    named = {name for text in source.values() for name in re.findall(r":[a-z]+:`~?(optim\._engine[\w.]+)`", text)}
+    assert len(named) > 20
+    lost = []
+    for name in sorted(named):
+        home = next((name.rsplit(".", cut)[0] for cut in (0, 1, 2) if name.rsplit(".", cut)[0] in modules), "")
+        inside = [part for part in name.removeprefix(home).split(".") if part]
+        known = home and all(
+            re.search(rf"\b(def|class) {part}\b|^\s*{part}\b", modules[home], re.MULTILINE) for part in inside
+        )
+        lost += [] if known else [name]
+    assert lost == []

@@ -30,6 +30,17 @@ def test_every_anchor_that_a_page_links_to_is_a_heading() -> None:
     assert wrong == []
 
 
+def test_every_benchmark_that_can_be_run_is_on_their_page() -> None:
+    folder = ROOT / "benchmarks"
+    scripts = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.py")}
+    page = (folder / "README.md").read_text(encoding="utf-8")
+    started = {name for name in scripts for text in scripts.values() if f'"{name}"' in text}  # by another of them
+    assert {"runtime_contender.py"} <= started
+    told = started | {name for name in scripts if re.search(rf"\b{name}\b", page)} | {"bench.py"}  # make bench
+    assert sorted(name for name, text in scripts.items() if "if __name__ ==" in text and name not in told) == []
+    assert "`make bench`" in page
+
+
 def test_the_workflow_runs_targets_of_the_makefile_and_nothing_else() -> None:
     workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
     targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)

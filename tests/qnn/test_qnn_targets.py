@@ -106,7 +106,7 @@ def test_settings_choose_the_chip_the_fallback_and_the_performance() -> None:
         ("qnn:soc", "bad-target-setting", "key=value"),
         ("qnn:", "bad-target-setting", "key=value"),
         ("qnn-offline:soc=57", "bad-target-setting", "no settings"),
-        ("cpu:threads=1", "bad-target-setting", "no settings"),
+        ("cpu:soc=57", "unknown-target-setting", "threads"),
         ("qnm", "unknown-target", "qnn"),
     ],
 )

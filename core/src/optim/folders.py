@@ -7,21 +7,41 @@ from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """``OPTIM_CACHE_DIR``, else the platform's cache folder of this user; what is in it can be made again."""
-    if chosen := os.environ.get("OPTIM_CACHE_DIR"):
-        return Path(chosen).expanduser().absolute()
-    import platformdirs
+    """``OPTIM_CACHE_DIR``, else the platform's cache folder of this user; what is in it can be made again.
 
-    return platformdirs.user_cache_path("optim")
+    Raises:
+        OptimError[no-home]: this user has no home folder, as users of containers often have none.
+    """
+    return _chosen_or_found("OPTIM_CACHE_DIR", "user_cache_path")
 
 
 def data_folder() -> Path:
-    """``OPTIM_DATA_DIR``, else the platform's data folder of this user."""
-    if chosen := os.environ.get("OPTIM_DATA_DIR"):
-        return Path(chosen).expanduser().absolute()
+    """``OPTIM_DATA_DIR``, else the platform's data folder of this user.
+
+    Raises:
+        OptimError[no-home]: as of the cache folder.
+    """
+    return _chosen_or_found("OPTIM_DATA_DIR", "user_data_path")
+
+
+def _chosen_or_found(variable: str, place: str) -> Path:
     import platformdirs
 
-    return platformdirs.user_data_path("optim")
+    from optim.errors import OptimError
+
+    chosen = os.environ.get(variable)
+    try:
+        found = Path(chosen).expanduser().absolute() if chosen else getattr(platformdirs, place)("optim")
+    except RuntimeError:  # of pathlib, and of a platformdirs of late; earlier ones leave the ~ in the path
+        found = Path("~")
+    if found.is_absolute():
+        return Path(found)
+    raise OptimError.usage(
+        "no-home",
+        "this user has no home folder to keep files in",
+        "HOME is not set, and the system does not know the user",
+        "set HOME to a folder that you may write to, or OPTIM_CACHE_DIR and OPTIM_DATA_DIR",
+    )
 
 
 def lock_folder() -> Path:

@@ -97,6 +97,10 @@ PACKED_WEIGHTS = "optim.packed_weights"
 without optim and without ``load.py`` reads them from the graph, as ever."""
 
 
+THREADS = "intra_op_num_threads"
+"""What onnxruntime calls the threads that compute an operator."""
+
+
 @dataclass(frozen=True, slots=True)
 class SessionConfig:
     """How a backend should open the model; what ``session.json`` holds.
@@ -113,6 +117,12 @@ class SessionConfig:
     session_config: Mapping[str, str] = field(default_factory=dict)
     disabled_optimizers: tuple[str, ...] = ()
     provider_options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def threads(self) -> int:
+        """Threads that compute an operator; 0: as many as onnxruntime takes."""
+        own = self.session_options.get(THREADS, 0)
+        return own if isinstance(own, int) else 0
 
     def updated(self, other: SessionConfig) -> SessionConfig:
         """These settings with those of ``other`` laid over them."""

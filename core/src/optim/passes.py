@@ -281,7 +281,13 @@ class Pass(ABC):
         return APPLICABLE
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterable[PassOptions]:
-        """The options that ``auto`` may try, best guess first; by default the options' own defaults."""
+        """The options that ``auto`` may try, best guess first, 1000 at most; by default the options' own defaults.
+
+        Args:
+            model: that the pass would be applied to.
+            target: where the model will run.
+            context: as of :meth:`apply`; its samples may be looked at.
+        """
         from optim.options import options_class
 
         return (options_class(type(self))(),)
@@ -310,4 +316,13 @@ class Pass(ABC):
 
     @abstractmethod
     def apply(self, model: Model, options: Any, context: Context) -> PassResult:
-        """Make the new model; ``options`` is an instance of the pass's own options class. Never mutates ``model``."""
+        """Make the new model.
+
+        Args:
+            model: never changed.
+            options: an instance of the pass's own options class.
+            context: the target, samples, a seeded generator, and where the new model is saved.
+
+        Returns:
+            The new model; or the one given and ``changed=False``, with the reason as a note.
+        """

@@ -73,7 +73,13 @@ class SourcePass(ABC):
 
     @abstractmethod
     def apply(self, source: Source, options: Any, context: SourceContext) -> SourceResult:
-        """Load or change the source; ``options`` is an instance of the pass's own options class."""
+        """Load or change the source.
+
+        Args:
+            source: as passes before this one left it; without components where none has loaded it.
+            options: an instance of the pass's own options class.
+            context: the target, an empty folder, a logger, progress.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +124,11 @@ class Exporter(ABC):
     @abstractmethod
     def export(self, component: Component, options: Any, context: SourceContext) -> Exported:
         """Make the graph.
+
+        Args:
+            component: the module with its declared inputs and outputs, and examples of them.
+            options: an instance of the exporter's own options class.
+            context: the target, an empty folder, a logger, progress.
 
         Raises:
             OptimError: the module cannot be exported; where it is the user's own, the cause names the line.

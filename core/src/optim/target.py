@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from optim.model import THREADS, SessionConfig
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -31,6 +33,8 @@ class Target:
         shapes_on_cpu: whether the runtime computes shapes and other integers on the CPU by design. Its backend then
             looks at the record of what ran where, and refuses a model of which anything else runs there.
         device: what a person calls it, e.g. ``CPU``.
+        threads: of the processor, so many at most compute a model at a time, as the user chose; 0: as many as the
+            runtime takes by itself. Whatever times, compares or opens a model for the target keeps to it.
         hardware: the device that is here, with what its speed depends on; what :attr:`identify` found.
         local: False where no program of this machine runs models on it, as in a browser or on a device elsewhere:
             ``--target auto`` leaves it out.
@@ -60,6 +64,7 @@ class Target:
     library: str = ""
     fallback: bool = False
     device: str = ""
+    threads: int = 0
     local: bool = True
     timed: bool = True
     exact: bool = True
@@ -94,6 +99,13 @@ class Target:
         """The same without its functions, as other processes are told it; they are told the device that is here."""
         hardware = self.identify() if self.identify else self.hardware
         return replace(self, probe=None, configure=None, identify=None, free_memory=None, hardware=hardware)
+
+    def within_threads(self, session: SessionConfig) -> SessionConfig:
+        """Settings of a model for a session of onnxruntime that takes no more threads than the target has."""
+        own = session.threads
+        if not self.threads or 0 < own <= self.threads:
+            return session
+        return session.updated(SessionConfig({THREADS: self.threads}))
 
     def unavailable(self) -> str | None:
         """The reason why it cannot be used here, or None."""

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -56,6 +57,28 @@ def test_the_same_arrays_make_the_same_file():
             contents.append(Path(spec).read_bytes())
     assert contents[0] == contents[1]
     assert not Path(spec).exists()
+
+
+def test_bfloat16_arrives_as_float32_which_holds_it():
+    (found,) = samples_of({"x": X.astype(ml_dtypes.bfloat16)})
+    assert found["x"].dtype == np.float32
+    np.testing.assert_array_equal(found["x"], X)
+
+
+@pytest.mark.parametrize("error", [TypeError, NotImplementedError])
+def test_a_tensor_that_torch_does_not_hand_out_is_refused(error):
+    class Sparse:
+        dtype = "torch.float32"
+
+        def detach(self):
+            return self
+
+        def cpu(self):
+            raise error("use to_dense() first")
+
+    with pytest.raises(OptimError, match="bad-data") as caught:
+        samples_of({"x": Sparse()})
+    assert caught.value.cause == "use to_dense() first"
 
 
 def raising():

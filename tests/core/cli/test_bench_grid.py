@@ -92,11 +92,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         )
 
     monkeypatch.setattr(compare, "bench_models", bench_models)
-    monkeypatch.setattr(api, "_conditions", conditions)
+    monkeypatch.setattr(api, "conditions_for", conditions)
     return found
 
 
-def conditions(paths: Any, data: str | None, target: str, say: Any, *, seed: int) -> Conditions:
+def conditions(models: Any, say: Any, *, data: str | None, target: str, seed: int) -> Conditions:
     return Conditions(None, None, lambda text: None, data=data, target=target, seed=seed)  # type: ignore[arg-type]
 
 

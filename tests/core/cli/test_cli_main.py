@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import re
+import runpy
 import signal
 import subprocess
 import sys
@@ -352,3 +353,11 @@ def test_a_shell_gets_no_error_where_the_list_of_allowed_plugins_is_broken(site,
 
 def test_every_command_module_of_the_table_exists():
     assert [name for name in OWN_COMMANDS if importlib.util.find_spec(module_of(name)) is None] == []
+
+
+def test_options_load_with_a_click_whose_parameters_take_no_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    from optim.cli_kit import options
+
+    untyped = type("Untyped", (), {})  # as before click 8.4
+    monkeypatch.setattr(click, "ParamType", untyped)
+    assert issubclass(runpy.run_path(options.__file__)["_SecondsOrAuto"], untyped)

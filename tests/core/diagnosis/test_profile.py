@@ -72,7 +72,7 @@ def test_times_work_and_a_trace_are_told_of_each_model(tmp_path, capsys):
     assert by_value["y"] == [["Erf"], ["Erf"]]
     assert main(asked) == ExitStatus.DELIVERED
     text = capsys.readouterr().out
-    assert "this machine: " in text
+    assert "this machine's processor: " in text
     assert "before: " in text
     assert main(["profile", models[0], "--trace", str(tmp_path / "t.txt")]) == ExitStatus.USAGE
 

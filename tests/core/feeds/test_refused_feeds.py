@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
+
 import ml_dtypes
 import numpy as np
 import pytest
 from feed_models import TensorProto, build, decoder, helper, value, write
 from given_feeds import load, negation, refused, sample
+
+from optim._engine.feeds.fitting import fit_sample
+from optim._engine.feeds.sources import read_samples
+from optim.errors import OptimError
+from optim.model import TensorInfo
 
 
 @pytest.mark.parametrize(
@@ -77,6 +84,32 @@ def test_nan_and_infinity_are_refused(tmp_path, bad):
     error = refused(tmp_path, model, {"x": np.array([1, bad], np.float32)})
     assert error.reference == "feeds-not-finite"
     assert "'x' has 1" in error.what
+
+
+@pytest.mark.parametrize("wanted", [TensorProto.FLOAT16, TensorProto.INT16])
+def test_bytes_of_bfloat16_are_no_other_type_of_that_size(tmp_path, wanted):
+    inputs, outputs = [value("x", wanted, [2])], [value("y", wanted, [2])]
+    model = write(build([helper.make_node("Identity", ["x"], ["y"])], inputs, outputs), tmp_path / "m.onnx")
+    error = refused(tmp_path, model, {"x": np.array([1, 2], ml_dtypes.bfloat16)})
+    assert error.reference == "feeds-dtype"
+    assert "such as bfloat16" in error.cause
+
+
+def test_floats_are_fed_as_bfloat16_where_each_has_a_value_in_it():
+    info = TensorInfo("x", "bfloat16", (2,))
+    fitted = fit_sample({"x": np.array([1.5, -2], np.float32)}, [info], "x.npz")
+    assert fitted.feeds["x"].dtype == ml_dtypes.bfloat16
+    assert fitted.notes[0].text == "given as float32, fed as bfloat16"
+    with pytest.raises(OptimError, match="feeds-dtype"):
+        fit_sample({"x": np.array([1.001, -2], np.float32)}, [info], "x.npz")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "feeds.npz")
+    with pytest.raises(OptimError, match="feeds-unreadable") as caught:
+        list(read_samples(str(tmp_path / "feeds.npz"), 0))
+    assert "a pipe" in caught.value.cause
 
 
 def test_nan_in_bfloat16_is_seen_too(tmp_path):

@@ -20,7 +20,7 @@ from installed_plugin import workers_import
 
 from optim._engine.jobs import candidate, lane
 from optim.jobs import fork_server, forked, wire
-from optim.jobs.process import WorkerFailed, WorkerProcess, expect_workers, run_job
+from optim.jobs.process import WorkerFailed, WorkerProcess, expect_workers, run_job, server_apart
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux alone")
 
@@ -76,6 +76,28 @@ def test_a_worker_has_the_environment_and_the_folders_of_the_moment(monkeypatch,
     assert str(tmp_path) not in found["path"]
     monkeypatch.delenv("OPTIM_CACHE_DIR")
     assert described("OPTIM_CACHE_DIR")["variable"] is None
+
+
+@pytest.mark.slow
+def test_a_server_apart_is_a_program_of_its_own_and_ends_with_its_last_worker():
+    common = described()["parent"]
+    with server_apart(["json"]) as server:
+        worker = WorkerProcess("unruly_job", {"action": "describe", "arguments": {"variable": "HOME"}}, server=server)
+    with worker:
+        found = json.loads(worker.result(30.0)["said"])
+    assert found["parent"] == server._server.pid not in (common, os.getpid())
+    assert found["left"] == "nothing"
+    assert gone(found["parent"])
+    assert described()["parent"] == common
+
+
+def test_without_a_server_apart_a_worker_is_a_program(monkeypatch):
+    monkeypatch.setattr(forked, "_READY_S", 1e-3)
+    with server_apart(["json"]) as server:
+        assert server is None
+    monkeypatch.setenv(forked.SWITCH, "0")
+    with server_apart(["json"]) as server:
+        assert server is None
 
 
 def test_what_libraries_read_when_they_are_imported_takes_another_server(monkeypatch, tmp_path):

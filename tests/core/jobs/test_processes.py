@@ -13,9 +13,13 @@ from pathlib import Path
 import pytest
 from installed_plugin import workers_import
 
-from optim.errors import ExitStatus
-from optim.jobs.memory import peak_memory_bytes
+from optim._engine.jobs.job import Job
+from optim._engine.jobs.runner import Runner
+from optim._engine.store import Store
+from optim.errors import ExitStatus, OptimError
+from optim.jobs import process
 from optim.jobs.process import WorkerFailed, WorkerProcess, kill_all, run_job
+from optim.jobs.resources import peak_memory_bytes
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and process groups")
 
@@ -95,6 +99,21 @@ def test_a_crash_is_named(action, arguments, says):
     found = failure(action, **arguments)
     assert found.kind == "crashed"
     assert found.reason.startswith(says)
+
+
+@pytest.mark.parametrize("counts", [[3, 3], [3, 4]], ids=["by hand", "for memory"])
+def test_a_process_that_the_system_ends_for_memory_is_told_from_one_that_somebody_ends(counts, monkeypatch, tmp_path):
+    monkeypatch.setattr(process, "ended_for_memory", iter(counts).__next__)
+    monkeypatch.setattr(process, "usable_memory_bytes", lambda: 2_000_000_000)
+    starved = counts[0] < counts[1]
+    job = Job("unruly_job", dict, dict)
+    with pytest.raises(OptimError, match="x-failed") as caught:
+        Runner(Store(tmp_path), print).need(
+            job, {"action": "kill", "arguments": {}}, timeout_s=30.0, reference="x-failed", doing="do x"
+        )
+    want = ", for want of memory (there are 2 GB)"
+    assert caught.value.cause == "its process ended with SIGKILL" + (want if starved else "")
+    assert ("give it more memory" in caught.value.fix) == starved
 
 
 @pytest.mark.parametrize("status", [0, 3])

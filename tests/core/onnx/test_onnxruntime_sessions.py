@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,10 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper
 
+from optim._engine.runs.session_file import SessionFile
 from optim.errors import OptimError
 from optim.model import SessionConfig
-from optim.onnx.sessions import measure_limits, open_session, runtime_limits, session_options
+from optim.onnx.sessions import PLAIN_CPU, measure_limits, open_session, runtime_limits, session_options
 from optim.target import Target
 
 
@@ -51,6 +53,19 @@ def test_settings_reach_the_session(tmp_path: Path) -> None:
     assert options.intra_op_num_threads == 1
     assert options.enable_mem_pattern is False
     assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"
+
+
+@pytest.mark.parametrize(
+    ("own", "of_target", "found"), [(None, 2, 2), (1, 2, 1), (3, 2, 2), (0, 2, 2), (3, 0, 3), (None, 0, 0)]
+)
+def test_a_session_has_at_most_the_threads_of_its_target(
+    tmp_path: Path, own: int | None, of_target: int, found: int
+) -> None:
+    settings = SessionConfig({} if own is None else {"intra_op_num_threads": own})
+    target = replace(PLAIN_CPU, threads=of_target)
+    session = open_session(_write(tmp_path / "m.onnx", _IDENTITY), settings, target)
+    assert session.get_session_options().intra_op_num_threads == found
+    assert SessionFile.of(settings, target).config.threads == found, "session.json says so too"
 
 
 def test_a_disabled_optimizer_is_really_off(tmp_path: Path) -> None:

@@ -57,6 +57,12 @@ def test_the_baseline_is_the_cpu_also_where_it_does_not_compete(registry):
     assert (alone.baseline.name, alone.compete) == ("swift", False)
 
 
+def test_the_baseline_has_the_threads_that_the_cpu_was_named_with(registry):
+    chosen = choose_targets(registry, "swift,cpu:threads=1")
+    assert (chosen.baseline.name, chosen.baseline.threads) == ("cpu:threads=1", 1)
+    assert names(chosen) == ["swift", "cpu:threads=1"] and chosen.targets[1] is chosen.baseline
+
+
 def test_auto_where_only_the_cpu_is_here_is_the_cpu_and_says_so(registry, monkeypatch):
     there = registry.targets()
     monkeypatch.setattr(registry, "targets", lambda: {name: there[name] for name in ("cpu", "away", "untimed")})

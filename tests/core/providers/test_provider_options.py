@@ -20,10 +20,11 @@ from optim.onnx.digests import model_digest
 from optim.onnx.sessions import open_session
 from optim.providers import start
 from optim.providers.names import CPU, CUDA, TENSORRT
+from optim.providers.runtime_faults import GROUP_QUERY_FUSION, settings_around_faults
 from optim.target import Target
 
 TUNED = SessionConfig(
-    provider_options={CUDA: {"prefer_nhwc": "1", "device_id": "1"}, TENSORRT: {"trt_fp16_enable": "1"}}
+    provider_options={CUDA: {"prefer_nhwc": "1", "device_id": "1"}, TENSORRT: {"trt_fp16_enable": "True"}}
 )
 GPU = Target("tensorrt", "tensorrt", TENSORRT, {"device_id": "0"}, also={CUDA: {"device_id": "0"}}, shapes_on_cpu=True)
 
@@ -40,7 +41,10 @@ def model(tmp_path: Path) -> Path:
 
 def test_later_options_lie_over_earlier_ones_provider_by_provider(model: Path) -> None:
     merged = TUNED.updated(SessionConfig(provider_options={CUDA: {"prefer_nhwc": "0"}}))
-    assert merged.provider_options == {CUDA: {"prefer_nhwc": "0", "device_id": "1"}, TENSORRT: {"trt_fp16_enable": "1"}}
+    assert merged.provider_options == {
+        CUDA: {"prefer_nhwc": "0", "device_id": "1"},
+        TENSORRT: {"trt_fp16_enable": "True"},
+    }
     assert len({model_digest(model, one) for one in (SessionConfig(), TUNED, merged)}) == 3
 
 
@@ -67,7 +71,7 @@ def test_options_of_the_model_lie_over_those_of_the_target(model: Path, monkeypa
     with pytest.raises(OptimError):
         open_session(model, TUNED, GPU)
     assert asked == [
-        [(TENSORRT, {"device_id": "0", "trt_fp16_enable": "1"}), (CUDA, {"device_id": "1", "prefer_nhwc": "1"})]
+        [(TENSORRT, {"device_id": "0", "trt_fp16_enable": "True"}), (CUDA, {"device_id": "1", "prefer_nhwc": "1"})]
     ]
 
 
@@ -80,6 +84,63 @@ def test_a_provider_that_does_not_start_is_an_error_with_the_missing_library(
         open_session(model, SessionConfig(), replace(GPU, provider=CUDA, also={}))
     assert "libcublasLt.so.13 is missing" in caught.value.cause
     assert caught.value.fix == start.CUDA_COMMAND
+
+
+@pytest.mark.parametrize(
+    ("said", "missing", "reference", "cause"),
+    [
+        ("Please install TensorRT libraries", "libnvinfer.so.10 is missing", "cpu-fallback", "libnvinfer.so.10"),
+        (
+            'provider_options_utils.h:182 Parse Unknown provider option: "use_tf33".',
+            "",
+            "session-failed",
+            "no option use_tf33",
+        ),
+        ("Invalid TensorRT EP option: trt_fp15_enable", "", "session-failed", "no option trt_fp15_enable"),
+        (
+            "The value for the key 'trt_fp16_enable' should be 'True'",
+            "",
+            "session-failed",
+            "value of its option trt_fp16",
+        ),
+    ],
+)
+def test_a_provider_that_cannot_be_made_is_an_error_and_no_run_on_the_cpu(
+    said: str, missing: str, reference: str, cause: str, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import onnxruntime
+
+    monkeypatch.setattr("onnxruntime.get_available_providers", lambda: [TENSORRT, CUDA, CPU])
+    monkeypatch.setattr("optim.onnx.sessions.missing_library", lambda _provider: missing)
+
+    def opened(_inference: object, providers: object, *_rest: object) -> None:
+        if providers != [CPU]:  # where onnxruntime falls back to by itself
+            raise RuntimeError(said)
+
+    monkeypatch.setattr(onnxruntime.InferenceSession, "_create_inference_session", opened)
+    with pytest.raises(OptimError, match=reference) as caught:
+        open_session(model, SessionConfig(), GPU)
+    assert cause in caught.value.cause
+
+
+def test_a_run_that_fails_on_a_device_is_not_done_again_on_the_cpu(model: Path) -> None:
+    import runpy
+
+    write_session_files(model.parent, SessionConfig(), Target("cpu", "ort", CPU))
+    for session in (open_session(model, SessionConfig()), runpy.run_path(str(model.parent / "load.py"))["load"]()):
+        assert not session._enable_fallback
+
+
+@pytest.mark.parametrize(("inputs", "broken"), [(9, False), (11, True)])
+def test_an_optimizer_that_breaks_a_graph_on_cuda_is_switched_off_there(
+    inputs: int, broken: bool, tmp_path: Path
+) -> None:
+    names = [f"i{number}" for number in range(inputs)]
+    node = helper.make_node("GroupQueryAttention", names, ["y", "k", "v"], domain="com.microsoft")
+    onnx.save(helper.make_model(helper.make_graph([node], "g", [], [])), tmp_path / "model.onnx")
+    assert settings_around_faults(tmp_path / "model.onnx", Target("cpu", "ort", CPU)) == SessionConfig()
+    write_session_files(tmp_path, TUNED, GPU)
+    assert read_session_file(tmp_path).disabled_optimizers == ((GROUP_QUERY_FUSION,) if broken else ())
 
 
 def test_what_is_missing_has_its_own_remedy() -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 
-from optim.jobs import memory
 from optim.model import Model, SessionConfig
 from optim.onnx.backend import OnnxRuntimeBackend
 from optim.onnx.files import describe_model
@@ -74,10 +72,3 @@ def test_sessions_of_a_run_copy_no_weights_where_they_are_large(
     asked = SessionConfig(session_config={"session.disable_prepacking": "0"})
     assert entry(product.with_session(asked)) == "0", "what somebody says of it counts"
     assert repacking.mapped_config(product.path, replace(PLAIN_CPU, provider="CUDAExecutionProvider")) == {}
-
-
-def test_the_memory_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "max").write_text("4096\n")
-    (tmp_path / "none").write_text("max\n")
-    monkeypatch.setattr(memory, "_LIMITS", (str(tmp_path / "none"), str(tmp_path / "max"), str(tmp_path / "absent")))
-    assert memory.usable_memory_bytes() == 4096

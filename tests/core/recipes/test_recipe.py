@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from optim._engine.recipes.lock import Lock, load_recipe_or_lock
-from optim._engine.recipes.recipe import Recipe, load_recipe
+from optim._engine.recipes.recipe import Recipe
 from optim.errors import ExitStatus, OptimError
 from optim.passes import Stage
 
@@ -21,7 +21,7 @@ def refused(tmp_path: Path, text: str) -> OptimError:
     path = tmp_path / "recipe.toml"
     path.write_text(text)
     with pytest.raises(OptimError) as caught:
-        load_recipe(path)
+        load_recipe_or_lock(path)
     assert caught.value.status is ExitStatus.USAGE
     return caught.value
 
@@ -29,7 +29,7 @@ def refused(tmp_path: Path, text: str) -> OptimError:
 def test_the_documented_recipe_is_one_and_says_every_key(tmp_path: Path) -> None:
     path = tmp_path / "recipe.toml"
     path.write_text(samples()[0].replace("# generate", "generate"))  # with the goal that stands there it is refused
-    recipe = load_recipe(path)
+    recipe = load_recipe_or_lock(path)
     assert recipe.model_fields_set == set(Recipe.model_fields)
     assert recipe.stages == (Stage.FUSE, Stage.QUANTIZE, Stage.TUNE)
     assert recipe.budget.max_drift == 0.05
@@ -61,9 +61,9 @@ def test_a_file_of_feeds_is_looked_for_beside_the_recipe(tmp_path: Path) -> None
     (tmp_path / "feeds.npz").touch()
     path = tmp_path / "recipe.toml"
     path.write_text('data = "feeds.npz"')
-    assert load_recipe(path).data == str(tmp_path / "feeds.npz")
+    assert load_recipe_or_lock(path).data == str(tmp_path / "feeds.npz")
     path.write_text('data = "package.module:feeds"')
-    assert load_recipe(path).data == "package.module:feeds"
+    assert load_recipe_or_lock(path).data == "package.module:feeds"
 
 
 @pytest.mark.parametrize(
@@ -124,3 +124,10 @@ def test_a_missing_or_binary_file_is_one_clear_error(tmp_path: Path, content: by
         load_recipe_or_lock(path)
     assert caught.value.reference == "recipe-not-readable"
     assert str(path) in caught.value.what
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="there is no file without an end here")
+def test_a_recipe_without_an_end_is_refused():
+    with pytest.raises(OptimError, match="recipe-not-readable") as caught:
+        load_recipe_or_lock(Path("/dev/zero"))
+    assert "more than" in caught.value.cause

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 import sample_outcome as sample
@@ -12,6 +12,7 @@ from optim._engine.machine import _from_cpuinfo, _instruction_sets, this_machine
 from optim._engine.reports.build import build_report
 from optim._engine.reports.outcome import RunStatus
 from optim._engine.reports.schema import Report
+from optim._engine.reports.words import cores_text
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate, Measured
 
@@ -205,6 +206,24 @@ def test_the_machine_is_known():
     assert machine.cpu
     assert machine.cores >= 1
     assert machine.memory_bytes is None or machine.memory_bytes > 1 << 28
+
+
+@pytest.mark.parametrize(
+    ("cores", "machine_cores", "quota", "text"),
+    [
+        (2, 2, None, ""),
+        (2, 2, 2.0, ""),
+        (1, 2, None, "1 of 2 cores"),
+        (8, 8, 1.5, "8 cores, a quota of 1.5"),
+        (4, 64, 0.5, "4 of 64 cores, a quota of 0.5"),
+    ],
+)
+def test_a_report_says_where_a_container_gives_fewer_cores_than_there_are(cores, machine_cores, quota, text):
+    here = {**asdict(this_machine()), "cores": cores, "machine_cores": machine_cores, "quota": quota}
+    report = build_report(replace(sample.unchanged(), machine=here))
+    said = [note for note in report.notes if "this process may use" in note]
+    assert len(said) == bool(text) and all(text in note for note in said)
+    assert cores_text(report.machine) == (text or "2 cores")
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ BROKEN = Candidate(model("rounded"), 60, (ROUND,), drift=Drift(0.02, 0.02, 1.0))
 def verdict(monkeypatch):
     """The verdict where all that was tried broke the budget, or for another reason, and that has these figures."""
 
-    def judged(*figures, objection=BEYOND, runs=True, late=(), tried=False, **changes):
+    def judged(*figures, objection=BEYOND, runs=True, late=(), tried=False, measured=None, **changes):
         settings = RunSettings(Path("m.onnx"), **{"max_drift": 0.01, **changes})
         bench = SimpleNamespace(
             settings=settings,
@@ -77,7 +77,12 @@ def verdict(monkeypatch):
 
         monkeypatch.setattr(judge, "Beam", Searched)
         monkeypatch.setattr(Selection, "measure_nearest", nearest)
-        monkeypatch.setattr(Selection, "measure", lambda self, candidates: [Measured(candidates[0], 1.0, 1.0, 1.0)])
+
+        def measure(self, candidates):
+            (measured if measured is not None else []).extend(candidates)
+            return [Measured(candidates[0], 1.0, 1.0, 1.0)]
+
+        monkeypatch.setattr(Selection, "measure", measure)
         return judge.judge_search(bench, Budget(0.01, 1e-4), SimpleNamespace(forced=lambda: forced))
 
     return judged
@@ -98,6 +103,16 @@ def test_where_what_breaks_it_is_not_faster_the_original_is_delivered(verdict, f
         "nothing that was tried made it better, and what is nearest to the budget of a drift of 0.01 "
         f"would not be better either: round, latency ratio {figures[0]:.2f}"
     )
+
+
+@pytest.mark.parametrize(("has_time", "timed"), [(True, 1), (False, 0)])
+def test_the_original_is_not_timed_for_itself_where_that_would_take_longer_than_the_run(
+    verdict, monkeypatch, has_time, timed
+):
+    monkeypatch.setattr(TimeBudget, "may_prove_more", has_time)
+    asked = []
+    found = verdict(1.31, 1.28, 1.33, measured=asked)
+    assert (found.status, found.result.ratio, len(asked)) == (RunStatus.UNCHANGED, 1.0, timed)
 
 
 def test_with_size_as_the_goal_what_is_smaller_would_have_helped(verdict):

@@ -17,7 +17,7 @@ from optim._engine.runs.run import _workplace
 from optim._engine.runs.source_run import run_source
 from optim._engine.search import run_time
 from optim._engine.search.lane_seconds import AGAIN_S, FINAL_S
-from optim._engine.search.run_time import LEAST_S, MOST_S, RunTime, original_too_slow
+from optim._engine.search.run_time import LEAST_S, MOST_S, WHOLE_S, RunTime, original_too_slow
 from optim._engine.search.settings import AUTO, RunSettings
 from optim._engine.search.state import Attempt, Step
 from optim._engine.search.time_budget import GRACE_S, SHORTER_S, TimeBudget
@@ -65,13 +65,19 @@ def test_a_short_run_has_its_part_of_the_end_and_half_of_what_is_left_for_the_se
     assert time.final(2, drop=True).seconds == pytest.approx(FINAL_S / 4)
 
 
-def test_no_race_goes_on_beyond_the_run_but_for_its_floor(clock):
-    time = TimeBudget.of_run(run_of(100.0, clock), 300.0)
-    assert time.again(2, drop=True).whole_s == pytest.approx(120 - 1.8)
+def test_no_race_goes_on_beyond_the_run_but_for_the_proof_and_its_floor(clock):
+    run = run_of(100.0, clock)
+    time = TimeBudget.of_run(run, 300.0)
+    assert time.aside(2).whole_s == pytest.approx(120 - 1.8)
+    assert time.again(2, drop=True).whole_s == pytest.approx(100 - 1.8)
     assert time.again(2, drop=True).fresh
+    assert time.may_prove_more
     clock.seconds += 97
     assert time.is_up
-    assert time.again(2, drop=True).whole_s == pytest.approx(23 - 1.8)
+    assert time.aside(2).whole_s == pytest.approx(23 - 1.8)
+    assert time.again(2, drop=True).whole_s == run.spare_s == pytest.approx(3 - 1.8)
+    assert time.may_prove
+    assert not time.may_prove_more
     assert time.look(50.0, 3).whole_s == time.first_look(50.0).whole_s == 5.0
     assert not time.may_time_again
     assert (time.shorter.left, time.fallbacks.left, time.final_repairs.left) < (0, 0, 0)
@@ -114,10 +120,29 @@ def test_the_end_leaves_more_time_for_writing_where_the_start_waited_for_the_pro
     assert closing == pytest.approx({0.1: 1.1, 1.0: 2.0, 30.0: 3.0})
 
 
+def test_what_the_user_gave_nothing_for_ends_within_five_minutes(clock):
+    run = RunTime(AUTO, clock)
+    assert run.most_for_original < WHOLE_S
+    run.announce(MOST_S)
+    run.expect(open_s=5.0, run_s=1.0, size_bytes=1)
+    assert (run.floor_s, run.spent + run.end_s + run.closing_s) == (WHOLE_S - MOST_S, WHOLE_S)
+    run.announce(60.0)
+    assert run.floor_s == 12.0
+
+
+def test_what_a_proof_took_to_open_is_what_the_next_one_takes(clock):
+    time = TimeBudget.of_run(run_of(100.0, clock), 300.0)
+    clock.seconds += 70
+    assert time.may_prove_more
+    time.note_proof(20.0)
+    assert not time.may_prove_more
+
+
 def test_what_was_named_is_proven_whatever_the_time(clock):
     time = TimeBudget.of_run(run_of(1.0, clock), 300.0, must=True)
     clock.seconds += 50
     assert time.may_prove
+    assert time.again(1, drop=False).whole_s < 0
     assert math.isinf(time.final(1, drop=False).whole_s)
     assert math.isinf(time.look(5.0, 1).whole_s)
 

@@ -201,7 +201,7 @@ def test_points_are_what_was_measured_and_the_front_is_numbered(whole):
 
 def test_another_point_is_delivered_without_running_anything(whole, folder, tmp_path):
     from optim._engine.runs.pick import pick_from
-    from optim._engine.runs.run import run_settings
+    from optim._engine.runs.run import ToDeliver, run_settings
 
     settings = whole.settings
     first = run_settings(settings, tmp_path / "out", lambda text: None)
@@ -228,7 +228,7 @@ def test_another_point_is_delivered_without_running_anything(whole, folder, tmp_
     np.testing.assert_allclose(session.run(None, {"x": x})[0], expected, rtol=1e-4, atol=1e-5)
     with pytest.raises(OptimError, match="unknown-point"):
         pick_from(tmp_path / "out", "99", tmp_path / "other", jobs.append)
-    again = run_settings(settings, tmp_path / "out", lambda text: None, pick="smallest")
+    again = run_settings(settings, tmp_path / "out", lambda text: None, ToDeliver(pick="smallest"))
     assert again.result.size_bytes == min(point.size_bytes for point in again.points if point.number)
     said = json.loads((tmp_path / "out" / "report.json").read_text())
     for status, cause in (("improved", "the cache was pruned"), ("failed", "the run failed")):

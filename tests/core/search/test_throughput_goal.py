@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -68,15 +69,16 @@ def folder(tmp_path: Path) -> Path:
 
 
 def timer_of(
-    limit_s: float | None, dimension: str | int, monkeypatch: pytest.MonkeyPatch, folder: Path
+    limit_s: float | None, dimension: str | int, monkeypatch: pytest.MonkeyPatch, folder: Path, threads: int = 0
 ) -> tuple[Any, Backend]:
-    monkeypatch.setattr(throughput, "_processors", lambda: 2)
+    monkeypatch.setattr(throughput, "usable_processors", lambda: 2)
     monkeypatch.setattr(throughput, "_LOOK_S", 0.0)
     monkeypatch.setattr(throughput, "_ROUND_S", 0.0)
     backend = Backend()
     model = Model(folder / "m.onnx", "0", (TensorInfo("x", "float32", (dimension, 3)),), (), {"": 18}, 9)
     feeds = {"x": np.zeros((1, 3), np.float32)}
-    subject = Subject(backend, model, CPU, Session(None, backend.log), (feeds,))  # type: ignore[arg-type]
+    target = replace(CPU, threads=threads)
+    subject = Subject(backend, model, target, Session(None, backend.log), (feeds,))  # type: ignore[arg-type]
     return ThroughputClock(limit_s).start(subject), backend
 
 
@@ -91,6 +93,11 @@ def test_batch_sessions_and_threads_are_what_gives_most_samples(folder: Path, mo
     again = timer.round()
     assert again.served is None and again.seconds == first.seconds
     timer.close()
+
+
+def test_all_sessions_together_have_the_threads_of_the_target(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    timer, _ = timer_of(None, "batch", monkeypatch, folder, threads=1)
+    assert {one.serving.sessions for one in timer.round().served.tried} == {1}
 
 
 def test_calls_keep_within_the_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

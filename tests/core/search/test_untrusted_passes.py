@@ -138,7 +138,12 @@ def test_nothing_that_a_plugin_prints_lands_on_our_stdout(outcome):
         ("odd-notes", FAILED, "untrusted.odd-notes returned a PassResult that does not fit: notes"),
         ("applicable-true", FAILED, "untrusted.applicable-true returned bool, not an Applicable"),
         ("odd-reason", FAILED, "untrusted.odd-reason returned an Applicable that does not fit: reason"),
-        ("candidates-none", FAILED, "TypeError: 'NoneType' object is not iterable"),
+        (
+            "candidates-none",
+            FAILED,
+            "candidates of untrusted.candidates-none returned NoneType, not what can be gone through",
+        ),
+        ("candidates-endless", FAILED, "candidates of untrusted.candidates-endless returned more than 1000"),
         ("saying-changed", NOT_APPLICABLE, "the model came out as it went in"),
         ("forged-digest", NOT_APPLICABLE, "the model came out as it went in"),
         ("elsewhere", FAILED, "untrusted.elsewhere returned a model outside the store"),

@@ -18,7 +18,7 @@ from timed_models import write_network
 from optim._engine.graphs.ingest import ingest
 from optim._engine.store import Store, cache_key
 from optim.errors import OptimError
-from optim.folders import cache_folder
+from optim.folders import cache_folder, data_folder
 from optim.onnx.data_files import keep_by_digest
 from optim.onnx.files import is_whole, save_in_store
 
@@ -334,3 +334,24 @@ def test_a_cache_is_not_trimmed_while_a_run_is_under_way(tmp_path: Path) -> None
     with store.in_use():
         store.trim(cap_bytes=0)
     assert sum(item.entries for item in store.usage()) == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="homes of users come from HOME and passwd")
+@pytest.mark.parametrize("variable", ["OPTIM_CACHE_DIR", "OPTIM_DATA_DIR"])
+@pytest.mark.parametrize("chosen", [None, "~/optim"])
+def test_a_user_without_a_home_is_asked_for_a_folder(
+    variable: str, chosen: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pwd
+
+    def unknown(uid: int) -> None:
+        raise KeyError(uid)
+
+    for name in ("HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", variable):
+        monkeypatch.delenv(name, raising=False)
+    if chosen:
+        monkeypatch.setenv(variable, chosen)
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    with pytest.raises(OptimError, match="no-home") as caught:
+        (cache_folder if variable == "OPTIM_CACHE_DIR" else data_folder)()
+    assert variable in caught.value.fix

@@ -16,7 +16,7 @@ from ort_models import apply, build, context, drift, export, feeds_for, operator
 
 from optim import Model, OptimError
 from optim.options import parse_options
-from optim.providers import CUDA
+from optim.providers import CUDA, GROUP_QUERY_FUSION
 from optim_plugins.nvidia.cuda.fuse import Fuse
 from optim_plugins.nvidia.cuda.grouped_query import is_causal
 from optim_plugins.nvidia.cuda.tune_provider import TuneProvider, provider_options
@@ -201,6 +201,7 @@ def test_attention_over_a_past_does_without_a_mask_that_only_hides_what_comes_la
     result = apply(Fuse, half, tmp_path, unpadded=True)
     assert result.counts["grouped_query"] == 2
     assert not any(_biases(result.model))
+    assert result.model.session.disabled_optimizers == (GROUP_QUERY_FUSION,)
     for sizes in ({"sequence": 1, "batch": 2}, {"sequence": 3, "batch": 1}):
         feeds = feeds_for("llama", **sizes)
         feeds["attention_mask"] = np.ones_like(feeds["attention_mask"])

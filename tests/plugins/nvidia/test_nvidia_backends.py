@@ -13,7 +13,7 @@ from onnx import helper
 from ort_models import build
 
 from optim import Model, OptimError
-from optim.onnx import sessions
+from optim.onnx import session_failed, sessions
 from optim.onnx.files import save_in_store
 from optim.providers import RECORD_ASSIGNMENT
 from optim_plugins.nvidia.gpu import engine_cache
@@ -50,6 +50,15 @@ def test_a_bound_session_computes_what_it_is_given_each_time(model: Model, repla
     assert session.executed_on == {CPU: 1.0}
     session.close()
     assert not session._buffers
+
+
+def test_an_input_that_has_a_default_may_be_left_out(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Add", ["x", "shift"], ["y"])]
+    shift = {"shift": np.ones(3, np.float32)}
+    session = _opened(build(tmp_path, nodes, shift, {"x": [2, 3]}, {"y": [2, 3]}, weights_are_inputs=True))
+    x = np.zeros((2, 3), np.float32)
+    assert session.run({"x": x})["y"].max() == 1
+    assert session.run({"x": x, "shift": 2 * shift["shift"]})["y"].max() == 2
 
 
 def test_a_graph_that_is_replayed_keeps_the_buffers_of_its_first_run(model: Model) -> None:
@@ -96,7 +105,8 @@ def test_too_little_memory_to_open_a_model_is_the_same_error(
     cache: Path, model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any, **__: Any) -> None:
-        raise OptimError("session-failed", "refused", "CUBLAS_STATUS_ALLOC_FAILED", "")
+        said = RuntimeError("Exception during initialization: Failed to allocate memory for requested buffer of size 7")
+        raise session_failed(model.path, said) from said
 
     monkeypatch.setattr(sessions, "open_session", full)
     for backend, target in ((CudaBackend(), cuda_targets()[0]), (TensorrtBackend(), tensorrt_targets()[0])):

@@ -64,7 +64,7 @@ def test_graphs_and_settings_are_made_pass_the_checker_and_run_on_the_cpu(
     tuned = model.session.provider_options[CUDA if target.startswith("cuda") else TENSORRT]
     if target.startswith("tensorrt"):
         assert "EPContext" not in {node.op_type for node in onnx.load(model.path).graph.node}
-        assert tuned["trt_fp16_enable"] == "1"
+        assert tuned["trt_fp16_enable"] == "True"
         assert "trt_profile_max_shapes" in tuned
     else:
         assert tuned == {"use_tf32": "1"}
@@ -88,7 +88,7 @@ def test_a_run_says_that_nothing_ran_on_a_gpu_and_keeps_the_settings_for_one(tmp
     assert report["machine"]["device"] == ""
     session = json.loads((tmp_path / "out" / "session.json").read_text())
     assert session["provider"] == "CPUExecutionProvider"
-    assert session["tuned_provider_options"][TENSORRT]["trt_int8_enable"] == "1"
+    assert session["tuned_provider_options"][TENSORRT]["trt_int8_enable"] == "True"
 
 
 def test_a_plan_needs_no_device_and_says_so(capfd: pytest.CaptureFixture[str]) -> None:

@@ -84,6 +84,7 @@ def test_integers_are_symmetric_by_channel_and_biases_stay_in_float(tmp_path: Pa
     assert all(zero.dtype == np.int8 and not zero.any() for zero in zeros)
     assert any(zero.ndim == 1 for zero in zeros)
     assert drift(model, result.model, samples[0]) < 0.1
+    assert result.model.session.disabled_optimizers == ("WeightBiasQuantization",)
     keep = Quantize().keepable(model, parse_options(Quantize, {}))
     assert keep
     kept = apply(Quantize, model, tmp_path, samples, keep=keep)
@@ -129,15 +130,17 @@ def test_float8_is_refused_on_a_gpu_without_it_and_proposed_on_one_with_it(
     assert "capability 8.6" in caught.value.cause
 
 
-@pytest.mark.parametrize("operator", ["MatMul", "Gemm"])
+@pytest.mark.parametrize("operator", ["MatMul", "Gemm", "Transpose"])
 def test_weights_of_4_bits_lie_in_blocks_along_the_rows(tmp_path: Path, operator: str) -> None:
     wide = random_weight(256, 48)
     turned = {"transB": 1} if operator == "Gemm" else {}
+    behind = operator == "Transpose"  # as exporters write torch's Linear
     nodes = [
-        helper.make_node(operator, ["x", "w"], ["h"], "wide", **turned),
+        *([helper.make_node("Transpose", ["w"], ["wt"], perm=[1, 0])] if behind else []),
+        helper.make_node("Gemm" if turned else "MatMul", ["x", "wt" if behind else "w"], ["h"], "wide", **turned),
         helper.make_node("MatMul", ["h", "odd"], ["y"], "narrow"),
     ]
-    weights = {"w": np.ascontiguousarray(wide.T) if turned else wide, "odd": random_weight(48, 96)}
+    weights = {"w": np.ascontiguousarray(wide.T) if turned or behind else wide, "odd": random_weight(48, 96)}
     model = build(tmp_path, nodes, weights, {"x": [4, 256]}, {"y": [4, 96]})
     result = apply(Quantize, model, tmp_path, format="int4-weights")
     graph = onnx.load(result.model.path)
@@ -180,7 +183,7 @@ def test_profiles_hold_every_shape_of_the_samples(tmp_path: Path) -> None:
         f"{first}:1x16",
         f"{first}:1x64",
     ]
-    assert options["trt_fp16_enable"] == "1"
+    assert options["trt_fp16_enable"] == "True"
     assert profile_options(model.inputs, [])[1].startswith("no profile")
     odd = [replace(info, name=f"a/{info.name}") for info in model.inputs]
     feeds = {info.name: samples[0][info.name.removeprefix("a/")] for info in odd}
@@ -194,7 +197,7 @@ def test_a_quantized_graph_gets_kernels_of_8_bits(tmp_path: Path) -> None:
     samples = [feeds_for("convnet.dynamo")]
     quantized = apply(Quantize, model, tmp_path, samples).model
     assert apply(TuneProvider, quantized, tmp_path, samples, profiles=False).model.session.provider_options == {
-        TENSORRT: {"trt_int8_enable": "1"}
+        TENSORRT: {"trt_int8_enable": "True"}
     }
     assert not apply(TuneProvider, model, tmp_path, samples, profiles=False).changed
 

@@ -54,6 +54,19 @@ def test_it_gives_what_the_module_gives(mode: str, monkeypatch: pytest.MonkeyPat
     session.close()
 
 
+def test_it_keeps_to_the_threads_of_the_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+    from torch_factories import several_examples
+
+    told: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", told.append)
+    asked = json.dumps(to_wire(SourceRequest(f"{several_examples.__module__}:several_examples")))
+    there = target("eager", source=asked, component="")
+    for threads in (0, 1):
+        TorchBackend().open(None, replace(there, threads=threads)).close()  # type: ignore[arg-type]
+    assert told == [1]
+
+
 def test_what_was_not_exported_has_no_source_to_run() -> None:
     with pytest.raises(OptimError) as caught:
         TorchBackend().open(None, target("eager"))  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from optim.jobs.memory import usable_memory_bytes
+from optim.jobs.resources import ControlGroups, usable_cores, usable_memory_bytes
 
 _INSTRUCTION_SETS = [
     "sse4_1",
@@ -42,7 +42,9 @@ class Machine:
     Attributes:
         cpu: the processor's name.
         cores: processors that this process may use.
-        memory_bytes: of the machine; None where the system does not say.
+        machine_cores: processors of the machine.
+        quota: how many cores' time the container or batch system gives, such as 1.5; None where it sets no quota.
+        memory_bytes: of the machine, or of the container where that may use less; None where the system does not say.
         os: with its version.
         python: its version.
         instruction_sets: what kernels differ by, in the names of Linux; empty where unknown.
@@ -50,6 +52,8 @@ class Machine:
 
     cpu: str
     cores: int
+    machine_cores: int | None
+    quota: float | None
     memory_bytes: int | None
     os: str
     python: str
@@ -61,18 +65,13 @@ def this_machine() -> Machine:
     return Machine(
         cpu=_cpu(),
         cores=usable_cores(),
+        machine_cores=os.cpu_count() or 1,
+        quota=ControlGroups().processors(),
         memory_bytes=usable_memory_bytes(),
         os=platform.platform(aliased=True, terse=False),
         python=platform.python_version(),
         instruction_sets=_instruction_sets(_text(Path("/proc/cpuinfo"))) if sys.platform == "linux" else (),
     )
-
-
-def usable_cores() -> int:
-    """Processors that this process may run on, which can be fewer than the machine has."""
-    if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _cpu() -> str:

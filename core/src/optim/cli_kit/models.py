@@ -77,6 +77,12 @@ def write_model(model: Model, folder: Path, target: Target) -> None:
 def read_feeds(data: str, model: Model, folder: Path, *, seed: int = 0) -> None:
     """Read what ``--data`` names, as inputs of a model, into a folder that :func:`context_for` takes.
 
+    Args:
+        data: a file, a folder, or ``package.module:function``.
+        model: whose inputs they are.
+        folder: an empty one.
+        seed: handed to a function that takes one.
+
     Raises:
         OptimError: it does not fit the model.
     """
@@ -105,7 +111,14 @@ def made_up_feeds(
 
 
 def context_for(target: Target, store: Path, feeds: Path | None, *, seed: int = 0) -> AbstractContextManager[Context]:
-    """Returns what a pass is given beside its model; without feeds, a context that has no samples."""
+    """Returns what a pass is given beside its model, outside of a run.
+
+    Args:
+        target: where the model will run.
+        store: folder that graphs are saved in.
+        feeds: folder that :func:`read_feeds` filled; None: the context has no samples.
+        seed: of the context's generator.
+    """
     if feeds is None:
         return _without_samples(target, store, seed)
     from optim._engine.jobs.calibration import Calibration

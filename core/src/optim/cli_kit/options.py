@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from optim.cli_kit.names import METRIC_NAME, TARGET_NAME, TARGET_NAMES
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+if TYPE_CHECKING:
+    _Parameter = click.ParamType[Any]
+else:
+    _Parameter = click.ParamType  # before click 8.4 it takes no type
 
 
 class _Seconds(click.FloatRange):
@@ -26,7 +31,7 @@ class _Seconds(click.FloatRange):
         return seconds
 
 
-class _SecondsOrAuto(click.ParamType[Any]):
+class _SecondsOrAuto(_Parameter):
     """A number of seconds, or ``auto``."""
 
     name = "SECONDS|auto"

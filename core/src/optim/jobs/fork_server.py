@@ -1,4 +1,4 @@
-"""The fork server: ``python -m optim.jobs.fork_server HANDLE``; it has imported what every worker needs, and forks.
+"""The fork server: ``python -m optim.jobs.fork_server HANDLE [MODULE ...]``; it imports what workers need, and forks.
 
 A worker that starts as a program spends 0.5 s of processor time on imports before it does a thing (numpy, onnx,
 onnxruntime, pydantic and optim's own); a fork of a process that has them takes some hundredths. A run starts tens of
@@ -53,7 +53,7 @@ _IMPORTED_AHEAD = (
     "optim.onnx.sessions",
     "psutil",
 )
-"""What nearly every job imports, by name: nothing here depends on it, and a job that misses one imports it itself."""
+"""What nearly every job imports, where none are named: nothing here depends on it; a job that misses one imports it."""
 
 _DONE_AHEAD = (("optim._engine.plugins.discovery", "entry_points"),)
 """Functions whose answers workers find kept; this one reads what each installed package says of itself."""
@@ -64,7 +64,7 @@ _OURS = "optim."
 def main() -> None:
     """Fork workers until the client is gone."""
     put_off_what_is_seldom_needed()
-    _import(_IMPORTED_AHEAD)
+    _import(sys.argv[2:] or _IMPORTED_AHEAD)
     for name, function in _DONE_AHEAD:
         with contextlib.suppress(Exception):
             getattr(importlib.import_module(name), function)()

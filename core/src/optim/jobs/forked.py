@@ -77,12 +77,15 @@ class Server:
     Args:
         environment: that it is started with, and its libraries imported in.
         connection: to one that is there; None: it is started.
+        modules: that it imports; none: what nearly every job needs.
 
     Raises:
         OSError: it cannot be started.
     """
 
-    def __init__(self, environment: Mapping[str, str], connection: socket.socket | None = None) -> None:
+    def __init__(
+        self, environment: Mapping[str, str], connection: socket.socket | None = None, modules: Sequence[str] = ()
+    ) -> None:
         self.kind = _kind(environment)
         self.gone = False
         self._guard = threading.RLock()
@@ -93,7 +96,7 @@ class Server:
             connection, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with its_end:
                 self._server = subprocess.Popen(
-                    [sys.executable, "-P", "-m", "optim.jobs.fork_server", str(its_end.fileno())],
+                    [sys.executable, "-P", "-m", "optim.jobs.fork_server", str(its_end.fileno()), *modules],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,

@@ -9,14 +9,15 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from optim.errors import ExitStatus, OptimError
-from optim.jobs.forked import Forked, can_fork, fork, start_server
+from optim.jobs.forked import Forked, Server, can_fork, fork, start_server
 from optim.jobs.leftovers import MARK_VARIABLE, end_descendants, end_marked
 from optim.jobs.owner import FOLDER_VARIABLE, workers_folder
+from optim.jobs.resources import ended_for_memory, usable_memory_bytes
 from optim.jobs.spawned import Spawned
 from optim.jobs.talk import pair
 
@@ -29,7 +30,7 @@ class WorkerFailed(Exception):  # noqa: N818 - it states what happened to the wo
 
     Attributes:
         reason: one line for the report.
-        kind: ``crashed``, ``timeout``, ``raised`` or ``protocol``.
+        kind: ``crashed``, ``starved`` (ended for want of memory), ``timeout``, ``raised`` or ``protocol``.
         details: traceback or the end of its stderr.
         error: the OptimError that the job raised, where it was one.
         doing: what it was busy with, where that can be named.
@@ -68,6 +69,29 @@ def environment_of_workers() -> dict[str, str]:
     return {**os.environ, "PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "1", FOLDER_VARIABLE: str(workers_folder())}
 
 
+@contextlib.contextmanager
+def server_apart(modules: Sequence[str]) -> Iterator[Server | None]:
+    """A fork server for a few workers alone: their memory lies where that of no other server's workers does.
+
+    It starts no worker after the block, and ends with the last of them.
+
+    Args:
+        modules: that these workers need.
+
+    Returns:
+        None where workers are programs of their own anyway, or where it cannot be started.
+    """
+    environment, server = environment_of_workers(), None
+    if can_fork(environment):
+        with contextlib.suppress(OSError):
+            server = Server(environment, modules=modules)
+    try:
+        yield server
+    finally:
+        if server is not None:
+            server.retire()
+
+
 class WorkerProcess:
     """A subprocess in its own process group that runs one job; a context manager that kills the group at its end.
 
@@ -75,24 +99,30 @@ class WorkerProcess:
         job: module of the job, e.g. ``optim._engine.jobs.candidate``.
         request: JSON values of its ``Request``.
         fresh: start a program, where else it may be a fork: memory then lies elsewhere in each.
+        server: forks it, in place of this process's own.
     """
 
-    def __init__(self, job: str, request: Any, *, fresh: bool = False) -> None:
+    def __init__(self, job: str, request: Any, *, fresh: bool = False, server: Server | None = None) -> None:
         self.peak_memory_bytes = 0
         self._doing = ""
         self._mark = secrets.token_hex(8)
+        self._ended_before = ended_for_memory()
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
         self._talk, its_end = pair()
         with its_end:
-            self._process = self._start(job, its_end.fileno(), fresh=fresh)
+            self._process = self._start(job, its_end.fileno(), fresh=fresh, server=server)
         _alive.add(self)
         self.send({"job": job, "request": request})
 
-    def _start(self, job: str, handle: int, *, fresh: bool) -> Spawned | Forked:
+    def _start(self, job: str, handle: int, *, fresh: bool, server: Server | None) -> Spawned | Forked:
         environment = {**environment_of_workers(), MARK_VARIABLE: self._mark}
-        if can_fork(environment) and not fresh:
+        if server is not None or (can_fork(environment) and not fresh):
             with contextlib.suppress(OSError):  # no server: the worker tells better what is wrong
-                forked = fork(job, handle, self._stderr, environment)
+                forked = (
+                    fork(job, handle, self._stderr, environment)
+                    if server is None
+                    else server.fork(job, handle, self._stderr)
+                )
                 self.send({"environment": environment, "folder": _working_folder()})
                 return forked
         return Spawned(handle, self._stderr, environment)
@@ -182,8 +212,10 @@ class WorkerProcess:
         tail = self._stderr_tail()
         hint = tail.strip().splitlines()[-1][:200] if tail.strip() else ""
         left = _with_it(end_marked(self._mark))
-        reason = f"its process ended with {what}{self._on()}{left}" + (f": {hint}" if hint else "")
-        return WorkerFailed(reason, "crashed", tail, doing=self._doing, printed=tail)
+        starved = what == "SIGKILL" and ended_for_memory() > self._ended_before
+        want = f", for want of memory (there are {usable_memory_bytes() / 1e9:.2g} GB)" if starved else ""
+        reason = f"its process ended with {what}{self._on()}{left}{want}" + (f": {hint}" if hint else "")
+        return WorkerFailed(reason, "starved" if starved else "crashed", tail, doing=self._doing, printed=tail)
 
     def _stderr_tail(self) -> str:
         with contextlib.suppress(OSError, ValueError):
@@ -210,7 +242,13 @@ def _working_folder() -> str:
 def run_job(
     job: str, request: Any, timeout_s: float, on_event: Callable[[dict[str, Any]], None] | None = None
 ) -> tuple[Any, int]:
-    """Run one job in a subprocess of its own; what is submitted to the executor.
+    """Run one job in a process of its own.
+
+    Args:
+        job: the module that has it, by its whole name.
+        request: what it is asked, as values of JSON (:func:`to_wire`).
+        timeout_s: seconds after which it is ended, with all that it started.
+        on_event: told what it says on the way, an event at a time.
 
     Returns:
         The JSON values of its answer, and its peak resident memory in bytes.

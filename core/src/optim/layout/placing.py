@@ -58,6 +58,11 @@ def place_graph(result: Result, path: Path, *, data_suffix: str = ".data", embed
 def require_provider(result: Result, *, layout: str, providers: tuple[str, ...]) -> None:
     """Refuse a result of a target that a layout's consumer has no word for.
 
+    Args:
+        result: that is to be laid out.
+        layout: its name.
+        providers: of onnxruntime that the consumer can be told to open models with.
+
     Raises:
         OptimError[layout-not-for-target]: says which targets it takes.
     """

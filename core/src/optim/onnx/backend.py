@@ -137,7 +137,7 @@ class OnnxRuntimeBackend(Backend):
             {name: dict(one) for name, one in model.session.provider_options.items()},
         ]
         rest = json.dumps([options, *others], sort_keys=True)
-        return hashlib.sha256(f"{operations_digest(written)}{rest}".encode()).hexdigest()
+        return f"{operations_digest(written)}:{hashlib.sha256(rest.encode()).hexdigest()}"
 
     def versions(self) -> Mapping[str, str]:
         """Whichever build of onnxruntime is installed; only one that pip does not know is imported for it."""

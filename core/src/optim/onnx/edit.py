@@ -39,7 +39,13 @@ def make_constant(name: str, content: NDArray[Any] | np.generic | ir.TensorProto
 
 
 def add_constant(graph: ir.Graph, name: str, content: NDArray[Any] | np.generic | ir.TensorProtocol) -> ir.Value:
-    """A new initializer of a graph, under a name that is free."""
+    """A new initializer of a graph.
+
+    Args:
+        graph: which it is added to.
+        name: one that is free there.
+        content: its values; of any shape and type that ONNX has.
+    """
     value = make_constant(name, content)
     graph.register_initializer(value)
     return value

@@ -70,7 +70,16 @@ def _collecting_later() -> Iterator[None]:
 def describe_model(
     path: Path, *, session: SessionConfig | None = None, provenance: tuple[str, ...] = (), digest: str | None = None
 ) -> Model:
-    """The :class:`Model` of a file on disk; reads the graph, and no weights where it lies in the store."""
+    """The :class:`Model` of a file on disk.
+
+    Its weights are read only where no digest is given and the file does not lie in the store.
+
+    Args:
+        path: of the graph; its external data lies beside it.
+        session: settings to open it with; by default none.
+        provenance: the steps that made it, oldest first.
+        digest: of graph and weights where it is known, as of a file of the store.
+    """
     proto = onnx.load(path, load_external_data=False)
     settings = session or SessionConfig()
     initializers = {tensor.name for tensor in proto.graph.initializer}
@@ -155,7 +164,12 @@ def read_like(path: Path, like: Model, artefacts: Mapping[str, Path | str] | Non
 
 
 def deliver_model(model: Model, folder: Path, *, name: str = "model.onnx") -> list[Path]:
-    """Write a model for deployment: ``model.onnx``, and ``model.onnx.data`` where it has large weights.
+    """Write a model for deployment: the graph, and beside it ``NAME.data`` where it has large weights.
+
+    Args:
+        model: in the store.
+        folder: made where it is not there.
+        name: of the graph's file.
 
     Returns:
         The files written. Deterministic: the same model gives the same bytes.

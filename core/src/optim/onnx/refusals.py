@@ -77,6 +77,16 @@ _KINDS = (
         r"its StringNormalizer asks for the locale \1, which this machine lacks",
         "install it (Debian: apt install locales && locale-gen en_US.UTF-8), or export the model with another locale",
     ),
+    _kind(
+        r"Unknown provider option: \"(\w+)\"|Invalid TensorRT EP option: (\w+)",
+        r"the provider of this onnxruntime has no option \1\2",
+        "leave out the pass that sets it (--without), or install the onnxruntime that the settings were made with",
+    ),
+    _kind(
+        r"Failed to parse provider option \"(\w+)\"|The value for the key '(\w+)' should be",
+        r"the provider does not take this value of its option \1\2",
+        "leave out the pass that sets it (--without)",
+    ),
     _kind(r"Protobuf parsing failed", "it is not an ONNX file, or only a part of one", "copy or export the file again"),
     _kind(r"File doesn't exist", "there is no such file", "check the path"),
     _kind(

@@ -1,8 +1,8 @@
 """Sessions on ONNX Runtime: what ``optim.load``, the standard backend and vendors' plugins open models with.
 
-ONNX Runtime fails quietly in two ways that are refused here: a provider that cannot be used is replaced by the CPU,
-and a node that a provider does not take is run on the CPU. Its own exceptions become an :class:`OptimError` that
-says what to do.
+ONNX Runtime fails quietly in three ways that are refused here: a provider that cannot be used is replaced by the CPU,
+a node that a provider does not take is run on the CPU, and a run that fails on a device is done again on the CPU. Its
+own exceptions become an :class:`OptimError` that says what to do.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from optim.onnx.linked import FOLDER_CONFIG, session_model
 from optim.onnx.refusals import plain_message, session_failed
 from optim.providers.assignment import RECORD_ASSIGNMENT, require_shapes_only
 from optim.providers.names import CPU
+from optim.providers.runtime_faults import settings_around_faults
 from optim.providers.start import build_command, missing_library, preload, remedy
 from optim.target import Target
 
@@ -88,7 +89,7 @@ def open_session(
     Args:
         path: the graph.
         settings: of the model; its options of a provider are laid over those of the target.
-        target: its providers, with options and package; by default the CPU.
+        target: its providers, with options and package, and how many threads it has; by default the CPU.
         extra_config: further config entries of this session alone, never part of the model.
         libraries: packages with operators that the graph needs, see :mod:`optim.onnx.libraries`.
         supplied: arrays of initializers that the model does not have itself.
@@ -117,7 +118,8 @@ def open_session(
             or "install the onnxruntime build that has it, e.g. onnxruntime-gpu instead of onnxruntime",
             status=ExitStatus.TARGET_UNAVAILABLE,
         )
-    options = session_options(settings)
+    settings = settings.updated(settings_around_faults(path, target))
+    options = session_options(target.within_threads(settings))
     for key, text in (extra_config or {}).items():
         options.add_session_config_entry(key, text)
     for package in libraries:
@@ -142,9 +144,10 @@ def open_session(
             options,
             providers=providers,
             disabled_optimizers=list(settings.disabled_optimizers) or None,
+            enable_fallback=False,
         )
     except Exception as error:
-        raise session_failed(path, error) from error
+        raise _not_opened(path, chosen, error) from error
     session.optim_supplied = values  # onnxruntime keeps no reference to them
     started = session.get_providers()
     if absent := [name for name in chosen if name not in started]:
@@ -152,6 +155,17 @@ def open_session(
     if target.shapes_on_cpu and not target.fallback:
         require_shapes_only(session, path)
     return session
+
+
+def _not_opened(path: Path, providers: Iterable[str], error: Exception) -> OptimError:
+    """The library that a provider lacks, or what the runtime says of the model and its settings."""
+    absent = next((name for name in providers if missing_library(name)), None) if _is_plain(error) else None
+    return session_failed(path, error) if absent is None else _fell_back(path, absent, CPU)
+
+
+def _is_plain(error: Exception) -> bool:
+    """Whether a provider could not be made: the runtime's own exceptions, of models, are no RuntimeError."""
+    return isinstance(error, RuntimeError)
 
 
 def _fell_back(path: Path, provider: str, instead: str) -> OptimError:

@@ -94,7 +94,13 @@ def require_shapes(graph: ir.Model, shapes: Mapping[str, Sequence[int]]) -> dict
 def fixed_inputs(
     inputs: Iterable[TensorInfo], sizes: Mapping[str, int], shapes: Mapping[str, Sequence[int]]
 ) -> tuple[TensorInfo, ...]:
-    """Returns what the inputs are once dimensions of these names, and inputs of these names, are fixed."""
+    """Returns what the inputs are once some of their dimensions are fixed.
+
+    Args:
+        inputs: of a model.
+        sizes: by names of dimensions, wherever they occur.
+        shapes: by names of inputs, in place of their own; names of dimensions in them are looked up in ``sizes`` too.
+    """
     found = []
     for info in inputs:
         shape = shapes.get(info.name, info.shape)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import onnx
 
-from optim.jobs.memory import usable_memory_bytes
+from optim.jobs.resources import usable_memory_bytes
 from optim.providers.names import CPU
 from optim.target import Target
 

@@ -51,6 +51,7 @@ def _configured(settings: Mapping[str, str]) -> Target:
     return replace(
         TARGET,
         provider_options=options,
+        threads=int(options.get(THREADS, 0)),
         device=_NAMES[found[1]] + (found[2] or ""),
         exact=not npu,
         remark=_ROUNDS if npu else "",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -33,13 +32,14 @@ class Tune(Pass):
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[TuneOptions]:
         """One setting at a time; on a processor alone, since the others have one way to run a model."""
+        from optim.jobs import usable_processors
         from optim_openvino.tune.tune_options import TuneOptions
 
         device, _ = settings_of(model, target)
         if device != "CPU":
             return
         yield TuneOptions(flush_denormals=True)
-        processors = os.cpu_count() or 1
+        processors = target.threads or usable_processors()
         if processors > 1:
             yield TuneOptions(pinning=False)
         if processors > 2:

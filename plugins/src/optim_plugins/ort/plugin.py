@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping, Sequence
 
 from optim import Backend, KernelProbe, KernelRatio, Pass, Stage, Target, hookimpl
 from optim.onnx import OnnxRuntimeBackend
+from optim_plugins.ort.cpu_target import CPU
 from optim_plugins.ort.fuse.convolution.fuse_convolution import FuseConvolution
 from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
 from optim_plugins.ort.fuse.past.share_past import SharePast
@@ -34,15 +34,6 @@ _TUNE: tuple[type[Pass], ...] = (TuneSession, TuneExecution, PackWeights)
 
 _FIRST: tuple[type[Pass], ...] = (FixShapes, ConvertOpset, Clean, FuseConvolution)
 """They write standard operators, which every runtime of ONNX reads."""
-
-
-def _runtime_missing() -> str | None:
-    """The reason why ONNX Runtime cannot be used, without importing it."""
-    found = importlib.util.find_spec("onnxruntime") is not None
-    return None if found else "onnxruntime is not installed: pip install 'optim-core[cpu]'"
-
-
-CPU = Target(name="cpu", backend="ort", provider="CPUExecutionProvider", device="CPU", probe=_runtime_missing)
 
 
 _BLOCKS: tuple[type[Pass], ...] = (GemmToMatMul, QuantizeWeights)

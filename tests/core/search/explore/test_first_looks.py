@@ -263,19 +263,26 @@ def test_what_holds_and_was_not_timed_may_still_be_proven(looked, monkeypatch):
 
 
 def test_what_promises_most_per_second_comes_first(settings, folder, monkeypatch):
-    """A pass that takes ten times as long for half as much again is looked at last."""
+    """A pass that takes ten times as long for half as much again is looked at last; one alone where time is short."""
     registry = load_registry()
     bench = Workbench(settings, registry, Store(folder / "order"), None, lambda text: None)
     bench.prepare(bench.ingest().model)
     plan = make_plan(settings, registry, bench.target)
     beam = Beam(bench, Budget(0.05, 1e-4), plan)
-    tried = []
-    monkeypatch.setattr(Workbench, "try_all", lambda _, trials, seconds: tried.extend(trials) or [None] * len(trials))
+    batches = []
+    monkeypatch.setattr(Workbench, "try_all", lambda _, trials, seconds: batches.append(trials) or [None] * len(trials))
     monkeypatch.setattr(Promises, "expected_s", lambda _, name: 20.0 if name == "timed.round" else 2.0)
     monkeypatch.setattr(Promises, "gain", lambda _, step: 0.6 if step.pass_name == "timed.round" else 0.4)
-    FirstLooks(bench, beam._expander, beam.clock, beam.journal, beam.time).run(plan, 1.0)
-    names = [trial.offered.name for trial in tried]
+    looks = FirstLooks(bench, beam._expander, beam.clock, beam.journal, beam.time)
+    looks.run(plan, 1.0)
+    names = [trial.offered.name for trials in batches for trial in trials]
     assert names.index("timed.round") > names.index("timed.drop-a")
+    assert [len(trials) for trials in batches[:2]] == [0, len(names)]
+    assert {one.attempt.step.pass_name for one in beam._expander.cut} == set(names)
+    batches.clear()
+    bench.run_time.try_s = beam.time.most_before_proof / 2  # two beside each other would be stopped
+    looks.run(plan, 1.0)
+    assert [len(trials) for trials in batches[:2]] == [1, len(names) - 1]
 
 
 def test_the_best_guess_has_most_of_the_time_before_a_proof_however_slow_the_machine():

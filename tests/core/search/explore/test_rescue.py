@@ -10,10 +10,12 @@ from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.ranking import Ranking
 from optim._engine.search.explore.repairs import Near
 from optim._engine.search.explore.rescue import Rescue
+from optim._engine.search.explore.rest import OUT_OF_TIME, Cut
+from optim._engine.search.explore.second_looks import SecondLooks
 from optim._engine.search.journal import step_of
 from optim._engine.search.run_time import RunTime
 from optim._engine.search.select.goal import Objective
-from optim._engine.search.state import Attempt, Candidate, Measured
+from optim._engine.search.state import Attempt, Candidate, Measured, StepStatus
 from optim._engine.search.time_budget import TimeBudget
 from optim.model import Model
 from optim.passes import Role, Stage
@@ -57,7 +59,7 @@ def rescued(tmp_path):
             ranking.hoped["guess"] = 0.9
             ranking.guessed = {"guess"} if guessed else set()
             items.append(Measured(chain("guess", tmp_path), None))
-        result = Rescue(repairs, promises, time, ranking, required).run(items)
+        result = Rescue(repairs, promises, time, ranking, required, None).run(items)
         return [place for place, _ in asked], [(one.digest, ranking.figure(one)) for one in result], asked, time
 
     return found
@@ -116,7 +118,7 @@ def test_a_repair_that_was_cut_short_is_taken_up_again_while_there_is_search_tim
         return chain("refined", tmp_path)
 
     ranking = Ranking(Objective("latency", timed=True), SimpleNamespace(base=None), chain("o", tmp_path), timed=True)
-    rescue = Rescue(SimpleNamespace(near={}, refine=refine), Promises(60.0), time, ranking, ())
+    rescue = Rescue(SimpleNamespace(near={}, refine=refine), Promises(60.0), time, ranking, (), None)
     ranked = rescue.refined([Measured(chain("rough", tmp_path), 0.8)])
     assert [one.digest for one in ranked] == found
     assert ranking.figure(ranked[0]) == pytest.approx(0.8)
@@ -130,3 +132,76 @@ def test_a_guess_comes_before_what_was_timed_only_where_it_promises_a_tenth_more
     items = [Measured(chain(name, tmp_path), None) for name in ranking.hoped]
     ranked = ranking.of([*items, Measured(chain("timed", tmp_path), 0.442)])
     assert [one.digest for one in ranked] == ["better", "timed", "repaired", "guess"]
+
+
+@pytest.fixture
+def last(tmp_path):
+    """What comes last: digests of what is found; the passes that were tried, with the seconds that each had.
+
+    ``cut`` are passes whose first look was cut short, with what each was stopped after; ``holds`` is one of them,
+    ``near`` one that is beyond the budget by little.
+    """
+
+    def found(cut, *, holds="", near="", held=1.0, spent_s=30.0, required=(), since=()):
+        seconds, tried, repaired = [0.0], [], []
+        run = RunTime(60.0, lambda: seconds[0])
+        run.announce(60.0 + run.spent)
+        run.expect(open_s=0.1, run_s=0.01, size_bytes=1)
+        time = TimeBudget.of_run(run, 300.0)
+        seconds[0] += spent_s
+        promises, original = Promises(60.0), chain("original", tmp_path)
+        waiting = []
+        for place, (name, stopped_s) in enumerate(cut.items()):
+            planned = pass_named(name)
+            attempt = Attempt(step_of(planned.offered, {"keep": []}), ())
+            attempt.settle(StepStatus.SKIPPED, "another reason" if name in since else OUT_OF_TIME)
+            promises.expect(attempt.step, 0.9 - 0.1 * place, measured=False)
+            promises.note_stopped(name, stopped_s)
+            waiting.append(Cut(planned, original, attempt))
+
+        def judge(parent, attempt, answer):
+            return chain("held", tmp_path) if attempt.step.pass_name == holds else None
+
+        def repair(parent, planned, attempt, answer):
+            repaired.append(time.left_for_repairs)
+            return chain("repaired", tmp_path)
+
+        def try_one(trial, timeout_s):
+            tried.append((trial.offered.name, timeout_s))
+            seconds[0] += 2.0
+
+        expander = SimpleNamespace(
+            cut=waiting,
+            promises=promises,
+            judge=judge,
+            repairs=SimpleNamespace(is_near=lambda attempt, _: attempt.step.pass_name == near, repair=repair),
+        )
+        ranking = Ranking(Objective("latency", timed=True), SimpleNamespace(base=None), original, timed=True)
+        second = SecondLooks(SimpleNamespace(try_one=try_one), expander, time)
+        rescue = Rescue(SimpleNamespace(near={}), promises, time, ranking, required, second)
+        result = rescue.last([Measured(original, held)])
+        return [one.digest for one in result if one.digest != "original"], tried, repaired
+
+    return found
+
+
+def test_first_looks_that_were_cut_short_have_the_time_of_the_end_until_one_holds(last):
+    found, tried, _ = last({"a": 5.0, "b": 5.0, "c": 5.0}, holds="b")
+    assert found == ["held"]
+    assert [name for name, _ in tried] == ["a", "b"]
+    assert tried[0][1] > 15.0
+
+
+def test_what_a_second_look_finds_near_the_budget_is_repaired_in_what_is_left(last):
+    found, _, (left_s,) = last({"a": 5.0}, near="a")
+    assert found == ["repaired"]
+    assert left_s > 10.0
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"held": 0.6}, {"spent_s": 50.0}, {"cut": {"a": 18.0}}, {"since": ("a",)}, {"required": ("named",)}],
+    ids=["something is faster", "too late", "stopped after nearly as long", "tried since", "without what was named"],
+)
+def test_nothing_has_a_second_look_that_is_of_no_use(last, changes):
+    assert last(**{"cut": {"a": 5.0}, "holds": "a", **changes})[:2] == ([], [])

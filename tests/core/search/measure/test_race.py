@@ -216,7 +216,10 @@ def test_rounds_go_on_while_it_is_open_whether_the_best_is_faster(raced):
     _, (told,) = raced([0.1], [0.0996], **straddling)
     assert (clear.ratio.rounds, told.ratio.rounds) == (7, 7)
     assert open_.ratio.rounds == 7  # 0.996 in every round: clearly no faster
-    assert raced([0.1], Unsteady([0.09], [0.11]), decides=True, **straddling)[1][0].ratio.rounds > 7
+    unsteady = Unsteady([0.09], [0.11])
+    assert raced([0.1], unsteady, decides=True, **straddling)[1][0].ratio.rounds > 7
+    assert raced([0.1], unsteady, decides=True, decide_s=60.0, **straddling)[1][0].ratio.rounds == 60
+    assert raced([0.1], unsteady, decides=True, seconds=0.0, **straddling)[1][0].ratio.rounds == 3
 
 
 def test_a_large_gain_need_not_be_known_to_a_hundredth_unless_something_is_as_good(raced):
@@ -363,15 +366,15 @@ def test_a_lane_that_the_end_of_the_run_finds_silent_has_not_failed(raced, monke
 def test_what_is_not_open_when_the_time_is_over_has_not_failed(monkeypatch):
     said = []
 
-    def late(request, timeout_s, *, fresh):
+    def late(request, timeout_s, **how):
         said.append(timeout_s)
         return WorkerFailed("did not finish", "timeout")
 
     monkeypatch.setattr(race_module, "_open_one", late)
     request = SimpleNamespace(model=SimpleNamespace(digest="a"), comparison=SimpleNamespace(place=None))
-    base, (other,) = race_module.race(request, [request], Effort(1.0, whole_s=0.0), seed=0)
+    base, (other,) = race_module.race(request, [request], Effort(1.0, fresh=False, whole_s=0.0), seed=0)
     assert (base.out_of_time, base.cut_short) == (True, True)
     assert (other.failure, other.out_of_time) == ("", True)
     assert said == []
     with pytest.raises(WorkerFailed):
-        race_module.race(request, [request], Effort(1.0), seed=0)
+        race_module.race(request, [request], Effort(1.0, fresh=False), seed=0)

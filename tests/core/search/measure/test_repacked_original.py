@@ -44,7 +44,7 @@ def note(tmp_path, monkeypatch):
             settings=SimpleNamespace(goal=goal),
             target=None,
             elsewhere=None,
-            run_time=SimpleNamespace(end_s=left_s),
+            run_time=SimpleNamespace(spare_s=left_s),
             prepared=SimpleNamespace(open_s=5.0, run_s=1.0),
             say=lambda text: None,
         )

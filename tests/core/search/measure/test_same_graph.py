@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import onnx
 import pytest
@@ -15,18 +16,25 @@ from optim._engine.search.settings import RunSettings
 from optim._engine.search.time_budget import Allowance
 from optim._engine.search.workbench import Workbench
 from optim._engine.store import Store
+from optim.model import SessionConfig
 
 pytestmark = pytest.mark.usefixtures("jobs_here")
 
 
-def test_a_node_that_the_runtime_drops_itself_makes_no_difference_and_one_that_it_keeps_does(tmp_path):
+def prepared(folder):
+    """A run of a net with an Identity at its end."""
     model = network()
     model.graph.node.append(onnx.helper.make_node("Identity", [model.graph.output[0].name], ["same"]))
     model.graph.output[0].name = "same"
-    onnx.save(model, tmp_path / "model.onnx")
-    settings = RunSettings(source=tmp_path / "model.onnx")
-    bench = Workbench(settings, load_registry(only=["ort"]), Store(tmp_path / "cache"), None, lambda text: None)
+    onnx.save(model, folder / "model.onnx")
+    settings = RunSettings(source=folder / "model.onnx")
+    bench = Workbench(settings, load_registry(only=["ort"]), Store(folder / "cache"), None, lambda text: None)
     bench.prepare(bench.ingest().model)
+    return bench
+
+
+def test_a_node_that_the_runtime_drops_itself_makes_no_difference_and_one_that_it_keeps_does(tmp_path):
+    bench = prepared(tmp_path)
     offered = bench.registry.find_pass("ort.clean", bench.target)
 
     def made(name, change):
@@ -46,3 +54,17 @@ def test_a_node_that_the_runtime_drops_itself_makes_no_difference_and_one_that_i
     same, other = made("same", without_it), made("other", with_another)
     reasons = IdleSettings(bench, Allowance(100.0, time.monotonic)).reasons(bench.original, [same, other])
     assert reasons == {same.digest: "no change: the runtime makes the same graph of the model as without it"}
+
+
+def test_how_threads_wait_leaves_the_graph_and_a_level_does_not(tmp_path):
+    bench = prepared(tmp_path)
+
+    def with_settings(**given):
+        model = bench.original.model.with_session(SessionConfig(**given))
+        return replace(bench.original, model=model)
+
+    waiting = with_settings(session_config={"session.intra_op.allow_spinning": "0"})
+    plain = with_settings(session_options={"graph_optimization_level": "ORT_DISABLE_ALL"})
+    idle = IdleSettings(bench, Allowance(100.0, time.monotonic))
+    assert idle.same_graph(bench.original, waiting)
+    assert not idle.same_graph(bench.original, plain)

@@ -47,6 +47,7 @@ def decide(monkeypatch):
     A chain whose ratios are None breaks the budget on all samples; ``left_s`` of the run are left at the end; ``aside``
     are chains that only the archive knows,
     ``same`` those of which the runtime makes what it makes of the original; ``again`` is the ratio of a second race.
+    Settings leave the runtime's graph as it is, but for ``new_graphs``; ``disturbed`` rounds have others beside them.
     """
 
     def decided(
@@ -60,6 +61,8 @@ def decide(monkeypatch):
         again=0.95,
         work=None,
         same=(),
+        disturbed=0.0,
+        new_graphs=(),
         left_s=10.0,
         **changes,
     ):
@@ -77,7 +80,7 @@ def decide(monkeypatch):
         )
         archive = ParetoArchive(Budget(0.05, 1e-4))
         selection = Selection(bench, Budget(0.05, 1e-4), journal, archive, TimeBudget(left_s, 300.0))
-        raced = []
+        raced, figures = [], {"again": again, "work": work, "disturbed": disturbed}
 
         def measure(self, candidates):
             raced.extend(candidates)
@@ -86,7 +89,7 @@ def decide(monkeypatch):
                 if one.model.digest in wrong:
                     self.clock.board[one].objection = BeyondBudget("drift 0.06 is beyond the budget")
             right = [one for one in candidates if one.model.digest not in wrong]
-            return [replace(Measured(one, *ratios[one.model.digest]), again=again, work=work) for one in right]
+            return [replace(Measured(one, *ratios[one.model.digest]), **figures) for one in right]
 
         def check(self, candidate):
             if ratios[candidate.model.digest] is None:
@@ -95,6 +98,8 @@ def decide(monkeypatch):
             return Measured(candidate, None)
 
         def apply(self, steps, on=None):
+            if not steps:
+                return candidate()
             digest = "-".join(one.pass_name for one in steps)
             return replace(candidate(*digest.split("-")), steps=tuple(steps)) if digest in rebuilds else None
 
@@ -104,6 +109,7 @@ def decide(monkeypatch):
         monkeypatch.setattr(
             IdleSettings, "reasons", lambda _, on, others: dict.fromkeys(same, "no change") if not on.steps else {}
         )
+        monkeypatch.setattr(IdleSettings, "same_graph", lambda _, one, other: other.model.digest not in new_graphs)
         chains = [candidate(*key.split("-"), size=(sizes or {}).get(key, 100)) for key in ratios if key not in rebuilds]
         explored = [Measured(one, (looked or {}).get(one.model.digest, 0.5)) for one in chains]
         archive.explored(item for item in explored if item.candidate.model.digest in aside)
@@ -143,6 +149,8 @@ def test_without_time_for_a_second_race_the_first_look_stands_for_it(decide):
 @pytest.mark.parametrize(("work", "delivered"), [(Ratio(0.6, 0.5, 0.7, 9), "a"), (Ratio(0.9, 0.5, 1.2, 9), None)])
 def test_without_any_second_look_processor_seconds_stand_for_it_where_nothing_is_lost(decide, work, delivered):
     assert decide({"a": (0.8, 0.66, 1.04)}, again=None, looked={"a": None}, work=work) == delivered
+    assert decide({"a": (0.95, 0.90, 1.04)}, again=None, looked={"a": 1.08}, work=work) == delivered
+    assert decide({"a": (0.999, 0.90, 1.04)}, again=None, looked={"a": 1.08}, work=work) is None
     assert decide({"lossy": (0.8, 0.66, 1.04)}, again=None, looked={"lossy": None}, work=work) is None
 
 
@@ -250,10 +258,16 @@ def test_a_size_needs_no_race_where_there_is_no_time_for_one(decide, monkeypatch
 
 def test_with_size_as_the_goal_no_point_that_another_beats_is_delivered(decide):
     """The same bytes, made in a way that is slower: the faster one is as small."""
-    figures = {"a": (1.16, 1.15, 1.17), "b-c": (1.06, 1.05, 1.07)}
+    figures = {"a": (1.40, 1.39, 1.41), "b-c": (1.06, 1.05, 1.07)}
     assert decide(figures, sizes={"a": 40, "b-c": 40}, goal="size") == "b-c"
     assert decide(figures, sizes={"a": 40, "b-c": 40.1}, goal="size") == "b-c"
     assert decide(figures, sizes={"a": 40, "b-c": 60}, goal="size") == "a"
+
+
+def test_between_models_of_one_size_no_noise_of_the_clock_decides(decide):
+    for faster, slower in (("a", "b"), ("b", "a"), ("c-d", "a")):
+        figures = {faster: (1.00, 0.99, 1.01), slower: (1.10, 1.09, 1.11)}
+        assert decide(figures, sizes=dict.fromkeys(figures, 40), goal="size") == "a"
 
 
 def test_a_size_that_is_called_the_same_is_no_result(decide):
@@ -323,10 +337,11 @@ def test_whether_a_recast_candidate_is_better_is_asked_without_applying_anything
         ({"slow": (1.31, 1.29, 1.33), "other": (1.0, 0.97, 1.03)}, "slow"),
         ({"slow": None, "fast": (0.64, 0.62, 0.66)}, "fast"),
         ({"slow": None}, None),
+        ({"slow": (1.31, 1.29, 1.33), "late": "out of time"}, "late"),
     ],
 )
 def test_of_what_is_beyond_the_budget_the_nearest_that_would_help_is_kept_aside(monkeypatch, figures, expected):
-    """One that is slow and a little nearer says nothing about a larger budget."""
+    """One that is slow and a little nearer says nothing of a larger budget; of what is late its first look stands."""
     bench = SimpleNamespace(
         settings=RunSettings(Path("m.onnx")),
         target=Target("cpu", "ort", "CPUExecutionProvider"),
@@ -338,11 +353,34 @@ def test_of_what_is_beyond_the_budget_the_nearest_that_would_help_is_kept_aside(
     )
     ready = Ready((), 0, {}, ())
     results = [
-        LaneResult(ready=ready, ratio=Ratio(*one, 9)) if one else LaneResult("crash") for one in figures.values()
+        LaneResult(out_of_time=True)
+        if one == "out of time"
+        else LaneResult(ready=ready, ratio=Ratio(*one, 9))
+        if one
+        else LaneResult("crash")
+        for one in figures.values()
     ]
-    archive = ParetoArchive(Budget(0.05, 1e-4))
-    selection = Selection(bench, Budget(0.05, 1e-4), Journal(), archive, TimeBudget(10.0, 300.0))
+    archive, journal = ParetoArchive(Budget(0.05, 1e-4)), Journal()
+    journal.open(step("late"), candidate())
+    journal.timed(Measured(candidate("late"), 0.6, 0.5, 0.7), None)
+    selection = Selection(bench, Budget(0.05, 1e-4), journal, archive, TimeBudget(10.0, 300.0))
     monkeypatch.setattr(Clock, "beyond", lambda self, candidates: results)
     found = selection.measure_nearest([candidate(name) for name in figures])
     assert (found and found.candidate.model.digest) == expected
     assert [point.candidate.model.digest for point in archive.points()] == ([expected] if expected else [])
+
+
+def test_what_settings_gain_beside_other_programs_alone_is_no_gain(decide):
+    ratios = {"a-set": (0.60, 0.55, 0.65), "a": (0.94, 0.93, 0.95)}
+    assert decide(ratios, rebuilds=("a",)) == "a-set"
+    assert decide(ratios, rebuilds=("a",), disturbed=0.98) == "a"
+    assert decide(ratios, rebuilds=("a",), disturbed=0.98, new_graphs=("a-set",)) == "a-set"
+    assert decide({"a-set": (0.60, 0.55, 0.65), "a": None}, rebuilds=("a",), disturbed=0.98) is None
+
+
+def test_settings_alone_are_no_gain_beside_other_programs_unless_they_were_asked_for(decide):
+    journal = Journal()
+    ratios = {"set": (0.60, 0.55, 0.65)}
+    journal.open(candidate("set").steps[0], candidate())
+    assert decide(ratios, disturbed=0.98, journal=journal) is None
+    assert decide(ratios, disturbed=0.98, named=(Named("set"),)) == "set"

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from onnx import helper
 from ort_models import CPU, apply, build, context, export
 
-from optim import Model, OptimError, SessionConfig
+from optim import Model, OptimError, SessionConfig, Target
 from optim_plugins.ort.plugin import OrtBackend
 from optim_plugins.ort.tune.tune_session import TuneSession
+from optim_plugins.ort.tune.tune_session_options import TuneSessionOptions
 
 
 def _plain(folder: Path) -> Model:
@@ -46,6 +48,20 @@ def test_every_candidate_opens_and_no_two_are_alike(tmp_path: Path) -> None:
         OrtBackend().open(one, CPU).close()
 
 
+def test_a_thread_for_each_core_that_a_container_gives_is_tried_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def proposed(threads: int, cores: int) -> list[int | None]:
+        monkeypatch.setattr("optim.jobs.resources.usable_processors", lambda: threads)
+        monkeypatch.setattr("os.cpu_count", lambda: cores)
+        found = TuneSession().candidates(_plain(tmp_path), CPU, context(tmp_path))
+        return [one.intra_op_num_threads for one in found]
+
+    assert proposed(1, 64)[0] == 1
+    assert proposed(8, 64)[0] == 8 and proposed(8, 64)[-1] == 4
+    assert set(proposed(2, 2)) == {None}
+
+
 def test_the_optimizer_that_slows_layer_normalization_is_switched_off_only_where_there_is_one(tmp_path: Path) -> None:
     def disabled(model: Model) -> set[str]:
         found = TuneSession().candidates(model, CPU, context(tmp_path))
@@ -53,6 +69,20 @@ def test_the_optimizer_that_slows_layer_normalization_is_switched_off_only_where
 
     assert "SkipLayerNormFusion" in disabled(export("bert.ts", tmp_path))
     assert not disabled(_plain(tmp_path))
+
+
+def test_no_candidate_has_more_threads_than_the_target_and_more_are_refused(tmp_path: Path) -> None:
+    model = _plain(tmp_path)
+
+    def threads(target: Target) -> set[int | None]:
+        return {one.intra_op_num_threads for one in TuneSession().candidates(model, target, context(tmp_path))}
+
+    assert threads(replace(CPU, threads=6)) == {None, 3}
+    assert threads(replace(CPU, threads=1)) == {None}
+    TuneSession().refuse(TuneSessionOptions(intra_op_num_threads=2), replace(CPU, threads=2))
+    with pytest.raises(OptimError, match="too-many-threads") as caught:
+        TuneSession().refuse(TuneSessionOptions(intra_op_num_threads=3), replace(CPU, threads=2))
+    assert "3 threads" in caught.value.what and "cpu:threads=3" in caught.value.fix
 
 
 def test_a_level_that_does_not_exist_is_refused(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optim._engine.api.given import Data, named_data
-from optim._engine.api.request import require_models
+from optim._engine.api.request import conditions_for
 from optim._engine.generation.workload import asked_workload
 from optim._engine.search.settings import Goal, RunSettings, joined_targets
 from optim._engine.sources.remote.fetch import fetched, quiet
@@ -72,7 +72,8 @@ def bench(
     require_programs(paths, generate=generates)
     graphs = [path for path in paths if not is_program(path)]
     with named_data(data, seed) as feeds:
-        conditions = _conditions(graphs, feeds, target, say, seed=seed, component=component)
+        names = joined_targets(target) or "cpu"
+        conditions = conditions_for(graphs, say or quiet, data=feeds, target=names, seed=seed, component=component)
         from optim._engine.runs.compare.bench import bench_models
 
         return bench_models(paths, conditions, seconds=seconds, beside=beside, asked=asked)
@@ -122,7 +123,7 @@ def bench_grid(
     named = [models] if isinstance(models, str | PathLike) else models
     paths = [fetched(fspath(model), say or quiet) for model in named]
     asked = _asked(paths[0], throughput=throughput, max_latency_ms=max_latency_ms)
-    conditions = _conditions(paths, None, target, say, seed=seed)
+    conditions = conditions_for(paths, say or quiet, data=None, target=target, seed=seed)
     from optim._engine.runs.compare.bench import bench_models
     from optim._engine.runs.compare.grid import bench_grid as bench_points
 
@@ -146,27 +147,3 @@ def _asked(first: Path, *, throughput: bool, max_latency_ms: float | None, gener
         asked = replace(asked, **asked_workload(generate, goal if throughput else None))
     asked.require_sound()
     return asked
-
-
-def _conditions(
-    paths: Sequence[Path],
-    feeds: str | None,
-    target: str | Sequence[str],
-    say: Callable[[str], None] | None,
-    *,
-    seed: int,
-    component: str = "",
-) -> Conditions:
-    """Under which they are timed, after what is wrong was refused."""
-    names = joined_targets(target) or "cpu"
-    require_models(list(paths), feeds, names)
-    from optim.jobs.process import expect_workers
-
-    expect_workers()  # they import what this process goes on to import, meanwhile
-    from optim._engine.plugins.registry import load_registry
-    from optim._engine.runs.compare.conditions import Conditions
-    from optim._engine.store import Store
-
-    return Conditions(
-        load_registry(), Store(), say or (lambda text: None), data=feeds, target=names, seed=seed, component=component
-    )

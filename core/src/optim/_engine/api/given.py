@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, cast
 
 from optim._engine.compare.metric_spec import MetricSpec, parse_metric
 from optim._engine.feeds.named import GIVEN_FEEDS
-from optim.arrays import Array
+from optim.arrays import Array, is_float
 from optim.errors import OptimError
 from optim.metric import Metric
 
@@ -93,10 +93,14 @@ def _array(value: Any, name: str, sample: int) -> Array:
     """An array without Python objects in it; text is text."""
     import numpy as np
 
+    from optim._engine.feeds.sources import without_torch
+
     try:
-        array = np.asarray(value.detach().cpu().numpy() if hasattr(value, "detach") else value)
-    except ValueError as error:
+        array = np.asarray(without_torch(value))
+    except (ValueError, TypeError, NotImplementedError) as error:  # tensors that are sparse, or have no data
         raise _bad(f"'{name}' of sample {sample} is no array", str(error)) from error
+    if array.dtype.isbuiltin == 2 and is_float(array.dtype):  # bfloat16 and its like, whose names numpy's files lose
+        array = array.astype(np.float32)
     if array.dtype == object and all(isinstance(item, str) for item in array.flat):
         array = array.astype(str)
     if array.dtype.hasobject:

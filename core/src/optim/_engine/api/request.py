@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optim._engine.cluster.answering import require_listener
 from optim._engine.feeds.named import require_feeds
+from optim._engine.gate.max_loss import parse_max_loss
+from optim._engine.generation.workload import asked_workload
 from optim._engine.graphs.file_there import check_file
 from optim._engine.json_file import read_json
-from optim._engine.search.settings import RunSettings
+from optim._engine.search.settings import RunSettings, parse_stage
 from optim._engine.sources.export_file import EXPORT_FILE, read_export_file
 from optim._engine.sources.naming import needs_export
 from optim._engine.sources.remote.address import name_of
@@ -20,6 +22,7 @@ from optim.source import SourceRequest
 
 if TYPE_CHECKING:
     from optim._engine.recipes.lock import Lock
+    from optim._engine.runs.compare.conditions import Conditions
 
 _MODEL_IN_FOLDER = "model.onnx"
 _REPORT = "report.json"
@@ -30,17 +33,18 @@ def settings_from(
     source: Path,
     export: SourceRequest | None,
     recipe: Path | Mapping[str, Any] | None,
-    given: Mapping[str, Any],
+    words: Mapping[str, Any],
     *,
     trust_code: bool,
 ) -> tuple[RunSettings, Lock | None]:
-    """The settings of a run; what was given goes before what is in the recipe.
+    """The settings of a run; what the user said goes before what is in the recipe.
 
     Args:
         source: the model.
         export: how it is exported, where it is no ONNX model.
         recipe: a recipe or a lock; tables of a program are its own, and what they name may run.
-        given: fields of :class:`RunSettings` that the user gave.
+        words: what the user said, by arguments of :func:`optim.run` or fields of :class:`RunSettings`; what is None
+            or an empty tuple was not said, and other words say nothing of settings.
         trust_code: whether a recipe may name code.
 
     Returns:
@@ -57,7 +61,7 @@ def settings_from(
         from optim._engine.runs.locking import apply_recipe
 
         settings, lock = apply_recipe(settings, recipe)
-    changes = dict(given)
+    given = _fields_said(words)
     if "max_drift" in given and given.get("lossless"):
         raise OptimError.usage(
             "conflicting-request",
@@ -65,6 +69,7 @@ def settings_from(
             "what is lossless is held to rounding error, whatever drift is accepted",
             fix="leave one of the two out",
         )
+    changes = dict(given)
     if given.get("lossless"):
         changes.setdefault("max_loss", None)
     if "max_drift" in given:
@@ -77,6 +82,23 @@ def settings_from(
 
         require_no_code(settings, recipe, given)
     return settings, lock
+
+
+def _fields_said(words: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of :class:`RunSettings` that the user said, from words of the command line or of Python."""
+    said = {name: value for name, value in words.items() if value is not None and value != ()}
+    found = {field.name: said[field.name] for field in fields(RunSettings) if field.name in said}
+    if "timeout" in said:
+        found["timeout_s"] = said["timeout"]
+    if "without" in said:
+        found["without"] = tuple(sorted(set(said["without"])))
+    if "stages" in said:
+        found["stages"] = tuple(map(parse_stage, said["stages"]))
+    if "generate" in said:
+        found |= asked_workload(said["generate"], said.get("goal"))
+    if "max_loss" in said:
+        found["max_loss"] = parse_max_loss(str(said["max_loss"]))
+    return found
 
 
 def require_run(settings: RunSettings) -> None:
@@ -118,6 +140,33 @@ def require_models(models: Sequence[Path], data: str | None, target: str) -> Non
             filled = any((path / name).is_file() for name in (_REPORT, _SESSION))
             check_file(path / _MODEL_IN_FOLDER if filled else path)
     _require_place(data, target)
+
+
+def conditions_for(
+    models: Sequence[Path], say: Callable[[str], None], *, data: str | None, target: str, seed: int, component: str = ""
+) -> Conditions:
+    """Under which models are looked at without a search, after what is not there was refused.
+
+    Args:
+        models: as :func:`require_models` takes them.
+        say: told what is going on.
+        data: where feeds come from; None: synthesized from the first model.
+        target: where all run.
+        seed: of synthesized feeds.
+        component: of a source with several.
+
+    Raises:
+        OptimError: as :func:`require_models`.
+    """
+    require_models(models, data, target)
+    from optim.jobs.process import expect_workers
+
+    expect_workers()  # they import what this process goes on to import, meanwhile
+    from optim._engine.plugins.registry import load_registry
+    from optim._engine.runs.compare.conditions import Conditions
+    from optim._engine.store import Store
+
+    return Conditions(load_registry(), Store(), say, data=data, target=target, seed=seed, component=component)
 
 
 def _require_place(data: str | None, target: str, passes: Sequence[str] = (), *, here: bool = True) -> None:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from optim._engine.api.given import Data, TaskMetric, named_data, named_metric
 from optim._engine.api.request import default_output, require_run, settings_from
-from optim._engine.gate.max_loss import parse_max_loss
-from optim._engine.search.settings import Goal, Named, joined_targets, parse_stage
+from optim._engine.search.settings import Goal, Named, joined_targets
 from optim._engine.sources.naming import needs_export
 from optim._engine.sources.remote.fetch import fetched, quiet
 from optim.source import SourceRequest
@@ -109,43 +108,41 @@ def run(
         >>> report.status, report.result.latency_ratio
         ('improved', 0.41)
     """
-    from optim._engine.generation.workload import asked_workload
-
     say = say or quiet
     path = fetched(fspath(model), say)
     named = passes.items() if isinstance(passes, Mapping) else ((name, None) for name in passes)
-    given: dict[str, Any] = asked_workload(generate, goal) if generate is not None else {}
-    given |= {
+    words = {
         "target": joined_targets(target),
-        "goal": given.get("goal", goal),
+        "goal": goal,
+        "generate": generate,
         "max_latency_ms": max_latency_ms,
         "max_drift": max_drift,
-        "max_loss": parse_max_loss(str(max_loss)) if max_loss is not None else None,
+        "max_loss": max_loss,
         "lossless": lossless,
         "batch_invariant": batch_invariant,
-        "named": tuple(Named(name, options) for name, options in named) or None,
-        "without": tuple(sorted(set(without))) or None,
-        "stages": tuple(parse_stage(stage) for stage in stages) or None,
+        "named": tuple(Named(name, options) for name, options in named),
+        "without": tuple(without),
+        "stages": tuple(stages),
         "search_seconds": search_seconds,
-        "timeout_s": timeout,
+        "timeout": timeout,
         "seed": seed,
-        "fresh": fresh or None,
+        "fresh": fresh,
         "cluster": cluster,
         "store_url": store_url,
     }
     export = source or (SourceRequest(str(path), seed=seed or 0) if needs_export(str(path)) else None)
     with named_data(data, seed or 0) as feeds, named_metric(metric) as judged_by:
-        given |= {"data": feeds, "metric": judged_by}
-        said = {name: value for name, value in given.items() if value is not None}
+        said = {**words, "data": feeds, "metric": judged_by}
         laid = recipe if recipe is None or isinstance(recipe, Mapping) else Path(recipe)
         settings, lock = settings_from(path, export, laid, said, trust_code=trust_code)
         require_run(settings)
         folder = Path(output) if output is not None else default_output(path)
         deliveries = _deliveries(deliver, files, opened_by, settings, folder)
         from optim._engine.reports.outcome import EXIT_STATUS, RunStatus
+        from optim._engine.runs.run import ToDeliver
         from optim._engine.runs.source_run import run_asked
 
-        reports = run_asked(settings, folder, say, lock=lock, pick=pick, deliveries=deliveries)
+        reports = run_asked(settings, folder, say, ToDeliver(lock, pick, deliveries))
     return max(reports.values(), key=lambda report: EXIT_STATUS[RunStatus(report.status)])
 
 

@@ -7,7 +7,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
 from optim._engine.api.given import Data, TaskMetric, named_data, named_metric
-from optim._engine.api.request import require_models
+from optim._engine.api.request import conditions_for
 from optim._engine.gate.max_loss import parse_max_loss
 from optim._engine.sources.remote.fetch import fetched, quiet
 from optim.errors import OptimError
@@ -65,16 +65,9 @@ def verify(
             f"optim verify {reference} OTHER, or --other-target TARGET",
         )
     with named_data(data, seed) as feeds, named_metric(metric) as judged_by:
-        require_models(models, feeds, target)
-        from optim.jobs.process import expect_workers
-
-        expect_workers()  # they import what this process goes on to import, meanwhile
-        from optim._engine.plugins.registry import load_registry
-        from optim._engine.runs.compare.conditions import Conditions
+        conditions = conditions_for(models, said, data=feeds, target=target, seed=seed)
         from optim._engine.runs.compare.verify import verify_models
-        from optim._engine.store import Store
 
-        conditions = Conditions(load_registry(), Store(), said, data=feeds, target=target, seed=seed)
         return verify_models(
             *models,
             conditions,

@@ -63,7 +63,8 @@ class HeldBackend(Backend):
             from optim._engine.backends.packed import open_packed
             from optim.onnx.backend import HARNESS, OnnxRuntimeSession
 
-            session = open_packed(model.path, model.session, target.provider, extra_config=HARNESS)
+            settings = target.within_threads(model.session)
+            session = open_packed(model.path, settings, target.provider, extra_config=HARNESS)
             return OnnxRuntimeSession(session, target.provider)
         return self._inner.open(model, target)
 

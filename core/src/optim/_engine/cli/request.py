@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -107,7 +106,7 @@ def _bad(option: str, text: str, example: str) -> OptimError:
     )
 
 
-def settings_of(model: Path, recipe: Path | None, words: Mapping[str, Any]) -> tuple[RunSettings, Lock | None]:
+def settings_of(source: Path, recipe: Path | None, words: Mapping[str, Any]) -> tuple[RunSettings, Lock | None]:
     """The settings of a run; what is on the command line goes before what is in the recipe.
 
     Returns:
@@ -118,29 +117,12 @@ def settings_of(model: Path, recipe: Path | None, words: Mapping[str, Any]) -> t
     """
     from optim._engine.api.request import settings_from
     from optim._engine.compare.metric_spec import parse_metric
-    from optim._engine.gate.max_loss import parse_max_loss
-    from optim._engine.generation.workload import asked_workload
-    from optim._engine.search.settings import RunSettings, parse_stage
 
-    given = {key: value for key, value in words.items() if value is not None and value != () and value is not False}
-    known = {field.name for field in fields(RunSettings)}
-    changes: dict[str, Any] = {key: value for key, value in given.items() if key in known}
-    if "timeout" in given:
-        changes["timeout_s"] = given["timeout"]
-    if "without" in given:
-        changes["without"] = tuple(sorted(set(given["without"])))
-    if "stages" in given:
-        changes["stages"] = tuple(parse_stage(name) for name in given["stages"])
-    if "named" in given:
-        changes["named"] = tuple(parse_named(text) for text in given["named"])
-    if "generate" in given:
-        changes |= asked_workload(given["generate"], given.get("goal"))
-    if "metric" in given:
-        changes["metric"] = parse_metric(given["metric"])
-    if "max_loss" in given:
-        changes["max_loss"] = parse_max_loss(given["max_loss"])
-    export = _request(model, words)
-    return settings_from(model, export, recipe, changes, trust_code=bool(words.get("trust_code")))
+    said = {name: value for name, value in words.items() if value is not False}  # a flag that was not given
+    said["named"] = tuple(map(parse_named, words.get("named", ())))
+    if (metric := words.get("metric")) is not None:
+        said["metric"] = parse_metric(metric)
+    return settings_from(source, _request(source, words), recipe, said, trust_code=bool(words.get("trust_code")))
 
 
 def _request(source: Path, words: Mapping[str, Any]) -> SourceRequest | None:

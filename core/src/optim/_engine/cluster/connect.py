@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib
 import logging
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import Any
 
 from optim._engine.cluster.answering import LOCAL, require_listener, unreachable, within
 from optim.errors import OptimError, describe_exception
+from optim.jobs.resources import usable_processors
 
 CONNECT_S = 30.0
 """For a scheduler to answer where somebody listens, as dask has it: one on a busy machine takes seconds. Dask itself
@@ -106,7 +106,7 @@ def _started(count: int, resources: Mapping[str, float], cluster: str, processes
 
 def _count(text: str, cluster: str) -> int:
     if not text:
-        return max(1, (os.cpu_count() or 1) // 2)
+        return max(1, usable_processors() // 2)
     if not text.isdecimal() or int(text) < 1:
         raise _bad(cluster)
     return int(text)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from optim.jobs.resources import free_memory_bytes
 from optim.jobs.wire import from_wire, to_wire
 
 _RUNTIMES = ("onnx", "onnxruntime", "onnxruntime-gpu", "onnxruntime-qnn", "openvino", "numpy")
@@ -98,9 +99,7 @@ def describe(folder: str = "", targets: Sequence[str] = ()) -> str:
         folder: of a batch; empty: none.
         targets: to look at, as a user writes them.
     """
-    import psutil
-
-    from optim._engine.machine import this_machine, usable_cores
+    from optim._engine.machine import this_machine
     from optim._engine.plugins.registry import load_registry
     from optim._engine.plugins.versions import carried_key, core_digest, libraries_of
     from optim._engine.search.keys import machine_key, machine_kind
@@ -120,13 +119,13 @@ def describe(folder: str = "", targets: Sequence[str] = ()) -> str:
         version=f"optim {importlib.metadata.version('optim-core')} on Python {platform.python_version()}",
         core=core_digest(),
         plugins={info.name: carried_key(info) for info in infos},
-        machine=f"{machine_kind()}/{usable_cores()}",
+        machine=machine_kind(),
         machine_key=machine_key(),
         runtimes=_versions(),
         targets=found,
         libraries=dict(sorted(libraries.items())),
         sees_folder=not folder or os.access(Path(folder), os.W_OK),
-        memory_bytes=psutil.virtual_memory().available,
+        memory_bytes=free_memory_bytes(),
         report=to_wire(this_machine()),
     )
     return json.dumps(to_wire(worker))

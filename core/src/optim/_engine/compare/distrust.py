@@ -21,7 +21,7 @@ from optim.passes import PassResult
 
 T = TypeVar("T")
 
-_PLUGINS_ISSUE = "leave the pass out (--without), and report this to its plugin"
+PLUGINS_ISSUE = "leave the pass out (--without), and report this to its plugin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def require_fit(value: T, kind: type[T], name: str) -> T:
     article = "an" if kind.__name__[0] in "AEIO" else "a"
     if not isinstance(value, kind):
         what = f"{name} returned {type(value).__name__}, not {article} {kind.__name__}"
-        raise OptimError("bad-result", what, "its plugin breaks the contract of passes", _PLUGINS_ISSUE)
+        raise OptimError("bad-result", what, "its plugin breaks the contract of passes", PLUGINS_ISSUE)
     try:
         return from_wire(kind, to_wire(value))
     except (ValidationError, ValueError) as error:
@@ -92,7 +92,7 @@ def require_fit(value: T, kind: type[T], name: str) -> T:
         if isinstance(error, ValidationError):
             problem = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         what = f"{name} returned {article} {kind.__name__} that does not fit"
-        raise OptimError("bad-result", what, problem, _PLUGINS_ISSUE) from error
+        raise OptimError("bad-result", what, problem, PLUGINS_ISSUE) from error
 
 
 def checked_model(result: PassResult, parent: Model, store: Path, name: str) -> Model:
@@ -111,14 +111,14 @@ def checked_model(result: PassResult, parent: Model, store: Path, name: str) -> 
         )
     found = describe_model(model.path, session=model.session, provenance=(*parent.provenance, name))
     if file_digest(model.path) != model.path.stem:
-        raise OptimError("store-changed", f"{name} wrote into a file of the store", model.path.name, _PLUGINS_ISSUE)
+        raise OptimError("store-changed", f"{name} wrote into a file of the store", model.path.name, PLUGINS_ISSUE)
     try:
         check_graph(read_skeleton(model.path), model.path)
     except OptimError as error:
         what = f"{name} made an invalid graph"
-        raise OptimError("invalid-graph", what, error.cause or error.what, _PLUGINS_ISSUE) from error
+        raise OptimError("invalid-graph", what, error.cause or error.what, PLUGINS_ISSUE) from error
     if lost := lost_adapter_inputs(parent.adapters, found.adapters, (info.name for info in found.inputs)):
-        raise OptimError("adapter-input-lost", f"{name} does not keep the inputs of adapters", lost, _PLUGINS_ISSUE)
+        raise OptimError("adapter-input-lost", f"{name} does not keep the inputs of adapters", lost, PLUGINS_ISSUE)
     return found
 
 

@@ -18,6 +18,7 @@ from multiprocessing.connection import Client, Connection, Listener
 from typing import Any
 
 from optim._engine.compare.metric_spec import IN_PYTHON, CallingProgram, MetricSpec
+from optim._engine.feeds.sources import without_torch
 from optim.errors import OptimError
 from optim.metric import CannotJudge, Metric
 
@@ -103,7 +104,7 @@ def _plain(found: Any) -> Any:
     """Numbers as JSON has them; whatever else it is in words, which are then refused."""
     import numpy as np
 
-    array = np.asarray(found.detach().cpu().numpy() if hasattr(found, "detach") else found)
+    array = np.asarray(without_torch(found))
     return array.astype(np.float64).tolist() if array.dtype.kind in "biuf" else repr(found)
 
 

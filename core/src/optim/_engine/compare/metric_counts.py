@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from optim._engine.feeds.sources import without_torch
 from optim._engine.gate.task import TaskFigure
 from optim.arrays import Feeds, Outputs
 from optim.errors import OptimError
@@ -122,7 +123,7 @@ def _row(metric: Metric, found: Any, sample: int, before: Sequence[Rows]) -> Row
     if found is None or isinstance(found, str | bytes):
         raise _nonsense(metric, sample, f"{_short(found)}, which is no number")
     try:
-        array = np.asarray(found.detach().cpu().numpy() if hasattr(found, "detach") else found, np.float64)
+        array = np.asarray(without_torch(found), np.float64)
         row = np.array([float(array.item()), 1.0]) if metric.finish is None else np.atleast_1d(array).ravel()
     except (TypeError, ValueError):
         raise _nonsense(metric, sample, f"{_short(found)}, which is no number") from None

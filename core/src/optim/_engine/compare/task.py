@@ -49,7 +49,7 @@ def measure_original(
         What candidates are measured on, and notes for the report.
 
     Raises:
-        OptimError: those of :mod:`optim._engine.metrics`; metric-is-zero.
+        OptimError: those of :func:`~optim._engine.compare.metric_maker.find_metric`; metric-is-zero.
     """
     metric = find_metric(spec)
     feeds = reference.feed_set()

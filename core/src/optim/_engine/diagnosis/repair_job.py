@@ -278,7 +278,7 @@ def _look_for_the_worst(subject: Subject, request: Request) -> float:
     return max(request.whole, *(drifts[sample] for sample in subject.samples if sample in drifts))
 
 
-def _worst_of_all(subject: Subject, keep: Sequence[str], deadline: float, finer: Sequence[str] = ()) -> float:
+def _worst_of_all(subject: Subject, keep: Sequence[str], deadline: float, finer: Sequence[str]) -> float:
     """The drift on all samples that the gate compares; on as many as there is time for."""
     others = [sample for sample in subject.request.comparison.reference.compared if sample not in subject.samples]
     worst = 0.0

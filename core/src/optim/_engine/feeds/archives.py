@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-import psutil
 
 from optim.arrays import Array
 from optim.errors import OptimError, describe_exception
+from optim.jobs.resources import free_memory_bytes
 
 _NUMBERED = re.compile(r"(\d+)/(.+)")
 _PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -88,7 +88,7 @@ def _split(archive: zipfile.ZipFile, path: Path) -> Iterator[RawSample]:
 
 
 def _sample(archive: zipfile.ZipFile, members: Mapping[str, zipfile.ZipInfo], where: str, path: Path) -> RawSample:
-    size, most = sum(info.file_size for info in members.values()), psutil.virtual_memory().available // 2
+    size, most = sum(info.file_size for info in members.values()), free_memory_bytes() // 2
     if size > most:
         raise OptimError(
             "feeds-too-large",

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from optim._engine.feeds.archives import write_archive
+from optim._engine.feeds.sources import without_torch
 from optim.errors import ExitStatus, OptimError
 
 
@@ -143,9 +144,7 @@ def named_arguments(module: Any, given: tuple[Any, ...], named: Mapping[str, Any
 
 def _array(value: Any) -> np.ndarray[Any, Any]:
     """An array of what onnxruntime or torch takes as an input."""
-    if hasattr(value, "detach"):
-        value = value.detach().cpu()
-        value = value.float() if str(value.dtype) == "torch.bfloat16" else value  # numpy has no such type
+    value = without_torch(value)
     array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
     if array.dtype == object:
         raise TypeError("an input is no array of numbers or texts")

@@ -94,10 +94,9 @@ class FeedSet:
         held_out = set(self.held_out)
         return tuple(index for index in range(self.count) if index not in held_out)
 
-    def iterate(self, limit: int | None = None) -> Iterator[Feeds]:
-        """A fresh iterator over the samples (the first ``limit``), one in memory at a time."""
-        for index in range(self.count if limit is None else min(limit, self.count)):
-            yield self.sample(index)
+    def iterate(self) -> Iterator[Feeds]:
+        """A fresh iterator over the samples, one in memory at a time."""
+        return map(self.sample, range(self.count))
 
     def name_of(self, index: int) -> str:
         """A sample in a message; counted from 0, as everywhere."""

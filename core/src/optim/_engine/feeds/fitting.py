@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 
 from optim._engine.feeds.feedset import LABEL_PREFIX, Assumption
-from optim.arrays import Array, Feeds, dtype_of
+from optim.arrays import Array, Feeds, dtype_of, is_float
 from optim.errors import OptimError
 from optim.model import TensorInfo
+
+_OF_ML_DTYPES = 2
+"""``numpy.dtype.isbuiltin`` of a type that another library registered, such as bfloat16."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,18 +111,20 @@ def _fit_dtype(value: Any, info: TensorInfo, where: str) -> tuple[Array, str]:
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     given = array.dtype
-    if given.kind == "V" and given.fields is None and given.isbuiltin != 2 and given.itemsize == wanted.itemsize:
-        return np.asarray(array, order="C").view(wanted), ""
+    unnamed = given.kind == "V" and given.fields is None and given.isbuiltin != _OF_ML_DTYPES
+    if unnamed and wanted.isbuiltin == _OF_ML_DTYPES and given.itemsize == wanted.itemsize:
+        return np.asarray(array, order="C").view(wanted), ""  # numpy's files do not say which of these it was
     if given == wanted or (wanted.kind in "OUT" and given.kind in "USOT"):
         return np.asarray(array, order="C"), ""
-    if _may_convert(given, wanted):
+    if _may_convert(given, wanted) or _is_exactly(array, wanted):
         with np.errstate(over="ignore"):  # what becomes infinite is refused as such
             array = array.astype(wanted, order="C")
         return array, f"given as {given.name}, fed as {wanted.name}"
     raise OptimError(
         "feeds-dtype",
         f"{where}: '{info.name}' has the wrong type",
-        f"it is {given.name}; the model takes {info.dtype}",
+        f"it is {'of a type that numpy cannot name, such as bfloat16' if unnamed else given.name}; "
+        f"the model takes {info.dtype}",
         f"convert it where you know that no value is lost: array.astype('{info.dtype}')",
     )
 
@@ -131,6 +136,14 @@ def _may_convert(given: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
     if given.kind == "f" and wanted.kind == "f":
         return np.can_cast(given, wanted, "safe") or (given == np.float64 and wanted == np.float32)
     return False
+
+
+def _is_exactly(array: Array, wanted: np.dtype[Any]) -> bool:
+    """Whether floats all have a value in a type that numpy lacks, such as bfloat16: so torch's tensors of it come."""
+    if array.dtype.kind != "f" or wanted.isbuiltin != _OF_ML_DTYPES or not is_float(wanted):
+        return False
+    with np.errstate(all="ignore"):
+        return np.array_equal(array.astype(wanted).astype(array.dtype), array, equal_nan=True)
 
 
 def _from_list(value: Any, wanted: np.dtype[Any]) -> Array:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from optim._engine.feeds.archives import RawSample, read_archive
+from optim._engine.feeds.archives import RawSample, read_archive, unreadable
 from optim._engine.feeds.named import require_feeds
 from optim.errors import OptimError
 from optim.user_code import find_function
@@ -34,6 +34,8 @@ def read_samples(spec: str, seed: int) -> Iterator[RawSample]:
             yield from read_archive(file)
     elif path.is_file():
         yield from read_archive(path)
+    elif path.exists():
+        raise unreadable(path, "it is a pipe, a device or a socket, no .npz file")
     else:
         require_feeds(spec)
         yield from called_samples(_find_function(spec), spec, seed)
@@ -77,9 +79,19 @@ def _plain_arrays(where: str, given: Any) -> dict[str, Any]:
             f"it is a {type(given).__name__}",
             "yield {'input_name': array, ...} for each sample",
         )
-    return {
-        str(name): value.detach().cpu().numpy() if hasattr(value, "detach") else value for name, value in given.items()
-    }
+    return {str(name): without_torch(value) for name, value in given.items()}
+
+
+def without_torch(value: Any) -> Any:
+    """A tensor of torch as an array; bfloat16, which numpy lacks, as float32, which holds all of it; others as given.
+
+    Raises:
+        TypeError, NotImplementedError: it is sparse, or has no data.
+    """
+    if not hasattr(value, "detach"):
+        return value
+    tensor = value.detach().cpu()
+    return (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()
 
 
 def _find_function(spec: str) -> Callable[..., Any]:

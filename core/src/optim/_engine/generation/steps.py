@@ -19,6 +19,7 @@ from optim.arrays import Array, dtype_of
 from optim.decoders.kept_logits import KEPT_LOGITS, one_kept
 from optim.decoders.shared_past import shares_past
 from optim.errors import OptimError
+from optim.jobs.resources import free_memory_bytes
 from optim.providers.memory import TensorMemory
 
 if TYPE_CHECKING:
@@ -165,10 +166,8 @@ def _by_token(logits: Array) -> Array:
 
 def _require_memory(interface: DecoderInterface, shapes: Mapping[str, tuple[int, ...]]) -> None:
     """Refuse a past that the machine has no room for: many tokens later it would swap, or end the program."""
-    import psutil
-
     needed = sum(math.prod(shape) * dtype_of(interface.inputs[name].dtype).itemsize for name, shape in shapes.items())
-    free = psutil.virtual_memory().available if needed else 0  # a past of no tokens is begun within what is timed
+    free = free_memory_bytes() if needed else 0  # a past of no tokens is begun within what is timed
     if needed > free:
         raise OptimError(
             "past-too-large",

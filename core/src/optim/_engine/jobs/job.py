@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from optim.jobs.forked import Server
 from optim.jobs.process import WorkerProcess
 from optim.jobs.wire import to_wire
 
@@ -34,11 +35,12 @@ class Job(Generic[Request, Answer]):
     here: bool = False
     timed: bool = False
 
-    def start(self, request: Request, *, fresh: bool = False) -> WorkerProcess:
+    def start(self, request: Request, *, fresh: bool = False, server: Server | None = None) -> WorkerProcess:
         """A process that does it; whoever needs a conversation holds it, everybody else asks a ``Runner``.
 
         Args:
             request: what it is told.
             fresh: make it a program of its own where it may else be a fork.
+            server: forks it, see :func:`optim.jobs.process.server_apart`.
         """
-        return WorkerProcess(self.module, to_wire(request), fresh=fresh)
+        return WorkerProcess(self.module, to_wire(request), fresh=fresh, server=server)

@@ -19,7 +19,7 @@ from optim.arrays import Feeds
 from optim.backend import Session
 from optim.jobs.channel import Channel
 from optim.jobs.doing import doing
-from optim.jobs.memory import peak_memory_bytes
+from optim.jobs.resources import peak_memory_bytes
 from optim.jobs.wire import to_wire
 from optim.model import Model
 from optim.providers.names import CPU

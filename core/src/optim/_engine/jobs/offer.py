@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from optim._engine.compare.distrust import Untouched, require_fit, unchanged
+from optim._engine.compare.distrust import PLUGINS_ISSUE, Untouched, require_fit, unchanged
 from optim._engine.graphs.node_names import unknown_nodes
 from optim._engine.jobs.calibration import Calibration
 from optim._engine.jobs.job import Job
@@ -22,9 +23,12 @@ from optim.jobs.channel import Channel
 from optim.jobs.wire import to_wire
 from optim.model import Model
 from optim.onnx.digests import model_digest
-from optim.options import options_class, parse_options
+from optim.options import PassOptions, options_class, parse_options
 from optim.passes import Applicable, KernelUse, Pass, PassResult
 from optim.target import Target
+
+_MOST_CANDIDATES = 1000
+"""The plugins here propose 20 at most; a generator without an end would take all memory until the time is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +127,7 @@ def _offer(transformation: Pass, asked: PassQuestion, request: Request) -> PassO
             return PassOffer(asked.name, False, promise.reason or "its plugin gave no reason", not_here=True)
     with context_for(request.target, request.store, Calibration(request.feeds), request.seed) as context:
         if asked.options is None:
-            proposed = list(transformation.candidates(request.model, request.target, context))
+            proposed = _candidates(transformation, request, context)
             if asked.forced and not proposed:  # what was named is tried, whatever the pass thinks of it
                 proposed = [options_class(type(transformation))()]
         else:
@@ -140,6 +144,25 @@ def _offer(transformation: Pass, asked: PassQuestion, request: Request) -> PassO
     kept = (asked.options or {}).get("keep") if transformation.lossy else None
     unknown = unknown_nodes(request.model, kept) if kept else {}
     return PassOffer(asked.name, bool(proposals), "" if proposals else transformation.why_none, proposals, unknown)
+
+
+def _candidates(transformation: Pass, request: Request, context: Context) -> list[PassOptions]:
+    """What a pass proposes.
+
+    Raises:
+        OptimError[bad-result]: it is no sequence, or has no end.
+    """
+    found: object = transformation.candidates(request.model, request.target, context)
+    proposed = list(islice(found, _MOST_CANDIDATES + 1)) if isinstance(found, Iterable) else []
+    if isinstance(found, Iterable) and len(proposed) <= _MOST_CANDIDATES:
+        return proposed
+    raise OptimError(
+        "bad-result",
+        f"candidates of {transformation.name} returned "
+        + (f"more than {_MOST_CANDIDATES}" if proposed else f"{type(found).__name__}, not what can be gone through"),
+        "its plugin breaks the contract of passes",
+        PLUGINS_ISSUE,
+    )
 
 
 def _tuned(transformation: Pass, options: object, request: Request, context: Context) -> PassResult:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -92,6 +92,7 @@ class Answer:
         run_s: how long one run of it took on average, in seconds.
         device_bytes: memory that it took on a device or in a process of its backend's own; 0 where that has none.
         cut_short: whether more samples, settings or figures were left out for their time.
+        held_out: samples that no pass sees, and that the gate compares on first.
         mixed: outputs that mix scales on some sample: only these are compared by slices.
         quiet: outputs that are next to nothing on some sample, with a floor for each of :attr:`compared`.
         one_size: dynamic dimensions that all of the user's samples have at one size.
@@ -157,19 +158,7 @@ def run(request: Request, channel: Channel) -> Answer:
         ToleranceTime(open_s + len(explored) * run_s, *_for_rounding(request, began)),
         request.place.target,
     )
-    notes = list(found.notes)
-    faint = faint_outputs(reference.expected(sample) for sample in compared)
-    notes += [
-        f"output '{name}' is next to zero on every sample ({value:.2g} at most), so its drift says little"
-        for name, value in faint.items()
-    ]
     mixed = _mixed_outputs(reference)
-    notes += [
-        f"output '{name}' mixes scales, {slices}: each kind has a drift of its own, and the worst is held"
-        for name, slices in mixed.items()
-    ]
-    notes += task_notes
-    assumptions = tuple((assumption.input, assumption.text) for assumption in feeds.assumptions)
     return Answer(
         digest=feeds.digest,
         origin=feeds.origin,
@@ -178,9 +167,9 @@ def run(request: Request, channel: Channel) -> Answer:
         explored=explored,
         timed=timed,
         shapes=shapes,
-        assumptions=assumptions,
+        assumptions=tuple((assumption.input, assumption.text) for assumption in feeds.assumptions),
         tolerance=found.tolerance,
-        notes=tuple(notes),
+        notes=(*found.notes, *_notes_on_outputs(reference, mixed), *task_notes),
         executed_on=executed_on,
         versions=dict(backend.versions()),
         open_s=open_s,
@@ -193,6 +182,14 @@ def run(request: Request, channel: Channel) -> Answer:
         quiet=found.quiet,
         one_size=at_one_size(feeds, compared, request.model.inputs),
     )
+
+
+def _notes_on_outputs(reference: Reference, mixed: Mapping[str, str]) -> Iterator[str]:
+    """What to know of outputs before their drift is read."""
+    for name, value in faint_outputs(map(reference.expected, reference.compared)).items():
+        yield f"output '{name}' is next to zero on every sample ({value:.2g} at most), so its drift says little"
+    for name, slices in mixed.items():
+        yield f"output '{name}' mixes scales, {slices}: each kind has a drift of its own, and the worst is held"
 
 
 def _mixed_outputs(reference: Reference) -> dict[str, str]:
@@ -331,17 +328,11 @@ def _judged_on(feeds: FeedSet, most: int) -> tuple[int, ...]:
 
 def _timed_samples(compared: Sequence[int], feeds: FeedSet) -> tuple[tuple[int, ...], tuple[str, ...]]:
     found: dict[str, int] = {}
-    for sample, shape in _shapes(compared, feeds):
-        if shape not in found:
-            found[shape] = sample
+    for sample in compared:
+        found.setdefault(shape_text(feeds.sample(sample)), sample)
         if len(found) == _TIMED_SHAPES:
             break
     return tuple(found.values()), tuple(found)
-
-
-def _shapes(compared: Sequence[int], feeds: FeedSet) -> Iterator[tuple[int, str]]:
-    for sample in compared:
-        yield sample, shape_text(feeds.sample(sample))
 
 
 def shape_text(feeds: Feeds) -> str:

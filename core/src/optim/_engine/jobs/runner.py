@@ -6,7 +6,6 @@ this machine, or waiting for one of a :class:`~optim._engine.jobs.workplace.Work
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from optim._engine.jobs.workplace import Done, Work, Workplace
 from optim._engine.store import Store
 from optim.errors import OptimError
 from optim.jobs.process import WorkerFailed
+from optim.jobs.resources import usable_processors
 from optim.jobs.wire import from_wire, to_wire
 
 Say = Callable[[str], None]
@@ -25,6 +25,8 @@ T = TypeVar("T")
 Item = TypeVar("Item")
 
 _WAY_OUT_OF_SAMPLE = "mend that sample, or leave it out of --data; --debug shows the whole trace"
+
+_WAY_OUT_OF_MEMORY = "end other programs, or give it more memory (of a container: its limit)"
 
 _WAY_OUT_OF_CRASH = (
     "mend that sample, or leave it out of --data; where others fail too, report it to whoever brings the runtime"
@@ -152,6 +154,8 @@ class Runner:
                 raise failed.error from failed
             way_out = _WAY_OUT_OF_SAMPLE if failed.doing else "run it with --debug for the whole trace"
             ended = failed.kind != "raised" and bool(failed.doing and release)  # by the runtime, whatever the sample is
+            if failed.kind == "starved":
+                ended, way_out = False, _WAY_OUT_OF_MEMORY
             raise OptimError(
                 reference,
                 f"could not {doing}",
@@ -215,7 +219,7 @@ class Runner:
 @contextmanager
 def thread_executor(at_once: int = 0) -> Iterator[Executor]:
     """Threads, each holding one process: ``at_once``, or as many as processors, at most four."""
-    executor = ThreadPoolExecutor(at_once or min(4, os.cpu_count() or 2))
+    executor = ThreadPoolExecutor(at_once or min(4, usable_processors()))
     try:
         yield executor
     finally:

@@ -63,6 +63,7 @@ def load(warm_up=True, adapter=None):
         options,
         providers=providers,
         disabled_optimizers=saved["disabled_optimizers"] or None,
+        enable_fallback=False,  # a run that fails on a device is an error, and is not done again on the CPU
     )
     session.adapter_weights = weights  # they must live as long as the session
     if absent := [name for name in wanted if name not in session.get_providers()]:

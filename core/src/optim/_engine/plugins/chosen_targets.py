@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from optim._engine.plugins.registry import Registry, require_target
@@ -123,6 +124,15 @@ def _timed(target: Target) -> Target:
     )
 
 
+def _baseline_name(registry: Registry, targets: Sequence[Target]) -> str:
+    """The CPU as the first of the targets names it, with its threads; else as it is, and where it is none the first."""
+    for one in targets:
+        if one.name.partition(":")[0] == BASELINE_TARGET:
+            return one.name
+    found = registry.targets().get(BASELINE_TARGET)
+    return targets[0].name if found is None or registry.unavailable(found) else found.name
+
+
 def _of_several(registry: Registry, targets: list[Target], *, here: bool) -> ChosenTargets:
     known = [registry.target(target.name) for target in targets]
     reasons = {target.name: registry.unavailable(target) for target in known}
@@ -136,8 +146,5 @@ def _of_several(registry: Registry, targets: list[Target], *, here: bool) -> Cho
             "optim targets",
             status=ExitStatus.TARGET_UNAVAILABLE,
         )
-    baseline = registry.targets().get(BASELINE_TARGET)
-    if baseline is None or registry.unavailable(baseline):
-        baseline = (usable or tuple(known))[0]
-    baseline = registry.target(baseline.name)
+    baseline = registry.target(_baseline_name(registry, usable or tuple(known)))
     return ChosenTargets(baseline, tuple(baseline if one.name == baseline.name else one for one in usable), absent)

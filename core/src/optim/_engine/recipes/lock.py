@@ -139,7 +139,9 @@ def load_recipe_or_lock(path: Path) -> Recipe | Lock:
 
     Raises:
         OptimError[lock-too-new]: a later optim wrote it, and this one would repeat something else.
-        OptimError: as :func:`optim._engine.recipes.recipe.load_recipe`.
+        OptimError[recipe-not-readable]: the file is missing or not text.
+        OptimError[bad-toml]: it is no TOML, with the line.
+        OptimError: as :func:`optim._engine.recipes.recipe.recipe_from`.
     """
     data = read_toml(path)
     if "lock" not in data:

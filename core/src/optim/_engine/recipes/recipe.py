@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictFloat, model_validator
 
-from optim._engine.recipes.toml import read_toml, validate
+from optim._engine.recipes.toml import validate
 from optim.passes import Stage
 
 if TYPE_CHECKING:
@@ -97,20 +97,13 @@ class Recipe(_Table):
 R = TypeVar("R", bound=Recipe)
 
 
-def load_recipe(path: Path) -> Recipe:
-    """The recipe in a file.
+def recipe_from(data: Mapping[str, Any], path: Path, kind: type[R] = Recipe) -> R:  # type: ignore[assignment]
+    """The recipe in tables that were read from ``path``; a path of feeds is made relative to it.
 
     Raises:
-        OptimError[recipe-not-readable]: the file is missing or not text.
-        OptimError[bad-toml]: it is no TOML, with the line.
         OptimError[unknown-recipe-key]: a key that recipes do not have, with the near ones.
         OptimError[bad-recipe]: a value that does not fit.
     """
-    return recipe_from(read_toml(path), path)
-
-
-def recipe_from(data: Mapping[str, Any], path: Path, kind: type[R] = Recipe) -> R:  # type: ignore[assignment]
-    """The recipe in tables that were read from ``path``; a path of feeds is made relative to it."""
     recipe = validate(kind, data, path)
     if recipe.data is not None and (beside := path.absolute().parent / recipe.data).exists():
         return recipe.model_copy(update={"data": str(beside)})

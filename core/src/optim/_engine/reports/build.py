@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import chain, repeat
@@ -34,15 +35,16 @@ from optim._engine.reports.schema import (
     TaskReport,
 )
 from optim._engine.reports.verdict import notes, verdict
-from optim._engine.reports.words import options_text
+from optim._engine.reports.words import cores_text, options_text
 from optim._engine.search.select.archive import Point
 from optim._engine.search.state import Attempt, LaneResult, Measured
 from optim._engine.search.targets.entrants import TargetOutcome
+from optim.providers.names import CPU
 
 
 def build_report(outcome: Outcome) -> Report:
     """The report of a run."""
-    settings = outcome.settings
+    settings, machine = outcome.settings, _machine(outcome)
     return Report(
         status=outcome.status.value,
         reason=verdict(outcome),
@@ -65,9 +67,9 @@ def build_report(outcome: Outcome) -> Report:
         steps=tuple(_step(attempt, outcome) for attempt in outcome.attempts),
         feeds=_feeds(outcome),
         tolerance=outcome.prepared.tolerance,
-        notes=notes(outcome),
+        notes=(*notes(outcome), *_few_cores(outcome, machine)),
         checks=outcome.checks,
-        machine=_machine(outcome),
+        machine=machine,
         layouts=outcome.layouts,
         versions=dict(sorted(outcome.versions.items())),
         seed=settings.seed,
@@ -81,6 +83,18 @@ def build_report(outcome: Outcome) -> Report:
         viewer=outcome.target.viewer,
         cached=outcome.cached,
         first_seconds=outcome.first_s if outcome.cached else None,
+    )
+
+
+def _few_cores(outcome: Outcome, machine: MachineReport) -> tuple[str, ...]:
+    """That a container or affinity left it fewer cores than the machine has: the runtime does not look at that."""
+    there, target = machine.machine_cores or machine.cores, outcome.target
+    has = min(machine.cores, math.ceil(machine.quota or machine.cores))
+    if target.provider != CPU or target.threads or has >= there:
+        return ()
+    return (
+        f"this process may use {cores_text(machine)}, and ONNX Runtime starts a thread for each core of the machine "
+        f"unless session options say how many; --target cpu:threads={has} has it start no more",
     )
 
 

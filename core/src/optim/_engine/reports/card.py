@@ -12,7 +12,15 @@ from pathlib import PureWindowsPath
 from typing import Any
 
 from optim._engine.reports.schema import Report, ResultReport, StepReport
-from optim._engine.reports.words import figure_text, latency_text, options_text, ratio_text, size_text, throughput_text
+from optim._engine.reports.words import (
+    cores_text,
+    figure_text,
+    latency_text,
+    options_text,
+    ratio_text,
+    size_text,
+    throughput_text,
+)
 from optim.cli_kit.output import printable
 
 CARD_FILE = "README.md"
@@ -106,7 +114,7 @@ def _figures(report: Report, result: ResultReport) -> str:
     sure = f", 95 % interval {interval[0]:.2f} to {interval[1]:.2f}" if interval else ""
     return (
         f"{table}\n\nLatency ratio {ratio_text(result.latency_ratio)}{sure}: timed in turns with the original,"
-        f" on target `{_code(report.target)}` ({_plain(report.machine.cpu)}, {report.machine.cores} cores)."
+        f" on target `{_code(report.target)}` ({_plain(report.machine.cpu)}, {cores_text(report.machine)})."
     )
 
 

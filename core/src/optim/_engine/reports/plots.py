@@ -26,7 +26,7 @@ def latency_plot(report: Report, canvas: Canvas = WIDE) -> str:
     figures = canvas.width - 100 if canvas.labels else canvas.width - 66
     scale = Scale(0.0, most, canvas.labels or 8, figures - 10)
     bottom = _TOP + (len(rows) + 1) * canvas.row
-    parts = _grid(scale, _TOP - 8, bottom, "latency, ratio to the original")
+    parts = _grid(scale, _TOP - 8, bottom)
     first = _TOP + canvas.row - 13
     parts += [
         canvas.label(first, "original"),
@@ -88,7 +88,7 @@ def points_plot(report: Report, canvas: Canvas = WIDE) -> str:
     slowest = max([1.0, *(point.latency_ratio or 0.0 for point in points)])
     across = Scale(0.0, min(_SLOWEST, 1.05 * slowest), left, right)
     up = Scale(floor, 2 * highest, bottom - _UNDER, top, log=True)
-    parts = _grid(across, top, bottom, "latency, ratio to the original")
+    parts = _grid(across, top, bottom)
     for tick in up.ticks():
         parts += [
             line(left, up.at(tick), right, up.at(tick), "grid"),
@@ -121,12 +121,15 @@ def points_plot(report: Report, canvas: Canvas = WIDE) -> str:
     )
 
 
-def _grid(scale: Scale, top: float, bottom: float, title: str) -> list[str]:
+def _grid(scale: Scale, top: float, bottom: float) -> list[str]:
+    """Lines for ratios of latency, and what they are."""
     parts = [line(scale.start, bottom, scale.end, bottom, "axis")]
     for tick in scale.ticks():
         x = scale.at(tick)
         parts += [line(x, top, x, bottom, "grid"), text(x, bottom + 15, f"{tick:g}", anchor="middle", kind="dim")]
-    parts.append(text((scale.start + scale.end) / 2, bottom + 31, title, anchor="middle", kind="dim"))
+    parts.append(
+        text((scale.start + scale.end) / 2, bottom + 31, "latency, ratio to the original", anchor="middle", kind="dim")
+    )
     return parts
 
 

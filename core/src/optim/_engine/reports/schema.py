@@ -264,6 +264,10 @@ class MachineReport(Part):
 
     cpu: str
     cores: int = Field(description="processors that this process may use")
+    machine_cores: int | None = Field(default=None, description="processors of the machine; null where unknown")
+    quota: float | None = Field(
+        default=None, description="processors' time that the container or batch system gives; null for no quota"
+    )
     memory_bytes: int | None
     os: str
     python: str

@@ -60,50 +60,23 @@ def print_report(
     """
     report = Report.model_validate(_printable(report.model_dump(by_alias=True)))
     console.print(_verdict(report))
-    if report.export is not None:
-        console.print(f"  {export_text(report.export)}", markup=False, highlight=False)
-        if report.export.result_drift is not None:
-            console.print(f"  {result_drift_text(report.export.result_drift)}", markup=False, highlight=False)
-    rows_of_figures = list(_figures(report))
-    widest = max((len(label) for label, _, _ in rows_of_figures), default=0)
-    in_columns = console.is_terminal and console.width >= widest + _FIGURES_WIDTH
-    for label, before, after in rows_of_figures:
-        figures = f"{label:<{widest}}{before:>11}  ->  {after}" if in_columns else f"{label}: {before} -> {after}"
-        console.print(f"  {figures}", markup=False, highlight=False)
+    _print_figures(report, console)
     if len(report.targets) > 1:
-        console.print(f"\n{about_targets(report)}:", markup=False, highlight=False)
+        _say(console, f"\n{about_targets(report)}:")
         _print_table(TARGET_COLUMNS, target_rows(report), console)
-    rows = list(_rows(tuple(step for step in report.steps if not step.not_here)))
-    shown = rows if verbose else _told(rows)
-    if shown:
-        console.print()
-        _print_rows(shown, console)
-    if verbose:
-        for reason, names in not_here(report.steps).items():
-            console.print(f"  not tried here: {', '.join(names)}: {reason}", markup=False, highlight=False)
-    if others := len(rows) - len(shown):
-        said = f"  {others} other{'s' if others > 1 else ''}: {page}, or --verbose"
-        console.print(said, markup=False, highlight=False)
+    _print_steps(report, console, page, verbose=verbose)
     if verbose:
         _print_said(report, console)
     if debug:
         for step in report.steps:
             if step.trace:
-                console.print(f"\n{step.pass_name}:\n{step.trace.rstrip()}", markup=False, highlight=False)
+                _say(console, f"\n{step.pass_name}:\n{step.trace.rstrip()}")
     for check in report.checks:
-        console.print(f"check: {check.name}: {check.status}: {check.text}", markup=False, highlight=False)
+        _say(console, f"check: {check.name}: {check.status}: {check.text}")
     for laid in report.layouts:
-        console.print(f"layout {laid.line}", markup=False, highlight=False)
+        _say(console, f"layout {laid.line}")
     _print_points(report, console)
-    of_steps = (f"{step.pass_name}: {note}" for step in report.steps if step.status == "kept" for note in step.notes)
-    for note in (*of_steps, *report.notes):
-        console.print(f"note: {note}", markup=False, highlight=False)
-    if report.feeds.origin == "synthesized":
-        made_up = "inputs were made up from the graph, those that passes calibrate on too: give your own with --data"
-        console.print(f"note: {made_up}", markup=False, highlight=False)
-    if report.cached:
-        took = f"in {report.first_seconds or 0:.0f} s (--fresh does it again)"
-        console.print(f"served from the cache: the same run was done before, {took}", markup=False)
+    _print_notes(report, console)
 
 
 def printed(report: Report) -> str:
@@ -120,18 +93,64 @@ def _printable(value: Any) -> Any:
     return [_printable(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
+def _say(console: Console, text: str) -> None:
+    """A text as it is: nothing in it is markup, and no number of it is coloured."""
+    console.print(text, markup=False, highlight=False)
+
+
+def _print_figures(report: Report, console: Console) -> None:
+    """How the model and its source compare, then what changed, before and after."""
+    if report.export is not None:
+        _say(console, f"  {export_text(report.export)}")
+        if report.export.result_drift is not None:
+            _say(console, f"  {result_drift_text(report.export.result_drift)}")
+    rows = list(_figures(report))
+    widest = max((len(label) for label, _, _ in rows), default=0)
+    in_columns = console.is_terminal and console.width >= widest + _FIGURES_WIDTH
+    for label, before, after in rows:
+        figures = f"{label:<{widest}}{before:>11}  ->  {after}" if in_columns else f"{label}: {before} -> {after}"
+        _say(console, f"  {figures}")
+
+
+def _print_steps(report: Report, console: Console, page: str, *, verbose: bool) -> None:
+    """The kept steps and the best of the others, or all of them."""
+    rows = list(_rows(tuple(step for step in report.steps if not step.not_here)))
+    shown = rows if verbose else _told(rows)
+    if shown:
+        console.print()
+        _print_rows(shown, console)
+    if verbose:
+        for reason, names in not_here(report.steps).items():
+            _say(console, f"  not tried here: {', '.join(names)}: {reason}")
+    if others := len(rows) - len(shown):
+        _say(console, f"  {others} other{'s' if others > 1 else ''}: {page}, or --verbose")
+
+
+def _print_notes(report: Report, console: Console) -> None:
+    """What the kept steps and the run have to say."""
+    of_steps = (f"{step.pass_name}: {note}" for step in report.steps if step.status == "kept" for note in step.notes)
+    for note in (*of_steps, *report.notes):
+        _say(console, f"note: {note}")
+    if report.feeds.origin == "synthesized":
+        made_up = "inputs were made up from the graph, those that passes calibrate on too: give your own with --data"
+        _say(console, f"note: {made_up}")
+    if report.cached:
+        took = f"in {report.first_seconds or 0:.0f} s (--fresh does it again)"
+        _say(console, f"served from the cache: the same run was done before, {took}")
+
+
 def _print_said(report: Report, console: Console) -> None:
     """What passes said and printed; notes of what was kept stand at the end anyway."""
     for exporting in report.export.steps if report.export else ():
         for line in exporting.printed:
-            console.print(f"  {exporting.name}: {line}", markup=False, highlight=False)
+            _say(console, f"  {exporting.name}: {line}")
     for step in report.steps:
         lines = [*(step.notes if step.status != "kept" else ()), *step.printed]
         told = [line for line in lines if line not in step.reason]
         if told:
-            console.print(f"\n  {step.pass_name}{_details(step, 1)} said:", markup=False, highlight=False)
+            _say(console, f"\n  {step.pass_name}{_details(step, 1)} said:")
         for line in told:
-            console.print(f"    {line}", markup=False, highlight=False)
+            _say(console, f"    {line}")
 
 
 def _print_points(report: Report, console: Console) -> None:
@@ -154,7 +173,7 @@ def _print_points(report: Report, console: Console) -> None:
         for point in front
     ]
     about = "other compromises, each proven (* is delivered; optim run DIR --pick 2 takes another):"
-    console.print(f"\n{about}", markup=False)
+    _say(console, f"\n{about}")
     _print_table(columns, rows, console)
 
 

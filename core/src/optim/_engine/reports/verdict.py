@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from optim._engine.reports.words import share_text
+from optim._engine.search.measure.noise_watch import BUSY
 from optim._engine.search.settings import CLOCKED, Clocked
 
 if TYPE_CHECKING:
@@ -17,9 +18,6 @@ _SAME = 0.005
 
 _ROUNDS_FOR_95 = 6
 """With so many the smallest and the largest of them hold the median in 97 % of cases."""
-
-_BUSY = 0.5
-"""Share of disturbed rounds from which the report speaks of it."""
 
 
 def verdict(outcome: Outcome) -> str:
@@ -190,7 +188,7 @@ def _few_rounds(outcome: Outcome) -> tuple[str, ...]:
 def _noise(outcome: Outcome) -> tuple[str, ...]:
     """That other programs were in the way, where they were most of the time."""
     timed = outcome.timing or outcome.original
-    if timed is None or timed.disturbed <= _BUSY:
+    if timed is None or timed.disturbed <= BUSY:
         return ()
     return (
         f"other programs used the machine during {timed.disturbed:.0%} of the timing: the figures are less certain, "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from optim._engine.reports.parts.running import ThroughputReport
-from optim._engine.reports.schema import ExportReport, SourceDriftReport, StepReport
+from optim._engine.reports.schema import ExportReport, MachineReport, SourceDriftReport, StepReport
 from optim.cli_kit.output import NOTHING as NOTHING  # the page's words are these too
 from optim.cli_kit.output import options_text as options_text
 from optim.cli_kit.output import size_text as size_text
@@ -21,6 +21,14 @@ def latency_text(milliseconds: float | None) -> str:
 def throughput_text(found: ThroughputReport) -> str:
     """E.g. ``310 a second (batch 8, 2 sessions of 1 thread; p95 26 ms)``."""
     return f"{found.samples_per_second:.3g} a second ({found.how}; p95 {latency_text(found.calls_ms.p95)})"
+
+
+def cores_text(machine: MachineReport) -> str:
+    """E.g. ``2 cores``, ``4 of 64 cores``, ``8 cores, a quota of 1.5``."""
+    of = f" of {machine.machine_cores}" if machine.machine_cores not in (None, machine.cores) else ""
+    plural = "" if machine.cores == 1 and not of else "s"
+    limited = machine.quota is not None and machine.quota < machine.cores
+    return f"{machine.cores}{of} core{plural}" + (f", a quota of {machine.quota:.3g}" if limited else "")
 
 
 def operator_time_text(milliseconds: float) -> str:

@@ -103,7 +103,7 @@ def execute(
             earlier.computed, earlier.from_cache = 0, earlier.computed + earlier.from_cache
             earlier.exported, earlier.known = bench.exported, _known_export(settings)
             return _noting(earlier, chosen)
-        outcome = _judged(bench, load, source, chosen, plans, failed)
+        outcome = _outcome(bench, load, source, chosen, plans, failed)
         outcome.key = key
         PassCosts.known(store).learned(outcome.attempts, load).keep(store)
         proven = [point.candidate.model.path for point in outcome.points if point.proven]
@@ -183,7 +183,7 @@ def _announce(bench: Workbench, load: Load, plans: Plans, say: Callable[[str], N
     bench.hold_to_time()
 
 
-def _judged(
+def _outcome(
     bench: Workbench,
     load: Load,
     source: ingest.Answer,
@@ -191,6 +191,7 @@ def _judged(
     plans: Plans,
     failed: dict[str, OptimError],
 ) -> Outcome:
+    """Search, or repeat a chain, judge, and gather what came of it."""
     # what a run from the cache needs none of
     from optim._engine.runs.judge import judge_lock
     from optim._engine.runs.operator_times import operator_times

@@ -16,6 +16,7 @@ from optim._engine.search.plan import Plan
 from optim._engine.search.select.archive import ParetoArchive, Point, points_of
 from optim._engine.search.select.chains import OptionsAt, repeat
 from optim._engine.search.select.goal import Objective
+from optim._engine.search.select.nearest import why_no_help
 from optim._engine.search.select.selection import Selection
 from optim._engine.search.settings import Named
 from optim._engine.search.state import Attempt, Candidate, LaneResult, Measured, StepStatus
@@ -59,9 +60,8 @@ class Verdict:
 def judge_search(bench: Workbench, budget: Budget, plan: Plan) -> Verdict:
     """Searches, decides, and says what became of every attempt, also where the target fails on the way."""
     beam = Beam(bench, budget, plan)
-    selection = Selection(bench, budget, beam.journal, beam.archive, beam.time)
     try:
-        verdict = _judged(bench, beam, selection, plan, budget)
+        verdict = _searched(_Ending(bench, beam, plan, budget, _selection(bench, beam, budget)))
     except TimingFailed as failed:
         beam.journal.conclude(bench.original)
         what = f"{failed.what}, by {failed.package}: {failed.cause}. What was found before is in the report"
@@ -70,21 +70,19 @@ def judge_search(bench: Workbench, budget: Budget, plan: Plan) -> Verdict:
     return verdict
 
 
-def _judged(bench: Workbench, beam: Beam, selection: Selection, plan: Plan, budget: Budget) -> Verdict:
+def _searched(ending: _Ending) -> Verdict:
     """The verdict of a search that can time what it finds.
 
     Raises:
         TimingFailed: it cannot.
     """
     try:
-        ranking = beam.run()
+        ranking = ending.beam.run()
     except NamedPassError as failed:
-        return _not_held(bench, beam, selection, plan, f"{failed.what}: {failed.cause}")
-    bench.say("deciding")
-    winner = selection.decide(ranking)
-    if winner is not None:
-        return _delivery(winner, beam, selection)
-    return _nothing_better(bench, beam, selection, plan, budget)
+        return ending.not_held(f"{failed.what}: {failed.cause}")
+    ending.bench.say("deciding")
+    winner = ending.selection.decide(ranking)
+    return ending.delivery(winner) if winner is not None else ending.nothing_better()
 
 
 def judge_contest(contest: Contest, base: Workbench, budget: Budget) -> Verdict:
@@ -121,62 +119,169 @@ def _decided(contest: Contest, base: Workbench, budget: Budget) -> Verdict:
     Raises:
         TimingFailed: it cannot.
     """
-    best: tuple[Measured, Contender, Selection] | None = None
+    best: tuple[Measured, Contender, _Ending] | None = None
     for one in contest.order:
         if best is not None and not contest.may_beat(one, best[0], best[1]):
             continue
+        ending = _ending_of(one, one.bench, budget)
         one.bench.say("deciding")
-        selection = _selection(one, budget)
-        winner = selection.decide(one.ranking)
+        winner = ending.selection.decide(one.ranking)
         if winner is None:
             one.reason = "nothing of it is better than the baseline on fresh rounds"
         elif best is None or contest.is_better((winner, one), (best[0], best[1])):
-            best = winner, one, selection
+            best = winner, one, ending
     if best is not None:
-        return _delivery(best[0], best[1].beam, best[2])
+        return best[2].delivery(best[0])
     left = [one for one in contest.contenders if not one.failed]
     if not left:
         reasons = "; ".join(f"{one.name}: {one.reason}" for one in contest.contenders)
         return Verdict(RunStatus.FAILED, reasons, None, [])
     promising = sorted(left, key=lambda one: one.promise)
     nearest = next((one for one in promising if one.beam.archive.beyond(1)), left[0])
-    return _nothing_better(base, nearest.beam, _selection(nearest, budget), nearest.entrant.plan, budget)
+    return _ending_of(nearest, base, budget).nothing_better()
 
 
-def _selection(one: Contender, budget: Budget) -> Selection:
-    return Selection(one.bench, budget, one.beam.journal, one.beam.archive, one.beam.time)
+def _ending_of(one: Contender, bench: Workbench, budget: Budget) -> _Ending:
+    return _Ending(bench, one.beam, one.entrant.plan, budget, _selection(one.bench, one.beam, budget))
 
 
-def _delivery(winner: Measured, beam: Beam, selection: Selection) -> Verdict:
-    """The verdict where something is better than the original."""
-    beam.journal.timed(winner, None)
-    if undecided := selection.why_undecided(winner):
-        return _verdict(RunStatus.IMPROVED, undecided, winner, beam, selection)
-    return _verdict(_delivered(winner, selection), "", winner, beam, selection)
+def _selection(bench: Workbench, beam: Beam, budget: Budget) -> Selection:
+    return Selection(bench, budget, beam.journal, beam.archive, beam.time)
 
 
-def _nothing_better(bench: Workbench, beam: Beam, selection: Selection, plan: Plan, budget: Budget) -> Verdict:
-    """The verdict where nothing is, and why."""
-    forced = plan.forced()
-    if forced:
-        name = forced[0].ordered.name
-        beam.journal.conclude(bench.original)
-        tried = failures([a for a in beam.journal.attempts if a.status is not StepStatus.SKIPPED], name)
-        why = next(iter(selection.clock.board.objections), tried)
-        return _not_held(bench, beam, selection, plan, f"{name} was asked for and did not hold: {why}")
-    reason = "nothing that was tried made it better"
-    base = selection.clock.base or beam.clock.base
-    if base is not None and base.throughput is not None and (late := base.throughput.objection):
-        beam.journal.conclude(bench.original)
-        return _missed(beam, selection, f"no model keeps within the limit of latency; of the original {late}")
-    if bench.settings.says_a_budget and beam.archive.beyond(1) and not beam.archive.lossy_held:
-        beam.journal.conclude(bench.original)
-        nearest = _measure_nearest(bench, beam, selection)
-        if nearest is not None and selection.would_help(nearest):
-            return _missed(beam, selection, f"nothing that is better keeps within the budget of {budget.text}")
-        reason += f", and what is nearest to the budget of {budget.text} {_why_no_help(nearest)}"
-    reason += why_no_more(untried(beam.journal.attempts), bench.run_time)
-    return _verdict(RunStatus.UNCHANGED, reason, _original(bench, beam, selection), beam, selection)
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """A search at its end, and the verdict that it comes to.
+
+    Attributes:
+        bench: where the original was prepared.
+        beam: what searched.
+        plan: which passes, and which of them must hold.
+        budget: what the user accepts.
+        selection: measures and decides anew.
+    """
+
+    bench: Workbench
+    beam: Beam
+    plan: Plan
+    budget: Budget
+    selection: Selection
+
+    def delivery(self, winner: Measured) -> Verdict:
+        """The verdict where something is better than the original."""
+        self.beam.journal.timed(winner, None)
+        if undecided := self.selection.why_undecided(winner):
+            return self._verdict(RunStatus.IMPROVED, undecided, winner)
+        return self._verdict(_delivered(winner, self.selection), "", winner)
+
+    def nothing_better(self) -> Verdict:
+        """The verdict where nothing is, and why."""
+        forced = self.plan.forced()
+        if forced:
+            name = forced[0].ordered.name
+            self.beam.journal.conclude(self.bench.original)
+            tried = failures([a for a in self.beam.journal.attempts if a.status is not StepStatus.SKIPPED], name)
+            why = next(iter(self.selection.clock.board.objections), tried)
+            return self.not_held(f"{name} was asked for and did not hold: {why}")
+        reason = "nothing that was tried made it better"
+        base = self._base
+        if base is not None and base.throughput is not None and (late := base.throughput.objection):
+            self.beam.journal.conclude(self.bench.original)
+            return self._missed(f"no model keeps within the limit of latency; of the original {late}")
+        if self.bench.settings.says_a_budget and self.beam.archive.beyond(1) and not self.beam.archive.lossy_held:
+            self.beam.journal.conclude(self.bench.original)
+            nearest = self._measure_nearest()
+            if nearest is not None and self.selection.would_help(nearest):
+                return self._missed(f"nothing that is better keeps within the budget of {self.budget.text}")
+            no_help = why_no_help(nearest, timed=self.bench.target.timed)
+            reason += f", and what is nearest to the budget of {self.budget.text} {no_help}"
+        reason += why_no_more(untried(self.beam.journal.attempts), self.bench.run_time)
+        return self._verdict(RunStatus.UNCHANGED, reason, self._original())
+
+    def not_held(self, reason: str) -> Verdict:
+        """The verdict where a named pass did not hold: the budget is missed where that is why, else the run failed."""
+        self.beam.journal.conclude(self.bench.original)
+        forced = {planned.ordered.name for planned in self.plan.forced()}
+        attempts = self.beam.journal.attempts
+        if any(attempt.step.pass_name in forced and attempt.beyond_budget for attempt in attempts):
+            self._measure_nearest()
+            return self._missed(reason)
+        return Verdict(RunStatus.FAILED, reason, None, attempts, points=self.beam.archive.points())
+
+    @property
+    def _base(self) -> LaneResult | None:
+        """The clock's figures of the original, those of the end where there are any."""
+        return self.selection.clock.base or self.beam.clock.base
+
+    def _verdict(self, status: RunStatus, reason: str, winner: Measured) -> Verdict:
+        """The verdict of a search that delivers something."""
+        self.beam.journal.conclude(winner.candidate, None if winner.candidate.is_original else winner)
+        score = self.selection.clock.board[winner.candidate]
+        base = score.base or self._base
+        return Verdict(
+            status,
+            reason,
+            winner,
+            self.beam.journal.attempts,
+            original=base,
+            # a second lane of the original differs from its first by noise alone
+            timing=base if status is RunStatus.UNCHANGED else score.result,
+            points=self.beam.archive.points(winner.candidate),
+        )
+
+    def _original(self) -> Measured:
+        """The original as its own result: its figures against itself are 1 by definition.
+
+        Raises:
+            TimingFailed: it does not run any more.
+            OptimError[not-reproducible]: it gives other outputs each time.
+        """
+        if not self.bench.target.timed:
+            return Measured(self.bench.original, None)
+        # its races were against the original where that was prepared
+        elsewhere = bool(self.beam.start.candidate.target)
+        is_late = self.beam.time.is_up or not self.beam.time.may_prove_more
+        timed = self.selection.clock.base or (self.beam.clock.base if is_late or elsewhere else None)
+        if timed is None and not self.beam.time.may_prove_more:
+            return Measured(self.bench.original, 1.0, 1.0, 1.0)
+        if timed is None and not self.selection.measure([self.bench.original]):
+            score = self.selection.clock.board[self.bench.original]
+            if score.result is not None and score.result.failure:
+                raise original_failed(self.bench, score.result.failure)
+            if self.selection.clock.ran_out(self.bench.original):
+                return Measured(self.bench.original, 1.0, 1.0, 1.0)
+            raise OptimError(
+                "not-reproducible",
+                "the model does not repeat its own outputs",
+                score.objection,
+                "fix the seed of random operators in the model, or give --data that avoids them",
+            )
+        base = timed or self.selection.clock.base
+        latency = base.latency_ms if base and base.ratio else None
+        peak = base.ready.peak_memory_bytes if base and base.ready else 0
+        return Measured(self.bench.original, 1.0, 1.0, 1.0, latency, peak)
+
+    def _measure_nearest(self) -> Measured | None:
+        """The nearest model beyond the budget that would help, measured and kept aside, else the nearest of all.
+
+        None where there is none, or none of the nearest runs.
+        """
+        nearest = self.beam.archive.beyond(_NEAREST)
+        if not nearest:
+            return None
+        self.bench.say("measuring what is nearest to the budget")
+        return self.selection.measure_nearest(nearest)
+
+    def _missed(self, reason: str) -> Verdict:
+        """Nothing keeps within the budget."""
+        return Verdict(
+            RunStatus.BUDGET_MISSED,
+            reason,
+            None,
+            self.beam.journal.attempts,
+            original=self._base,
+            points=self.beam.archive.points(),
+        )
 
 
 def judge_lock(bench: Workbench, budget: Budget) -> Verdict:
@@ -228,95 +333,6 @@ def judge_chain(
     )
 
 
-def _verdict(status: RunStatus, reason: str, winner: Measured, beam: Beam, selection: Selection) -> Verdict:
-    """The verdict of a search that delivers something."""
-    beam.journal.conclude(winner.candidate, None if winner.candidate.is_original else winner)
-    score = selection.clock.board[winner.candidate]
-    base = score.base or selection.clock.base or beam.clock.base
-    return Verdict(
-        status,
-        reason,
-        winner,
-        beam.journal.attempts,
-        original=base,
-        timing=base if status is RunStatus.UNCHANGED else score.result,  # a second lane of it differs by noise alone
-        points=beam.archive.points(winner.candidate),
-    )
-
-
 def _delivered(winner: Measured, selection: Selection) -> RunStatus:
     """Returns the status of a delivery: what was asked for by name need not be better."""
     return RunStatus.IMPROVED if selection.would_help(winner) else RunStatus.PREPARED
-
-
-def _original(bench: Workbench, beam: Beam, selection: Selection) -> Measured:
-    """The original as its own result: its figures against itself are 1 by definition.
-
-    Raises:
-        TimingFailed: it does not run any more.
-        OptimError[not-reproducible]: it gives other outputs each time.
-    """
-    if not bench.target.timed:
-        return Measured(bench.original, None)
-    elsewhere = bool(beam.start.candidate.target)  # its races were against the original where that was prepared
-    timed = selection.clock.base or (beam.clock.base if beam.time.is_up or elsewhere else None)
-    if timed is None and not selection.measure([bench.original]):
-        score = selection.clock.board[bench.original]
-        if score.result is not None and score.result.failure:
-            raise original_failed(bench, score.result.failure)
-        if selection.clock.ran_out(bench.original):
-            return Measured(bench.original, 1.0, 1.0, 1.0)
-        raise OptimError(
-            "not-reproducible",
-            "the model does not repeat its own outputs",
-            score.objection,
-            "fix the seed of random operators in the model, or give --data that avoids them",
-        )
-    base = timed or selection.clock.base
-    latency = base.latency_ms if base and base.ratio else None
-    peak = base.ready.peak_memory_bytes if base and base.ready else 0
-    return Measured(bench.original, 1.0, 1.0, 1.0, latency, peak)
-
-
-def _not_held(bench: Workbench, beam: Beam, selection: Selection, plan: Plan, reason: str) -> Verdict:
-    """The verdict where a named pass did not hold: the budget is missed where that is why, else the run failed."""
-    beam.journal.conclude(bench.original)
-    forced = {planned.ordered.name for planned in plan.forced()}
-    attempts = beam.journal.attempts
-    if any(attempt.step.pass_name in forced and attempt.beyond_budget for attempt in attempts):
-        _measure_nearest(bench, beam, selection)
-        return _missed(beam, selection, reason)
-    return Verdict(RunStatus.FAILED, reason, None, attempts, points=beam.archive.points())
-
-
-def _measure_nearest(bench: Workbench, beam: Beam, selection: Selection) -> Measured | None:
-    """The nearest model beyond the budget that would help, measured and kept aside, else the nearest of all.
-
-    None where there is none, or none of the nearest runs.
-    """
-    nearest = beam.archive.beyond(_NEAREST)
-    if not nearest:
-        return None
-    bench.say("measuring what is nearest to the budget")
-    return selection.measure_nearest(nearest)
-
-
-def _missed(beam: Beam, selection: Selection, reason: str) -> Verdict:
-    """Nothing keeps within the budget."""
-    return Verdict(
-        RunStatus.BUDGET_MISSED,
-        reason,
-        None,
-        beam.journal.attempts,
-        original=selection.clock.base or beam.clock.base,
-        points=beam.archive.points(),
-    )
-
-
-def _why_no_help(nearest: Measured | None) -> str:
-    """Why a model beyond the budget would not be delivered with a larger budget either."""
-    if nearest is None:
-        return "does not run"
-    names = " + ".join(step.pass_name for step in nearest.candidate.steps)
-    figures = f", latency ratio {nearest.ratio:.2f}" if nearest.ratio is not None else ""
-    return f"would not be better either: {names}{figures}"

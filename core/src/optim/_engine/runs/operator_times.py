@@ -19,7 +19,7 @@ _OPENED = 2
 """Times that each model is opened: with and without the profiler."""
 
 _SHARE = 0.04
-"""Of the run, what this may take as long as what is begun in the end may: on a busy machine little else is left."""
+"""Of the run, what this may take beyond it, within what the proof may: on a busy machine little else is left."""
 
 _RUNS = 8.0
 """Of each model: six, and what the profiler adds."""
@@ -46,7 +46,7 @@ def operator_times(bench: Workbench, won: Workbench, result: Candidate | None) -
         models.append(operators_job.Fed(result.model, won.place, result.interfaces))  # a recast is fed something else
     needed = _START_S + len(models) * (_OPENED * bench.prepared.open_s + _RUNS * bench.prepared.run_s)
     share_s = 0.0 if math.isinf(time.announced_s) else _SHARE * time.announced_s
-    left = min(_MOST_S, max(min(share_s, time.end_s), time.left - time.closing_s))
+    left = min(_MOST_S, max(min(share_s, time.end_s), time.spare_s))
     if needed > left:
         return ()
     sample = bench.prepared.timed[0]
@@ -56,7 +56,7 @@ def operator_times(bench: Workbench, won: Workbench, result: Candidate | None) -
     known = bench.runner.known(key, operators_timed.Answer)
     if known is not None:
         return known.models
-    wanted = operators_timed.Request(request, max(left, min(_MOST_S, time.end_s)))
+    wanted = operators_timed.Request(request, left)
     try:
         answer = where_timed(bench, operators_timed, wanted, operators_timed.Answer)
     except WorkerFailed:  # its figures are an extra: the run has proven what it delivers

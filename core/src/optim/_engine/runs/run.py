@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,26 +29,36 @@ if TYPE_CHECKING:
     from optim._engine.sources.make import ExportedSource
 
 
+@dataclass(frozen=True, slots=True)
+class ToDeliver:
+    """What a run delivers, where that is not just the model which the goal says.
+
+    Attributes:
+        lock: of an earlier run: the same model must come out.
+        pick: the point of the front; empty: the one that the goal says.
+        layouts: in which it is written too.
+    """
+
+    lock: Lock | None = None
+    pick: str = ""
+    layouts: Deliveries | None = None
+
+
 def run_settings(
     settings: RunSettings,
     output: Path,
     say: Callable[[str], None],
-    *,
-    lock: Lock | None = None,
+    deliver: ToDeliver | None = None,
     exported: ExportedSource | None = None,
-    pick: str = "",
-    deliveries: Deliveries | None = None,
 ) -> Report:
-    """Run what was asked for into a folder; with a lock the model must come out the same.
+    """Run what was asked for into a folder.
 
     Args:
         settings: what was asked for.
         output: the run folder.
         say: told what is going on.
-        lock: of an earlier run that is repeated.
+        deliver: what is delivered; None: the model that the goal says.
         exported: the source, where it has been exported already.
-        pick: the point of the front that is delivered; empty: the one that the goal says.
-        deliveries: layouts that the result is written in too.
 
     Raises:
         OptimError[bad-budget]: a number that cannot be one.
@@ -58,17 +69,18 @@ def run_settings(
     """
     settings.require_sound()
     _require_data_for_a_metric(settings)
-    if pick:
-        require_pick(pick)
+    deliver = deliver or ToDeliver()
+    if deliver.pick:
+        require_pick(deliver.pick)
     registry, store = load_registry(), Store()
     with RunFolder.claim(output, cache_key(to_wire(settings))) as folder:
         with _workplace(settings, registry, store, say) as elsewhere:
             outcome = execute(settings, registry, store, say, exported, elsewhere)
-        if lock is not None:
-            _require_same(outcome, lock)
-        if pick:
-            outcome = picked(outcome, pick)
-        report = publish(outcome, registry, folder, say, deliveries)
+        if deliver.lock is not None:
+            _require_same(outcome, deliver.lock)
+        if deliver.pick:
+            outcome = picked(outcome, deliver.pick)
+        report = publish(outcome, registry, folder, say, deliver.layouts)
     if not outcome.cached:  # one that was served from the cache left nothing there
         store.trim()
     return report

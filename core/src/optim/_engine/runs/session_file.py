@@ -12,7 +12,8 @@ from optim._engine.jobs.start_up import Zeros
 from optim._engine.load_script.generate import with_generate
 from optim._engine.load_script.packed import with_packed
 from optim._engine.load_script.text import LOAD_TEXT
-from optim.model import AdapterInput, SessionConfig
+from optim.model import THREADS, AdapterInput, SessionConfig
+from optim.providers.runtime_faults import settings_around_faults
 from optim.target import Target
 
 SESSION_FILE = "session.json"
@@ -76,6 +77,7 @@ class SessionFile:
             libraries: packages with operators that it needs.
             owner: the distribution whose backend opens it; None: onnxruntime alone does.
         """
+        session = target.within_threads(session) if owner is None else session
         settings = cls(
             target.provider,
             dict(target.provider_options),
@@ -156,8 +158,10 @@ def write_session_files(
     from optim.jobs.wire import to_wire
 
     opening = opening or Opening()
+    if (folder / MODEL_FILE).is_file():
+        session = session.updated(settings_around_faults(folder / MODEL_FILE, target))
     if opening.serving is not None and opening.serving.threads is not None:
-        session = session.updated(SessionConfig({"intra_op_num_threads": opening.serving.threads}))
+        session = session.updated(SessionConfig({THREADS: opening.serving.threads}))
     settings = replace(SessionFile.of(session, target, libraries, owner=owner), serving=opening.serving)
     if owner is None and not _is_replayed(session):
         settings = replace(settings, warm_up=opening.warm_up)
@@ -177,4 +181,8 @@ def write_session_files(
 def _is_replayed(session: SessionConfig) -> bool:
     """Whether a CUDA graph is recorded in the first run: it reads and writes the buffers of that run ever after."""
     keys = ("enable_cuda_graph", "trt_cuda_graph_enable")
-    return any(options.get(key) == "1" for options in session.provider_options.values() for key in keys)
+    return any(options.get(key) in _ON for options in session.provider_options.values() for key in keys)
+
+
+_ON = ("1", "True")
+"""How CUDA's provider and TensorRT's write that an option is on."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optim._engine.runs.publish import write_components
+from optim._engine.runs.run import ToDeliver, run_settings
 from optim._engine.runs.session_file import MODEL_FILE
 from optim._engine.search.settings import RunSettings
 from optim._engine.sources.export_file import EXPORT_FILE, KnownExport, read_export_file, write_export_file
@@ -16,19 +17,30 @@ from optim.errors import OptimError
 from optim.layout import carry_files
 
 if TYPE_CHECKING:
-    from optim._engine.recipes.lock import Lock
     from optim._engine.reports.schema import Report
-    from optim._engine.runs.layouts.asked import Deliveries
+    from optim._engine.sources.make import ExportedSource
+
+
+def run_asked(
+    settings: RunSettings, output: Path, say: Callable[[str], None], deliver: ToDeliver | None = None
+) -> dict[str, Report]:
+    """Run a model file, a folder that an export wrote, or a source, which is exported first.
+
+    Returns:
+        Reports by component; a model file has one, without a name.
+
+    Raises:
+        OptimError: the source, the folder or the request cannot be used.
+    """
+    if settings.export is not None:
+        return run_source(settings, output, say, deliver)
+    if settings.source.is_dir():
+        return _run_exported(settings, output, say, deliver)
+    return {"": run_settings(settings, output, say, deliver)}
 
 
 def run_source(
-    settings: RunSettings,
-    output: Path,
-    say: Callable[[str], None],
-    *,
-    lock: Lock | None = None,
-    pick: str = "",
-    deliveries: Deliveries | None = None,
+    settings: RunSettings, output: Path, say: Callable[[str], None], deliver: ToDeliver | None = None
 ) -> dict[str, Report]:
     """Export a source, and run what came of it.
 
@@ -45,7 +57,6 @@ def run_source(
     from optim._engine.plugins.chosen_targets import choose_targets
     from optim._engine.plugins.registry import load_registry
     from optim._engine.runs.found_goal import require_foretold_context
-    from optim._engine.runs.run import run_settings
     from optim._engine.search.preparation import source_choice
     from optim._engine.search.run_time import start_of_command
     from optim._engine.search.targets.entrants import Plans
@@ -68,104 +79,72 @@ def run_source(
         )
     names = [graph.component for graph in made.graphs]
     if len(names) == 1:
-        only = run_settings(settings, output, say, lock=lock, exported=made, pick=pick, deliveries=deliveries)
-        return {names[0]: only}
-    _refuse_lock(lock, names)
-    _refuse_layouts(deliveries, names)
-    _require_ours(output, names)
-    reports = {}
-    for name in names:
-        say(f"{name}, of {', '.join(names)}")
-        part = replace(settings, component=name)
-        reports[name] = run_settings(part, output / name, say, exported=made, pick=pick)
-    files = {name: f"{name}/{MODEL_FILE}" for name in names if reports[name].result is not None}
-    if len(files) == len(names):
-        write_components(
-            made, files, output, {name: far for name in names if (far := _drift(reports[name])) is not None}
-        )
+        return {names[0]: run_settings(settings, output, say, deliver, made)}
+    parts = {name: replace(settings, component=name) for name in names}
+    reports = _run_each(parts, output, say, deliver, made)
+    if all(report.result is not None for report in reports.values()):
+        files = {name: f"{name}/{MODEL_FILE}" for name in names}
+        own = {name: far for name, report in reports.items() if (far := _drift(report)) is not None}
+        write_components(made, files, output, own)
         if made.request.folder is not None:
             carry_files(made.request.folder, output)
     return reports
 
 
-def run_asked(
-    settings: RunSettings,
-    output: Path,
-    say: Callable[[str], None],
-    *,
-    lock: Lock | None = None,
-    pick: str = "",
-    deliveries: Deliveries | None = None,
-) -> dict[str, Report]:
-    """Run a model file, a folder that an export wrote, or a source, which is exported first.
-
-    Returns:
-        Reports by component; a model file has one, without a name.
-
-    Raises:
-        OptimError: the source, the folder or the request cannot be used.
-    """
-    from optim._engine.runs.run import run_settings
-
-    if settings.export is not None:
-        return run_source(settings, output, say, lock=lock, pick=pick, deliveries=deliveries)
-    if not settings.source.is_dir():
-        return {"": run_settings(settings, output, say, lock=lock, pick=pick, deliveries=deliveries)}
-    return _run_exported(settings, output, say, lock=lock, pick=pick, deliveries=deliveries)
-
-
 def _run_exported(
-    settings: RunSettings,
-    output: Path,
-    say: Callable[[str], None],
-    *,
-    lock: Lock | None,
-    pick: str,
-    deliveries: Deliveries | None,
+    settings: RunSettings, output: Path, say: Callable[[str], None], deliver: ToDeliver | None
 ) -> dict[str, Report]:
     """Every component of a folder that an export wrote; what it knows of them goes into the new folder."""
-    from optim._engine.runs.run import run_settings
-
     folder = settings.source
     content = read_export_file(folder)
     assert content is not None
-    files = {name: folder / component.file for name, component in content.components.items()}
-    if len(files) == 1:
-        one = replace(settings, source=next(iter(files.values())))
-        return {"": run_settings(one, output, say, lock=lock, pick=pick, deliveries=deliveries)}
-    _refuse_lock(lock, files)
-    _refuse_layouts(deliveries, files)
-    _require_ours(output, list(files))
-    reports = {}
-    for name, file in files.items():
-        say(f"{name}, of {', '.join(files)}")
-        reports[name] = run_settings(replace(settings, source=file), output / name, say, pick=pick)
+    parts = {name: replace(settings, source=folder / one.file) for name, one in content.components.items()}
+    if len(parts) == 1:
+        return {"": run_settings(next(iter(parts.values())), output, say, deliver)}
+    reports = _run_each(parts, output, say, deliver)
     if all(report.result is not None for report in reports.values()):
         own = {name: report.result.drift.relative_l2 or 0.0 for name, report in reports.items() if report.result}
         made = {
             name: KnownExport(content, name).optimized(f"{name}/{MODEL_FILE}", own[name]).components[name]
-            for name in files
+            for name in parts
         }
         write_export_file(output, replace(content, components=made))
         carry_files(folder, output, links=False)
     return reports
 
 
-def _refuse_lock(lock: Lock | None, components: Collection[str]) -> None:
-    if lock is not None:
+def _run_each(
+    parts: Mapping[str, RunSettings],
+    output: Path,
+    say: Callable[[str], None],
+    deliver: ToDeliver | None,
+    exported: ExportedSource | None = None,
+) -> dict[str, Report]:
+    """Run the components of one source, each into a folder by its name.
+
+    Raises:
+        OptimError[other-source]: a lock, which repeats one model.
+        OptimError[layout-of-several]: a layout, which is made of one graph.
+        OptimError[not-our-folder]: the folder holds something else.
+    """
+    deliver = deliver or ToDeliver()
+    if deliver.lock is not None:
         raise OptimError.usage(
             "other-source",
             "a lock repeats one model, and the source has several",
-            f"its components are {', '.join(components)}",
+            f"its components are {', '.join(parts)}",
             "run it without --recipe",
         )
-
-
-def _refuse_layouts(deliveries: Deliveries | None, names: Collection[str]) -> None:
-    if deliveries is not None:
+    if deliver.layouts is not None:
         from optim._engine.runs.layouts.asked import of_several
 
-        raise of_several(deliveries.layouts[0], names)
+        raise of_several(deliver.layouts.layouts[0], parts)
+    _require_ours(output, list(parts))
+    reports = {}
+    for name, settings in parts.items():
+        say(f"{name}, of {', '.join(parts)}")
+        reports[name] = run_settings(settings, output / name, say, ToDeliver(pick=deliver.pick), exported)
+    return reports
 
 
 def _drift(report: Report) -> float | None:

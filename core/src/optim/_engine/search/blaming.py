@@ -43,7 +43,7 @@ def blame_dropped(budget: Budget, searches: Sequence[tuple[Workbench, Journal]])
     if not wrong:
         return
     time = searches[0][0].run_time
-    end = time.now() + min(_SECONDS, time.end_s)
+    end = time.now() + min(_SECONDS, time.spare_s)
     for attempt in wrong[:_MOST_STEPS]:
         bench, before, after = found[id(attempt)]
         seconds = end - time.now()

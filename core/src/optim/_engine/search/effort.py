@@ -22,10 +22,11 @@ class Effort:
         drop: whether beaten lanes leave the race.
         open_timeout_s: for opening, comparing and warming up.
         patience_s: how much longer to wait for enough quiet rounds where other processes use the machine.
-        fresh: whether each lane is a program of its own. Forks start ten times faster, and their memory lies where it
-            lay in the last one: what is delivered is timed in programs.
+        fresh: whether lanes are forks of a program that is started for this race, where there are forks, else programs.
+            The memory of forks of one server lies where it lay in the last race: what is delivered is timed elsewhere.
         most_samples: so many of the shapes are timed; None: all.
-        decides: whether rounds go on, twice as long at most, while noise leaves open if the best is faster.
+        decides: whether rounds go on while noise leaves open if the best is faster.
+        decide_s: how much longer they do at most.
         whole_s: for all of it, opening included: what is not known by then stays unknown, and a round that was begun
             does not count.
     """
@@ -41,6 +42,7 @@ class Effort:
     fresh: bool = True
     most_samples: int | None = None
     decides: bool = False
+    decide_s: float = 0.0
     whole_s: float = math.inf
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import time
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ from optim._engine.search.effort import Effort
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate, Trial
 from optim._engine.store import cache_key
+from optim.jobs.resources import ControlGroups, usable_cores
 from optim.jobs.wire import to_wire
 from optim.model import Model, TensorInfo
 from optim.passes import Interface
@@ -157,14 +157,15 @@ def machine_key() -> str:
 
 
 def machine_kind() -> str:
-    """What machines have in common whose timings can be compared: the processor, and how many there are of it."""
+    """What machines have in common whose timings can be compared: the processor, and how many of it may be used."""
     model = platform.processor() or platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), model)
     except OSError:
         pass
-    return f"{model}/{os.cpu_count()}"
+    quota = ControlGroups().processors()
+    return f"{model}/{usable_cores()}" + (f" for {quota:g}" if quota is not None else "")
 
 
 def _of(candidate: Candidate) -> list[object]:

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import ClassVar
 
 from optim._engine.search.effort import Effort
 from optim._engine.search.run_time import RunTime
 
 _START_S = 0.2
-"""What a process with a runtime takes to start: a first guess, corrected by every race; 0.05 s as a fork, 0.7 s of
-processor time as a program."""
+"""What a process with a runtime takes to start: a first guess, corrected by every race; 0.05 s as a fork, 0.4 s of
+processor time for the program that forks the lanes of what may be delivered."""
 
 _STARTING_SHARE = 0.6
 """Part of the time to open a model alone that a lane takes: lanes open two at a time."""
@@ -48,6 +49,10 @@ FINAL_S, AGAIN_S = 8.0, 6.0
 LOOK_S = 1.0
 """The shortest race while exploring: with less, five rounds of a few lanes do not fit."""
 
+_DECIDE_S, _DECIDE_SHARE = 60.0, 0.8
+"""How much longer the last of them goes on while it is open if the best is faster, and the share of what is left of the
+run: without an end to that, as with a lock, a slow model would take 120 rounds."""
+
 _LOOK_WIDTH, _FINAL_WIDTH = 0.2, 0.1
 """Shares of what a model gains that its interval may be wide: while exploring, and of what is delivered. At a ratio of
 0.5 these are 10 and 5 hundredths; two processes of one graph differ by some."""
@@ -80,6 +85,7 @@ class LaneSeconds(ABC):
         self._lane_s = 0.0
         self._run_s = 0.0
         self._round_s = 0.0
+        self._proven_lane_s = 0.0
 
     def expect_lanes(self, open_s: float, run_s: float, samples: int = 1) -> None:
         """Note what opening the original and running it once took, and on how many samples it is timed."""
@@ -90,6 +96,10 @@ class LaneSeconds(ABC):
     def note_lanes(self, open_s: float) -> None:
         """Note what a lane of the last race took to open; half of the expectation goes by it."""
         self._lane_s = 0.5 * self._lane_s + 0.5 * (open_s + self._runs_s)
+
+    def note_proof(self, open_s: float) -> None:
+        """Note what a lane of what may be delivered took to open, as a program that compares all samples."""
+        self._proven_lane_s = max(self._proven_lane_s, open_s)
 
     @property
     def lane_s(self) -> float:
@@ -137,7 +147,7 @@ class RaceSeconds(LaneSeconds):
 
     Attributes:
         pace: scales the seconds of every race, and of the look at operators; tests race for tenths of seconds.
-        programs: whether what may be delivered is timed in programs of its own; tests fork these too.
+        programs: whether what may be delivered is timed in processes of a program started for that; tests leave it out.
     """
 
     pace: ClassVar[float] = 1.0
@@ -199,12 +209,18 @@ class RaceSeconds(LaneSeconds):
 
     def _opened_s(self, lanes: int) -> float:
         """Seconds until so many models are open beside the original, and compared on all samples."""
-        return (lanes + 1) * (self._lane_s + (_PROGRAM_S if self.programs else 0.0)) + lanes * self._run.comparing_s
+        expected_s = (lanes + 1) * (self._lane_s + (_PROGRAM_S if self.programs else 0.0))
+        return max(expected_s + lanes * self._run.comparing_s, (lanes + 1) * self._proven_lane_s)
 
     @property
     def may_prove(self) -> bool:
         """Whether there is time for half of what one model takes to be open: with less it has no figure."""
         return self._must or self._opened_s(1) / 2 <= self._run.end_s
+
+    @property
+    def may_prove_more(self) -> bool:
+        """Whether one more model is proven before the run ends, where those that were proven did not hold."""
+        return self._must or self.least_proof_s <= self._run.spare_s
 
     def lanes_to_look_at(self, wanted: int) -> int:
         """How many of so many models have their first look before the last race must begin; 0 for none."""
@@ -241,11 +257,21 @@ class RaceSeconds(LaneSeconds):
         """Fresh rounds for so many models that may be delivered."""
         again = self._races and not self.is_long
         again_s = (AGAIN_LANES + 1) * self._lane_s + self._again_s if again else 0.0
-        return self._exact(self._final_s, lanes, least_rounds=10, drop=drop, after_s=again_s)
+        effort = self._exact(self._final_s, lanes, least_rounds=10, drop=drop, after_s=again_s)
+        left_s = self._run.spare_s - self._opened_s(lanes) - effort.seconds
+        left_s -= again_s if left_s > again_s else 0.0  # where there is time for one race only, that has all of it
+        return replace(effort, decide_s=max(effort.seconds, min(_DECIDE_S, _DECIDE_SHARE * left_s)))
 
     def again(self, lanes: int, *, drop: bool) -> Effort:
-        """Fresh rounds in fresh processes, for what contends."""
-        return self._exact(self._again_s, lanes, least_rounds=8, drop=drop, after_s=0.0)
+        """Fresh rounds in fresh processes, for what contends; they end when the run does."""
+        effort = self._exact(self._again_s, lanes, least_rounds=8, drop=drop, after_s=0.0)
+        spare_s = self._run.spare_s
+        decide_s = max(effort.seconds, min(_DECIDE_S, _DECIDE_SHARE * spare_s))
+        return replace(effort, whole_s=min(effort.whole_s, spare_s), decide_s=decide_s)
+
+    def aside(self, lanes: int) -> Effort:
+        """Fresh rounds for what is beyond the budget."""
+        return self._exact(self._again_s, lanes, least_rounds=8, drop=False, after_s=0.0)
 
     @property
     def _final_s(self) -> float:
@@ -274,4 +300,5 @@ class RaceSeconds(LaneSeconds):
             fresh=self.programs and (self._must or opened_s <= end_s),
             most_samples=1 if self.is_long else None,
             whole_s=whole_s,
+            decide_s=seconds,
         )

@@ -17,15 +17,16 @@ from optim._engine.compare.metric_spec import require_known
 from optim._engine.compare.place import Place, Reference
 from optim._engine.feeds.feedset import is_intact
 from optim._engine.graphs.file_there import check_file
-from optim._engine.graphs.stamp import stamps_of, still_there
+from optim._engine.graphs.stamp import stamps_of
 from optim._engine.jobs import arrival, ingest, prepare, refuse
 from optim._engine.jobs.ingest import Answer as Ingested
 from optim._engine.jobs.job import Answer, Job, Request
+from optim._engine.jobs.prepare import Answer as Prepared
 from optim._engine.jobs.runner import Runner, Say
 from optim._engine.jobs.workplace import Workplace
 from optim._engine.plugins.registry import Registry
 from optim._engine.search.keys import Keys, machine_key
-from optim._engine.search.restore import damaged_files
+from optim._engine.search.restore import is_as_it_was
 from optim._engine.search.run_time import REFUSAL_S, RunTime, original_too_slow
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate
@@ -38,7 +39,6 @@ from optim._engine.store import Store
 from optim.errors import OptimError
 from optim.jobs.process import WorkerFailed
 from optim.model import Model, TensorInfo
-from optim.onnx.files import is_whole
 from optim.onnx.operators import work_shares
 from optim.passes import MODEL_STAGES
 from optim.target import Target
@@ -52,7 +52,7 @@ class Kept:
     """What a run was prepared with in so many seconds, and the folder of its arrays, among those of one key."""
 
     folder: str
-    answer: prepare.Answer
+    answer: Prepared
     within_s: float | None = None
 
 
@@ -87,7 +87,7 @@ class Preparation:
         self._settle(self.registry.target(settings.target))
         self.baseline = self.place
         self.places: dict[str, Place] = {}
-        self.prepared: prepare.Answer
+        self.prepared: Prepared
         self.reference: Reference
         self.original: Candidate
         self.work: Mapping[str, float] = {}
@@ -157,7 +157,7 @@ class Preparation:
         check_file(path)
         stamps = None if fresh else stamps_of([path])
         key = self.keys.ingest(stamps) if stamps else ""
-        known = self.runner.known(key, Ingested, holds=partial(_is_as_it_was, self.store)) if key else None
+        known = self.runner.known(key, Ingested, holds=partial(is_as_it_was, self.store)) if key else None
         if known is not None:
             return known
         self.say(f"reading {path.name}")
@@ -224,9 +224,7 @@ class Preparation:
                 raise failed.error from failed
             return model.inputs
 
-    def prepare(
-        self, model: Model, inputs: tuple[TensorInfo, ...] = (), within_s: float | None = None
-    ) -> prepare.Answer:
+    def prepare(self, model: Model, inputs: tuple[TensorInfo, ...] = (), within_s: float | None = None) -> Prepared:
         """Feeds, reference outputs and the tolerance; afterwards candidates can be tried.
 
         Args:
@@ -239,43 +237,13 @@ class Preparation:
         key = self.keys.prepare(model, inputs)
         folders = self.store.root / "references" / key
 
-        def make(folder: Path) -> prepare.Answer:
-            data = self.settings.data
-            names = names_in_messages(model, self.settings.source)
-            if self.elsewhere is not None and data is not None and Path(data).exists():
-                given = _carried(Path(data), folder)
-                names[str(given)], data = data, str(given)
-            request = prepare.Request(
-                model=model,
-                inputs=inputs,
-                place=self.place,
-                data=data,
-                feeds=folder / "feeds",
-                outputs=folder / "outputs",
-                seed=self.settings.seed,
-                most_samples=self.settings.most_samples,
-                metric=self._metric,
-                max_loss=self.settings.max_loss,
-                within_s=within_s,
-            )
-            most_s = self.settings.needed_timeout_s
-            if within_s is not None and not self.settings.named:  # what was named is proven whatever the time
-                most_s = min(most_s, self.run_time.most_for_original)
-            try:
-                return self.need(prepare.JOB, request, "prepare", most_s)
-            except OptimError as error:
-                if _ran_out(error) and most_s < self.settings.needed_timeout_s:
-                    raise original_too_slow(self.settings.source.name, most_s, self.run_time.announced_s) from error
-                raise error.naming(names) from error
-            finally:
-                shutil.rmtree(folder / _GIVEN, ignore_errors=True)
-
         def holds(kept: Kept) -> bool:
             same = not kept.answer.cut_short or kept.within_s == within_s
             return same and self._is_intact(folders / kept.folder)
 
         known = self.runner.known(key, Kept, holds=holds)
         if known is None:
+            make = partial(self._run_original, model, inputs, within_s)
             folder, self.prepared = self.store.new_folder("references", key, make)
             self.runner.keep(key, Kept(folder.name, self.prepared, within_s))
             self.store.supersede(folder)
@@ -294,6 +262,40 @@ class Preparation:
             self.prepared.quiet,
         )
         return self.prepared
+
+    def _run_original(
+        self, model: Model, inputs: tuple[TensorInfo, ...], within_s: float | None, folder: Path
+    ) -> Prepared:
+        """Fill a new folder of references: feeds, and what the original makes of them."""
+        data = self.settings.data
+        names = names_in_messages(model, self.settings.source)
+        if self.elsewhere is not None and data is not None and Path(data).exists():
+            given = _carried(Path(data), folder)
+            names[str(given)], data = data, str(given)
+        request = prepare.Request(
+            model=model,
+            inputs=inputs,
+            place=self.place,
+            data=data,
+            feeds=folder / "feeds",
+            outputs=folder / "outputs",
+            seed=self.settings.seed,
+            most_samples=self.settings.most_samples,
+            metric=self._metric,
+            max_loss=self.settings.max_loss,
+            within_s=within_s,
+        )
+        most_s = self.settings.needed_timeout_s
+        if within_s is not None and not self.settings.named:  # what was named is proven whatever the time
+            most_s = min(most_s, self.run_time.most_for_original)
+        try:
+            return self.need(prepare.JOB, request, "prepare", most_s)
+        except OptimError as error:
+            if _ran_out(error) and most_s < self.settings.needed_timeout_s:
+                raise original_too_slow(self.settings.source.name, most_s, self.run_time.announced_s) from error
+            raise error.naming(names) from error
+        finally:
+            shutil.rmtree(folder / _GIVEN, ignore_errors=True)
 
     def hold_to_time(self) -> None:
         """Compare on as many samples as the time that was given or announced allows."""
@@ -342,8 +344,3 @@ def source_choice(settings: RunSettings) -> Choice:
 def names_in_messages(model: Model, source: Path) -> dict[str, str]:
     """The user's name for a file of the cache, which messages call by its digest or the first part of it."""
     return dict.fromkeys((model.path.name, f"{model.path.stem[:12]}{model.path.suffix}"), source.name)
-
-
-def _is_as_it_was(store: Store, known: Ingested) -> bool:
-    """Whether neither the user's files nor those of the store changed since."""
-    return still_there(known.read) and is_whole(known.model.path) and not damaged_files(known.model.path, store)

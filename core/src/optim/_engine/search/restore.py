@@ -10,11 +10,13 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from optim._engine.graphs.stamp import stamps_of
+from optim._engine.graphs.stamp import stamps_of, still_there
+from optim._engine.jobs import ingest
 from optim._engine.store import Store, cache_key
 from optim.errors import OptimError
 from optim.onnx.data_files import file_digest
 from optim.onnx.external_data import external_files
+from optim.onnx.files import is_whole
 
 _ROUNDS = 3
 """A graph must be whole before it is known which data files it has."""
@@ -75,3 +77,8 @@ def _is_whole(path: Path, store: Store) -> bool:
     if key and whole:
         store.write("steps", key, whole)
     return whole
+
+
+def is_as_it_was(store: Store, known: ingest.Answer) -> bool:
+    """Whether neither the user's files nor those of the store changed since."""
+    return still_there(known.read) and is_whole(known.model.path) and not damaged_files(known.model.path, store)

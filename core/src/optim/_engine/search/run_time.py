@@ -12,8 +12,11 @@ running the original            20 % of it: a third each for finding  samples th
 comparing one result with it    5 % of it                             the same
 writing the result              1.5 s, and 1 s for each 300 MB; what  nothing
                                 reading the model took, if more
-what is begun at the end        until 20 % more are over; 15 s where  a result where a machine is very busy
-                                it is shorter than 30 s
+the proof of what is delivered  until 20 % more are over, and never   a result where a machine is very busy
+                                beyond 300 s where the user gave
+                                nothing; 15 s where it is shorter than
+                                30 s
+all else of the end             until it is over                      a surer result
 ==============================  ====================================  ====================================
 
 It stands still while the run waits for its turn at the machine's clock. Exporting a source comes before it.
@@ -32,8 +35,11 @@ from optim._engine.plugins.guard import is_a_command
 from optim._engine.search.settings import AUTO, SearchSeconds
 from optim.errors import OptimError
 
-LEAST_S, MOST_S = 30.0, 300.0
+LEAST_S, MOST_S = 30.0, 280.0
 """What is announced where the user gave nothing: in less the end alone takes half of it; who wants more says so."""
+
+WHOLE_S = 300.0
+"""After which a run has ended that was announced: what is beyond is for a proof that a busy machine draws out."""
 
 _WHOLE_END_S = 80.0
 """A run that is shorter has its part of the seconds of the end: they are 28 together."""
@@ -48,8 +54,8 @@ _COMPARING_SHARE = 0.05
 """Of the run, for comparing one result on all samples: some six are."""
 
 _FLOOR_SHARE, _SHORT_FLOOR_S = 0.2, 15.0
-"""What is begun in the end goes on until so much more is over than was announced: a shorter race proves nothing. A run
-of less than 30 s always has its 15 s for it."""
+"""The proof of what is delivered goes on until so much more is over than was announced: a shorter race proves nothing.
+A run of less than 30 s always has its 15 s for it."""
 
 _FLOOR_OF_LOOKS = 0.25
 """Of that, for a race while exploring: with more, it and the end together take a third more than was announced."""
@@ -101,6 +107,7 @@ class RunTime:
         self._begin = now() - start.seconds
         self._slowness = min(_MOST_SLOWNESS, start.slowness)
         self.announced_s = math.inf if asked_s == AUTO else asked_s
+        self._most_s = WHOLE_S if asked_s == AUTO else math.inf
         self.open_s = self.run_s = self.closing_s = self.comparing_s = self.try_s = 0.0
         self.notes: list[str] = []
         self._reading_s = 0.0
@@ -144,12 +151,16 @@ class RunTime:
         return max(_LEAST_PART, min(1.0, self.announced_s / _WHOLE_END_S))
 
     @property
+    def spare_s(self) -> float:
+        """Seconds for what only makes a result surer, or tells more of it: it ends when the run does."""
+        return self.left - self.closing_s
+
+    @property
     def end_s(self) -> float:
-        """Seconds until what is begun in the end must be over: before the result is written, later than announced."""
+        """Seconds until the proof of what is delivered must be over: later than announced, where it must be."""
         if math.isinf(self.announced_s):
             return math.inf
-        end_s = self.left + self.floor_s - self.closing_s
-        return max(end_s, self.floor_s if self.announced_s < LEAST_S else 0.0)
+        return max(self.spare_s + self.floor_s, self.floor_s if self.announced_s < LEAST_S else 0.0)
 
     @property
     def look_floor_s(self) -> float:
@@ -158,10 +169,11 @@ class RunTime:
 
     @property
     def floor_s(self) -> float:
-        """Seconds that the end may take beyond what was announced."""
+        """Seconds that the proof of what is delivered may take beyond what was announced."""
         if math.isinf(self.announced_s):
             return 0.0
-        return max(_FLOOR_SHARE * self.announced_s, _SHORT_FLOOR_S if self.announced_s < LEAST_S else 0.0)
+        floor_s = max(_FLOOR_SHARE * self.announced_s, _SHORT_FLOOR_S if self.announced_s < LEAST_S else 0.0)
+        return max(0.0, min(floor_s, self._most_s - self.announced_s))
 
     @property
     def for_original(self) -> float:
@@ -171,8 +183,7 @@ class RunTime:
     @property
     def most_for_original(self) -> float:
         """Seconds after which a run has ended whatever the original is doing."""
-        announced_s = MOST_S if math.isinf(self.announced_s) else self.announced_s
-        whole_s = (1 + _FLOOR_SHARE) * announced_s - _CLOSING_S * self._slowness
+        whole_s = min(self._most_s, (1 + _FLOOR_SHARE) * self.announced_s) - _CLOSING_S * self._slowness
         return max(_LEAST_FOR_ORIGINAL_S, whole_s - self.spent)
 
     def samples_to_compare(self, run_s: float, available: int) -> int:

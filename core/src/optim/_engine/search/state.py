@@ -292,6 +292,7 @@ class Measured:
         goal: what the goal's own clock found, to the original's; None where the goal has none.
         work: processor seconds of a run, to the original's; None where nobody counts them.
         generation: what the time of an answer is made of, where that is the goal.
+        disturbed: share of rounds in which other processes used the machine, 0..1.
     """
 
     candidate: Candidate
@@ -306,6 +307,7 @@ class Measured:
     goal: Ratio | None = None
     work: Ratio | None = None
     generation: GenerationTimes | None = None
+    disturbed: float = 0.0
 
     @property
     def digest(self) -> str:
@@ -332,6 +334,7 @@ class Measured:
             goal=result.goal,
             work=result.work,
             generation=result.generation,
+            disturbed=result.disturbed,
         )
 
 

@@ -54,6 +54,9 @@ SAMENESS_SHARE, LAST_SAMENESS_S = 0.08, 20.0
 """Share of the search, and seconds in the end, for telling settings that change nothing: the first saves more than that
 in races, but not on models that take seconds to open; the second must be known."""
 
+_LEAST_VERDICT_S = 2.0
+"""For telling that what won is no change, whatever the time: a small model is opened twice in less."""
+
 LEAST_REPAIR_S = 2.0
 """A repair with less does not get to its first evaluation."""
 
@@ -99,7 +102,7 @@ class TimeBudget(RaceSeconds):
         repairs: for repairs while exploring.
         sameness: for telling settings that change nothing, while exploring.
         last_sameness: for the same of what may be delivered.
-        verdict_sameness: for the same of what won, whatever is left of the run.
+        verdict_sameness: for the same of what won, within what the proof may take.
         final_repairs: for repairs on all samples.
         shorter: for chains without a step that has not shown its worth.
         fallbacks: for what came next, where the best did not hold.
@@ -122,7 +125,7 @@ class TimeBudget(RaceSeconds):
         self.repairs, self.sameness = Allowance(0.0, now), Allowance(0.0, now)
         self.begin(search_s)
         self.last_sameness = Allowance(part * LAST_SAMENESS_S, now, self._left_before_proof)
-        self.verdict_sameness = Allowance(part * LAST_SAMENESS_S, now)  # a verdict is right whatever the time
+        self.verdict_sameness = Allowance(part * LAST_SAMENESS_S, now, self._left_for_verdict)
         self.final_repairs = Allowance(part * FINAL_REPAIRS_S, now, self._left_before_proof)
         self.shorter = Allowance(part * SHORTER_S, now, self._left_before_proof)
         self.fallbacks = Allowance(part * FALLBACKS_S, now, self._left_before_proof)
@@ -246,6 +249,10 @@ class TimeBudget(RaceSeconds):
     def share(self, stages: int) -> float:
         """The share of the time that is left for the races of one of ``stages`` stages still to come."""
         return SHARE_OF_A_STAGE / stages
+
+    def _left_for_verdict(self) -> float:
+        """Seconds in which a verdict may still turn out to be wrong; some, whatever the time."""
+        return max(_LEAST_VERDICT_S, self._run.end_s)
 
     @property
     def for_reapplying(self) -> float:

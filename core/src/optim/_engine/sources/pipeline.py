@@ -106,42 +106,48 @@ class Pipeline:
             if not applicable:
                 self._step(offered, "not-applicable", applicable.reason, component.name)
                 continue
-            started = time.monotonic()
-            try:
-                with recording(self._context.log) as said:
-                    result = self._export(offered, exporter, component)
-            except OptimError as error:
-                first = first or error
-                failures.append(offered.name)
-                reason = f"{error.what}: {error.cause}" if error.cause else error.what
-                self._step(
-                    offered,
-                    "failed",
-                    reason,
-                    component.name,
-                    notes=said.of_anything,
-                    seconds=time.monotonic() - started,
-                    printed=said.printed(changed=False),
-                )
-                continue
-            reason = f"instead of {', '.join(failures)}, which failed" if failures else ""
-            self._step(
-                offered,
-                "kept",
-                reason,
-                component.name,
-                counts=result.counts,
-                notes=(*result.notes, *said.of_a_change),
-                seconds=time.monotonic() - started,
-                printed=said.printed(changed=True),
-            )
-            return result
+            result = self._tried(offered, exporter, component, failures)
+            if isinstance(result, Exported):
+                return result
+            first = first or result
+            failures.append(offered.name)
         raise first or OptimError.usage(
             "no-exporter",
             f"no installed plugin can export {component.name}",
             "none of them offers an exporter that applies to it",
             "pip install 'optim-plugins[torch]'",
         )
+
+    def _tried(
+        self, offered: OfferedPass, exporter: Exporter, component: Component, failures: Sequence[str]
+    ) -> Exported | OptimError:
+        """What an exporter makes of a component, or why it does not; either is a step."""
+        started = time.monotonic()
+        try:
+            with recording(self._context.log) as said:
+                result = self._export(offered, exporter, component)
+        except OptimError as error:
+            self._step(
+                offered,
+                "failed",
+                f"{error.what}: {error.cause}" if error.cause else error.what,
+                component.name,
+                notes=said.of_anything,
+                seconds=time.monotonic() - started,
+                printed=said.printed(changed=False),
+            )
+            return error
+        self._step(
+            offered,
+            "kept",
+            f"instead of {', '.join(failures)}, which failed" if failures else "",
+            component.name,
+            counts=result.counts,
+            notes=(*result.notes, *said.of_a_change),
+            seconds=time.monotonic() - started,
+            printed=said.printed(changed=True),
+        )
+        return result
 
     def _export(self, offered: OfferedPass, exporter: Exporter, component: Component) -> Exported:
         self._context.report_progress(0.0, f"exporting {component.name} with {exporter.name}")

@@ -114,7 +114,7 @@ def verify_generation(generate: object, folder: Path, evidence: Evidence) -> tup
     """Greedy generation on the exported graphs, token for token against the source's own.
 
     Args:
-        generate: ``generate(prompt, max_new_tokens=...)`` of :class:`optim._engine.generation.Decoder`.
+        generate: ``generate(prompt, max_new_tokens=...)`` of :class:`optim._engine.generation.decoder.Decoder`.
         folder: with the evidence.
         evidence: of the source.
 

@@ -60,7 +60,8 @@ def _session(model: Path, config: Any) -> Any:
         options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, _LEVELS[config.optimization.graph.level])
     gpu = any(group.kind == group.KIND_GPU for group in config.instance_group)
     providers = ["CUDAExecutionProvider"] if gpu else ["CPUExecutionProvider"]
-    return ort.InferenceSession(model / "1" / config.default_model_filename, options, providers=providers)
+    path = model / "1" / config.default_model_filename
+    return ort.InferenceSession(path, options, providers=providers, enable_fallback=False)
 
 
 def _require_same(kind: str, told: Any, there: Any, config: Any) -> None:

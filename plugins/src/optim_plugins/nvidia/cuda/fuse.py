@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Target
-from optim.providers import CUDA
+from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, SessionConfig, Target
+from optim.providers import CUDA, GROUP_QUERY_FUSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,4 +67,7 @@ class Fuse(Pass):
         if not any(counts.values()):
             return PassResult(model, changed=False, notes=("none of its patterns is in the graph",), counts=counts)
         clean(graph)
-        return PassResult(context.save(graph, model), changed=True, counts=counts)
+        fused = context.save(graph, model)
+        if counts.get("grouped_query"):  # onnxruntime's would take cosines of this run's tokens for those of all
+            fused = fused.with_session(SessionConfig(disabled_optimizers=(GROUP_QUERY_FUSION,)))
+        return PassResult(fused, changed=True, counts=counts)

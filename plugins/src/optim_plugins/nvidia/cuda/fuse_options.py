@@ -17,5 +17,6 @@ class FuseOptions(PassOptions):
     )
     unpadded: bool = Field(
         False,
-        description="the attention_mask is all ones, in every run: GroupQueryAttention does without it, as CUDA's must",
+        description="the attention_mask is all ones, in every run: GroupQueryAttention does without it, as flash "
+        "attention must",
     )

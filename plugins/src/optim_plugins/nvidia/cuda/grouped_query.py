@@ -1,4 +1,4 @@
-"""Attention over a past in one buffer without its mask, as CUDA's kernel of it takes none.
+"""Attention over a past in one buffer without its mask, as CUDA's flash attention takes none.
 
 Before, as ``ort.share-past`` and a conversion to float16 leave it::
 
@@ -12,8 +12,8 @@ After, where the mask hides what comes later and nothing else::
 
 The operator hides later tokens by itself. What the mask hides is found by computing it for some sizes with an
 ``attention_mask`` of ones: a window or a bias by distance shows there. Padding is no longer seen. CUDA has kernels in
-float16 and bfloat16, and none that takes ``attention_bias`` (onnxruntime,
-``contrib_ops/cuda/bert/group_query_attention.cc``).
+float16 and bfloat16; the one that takes ``attention_bias`` writes out all products of queries and keys (onnxruntime
+1.31, ``contrib_ops/cuda/bert/group_query_attention.cc``).
 """
 
 from __future__ import annotations

@@ -30,6 +30,7 @@ class CudaBackend(OnnxRuntimeBackend):
         from optim.onnx import open_session, operator_libraries
         from optim_plugins.nvidia.gpu.bound_session import BoundSession, DeviceMemory, naming_full_memory
         from optim_plugins.nvidia.gpu.device import memory_in_use
+        from optim_plugins.nvidia.gpu.engine_cache import ON
         from optim_plugins.nvidia.gpu.targets import COPIES
 
         index = int(target.provider_options.get("device_id", "0"))
@@ -44,9 +45,9 @@ class CudaBackend(OnnxRuntimeBackend):
                 model.path, model.session, target, extra_config=_HARNESS, libraries=operator_libraries(model.opset)
             )
         tuned = model.session.provider_options
-        replayed = "1" in (
-            tuned.get(CUDA, {}).get("enable_cuda_graph"),
-            tuned.get(TENSORRT, {}).get("trt_cuda_graph_enable"),
+        replayed = (
+            tuned.get(CUDA, {}).get("enable_cuda_graph") == "1"
+            or tuned.get(TENSORRT, {}).get("trt_cuda_graph_enable") == ON
         )
         return BoundSession(
             session,

@@ -42,15 +42,18 @@ def naming_full_memory() -> Iterator[None]:
     Raises:
         OptimError[device-memory]: the device has too little memory.
     """
+    from optim.onnx import plain_message
+
     try:
         yield
     except Exception as error:
-        if not any(text in str(error) for text in _FULL):
+        said = f"{error.__cause__ or error}"  # a refusal to open says it in its own words, and keeps the runtime's
+        if not any(text in said for text in _FULL):
             raise
         raise OptimError(
             "device-memory",
             "the GPU has too little memory for this model and these inputs",
-            " ".join(str(error).split())[:300],
+            plain_message(" ".join(said.split()))[:300],
             "give --data with a smaller batch, or end other programs on the GPU (nvidia-smi lists them)",
             "optim-plugins",
             ExitStatus.NOT_HELD,
@@ -123,23 +126,28 @@ class BoundSession(OnnxRuntimeSession):
             binding.synchronize_outputs()
 
     def _bound(self, feeds: Mapping[str, Any]) -> Any:
-        """Inputs on the device, and outputs that are left there."""
+        """Inputs on the device, and outputs that are left there.
+
+        Raises:
+            OptimError[device-memory]: the device has too little memory for the inputs.
+        """
         import numpy as np
         import onnxruntime
 
         binding = self._session.io_binding()
-        for name in self._inputs:
-            array = np.ascontiguousarray(feeds[name])
-            kept = self._buffers.get(name) if self._replayed else None
-            if kept is not None and tuple(kept.shape()) == array.shape:
-                kept.update_inplace(array)
-            else:
-                kept = onnxruntime.OrtValue.ortvalue_from_numpy(array, self._memory.kind, self._memory.index)
-                self._buffers[name] = kept
-            binding.bind_ortvalue_input(name, kept)
-        for output in self._session.get_outputs():
-            self._bind_output(binding, output)
-        binding.synchronize_inputs()
+        with naming_full_memory():
+            for name in sorted(self._inputs & feeds.keys()):  # others have a default
+                array = np.ascontiguousarray(feeds[name])
+                kept = self._buffers.get(name) if self._replayed else None
+                if kept is not None and tuple(kept.shape()) == array.shape:
+                    kept.update_inplace(array)
+                else:
+                    kept = onnxruntime.OrtValue.ortvalue_from_numpy(array, self._memory.kind, self._memory.index)
+                    self._buffers[name] = kept
+                binding.bind_ortvalue_input(name, kept)
+            for output in self._session.get_outputs():
+                self._bind_output(binding, output)
+            binding.synchronize_inputs()
         return binding
 
     def _bind_output(self, binding: Any, output: Any) -> None:

@@ -13,6 +13,9 @@ from pathlib import Path
 
 from optim.folders import cache_folder
 
+ON = "True"
+"""An option of the TensorRT provider that is on: in Python it takes True and False alone, unlike CUDA's 1 and 0."""
+
 _FOLDER = "tensorrt-engines"
 _NAME = 16
 """Hex digits of a folder's name: enough that two sets of versions never share one."""
@@ -28,9 +31,9 @@ def cache_options(hardware: str) -> Mapping[str, str]:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "built-for.txt").write_text(f"{built_for(hardware)}\n", encoding="utf-8")
     return {
-        "trt_engine_cache_enable": "1",
+        "trt_engine_cache_enable": ON,
         "trt_engine_cache_path": str(folder),
-        "trt_timing_cache_enable": "1",
+        "trt_timing_cache_enable": ON,
         "trt_timing_cache_path": str(folder),
     }
 

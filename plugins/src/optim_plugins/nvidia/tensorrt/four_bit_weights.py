@@ -91,8 +91,8 @@ def _floats(
     graph: ir.Model, product: Product, made: dict[tuple[ir.Value, int], ir.Value], names: UniqueNames
 ) -> ir.Value | None:
     """What the integers of a weight stand for; None where the weight is not finite."""
-    axis = 1 if product.transposed else 0
-    key = product.weight, axis
+    read_transposed = product.transposed and product.node.inputs[1] is product.weight  # else a Transpose is between
+    key = product.weight, 1 if read_transposed else 0
     if key not in made:
         tensor = product.weight.const_value
         assert tensor is not None
@@ -101,7 +101,7 @@ def _floats(
             return None
         block = _block(product.rows)
         integers, scale = in_blocks(weight if product.transposed else weight.T, block)
-        if not product.transposed:
+        if not read_transposed:
             integers, scale = np.ascontiguousarray(integers.T), np.ascontiguousarray(scale.T)
         name = product.weight.name or product.name
         operands = [
@@ -111,9 +111,9 @@ def _floats(
         for operand in operands:
             graph.graph.register_initializer(operand)
         named = names.take(f"{name}_dequantize")
-        node = ir.node("DequantizeLinear", operands, {"axis": axis, "block_size": block}, name=named)
+        node = ir.node("DequantizeLinear", operands, {"axis": key[1], "block_size": block}, name=named)
         node.outputs[0].name = names.take(f"{name}_floats")
-        node.outputs[0].type, node.outputs[0].shape = product.weight.type, product.weight.shape
+        node.outputs[0].type, node.outputs[0].shape = product.weight.type, ir.Shape(integers.shape)
         graph.graph.insert_before(graph.graph[0], node)
         made[key] = node.outputs[0]
     return made[key]

@@ -18,9 +18,10 @@ Placement: https://docs.nvidia.com/deeplearning/tensorrt/latest/inference-librar
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from optim import APPLICABLE, Applicable, Context, Model, OptimError, Pass, PassResult, Target
+from optim import APPLICABLE, Applicable, Context, Model, OptimError, Pass, PassResult, SessionConfig, Target
 from optim.providers import TENSORRT
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from optim_plugins.ort.quantize.static.quantize_static_options import QuantizeStaticOptions
 
 _INTEGERS = "int8"
+
+BIASES_IN_FLOAT = SessionConfig(disabled_optimizers=("WeightBiasQuantization",))
+"""ONNX Runtime would put integers of 32 bits for them, between pairs that neither CUDA nor TensorRT computes."""
 
 FLOAT8_CAPABILITY = (8, 9)
 """Compute capability of Ada, the first with products of 8-bit floats."""
@@ -105,7 +109,10 @@ class Quantize(Pass):
                 reason,
                 "--with \"tensorrt.quantize:format='int8'\"",
             )
-        return quantize_graph(model, _static(options), context)
+        result = quantize_graph(model, _static(options), context)
+        if not result.changed:
+            return result
+        return replace(result, model=result.model.with_session(BIASES_IN_FLOAT))
 
 
 def _no_float8(target: Target) -> str | None:

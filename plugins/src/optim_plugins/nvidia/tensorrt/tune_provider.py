@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from optim import Context, Model, PassResult, SessionConfig, Target
 from optim.providers import TENSORRT
+from optim_plugins.nvidia.gpu.engine_cache import ON
 from optim_plugins.nvidia.gpu.provider_settings import ProviderSettings
 
 if TYPE_CHECKING:
@@ -63,11 +64,11 @@ class TuneProvider(ProviderSettings):
 
 def provider_options(options: TuneProviderOptions, *, quantized: bool) -> dict[str, str]:
     """The provider's own names and values; a quantized graph needs kernels of 8 bits."""
-    found = {key: "1" for name, key in _FLAGS.items() if getattr(options, name)}
+    found = {key: ON for name, key in _FLAGS.items() if getattr(options, name)}
     if options.precision in _PRECISIONS:
-        found[_PRECISIONS[options.precision]] = "1"
+        found[_PRECISIONS[options.precision]] = ON
     if options.integers or quantized:
-        found["trt_int8_enable"] = "1"
+        found["trt_int8_enable"] = ON
     if options.builder_level is not None:
         found["trt_builder_optimization_level"] = str(options.builder_level)
     if options.workspace_mb is not None:

@@ -5,7 +5,6 @@ Each setting is proposed alone; the search races them, drops what is beaten, and
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -35,17 +34,17 @@ class TuneExecution(Pass):
         return APPLICABLE
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[TuneExecutionOptions]:
-        """One setting at a time, those that help more often first."""
+        """One setting at a time, those that help more often first; branches at once need threads beside the others."""
+        from optim.jobs import usable_processors
         from optim_plugins.ort.tune.tune_execution_options import TuneExecutionOptions
 
         yield TuneExecutionOptions(flush_denormals=True)
         yield TuneExecutionOptions(memory_pattern=False)
-        threaded = target.made_for != WASM  # a page has one thread, unless it is isolated from others
-        if threaded:
+        one_thread = target.made_for == WASM or target.threads == 1  # a page has one, unless it is isolated from others
+        if not one_thread:
             yield TuneExecutionOptions(spinning=False)
         yield TuneExecutionOptions(arena=False)
-        processors = os.cpu_count() or 1
-        if threaded and processors > 1 and _has_branches(model):
+        if not (one_thread or target.threads) and usable_processors() > 1 and _has_branches(model):
             yield TuneExecutionOptions(execution_mode="parallel", inter_op_num_threads=2)
         yield TuneExecutionOptions(prepacking=False)
 

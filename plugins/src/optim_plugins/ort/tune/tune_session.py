@@ -2,7 +2,8 @@
 
 ONNX Runtime's default is not always its best: on some models its own graph optimizations make it slower, because a
 fused kernel is slower on this processor than the parts it replaces. So levels, single optimizers switched off and
-thread counts are proposed, and the clock decides.
+thread counts are proposed, and the clock decides. The runtime starts a thread for each core of the machine, also where
+a container or a batch system gives the process fewer: there a thread for each that it has is the best guess.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, SessionConfig, Target
+from optim import APPLICABLE, Applicable, Context, Model, OptimError, Pass, PassResult, SessionConfig, Target
 from optim_plugins.ort.kernels import WASM
 
 if TYPE_CHECKING:
@@ -38,14 +39,34 @@ class TuneSession(Pass):
         """Always: there is always a session to set."""
         return APPLICABLE
 
+    def refuse(self, options: TuneSessionOptions, target: Target) -> None:
+        """More threads than the target has.
+
+        Raises:
+            OptimError[too-many-threads]: they would be no more than the target's.
+        """
+        asked = options.intra_op_num_threads
+        if asked is not None and target.threads and asked > target.threads:
+            raise OptimError.usage(
+                "too-many-threads",
+                f"pass {self.name} cannot give a session {asked} threads",
+                f"target {target.name} has {target.threads} at most",
+                f"--target cpu:threads={asked}, or intra_op_num_threads={target.threads}",
+            )
+
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[TuneSessionOptions]:
         """Best guess first, by the operators in the graph; the runtime's default is what they are raced against."""
+        from optim.jobs import usable_processors
         from optim.onnx import operator_counts
         from optim_plugins.ort.tune.tune_session_options import TuneSessionOptions
 
         operators = operator_counts(model.path)
         normalizes = any(name.rpartition(":")[2] in _NORMALIZATIONS for name in operators)
         skip = ("SkipLayerNormFusion",)
+        threaded = target.made_for != WASM  # there the page says how many threads
+        processors = target.threads or usable_processors()
+        if threaded and not target.threads and processors < (os.cpu_count() or 1):
+            yield TuneSessionOptions(intra_op_num_threads=processors)
         yield TuneSessionOptions(level="basic")
         if normalizes:
             yield TuneSessionOptions(disabled_optimizers=skip)
@@ -54,8 +75,7 @@ class TuneSession(Pass):
         if normalizes:
             yield TuneSessionOptions(disabled_optimizers=("LayerNormFusion", *skip))
             yield TuneSessionOptions(level="extended", disabled_optimizers=skip)
-        processors = os.cpu_count() or 1
-        if processors > 2 and target.made_for != WASM:  # there the page says how many threads
+        if threaded and processors > 2:
             yield TuneSessionOptions(intra_op_num_threads=processors // 2)
 
     def apply(self, model: Model, options: TuneSessionOptions, context: Context) -> PassResult:

@@ -34,6 +34,8 @@ class TorchBackend(Backend):
             )
         from optim.jobs import from_wire
 
+        if target.threads:
+            _keep_to(target.threads)
         device = target.provider_options.get("device", "cpu")
         if device == "cuda":
             _require_cuda(target.name)
@@ -126,6 +128,12 @@ class TorchSession(Session):
 
         array = to_array(tensor)
         return array if self._dtype is None else array.astype(dtype_of(self._declared[name]))
+
+
+def _keep_to(threads: int) -> None:
+    import torch
+
+    torch.set_num_threads(threads)
 
 
 def _require_cuda(target: str) -> None:

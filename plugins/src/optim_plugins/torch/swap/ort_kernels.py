@@ -84,7 +84,7 @@ class OrtKernels:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.log_severity_level = 4
         providers = list(dict.fromkeys((self._target.provider, "CPUExecutionProvider")))
-        return ort.InferenceSession(model.SerializeToString(), options, providers=providers)
+        return ort.InferenceSession(model.SerializeToString(), options, providers=providers, enable_fallback=False)
 
 
 def _says_bfloat16(node: onnx.NodeProto) -> bool:

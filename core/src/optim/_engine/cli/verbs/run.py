@@ -125,11 +125,12 @@ def run(
     require_run(settings)
     output = output or default_output(source)
     require_layouts(deliveries, settings, output)
+    from optim._engine.runs.run import ToDeliver
     from optim._engine.runs.source_run import run_asked
     from optim.cli_kit.live_lines import progress
 
     with progress() as say:
-        reports = run_asked(settings, output, say, lock=lock, pick=pick or "", deliveries=deliveries)
+        reports = run_asked(settings, output, say, ToDeliver(lock, pick or "", deliveries))
     return _tell(reports, output, as_json, verbose)
 
 

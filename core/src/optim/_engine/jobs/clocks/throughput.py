@@ -7,7 +7,6 @@ each model, the original too, is judged by what it can do at best on this machin
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Sequence
@@ -22,7 +21,8 @@ from optim._engine.jobs.clocks.serving import Served, Serving, Tried, p95_of
 from optim.arrays import Feeds
 from optim.backend import Session
 from optim.errors import OptimError, describe_exception
-from optim.model import SessionConfig
+from optim.jobs.resources import usable_processors
+from optim.model import THREADS, SessionConfig
 from optim.providers.names import CPU
 
 _LOOK_S = 0.2
@@ -47,8 +47,6 @@ _MORE = 1.03
 
 _MISSES = 1
 """So many batches may give no more before the next is not looked at: one may be slow by chance."""
-
-_THREADS = "intra_op_num_threads"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +139,10 @@ class _Throughput(Timer):
         return bool(row_inputs({info.name: info for info in self._subject.model.inputs}))
 
     def _shares(self) -> list[tuple[int, int | None]]:
-        """Ways to share the processors: one session with all of them, and more with fewer threads each."""
+        """Ways to share the processors, or the target's threads: one session with all, and more with fewer each."""
         if self._subject.target.made_for != CPU or self._subject.target.provider != CPU:
             return [(1, None)]  # one device computes, whoever asks
-        processors = _processors()
+        processors = self._subject.target.threads or usable_processors()
         shares: list[tuple[int, int | None]] = [(1, None)]
         sessions = 2
         while sessions <= processors:
@@ -167,7 +165,7 @@ class _Throughput(Timer):
         one = self._subject
         model = one.model
         if serving.threads is not None:
-            model = model.with_session(SessionConfig({_THREADS: serving.threads}))
+            model = model.with_session(SessionConfig({THREADS: serving.threads}))
         own = serving.sessions == 1 and serving.threads is None
         self._sessions, self._opened = [one.session] if own else [], serving
         try:
@@ -177,11 +175,6 @@ class _Throughput(Timer):
             self.close()  # those that were opened are no serving
             raise
         return self._sessions
-
-
-def _processors() -> int:
-    """That this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _doubled() -> tuple[int, ...]:

@@ -18,11 +18,12 @@ from optim._engine.runs.compare.programs import answers_only, clock_of_program, 
 from optim._engine.search.effort import Effort
 from optim._engine.search.measure.racing import Wanted, race_candidates
 from optim._engine.search.settings import RunSettings
-from optim._engine.search.state import LaneResult
+from optim._engine.search.state import Candidate, LaneResult
 from optim._engine.search.targets.entrants import none_runs
 from optim._engine.search.workbench import Workbench
 from optim.errors import ExitStatus, OptimError
 from optim.jobs.wire import to_wire
+from optim.providers.names import CPU
 from optim.target import Target
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ def bench_models(
         programs = [path for path in models[1:] if is_program(path)]
         graphs = [path for path in models[1:] if path not in programs]
         candidates = [other_model(bench, path, component) for path in graphs]
+        _say_threads(bench, [models[0], *graphs], [first, *candidates])
         bench.original, bench.baseline = first, bench.places.get(first.target, bench.place)
         lanes = [_source_place(bench, registry, name, models[0], component) for name in beside]
         bench.say(f"timing {len(models) + len(lanes)} model{'s' if len(models) + len(lanes) > 1 else ''}")
@@ -95,6 +97,23 @@ def bench_models(
         ]
         timed[len(timed) - len(programs) :] = map(answers_only, timed[len(timed) - len(programs) :])
         return Benchmark(target=target, feeds=bench.prepared.origin, models=tuple(timed))
+
+
+def _say_threads(bench: Workbench, paths: Sequence[Path], models: Sequence[Candidate]) -> None:
+    """Say where a run folder was made for fewer threads than the first model would have: that is no fair race."""
+    if bench.target.made_for != CPU:
+        return
+    first, *others = [bench.target.within_threads(one.model.session).threads for one in models]
+    for path, one, own in zip(paths[1:], models[1:], others, strict=True):
+        if own != first and not one.target:
+            bench.say(
+                f"{path} has {_threads(own)} by its session.json, {paths[0]} {_threads(first)}; "
+                f"--target cpu:threads={own or first} gives both at most {own or first}"
+            )
+
+
+def _threads(count: int) -> str:
+    return f"{count} thread{'s' * (count > 1)}" if count else "as many threads as onnxruntime takes"
 
 
 def _require_one_model(models: Sequence[Path], beside: Sequence[str], target: str) -> None:
@@ -212,4 +231,5 @@ def _source_place(bench: Workbench, registry: Registry, name: str, model: Path, 
     target = require_target(registry, name, beside=True)
     told = {"source": json.dumps(to_wire(bench.settings.export)), "component": component}
     plugin = registry.offered("backend")[target.backend].plugin.name
-    return Place(replace(target.plain, provider_options={**target.provider_options, **told}), plugin)
+    plain, options = target.plain, {**target.provider_options, **told}
+    return Place(replace(plain, provider_options=options, threads=plain.threads or bench.target.threads), plugin)

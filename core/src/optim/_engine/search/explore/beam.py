@@ -26,6 +26,7 @@ from optim._engine.search.explore.rest import (
     run_out,
     share_of_later,
 )
+from optim._engine.search.explore.second_looks import SecondLooks
 from optim._engine.search.journal import Journal, chain_key, failures, step_of
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.plan import Plan, Planned, legs, slots
@@ -85,10 +86,10 @@ class Beam:
         if self._objective.goal != "latency":
             return self.search()
         required = [planned.ordered.name for planned in self._plan.forced()]
-        rescue = Rescue(self._expander.repairs, self._promises, self.time, self._rank, required)
+        second = SecondLooks(self._bench, self._expander, self.time)
+        rescue = Rescue(self._expander.repairs, self._promises, self.time, self._rank, required, second)
         self._looked |= {item.digest: item for item in rescue.run(self._looked.values())}
-        ranking = rescue.refined(self.search())
-        return self._rank.of([*rescue.run(ranking), *ranking])
+        return rescue.last(rescue.refined(self.search()))
 
     def look(self) -> float:
         """Have a first look at what may be tried; returns the best ratio to hope for, also of what is near the budget.
@@ -323,13 +324,8 @@ class Beam:
         if all(item.digest not in before for item in chosen):
             chosen += [item for item in ranking if item.digest in before][:1]
         enabling = [item for item in ranking if item.candidate.steps and item.candidate.steps[-1].role is Role.ENABLE]
-        if (
-            enabling
-            and stage is not Stage.POST_PROCESS
-            and enabling[0] not in chosen
-            and enabling[0].candidate.steps[-1].stage is stage
-        ):
-            chosen.append(enabling[0])
+        if stage is not Stage.POST_PROCESS:
+            chosen += [one for one in enabling[:1] if one not in chosen and one.candidate.steps[-1].stage is stage]
         return self._rank.within_reach(chosen)
 
     def _fail(self, passes: Sequence[Planned]) -> None:

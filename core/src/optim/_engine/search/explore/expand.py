@@ -18,14 +18,14 @@ from optim._engine.search.explore.asking import Asker, Proposals
 from optim._engine.search.explore.kernel_gains import KernelGains
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.repairs import Repairs, as_elsewhere
-from optim._engine.search.explore.rest import OUT_OF_TIME
+from optim._engine.search.explore.rest import OUT_OF_TIME, Cut
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.measure.idle_settings import IdleSettings
 from optim._engine.search.measure.source_gate import SourceGate
 from optim._engine.search.plan import Planned, slots
 from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.select.archive import ParetoArchive
-from optim._engine.search.state import Attempt, Candidate, OutOfTime, Step, StepKey, StepStatus, Trial
+from optim._engine.search.state import FASTER, Attempt, Candidate, OutOfTime, Step, StepKey, StepStatus, Trial
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Tried, Workbench
 from optim.jobs.printed import last_lines
@@ -50,6 +50,7 @@ class Expander:
     """Tries the passes of a stage on a candidate.
 
     Attributes:
+        cut: first guesses that had no time.
         repairs: of what is beyond the budget by little.
         promises: what is known of passes.
         kernels: of this machine.
@@ -77,6 +78,7 @@ class Expander:
         self._hopeless: dict[StepKey, str] = {}
         self.promises = promises
         self.kernels = KernelGains(bench, bench.work)
+        self.cut: list[Cut] = []
 
     def expand(self, parent: Candidate, passes: Sequence[Planned]) -> list[Candidate]:
         """Returns the parent and every candidate that goes on from it through this stage."""
@@ -153,7 +155,7 @@ class Expander:
             for proposal in answer.proposals:
                 attempt = self._journal.open(step_of(planned.offered, proposal.options), candidate)
                 one = _Wanted(planned, proposal, attempt)
-                reason = against or self._promises_too_little(candidate, one)
+                reason = ("" if self._is_open(one, candidate) else against) or self._promises_too_little(candidate, one)
                 far_off = "" if planned.forced else self._hopeless.get(attempt.step.key, "")
                 if (reason or far_off) and not attempt.reason:
                     attempt.settle(StepStatus.SKIPPED, reason or far_off)
@@ -186,6 +188,11 @@ class Expander:
         again = self._journal.open(step_of(one.planned.offered, options), candidate)
         again.notes = again.notes or (as_elsewhere(one.planned),)
         return [_Wanted(one.planned, Proposal(options), again)]
+
+    def _is_open(self, one: _Wanted, candidate: Candidate) -> bool:
+        """Whether a proposal was made already, which takes no more time, and may be faster for all that is known."""
+        trial = Trial(candidate, one.planned.offered, one.proposal.options)
+        return (one.attempt.low is None or one.attempt.low < FASTER) and self._bench.has_tried(trial)
 
     def _promises_too_little(self, candidate: Candidate, one: _Wanted) -> str:
         """Why a proposal is not tried on a chain; empty where nothing speaks against it, or the user named its pass."""

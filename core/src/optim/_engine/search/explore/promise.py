@@ -191,6 +191,10 @@ class Promises:
         is_dear = name in self._calibrating and not self._costs.knows(name)
         return self._seconds.get(name) or _GUESSED_S * self._costs.of([name]) * (_CALIBRATION if is_dear else 1.0)
 
+    def needed_s(self, name: str) -> float:
+        """Returns what a candidate of a pass should have: more than the last one, where that was stopped."""
+        return max(self.expected_s(name), _MORE_TIME * self._stopped.get(name, 0.0))
+
     def latency(self, parent: Candidate, step: Step) -> float:
         """Returns the latency to expect of a chain with one more step, as a ratio to the original's."""
         return self._latency.get(parent.digest, 1.0) * math.exp(-self.gain(step))

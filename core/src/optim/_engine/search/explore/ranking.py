@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.scoreboard import Scoreboard
+from optim._engine.search.select.archive import tie_of
 from optim._engine.search.select.goal import Objective
 from optim._engine.search.settings import CLOCKED
 from optim._engine.search.state import Candidate, Measured
@@ -56,8 +57,9 @@ class Ranking:
         """Note what holds, with the ratio that it promises: no race may have the time for it."""
         for candidate, ratio in promised:
             self._waiting[candidate.digest] = candidate
-            self.hoped.setdefault(candidate.digest, ratio)
-            self.guessed.add(candidate.digest)
+            if candidate.digest not in self.hoped:
+                self.hoped[candidate.digest] = ratio
+                self.guessed.add(candidate.digest)
 
     def untimed(self, looked: Iterable[Measured], board: Scoreboard) -> list[Measured]:
         """Returns the best of what holds and was never timed, of first looks and of stages: the last race has it.
@@ -92,6 +94,8 @@ class Ranking:
             # what cannot be timed goes by size, and by the order in which passes offer it where that is about the same
             smallest = min((item.candidate.size_bytes for item in items), default=1)
             return sorted(items, key=lambda item: int((item.candidate.size_bytes / smallest - 1) / _SAME_SIZE))
+        if self._objective.goal == "size":
+            return sorted(items, key=lambda item: (self.figure(item), *tie_of(item)))
         return sorted(items, key=lambda item: (self.figure(item), len(item.candidate.steps)))
 
     def joined(self, items: Sequence[Measured], others: Iterable[Measured]) -> list[Measured]:

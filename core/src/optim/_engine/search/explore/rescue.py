@@ -6,12 +6,14 @@ better spent on finding one. A repair that was cut short is taken up again where
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable
 
 from optim._engine.search.explore.first_repairs import WORTH_A_REPAIR
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.ranking import Ranking
 from optim._engine.search.explore.repairs import Near, Repairs, per_evaluation
+from optim._engine.search.explore.second_looks import SecondLooks
 from optim._engine.search.state import Measured
 from optim._engine.search.time_budget import LEAST_REPAIR_S, TimeBudget
 
@@ -25,16 +27,24 @@ class Rescue:
         time: of the search.
         ranking: of what was found; it learns what is hoped for.
         required: passes that every delivered chain has.
+        second: looks at what first looks had no time for.
     """
 
     def __init__(
-        self, repairs: Repairs, promises: Promises, time: TimeBudget, ranking: Ranking, required: Collection[str]
+        self,
+        repairs: Repairs,
+        promises: Promises,
+        time: TimeBudget,
+        ranking: Ranking,
+        required: Collection[str],
+        second: SecondLooks,
     ) -> None:
         self._repairs = repairs
         self._promises = promises
         self._time = time
         self._ranking = ranking
         self._required = required
+        self._second = second
 
     def run(self, found: Iterable[Measured]) -> list[Measured]:
         """Repairs what is clearly faster than anything that was found, the best per second first, until one holds.
@@ -43,8 +53,7 @@ class Rescue:
             What holds now, not timed yet; nothing where that is none, or where something is clearly faster already:
             what was never timed says nothing.
         """
-        timed = (one for one in found if one.ratio is not None or one.digest not in self._ranking.guessed)
-        held = min([1.0, *map(self._ranking.figure, timed)])
+        held = self._held(found)
         if held < WORTH_A_REPAIR:
             return []
         near = self._repairs.near.values()
@@ -61,6 +70,18 @@ class Rescue:
                 return [Measured(repaired, None)]
         return []
 
+    def last(self, ranking: list[Measured]) -> list[Measured]:
+        """What was found, the best first, and what can still be made where nothing of it is clearly faster.
+
+        Repairs come first, then what first looks had no time for.
+        """
+        found = self.run(ranking)
+        if not found and self._held(ranking) >= WORTH_A_REPAIR and (held := self._second.run(self._required)):
+            candidate, gain = held
+            self._ranking.hoped[candidate.digest] = math.exp(-gain)
+            found = [Measured(candidate, None)]
+        return self._ranking.of([*found, *ranking]) if found else ranking
+
     def refined(self, ranking: list[Measured]) -> list[Measured]:
         """With the best once more, where its repair was cut short and search time is left; the last race has both."""
         best = ranking[0]
@@ -76,6 +97,11 @@ class Rescue:
     def _per_second(self, one: Near) -> float:
         """What a repair of it promises, per second of an evaluation."""
         return per_evaluation(one.attempt, self._latency(one), self._repairs.aim(one.tried))
+
+    def _held(self, found: Iterable[Measured]) -> float:
+        """The ratio of the fastest that was found."""
+        timed = (one for one in found if one.ratio is not None or one.digest not in self._ranking.guessed)
+        return min([1.0, *map(self._ranking.figure, timed)])
 
     def _latency(self, one: Near) -> float:
         """The ratio to expect."""

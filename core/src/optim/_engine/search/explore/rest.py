@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from optim._engine.search.explore.promise import GUESSES, TOO_LITTLE, Promises
@@ -29,6 +30,21 @@ _ANSWERED = (StepStatus.NOT_APPLICABLE, StepStatus.FAILED)
 
 Leg: TypeAlias = tuple[Stage, Sequence[Planned]]
 """A stage with its passes, or one pass of the tune stage."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A first guess that had no time, or was stopped for it."""
+
+    planned: Planned
+    parent: Candidate
+    attempt: Attempt
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether no stage had the time for it since."""
+        row = self.attempt
+        return row.drift is None and row.status is StepStatus.SKIPPED and (row.out_of_time or not row.reason)
 
 
 def promises_too_little(legs: Sequence[Leg], promises: Promises) -> bool:

@@ -59,7 +59,7 @@ class Clock:
         Args:
             candidates: the most promising first; those for which there is no time are left out of the answer.
             share: of the search time that is left, 0..1.
-            least: so many are looked at whatever the share, see :meth:`TimeBudget.lanes`.
+            least: so many are looked at whatever the share, see :meth:`RaceSeconds.lanes`.
 
         Returns:
             Those that hold, in the order of ``candidates``; :attr:`board` says why others do not.
@@ -110,7 +110,9 @@ class Clock:
         """Fresh rounds for what may be delivered, compared on every sample that the gate uses."""
         effort = self._decided(self._time.final(len(candidates), drop=len(candidates) > 1))
         samples = self._bench.prepared.compared
-        return self.measure(candidates, effort, Wanted("final", samples, measure_task=True, budget=self._budget))
+        found = self.measure(candidates, effort, Wanted("final", samples, measure_task=True, budget=self._budget))
+        self._time.note_proof(self.base.open_s if self.base else 0.0)
+        return found
 
     def measure(self, candidates: Sequence[Candidate], effort: Effort, wanted: Wanted) -> list[Measured]:
         """One race; a candidate that does not run, or is not right with its session settings, has an objection."""
@@ -169,7 +171,7 @@ class Clock:
             return [check_candidate(self._bench, candidate) for candidate in candidates]
         candidates = candidates[: self._time.lanes_at_the_end(len(candidates))]
         wanted = Wanted("aside", self._bench.prepared.compared, measure_task=True)
-        base, results = race_candidates(self._bench, candidates, self._time.again(len(candidates), drop=False), wanted)
+        base, results = race_candidates(self._bench, candidates, self._time.aside(len(candidates)), wanted)
         self._note_base(base)
         return results
 

@@ -52,15 +52,26 @@ class IdleSettings:
                 found[one.digest] = f"{_IDLE}as with {_named(same)}"
         return found
 
+    def same_graph(self, one: Candidate, other: Candidate) -> bool:
+        """Whether the runtime makes the same graph of both, whatever else their settings change; False if unknown."""
+        models = (one.model, other.model)
+        unknown = [model for model in models if model.digest not in self._digests and not self._known(model)]
+        self._ask(unknown)
+        first, second = (self._digests.get(model.digest, "").partition(":")[0] for model in models)
+        return bool(first) and first == second
+
+    def _known(self, model: Model) -> bool:
+        """Whether an earlier run or look said it."""
+        known = self._bench.runner.known(self._bench.keys.session_digest(model), str)
+        if known is not None:
+            self._digests[model.digest] = known
+        return known is not None
+
     def _digests_of(self, models: Sequence[Model]) -> dict[str, str]:
         """What the runtime makes of each, by the model's own digest; empty where nobody knows."""
         entries = Counter(map(_entries, models))
         wanted = [model for model in models if entries[_entries(model)] > 1 and model.digest not in self._digests]
-        for model in wanted:
-            known = self._bench.runner.known(self._bench.keys.session_digest(model), str)
-            if known is not None:
-                self._digests[model.digest] = known
-        self._ask([model for model in wanted if model.digest not in self._digests])
+        self._ask([model for model in wanted if not self._known(model)])
         return {model.digest: self._digests.get(model.digest, "") for model in models}
 
     def _ask(self, models: Sequence[Model]) -> None:
@@ -71,7 +82,8 @@ class IdleSettings:
         request = session_digests.Request(tuple(models), bench.place, bench.store.models, seconds)
         try:
             with self._allowed.spending():
-                answer = bench.runner.call(session_digests.JOB, request, timeout_s=seconds + GRACE_S)
+                most_s = min(seconds + GRACE_S, max(seconds, bench.run_time.end_s))
+                answer = bench.runner.call(session_digests.JOB, request, timeout_s=most_s)
         except WorkerFailed:  # it will fail as a candidate too, and say why
             return
         for model, digest in zip(models, answer.digests, strict=True):

@@ -1,11 +1,12 @@
 """Time models against a base, round by round, and drop what is clearly beaten.
 
-Each model runs in a fresh process of its own (a lane). A round runs every lane once, in random order: an untimed
-run and a burst of timed ones for each sample, whose median counts. Only one lane works at a time. A lane's ratio is
-the geometric mean over samples of lane / base in the same round; rounds in which other processes took more than 3 %
-of the machine are dropped, as long as enough others remain. Lanes are opened before the race has its turn at the
-machine's clock: that takes as long as the rounds, and no time of it is compared. A race with patience for quiet rounds
-asks other runs for quiet.
+Each model runs in a fresh process of its own (a lane); those of what may be delivered are forks of a program that was
+started for the race, so that their memory lies elsewhere each time. A round runs every lane once, in random order: an
+untimed run and a burst of timed ones for each sample, whose median counts. Only one lane works at a time. A lane's
+ratio is the geometric mean over samples of lane / base in the same round; rounds in which other processes took more
+than 3 % of the machine are dropped, as long as enough others remain. Lanes are opened before the race has its turn at
+the machine's clock: that takes as long as the rounds, and no time of it is compared. A race with patience for quiet
+rounds asks other runs for quiet.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from optim._engine.search.measure.statistics import paired_ratio
 from optim._engine.search.measure.stopping import Standing, next_look_after
 from optim._engine.search.state import LaneResult, Ratio
 from optim._engine.search.turns import quiet
-from optim.jobs.process import WorkerFailed, WorkerProcess
+from optim.jobs.forked import Server
+from optim.jobs.process import WorkerFailed, WorkerProcess, server_apart
 from optim.jobs.wire import from_wire
 
 Admit = Callable[[int, Ready], bool]
@@ -43,6 +45,9 @@ _ROUND_TIMEOUT_S = 300.0
 
 _BASE_TIMEOUT_S = 900.0
 """For the base to open and to be compared: it only ends one that hangs."""
+
+_IMPORTED = ("numpy.random", "onnxruntime", JOB.module, "optim.jobs.wire", "optim.onnx.sessions")
+"""What a lane needs, for a server of its own: half of what other jobs do."""
 
 _CLEARLY, _HOPELESS = 1.02, 1.35
 """A lane leaves the race when its interval lies above the best one's by more than the first: less drops what may yet
@@ -198,14 +203,14 @@ def _run_rounds(lanes: dict[int, _Lane], effort: Effort, seed: int, end: float) 
             next_look = next_look_after(number + 1)
         undecided = effort.decides and standing is not None and standing.may_be_faster
         patience_s = effort.patience_s if len(quiet) < effort.least_rounds else 0.0
-        if spent > max(patience_s, effort.seconds if undecided else 0.0) and (enough or number + 1 >= 3):
+        if spent > max(patience_s, effort.decide_s if undecided else 0.0) and (enough or number + 1 >= 3):
             break
         if time.monotonic() + half_a_round > end:
             cut_short = True
             break
         if standing is not None and standing.is_clear(effort):
             break
-        if len(quiet) >= effort.most_rounds:
+        if len(quiet) >= effort.most_rounds and not undecided:
             break
     total = len(lanes[0].times)
     disturbed = 1 - len(quiet + window) / total if total else 0.0
@@ -300,12 +305,12 @@ def _open(base: Request, lanes: Sequence[Request], effort: Effort, end: float) -
         timeout_s = min(_BASE_TIMEOUT_S if patient else effort.open_timeout_s, end - time.monotonic())
         if timeout_s <= 0:
             return _OutOfTime()
-        opened = _open_one(request, timeout_s, fresh=effort.fresh)
+        opened = _open_one(request, timeout_s, fresh=effort.fresh, server=server)
         if isinstance(opened, WorkerFailed) and opened.kind == "timeout" and time.monotonic() >= end:
             return _OutOfTime()
         return opened
 
-    with ThreadPoolExecutor(2) as pool:
+    with server_apart(_IMPORTED) if effort.fresh else nullcontext() as server, ThreadPoolExecutor(2) as pool:
         return list(pool.map(open_one, [base, *lanes]))
 
 
@@ -318,8 +323,8 @@ def _said_beside(lane: _Lane | WorkerFailed) -> _Lane | WorkerFailed:
     return WorkerFailed(f"{error.what}: {cause}", lane.kind, lane.details, error, lane.doing)
 
 
-def _open_one(request: Request, timeout_s: float, *, fresh: bool) -> _Lane | WorkerFailed:
-    worker = JOB.start(request, fresh=fresh)
+def _open_one(request: Request, timeout_s: float, *, fresh: bool, server: Server | None = None) -> _Lane | WorkerFailed:
+    worker = JOB.start(request, fresh=fresh, server=server)
     try:
         message = worker.receive(timeout_s)
         return _Lane(worker, from_wire(Ready, message["ready"]))

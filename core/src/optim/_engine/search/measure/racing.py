@@ -21,6 +21,7 @@ from optim._engine.search.turns import Turns
 from optim._engine.search.workbench import Workbench
 from optim.errors import OptimError
 from optim.jobs.process import WorkerFailed
+from optim.jobs.resources import free_memory_bytes
 from optim.jobs.wire import from_wire, to_wire
 
 T = TypeVar("T")
@@ -208,10 +209,8 @@ def _fit_beside_others(bench: Workbench, lanes: int) -> bool:
 
 def _room(bench: Workbench) -> float:
     """How many models all of the free memory takes, of the machine and of the device."""
-    import psutil
-
     each = _MODELS_OPEN * bench.original.size_bytes
-    available = psutil.virtual_memory().available if bench.elsewhere is None else bench.elsewhere.available_bytes
+    available = free_memory_bytes() if bench.elsewhere is None else bench.elsewhere.available_bytes
     rooms = [available / (each + _PROCESS_BYTES)]
     device_bytes = bench.device_free_bytes()
     if device_bytes is not None:

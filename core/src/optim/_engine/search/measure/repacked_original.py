@@ -14,6 +14,7 @@ from optim._engine.search.measure.racing import Wanted, race_candidates
 from optim._engine.search.state import Measured
 from optim._engine.search.workbench import Workbench
 from optim.errors import OptimError
+from optim.jobs.resources import free_memory_bytes
 from optim.model import SessionConfig
 from optim.providers.repacking import MOST_COPIED, mapped_config
 
@@ -44,7 +45,7 @@ def repacked_original(bench: Workbench, result: Measured | None) -> str:
     ratio, original = result.ratio, bench.original
     if bench.settings.goal != "latency" or not mapped_config(original.model.path, bench.target):
         return ""
-    left_s = bench.run_time.end_s  # a ratio that flatters is worth some of the fifth that the end may take more
+    left_s = bench.run_time.spare_s
     needed_s = _START_S + _OPENED * bench.prepared.open_s + _RUNS * bench.prepared.run_s
     if not _fits(bench) or needed_s > left_s:
         return ""
@@ -66,8 +67,6 @@ def repacked_original(bench: Workbench, result: Measured | None) -> str:
 
 def _fits(bench: Workbench) -> bool:
     """Whether one copy of the weights has room, here."""
-    import psutil
-
     size = bench.original.size_bytes
-    free = psutil.virtual_memory().available
+    free = free_memory_bytes()
     return bench.elsewhere is None and size <= MOST_COPIED and _ROOM * size + _BESIDE_BYTES <= free

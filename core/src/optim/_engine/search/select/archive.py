@@ -6,6 +6,7 @@ front is the proven points within the budget of which no other is at least as fa
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -217,6 +218,12 @@ def beats(one: Measured, other: Measured) -> bool:
     if any(a < b * (1 - _SAME) for a, b in pairs):
         return True
     return (len(one.candidate.steps), one.digest) < (len(other.candidate.steps), other.digest)
+
+
+def tie_of(item: Measured) -> tuple[float, int, str]:
+    """What decides between models of one size, the same in every run: how far off, how many changes, their names."""
+    steps = [[step.pass_name, step.options] for step in item.candidate.steps]
+    return _inaccuracy(item), len(steps), json.dumps(steps, sort_keys=True, default=str)
 
 
 def _figures(item: Measured) -> tuple[float, float, float]:

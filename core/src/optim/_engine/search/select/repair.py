@@ -125,7 +125,7 @@ class Repairer:
             return None
         offered = self._bench.registry.find_pass(step.pass_name, self._bench.target)
         trial = Trial(before, offered, step.options)
-        tried = self._bench.try_one(trial, self._bench.settings.timeout_s)
+        tried = self._bench.try_one(trial, self._time.for_reapplying)
         if tried.answer is None:
             return None
         seconds = self._time.final_repairs.left

@@ -11,14 +11,15 @@ from optim._engine.search.journal import Journal
 from optim._engine.search.measure.clock import NOT_TIMED, SIZE_ALONE, Clock
 from optim._engine.search.measure.racing import comparable_original, lanes_at_once
 from optim._engine.search.measure.source_gate import SourceGate
-from optim._engine.search.select.archive import ParetoArchive, beats
+from optim._engine.search.select.archive import ParetoArchive, beats, tie_of
 from optim._engine.search.select.goal import Objective
+from optim._engine.search.select.nearest import Nearest
 from optim._engine.search.select.objections import note_no_faster, note_objections
 from optim._engine.search.select.repair import Repairer
 from optim._engine.search.select.shorter import ShorterChains
 from optim._engine.search.select.sure import is_alike, surest
-from optim._engine.search.select.undecided import why_delivered
-from optim._engine.search.state import FASTER, Candidate, LaneResult, Measured, unique
+from optim._engine.search.select.undecided import takes_less_work, why_delivered
+from optim._engine.search.state import FASTER, Candidate, Measured, unique
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim.passes import Role
@@ -37,6 +38,10 @@ _PROMISE = 1.15
 
 _CONTENDS = 1.05
 """A candidate slower than the best by more is not timed a second time: processes differ by some per cent."""
+
+_A_LOT = 0.8
+"""Where size is the goal, what is as small and as accurate has to be so much faster: the same bytes can be slower for
+nothing, and what less decides differs from run to run."""
 
 _SAME = 1.01
 """Within one per cent the shorter chain is taken: less than processes of one graph differ by."""
@@ -63,6 +68,7 @@ class Selection:
         self._shorter = ShorterChains(bench, journal, time)
         self._repairer = Repairer(bench, budget, journal, self._board, time)
         self._source = SourceGate(bench, budget, self._board)
+        self._nearest = Nearest(bench, journal, archive, self.clock, self._source)
         self._looked: dict[str, float | None] = {}
 
     def decide(self, ranking: Sequence[Measured]) -> Measured | None:
@@ -91,9 +97,13 @@ class Selection:
         finalists = finalists[: max(1 + len(asked) + len(sure), self._time.lanes_at_the_end(len(finalists)))]
         measured = self._timed(ranking, finalists) if self._bench.target.timed else self._first_right(finalists)
         while (chosen := self._choose(measured)) is not None and self.objective.goal == "latency":
-            if not self._shorter.changes_nothing(chosen.candidate):
+            rest = self._shorter.without_gains_of_load(chosen)
+            if rest is None and not self._shorter.changes_nothing(chosen.candidate):
                 break
             measured = [item for item in measured if item.digest != chosen.digest]
+            known = {self._bench.original.digest, *(one.digest for one in finalists)}
+            if rest is not None and rest.digest not in known and self._time.may_prove:
+                measured += self._prove([rest])
         return chosen
 
     def _smallest(self, ranked: Sequence[Candidate]) -> Measured | None:
@@ -120,16 +130,17 @@ class Selection:
         if not better:
             undecided = [item for item in measured if self.why_undecided(item)]
             return min(undecided, key=self._rank, default=None)
-        best = min(better, key=lambda item: (self._rank(item), item.ratio or 1.0))
         if self.objective.goal == "size":
-            return self._unbeaten(best, better)
+            return self._unbeaten(better)
+        best = min(better, key=lambda item: (self._rank(item), item.ratio or 1.0))
         as_good = [item for item in better if self._is_as_good(item, best)]
         return min(as_good, key=lambda item: len(item.candidate.steps))
 
-    def _unbeaten(self, best: Measured, better: Sequence[Measured]) -> Measured:
-        """Returns what is as good by the goal and faster, or simpler: the same bytes can be slower for nothing."""
-        rivals = [item for item in better if beats(item, best)]
-        return min(rivals, key=lambda item: (item.ratio or 1.0, len(item.candidate.steps)), default=best)
+    def _unbeaten(self, better: Sequence[Measured]) -> Measured:
+        """Returns the smallest; of as small ones what no clock decides, unless another is as good and a lot faster."""
+        best = min(better, key=lambda item: (self._rank(item), *tie_of(item)))
+        faster = [item for item in better if beats(item, best) and (item.ratio or 1.0) < _A_LOT * (best.ratio or 1.0)]
+        return min(faster, key=tie_of, default=best)
 
     def measure(self, candidates: Sequence[Candidate]) -> list[Measured]:
         """Times candidates on fresh rounds, and compares their outputs on every sample that the gate uses.
@@ -140,6 +151,7 @@ class Selection:
         found = self.clock.prove(candidates)
         figures = [self._rank(item) for item in found]
         contending = [item for item, figure in zip(found, figures, strict=True) if figure <= _CONTENDS * min(figures)]
+        contending = [item for item in contending if not item.candidate.is_original]
         if contending and self.objective.goal != "size":
             again = {item.digest: item for item in self.clock.again(contending)}
             found = [again.get(item.digest, item) for item in found]
@@ -157,27 +169,9 @@ class Selection:
         return held[0] if held else None
 
     def measure_nearest(self, candidates: Sequence[Candidate]) -> Measured | None:
-        """Measures candidates beyond the budget on all samples, and keeps one of them aside.
-
-        Args:
-            candidates: the nearest to the budget first.
-
-        Returns:
-            The first that would help with a larger budget, else the first; None where none of them runs.
-        """
+        """Measures candidates beyond the budget, see :meth:`Nearest.measure`."""
         self._make_originals(candidates)
-        found: list[tuple[Measured, LaneResult]] = []
-        for candidate, result in zip(candidates, self.clock.beyond(candidates), strict=False):  # the nearest at least
-            if result.ready is not None and (result.ratio is not None or not self._bench.target.timed):
-                found.append((Measured.of(candidate, result), result))
-        helping = [one for one in found if self.would_help(one[0])]
-        if not found:
-            return None
-        measured, result = (helping or found)[0]
-        self._source.objection(measured.candidate)
-        measured = replace(measured, source=self._board[measured.candidate].source)
-        self._archive.aside(measured, result if self._bench.target.timed else None)
-        return measured
+        return self._nearest.measure(candidates, self.would_help)
 
     def is_better(self, item: Measured) -> bool:
         """Whether it reaches the goal: faster beyond the noise, or smaller.
@@ -222,7 +216,7 @@ class Selection:
                 new = [item for item in promised if item.digest not in known]
                 waiting = self._promising(new, measured)
                 if self._time.fallbacks.left < 0:  # with nothing to deliver one more is proven all the same
-                    waiting = waiting[:1] if math.isinf(self._best(measured)) and self._time.may_prove else []
+                    waiting = waiting[:1] if math.isinf(self._best(measured)) and self._time.may_prove_more else []
                 if not waiting:
                     break
                 self._bench.say("the best did not hold: measuring what came next")
@@ -290,7 +284,8 @@ class Selection:
 
     def _could_be_better(self, item: Measured) -> bool:
         """Whether a quick look leaves it a chance to be better than the original."""
-        return self.objective.goal != "latency" or item.low is None or item.low < FASTER
+        open_ = self.objective.goal != "latency" or item.low is None or item.low < FASTER
+        return open_ or takes_less_work(item, self._bench.target)  # three rounds beside other programs may all be slow
 
     def _held_against_source(self, items: Sequence[Measured]) -> list[Measured]:
         """Returns those that also hold against the module that was exported; the others get an objection."""

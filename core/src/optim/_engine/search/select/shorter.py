@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from optim._engine.search.journal import Journal
 from optim._engine.search.measure.idle_settings import IdleSettings
+from optim._engine.search.measure.noise_watch import BUSY
 from optim._engine.search.select.chains import Chains
 from optim._engine.search.state import FASTER, Candidate, Measured, Step, StepStatus, unique
 from optim._engine.search.time_budget import TimeBudget
@@ -16,6 +17,11 @@ _NEEDED = 1.05
 """A step that only makes way must show more: the same graph differs by some per cent from process to process. Settings
 never need more: on a busy machine, where intervals are wide, none would be left.
 """
+
+_OF_LOAD = (
+    "other programs used the machine: what a setting gains beside them that leaves the runtime's graph as it is says "
+    "nothing of a quiet one; name it (--with) to have it"
+)
 
 
 class ShorterChains:
@@ -90,6 +96,25 @@ class ShorterChains:
         if reason is not None and attempt is not None:
             attempt.settle(StepStatus.DROPPED, reason)
         return reason is not None
+
+    def without_gains_of_load(self, item: Measured) -> Candidate | None:
+        """Takes off settings that leave the runtime's graph as it is, where other programs used the machine.
+
+        Beside others it pays not to spin, or to take memory anew; without them it may pay nothing. Rows say so.
+
+        Returns:
+            The rest of the chain, which may be the original; None where nothing is to be taken off.
+        """
+        found = item.candidate
+        while item.disturbed > BUSY and found.steps and self.only_set(found.steps[-1:]):
+            plain = self._chains.apply(found.steps[:-1])
+            if plain is None or not self._idle_winner.same_graph(plain, found):
+                break
+            attempt = self._journal.find(found)
+            if attempt is not None:
+                attempt.settle(StepStatus.DROPPED, _OF_LOAD)
+            found = plain
+        return found if found is not item.candidate else None
 
     def only_what_was_asked_for(self, candidate: Candidate) -> list[Candidate]:
         """Returns the candidate with only what the user asked for, to be delivered where nothing else helps."""

@@ -7,6 +7,7 @@ tensor. In this order:
 - :mod:`~optim_plugins.ort.fuse.convolution.steps_behind`: scales and shifts behind a convolution, BatchNormalization
   among them, go into it;
 - :mod:`~optim_plugins.ort.fuse.convolution.steps_ahead`: those before convolutions too;
+- :mod:`~optim_plugins.ort.fuse.convolution.enlarging`: nearest neighbours by whole factors, as fast kernels know them;
 - :mod:`~optim_plugins.ort.fuse.convolution.softmax_first`: a Softmax where its axis lies near the end;
 - :mod:`~optim_plugins.ort.fuse.convolution.constants_in_full`: constants that need no broadcasting;
 - :mod:`~optim_plugins.ort.fuse.convolution.neighbours_as_channels`: convolutions with few output channels, on CPUs.
@@ -109,6 +110,7 @@ def fold(graph: ir.Model) -> dict[str, int]:
     from onnx_ir.passes.common import RemoveUnusedNodesPass
 
     from optim_plugins.ort.fuse.convolution.constants_in_full import write_constants_in_full
+    from optim_plugins.ort.fuse.convolution.enlarging import plain_repeats
     from optim_plugins.ort.fuse.convolution.hard_sigmoid import fuse_hard_sigmoid
     from optim_plugins.ort.fuse.convolution.softmax_first import softmax_first
     from optim_plugins.ort.fuse.convolution.steps_ahead import fold_steps_ahead
@@ -126,6 +128,7 @@ def fold(graph: ir.Model) -> dict[str, int]:
         RemoveUnusedNodesPass()(graph)
     behind, ahead = fold_steps_behind(graph), fold_steps_ahead(graph)
     counts |= {_NORMALIZATIONS: behind.normalizations, "scales and shifts folded": behind.steps + ahead}
+    counts["Resize as repeats"] = plain_repeats(graph)
     counts |= {"Softmax brought forward": softmax_first(graph), "constants in full": write_constants_in_full(graph)}
     RemoveUnusedNodesPass()(graph)
     for value, shape in zip(graph.graph.outputs, declared, strict=True):

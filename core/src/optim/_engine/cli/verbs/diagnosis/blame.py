@@ -44,21 +44,17 @@ def blame(
 
     Each is an .onnx file or a run folder. Exit status 0: nothing is blamed; 4: something is.
     """
-    from optim._engine.api.request import require_models
+    from optim._engine.api.request import conditions_for
     from optim._engine.cli.places import require_drawing, write
     from optim.cli_kit.live_lines import progress
 
     names = dict(_pair(text) for text in pairs)
     if svg is not None:
         require_drawing(svg, "--svg")
-    require_models((reference, other), data, target)
-    from optim._engine.plugins.registry import load_registry
-    from optim._engine.runs.compare.conditions import Conditions
-    from optim._engine.runs.diagnosis.blame import blame_models
-    from optim._engine.store import Store
-
     with progress() as say:
-        conditions = Conditions(load_registry(), Store(), say, data=data, target=target, seed=seed)
+        conditions = conditions_for((reference, other), say, data=data, target=target, seed=seed)
+        from optim._engine.runs.diagnosis.blame import blame_models
+
         found = blame_models(reference, other, conditions, names)
     if svg is not None:
         from optim._engine.drawing.svg import standalone

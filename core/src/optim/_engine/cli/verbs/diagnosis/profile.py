@@ -44,11 +44,10 @@ def profile(
 
     Each is an .onnx file, opened with the backend's defaults, or a run folder, opened with its tuned settings.
     """
-    from optim._engine.api.request import require_models
+    from optim._engine.api.request import conditions_for
     from optim._engine.cli.places import require_writable
     from optim.cli_kit.live_lines import progress
 
-    require_models(models, data, target)
     if trace is not None and (trace.suffix != ".json" or not trace.absolute().parent.is_dir()):
         raise OptimError.usage(
             "bad-trace",
@@ -58,13 +57,10 @@ def profile(
         )
     if trace is not None:
         require_writable(trace)
-    from optim._engine.plugins.registry import load_registry
-    from optim._engine.runs.compare.conditions import Conditions
-    from optim._engine.runs.diagnosis.profile import profile_models
-    from optim._engine.store import Store
-
     with progress() as say:
-        conditions = Conditions(load_registry(), Store(), say, data=data, target=target, seed=seed)
+        conditions = conditions_for(models, say, data=data, target=target, seed=seed)
+        from optim._engine.runs.diagnosis.profile import profile_models
+
         found = profile_models(models, conditions, seconds=seconds, trace=trace)
     if as_json:
         from optim.jobs.wire import to_wire
@@ -92,8 +88,8 @@ def _print(answer: Answer, names: list[str], top: int) -> None:
         echo(f"before: {names[0]}; after: {names[1]}")
         print_table(["before", "ms", "after", "ms", "x"], [_joined(origin) for origin in answer.origins[:top]])
         echo()
-    echo(f"this machine: {answer.gflops:.0f} GFLOP/s in float32 (product of matrices, all threads)")
-    echo(f"this machine: {answer.gbytes:.1f} GB/s (copy)")
+    echo(f"this machine's processor: {answer.gflops:.0f} GFLOP/s in float32 (product of matrices, all threads)")
+    echo(f"this machine's memory: {answer.gbytes:.1f} GB/s (copy)")
 
 
 _PROFILER_COSTS = 1.1

@@ -56,24 +56,19 @@ def sensitivity(
     as_json: bool,
 ) -> None:
     """Show which nodes of MODEL cost how much drift when they alone are converted."""
+    from optim._engine.api.request import conditions_for
     from optim._engine.cli.places import require_drawing, write
     from optim._engine.cli.request import parse_named
-    from optim._engine.plugins.registry import load_registry
-    from optim._engine.runs.compare.conditions import Conditions
-    from optim._engine.runs.diagnosis.sensitivity import measure_sensitivity
-    from optim._engine.store import Store
     from optim.cli_kit.live_lines import progress
 
     if plot is not None:
         require_drawing(plot, "--plot")
+    asked = parse_named(wanted)
     with progress() as say:
-        found = measure_sensitivity(
-            model,
-            parse_named(wanted),
-            Conditions(load_registry(), Store(), say, data=data, target=target, seed=seed),
-            seconds=seconds,
-            exact=exact,
-        )
+        conditions = conditions_for([model], say, data=data, target=target, seed=seed)
+        from optim._engine.runs.diagnosis.sensitivity import measure_sensitivity
+
+        found = measure_sensitivity(model, asked, conditions, seconds=seconds, exact=exact)
     if plot is not None:
         from optim._engine.reports.sensitivity_plot import draw
 
