@@ -1,10 +1,11 @@
 """What a cluster costs and gains: finished runs with two workers, the engine's part of a job, bytes of weights.
 
-    python benchmarks/cluster.py [runs overhead weights s3 trace] [--seconds 30] [--models FOLDER] [--trace FILE]
+    python benchmarks/cluster.py [runs overhead weights s3 trace] [--seconds 30] [--target cpu:threads=1]
+                                 [--models FOLDER] [--trace FILE]
 
 - ``runs``: ``optim batch`` of four small models here, and again with ``--cluster local:2``, each with a cache of its
   own; clocks are exclusive. Prints the seconds of both, processor seconds for each run (Linux), and how many runs two
-  workers finish in the time of one.
+  workers finish in the time of one. With ``--target cpu:threads=1`` sessions have one thread, as where services do.
 - ``overhead``: a job that does next to nothing, handed to a worker many times; prints the median of what is not the
   worker's: from :meth:`Fleet.do` to its answer, less the time that the worker had the job.
 - ``weights``: a run on a model of 537 MB with two workers that share no disk; prints the bytes that went to each of
@@ -32,6 +33,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +73,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="*", choices=["runs", "overhead", "weights", "s3", "trace", []])
     parser.add_argument("--seconds", type=float, default=30.0, help="of the search of one run")
+    parser.add_argument("--target", default="cpu", help="of runs")
     parser.add_argument("--models", type=Path)
     parser.add_argument("--trace", type=Path, default=Path("trace.json"))
     given = parser.parse_args()
@@ -82,17 +85,17 @@ def main() -> None:
             elif name == "overhead":
                 overhead(root)
             else:
-                {"runs": runs, "weights": weights, "s3": s3}[name](root, given.seconds)
+                {"runs": partial(runs, target=given.target), "weights": weights, "s3": s3}[name](root, given.seconds)
 
 
-def runs(root: Path, seconds: float) -> None:
+def runs(root: Path, seconds: float, target: str) -> None:
     """Four small models, here and on two workers."""
     models = root / "models"
     models.mkdir()
     for name, (count, width) in _SMALL.items():
         products(models / f"{name}.onnx", count, width)
     recipe = root / "recipe.toml"
-    recipe.write_text(f'search_seconds = {seconds}\n[matrix]\nsource = ["models/*.onnx"]\n')
+    recipe.write_text(f'search_seconds = {seconds}\ntarget = "{target}"\n[matrix]\nsource = ["models/*.onnx"]\n')
     subprocess.run([sys.executable, "-m", "compileall", "-q", *optim.__path__, *optim_plugins.__path__], check=True)
     took = {}
     for name, more in {"here": [], "local:2": ["--cluster", "local:2"]}.items():
@@ -103,7 +106,7 @@ def runs(root: Path, seconds: float) -> None:
         done = subprocess.run([*command, "--json"], env=environment, check=True, stdout=subprocess.PIPE, text=True)
         took[name] = time.monotonic() - began
         each = ", ".join(f"{row['seconds']:.1f}" for row in json.loads(done.stdout)["rows"])
-        print(f"runs: {len(_SMALL)} of {seconds:.0f} s of search, {name}: {took[name]:.1f} s (each {each})")
+        print(f"runs: {len(_SMALL)} of {seconds:.0f} s of search on {target}, {name}: {took[name]:.1f} s (each {each})")
         if sys.platform == "linux":
             print(f"runs: {name}: {(processor_s() - used_s) / len(_SMALL):.1f} s of processor time for each run")
     print(f"runs: finished in the same time, two workers to none: {took['here'] / took['local:2']:.2f}")

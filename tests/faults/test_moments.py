@@ -205,7 +205,7 @@ def test_a_moment(case, world):
     hold(case, world)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("after_s", [0.3, 1.5, 4])
 def test_an_interrupted_run_says_so_and_leaves_nothing(world, number, after_s):
     model(world)

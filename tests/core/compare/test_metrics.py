@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from plugin_packages import site
 
+from optim._engine.compare import task
 from optim._engine.compare.metric_counts import compared, count, value_of
 from optim._engine.compare.metric_maker import find_metric, metric_digest
 from optim._engine.compare.metric_spec import MetricSpec, parse_metric, require_known
@@ -220,3 +222,29 @@ def test_a_loss_beyond_the_budget_is_an_objection_and_noise_is_let_through_while
         figure, MaxLoss(0.01, True), provisional=False
     )
     assert loss_objection(figure, MaxLoss(0.01, True), provisional=True) == ""
+
+
+class SampleList(list):
+    """As much of feeds as the original's own value asks for."""
+
+    def sample(self, index):
+        return self[index]
+
+    def sample_labels(self, index):
+        return {}
+
+
+def test_a_share_of_a_metric_that_is_zero_is_refused(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "zero_metrics.py").write_text("def zero(outputs): return 0.0\n")
+    monkeypatch.setattr(task, "_labels", lambda compares, reference: lambda index: {})
+    feeds = [{"x": np.zeros(1)}] * 2
+    known = SampleList(feeds)
+    reference = SimpleNamespace(feed_set=lambda: known, compared=(0, 1), expected=lambda index: {"y": np.ones(1)})
+    asked = parse_metric("zero_metrics:zero")
+
+    def measured(limit):
+        return task.measure_original(asked, parse_max_loss(limit), None, reference, 0.1, tmp_path / "rows.npy")
+
+    assert "--max-loss 0.01" in refused("metric-is-zero", measured, "1%").fix
+    assert measured("0.5")[0].original == 0.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from feed_models import TensorProto, build, decoder, helper, value, write
 from given_feeds import load, negation, refused, sample
 
 from optim._engine.feeds.fitting import fit_sample
+from optim._engine.feeds.sources import read_samples
 from optim.errors import OptimError
 from optim.model import TensorInfo
 
@@ -99,6 +102,14 @@ def test_floats_are_fed_as_bfloat16_where_each_has_a_value_in_it():
     assert fitted.notes[0].text == "given as float32, fed as bfloat16"
     with pytest.raises(OptimError, match="feeds-dtype"):
         fit_sample({"x": np.array([1.001, -2], np.float32)}, [info], "x.npz")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "feeds.npz")
+    with pytest.raises(OptimError, match="feeds-unreadable") as caught:
+        list(read_samples(str(tmp_path / "feeds.npz"), 0))
+    assert "a pipe" in caught.value.cause
 
 
 def test_nan_in_bfloat16_is_seen_too(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import zipfile
@@ -76,6 +77,14 @@ def test_an_archive_with_a_model_says_how_to_unpack_it(path, store):
         archive.writestr("inside/net.onnx", b"")
     error = refused(path, store)
     assert "inside/net.onnx" in error.cause and error.fix == "python -m zipfile -e model.onnx unpacked"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes and devices are files on POSIX alone")
+def test_a_pipe_or_a_device_is_refused_before_it_is_waited_for(path, store):
+    os.mkfifo(path)
+    for one in (path, Path(os.devnull)):
+        error = refused(one, store)
+        assert error.reference == "model-not-a-file" and error.fix == f"cat {one} > model.onnx, then name model.onnx"
 
 
 def test_an_address_is_no_file(store):

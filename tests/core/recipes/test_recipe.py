@@ -124,3 +124,10 @@ def test_a_missing_or_binary_file_is_one_clear_error(tmp_path: Path, content: by
         load_recipe_or_lock(path)
     assert caught.value.reference == "recipe-not-readable"
     assert str(path) in caught.value.what
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="there is no file without an end here")
+def test_a_recipe_without_an_end_is_refused():
+    with pytest.raises(OptimError, match="recipe-not-readable") as caught:
+        load_recipe_or_lock(Path("/dev/zero"))
+    assert "more than" in caught.value.cause

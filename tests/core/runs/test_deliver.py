@@ -222,6 +222,15 @@ def test_what_is_no_run_folder_is_refused(viewer, tmp_path):
             optim.deliver(folder, "viewer", tmp_path / "out")
 
 
+def test_what_a_layout_lacks_is_said_before_anything_is_written(run_folder, viewer, tmp_path, monkeypatch):
+    monkeypatch.setattr(viewer(), "refuse", lambda *_: "there is no tokenizer.json")
+    with pytest.raises(OptimError, match="layout-refused") as refused:
+        optim.deliver(run_folder, "viewer", tmp_path / "out")
+    assert refused.value.cause == "there is no tokenizer.json"
+    assert refused.value.status is ExitStatus.USAGE
+    assert left_in(tmp_path) == []
+
+
 def test_a_folder_of_several_components_says_which_they_are(viewer, tmp_path):
     viewer()
     parts = {name: ComponentFile(f"{name}/model.onnx") for name in ("encoder", "decoder")}

@@ -53,6 +53,21 @@ def test_a_file_holds_what_was_written(tmp_path, suffix):
     assert {name: array.tolist() for name, array in back.arrays.items()} == {n: a.tolist() for n, a in arrays.items()}
 
 
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_what_cannot_be_written_leaves_no_file(tmp_path, suffix):
+    path = tmp_path / f"a{suffix}"
+    assert refusal(lambda: write_adapter(Adapter({}), path)).reference == "adapter-empty"
+    if suffix == ".onnx_adapter":
+        found = refusal(lambda: write_adapter(Adapter({"a": np.ones(3, np.complex64)}), path))
+        assert (found.reference, found.cause) == ("adapter-dtype", "they are complex64")
+    assert not path.exists()
+
+
+def test_a_file_without_weights_is_refused(tmp_path):
+    np.savez(tmp_path / "a.npz")
+    assert refusal(lambda: read_adapter(tmp_path / "a.npz")).reference == "adapter-empty"
+
+
 def test_what_a_writer_loses_is_found(tmp_path, monkeypatch):
     """``AdapterFormat.set_parameters`` keeps no reference: what it wrote of arrays that were gone is garbage."""
     from optim.adapters import adapter_file

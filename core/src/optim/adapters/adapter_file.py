@@ -76,9 +76,13 @@ def read_adapter(path: Path, suffix: str = "") -> Adapter:
             _first_line(error),
             "copy the file again, or convert the adapter again: optim adapters convert",
         ) from error
-    if not found.arrays:
-        raise OptimError("adapter-empty", f"{path} has no weights", "it holds no array", "convert the adapter again")
+    _require_weights(found, path)
     return found
+
+
+def _require_weights(adapter: Adapter, path: Path) -> None:
+    if not adapter.arrays:
+        raise OptimError("adapter-empty", f"{path} has no weights", "it holds no array", "convert the adapter again")
 
 
 def require_format(path: Path) -> None:
@@ -96,6 +100,7 @@ def write_adapter(adapter: Adapter, path: Path) -> None:
 
     Raises:
         OptimError[adapter-unknown-format]: the suffix is none of :data:`SUFFIXES`.
+        OptimError[adapter-empty]: there is nothing to write.
         OptimError[adapter-damaged]: the file does not hold what was written.
         OptimError[adapter-dtype]: the format has no such type.
         OptimError[safetensors-missing]: the library that writes it is not installed.
@@ -106,6 +111,7 @@ def write_adapter(adapter: Adapter, path: Path) -> None:
         NPZ: _write_npz,
     }
     require_format(path)
+    _require_weights(adapter, path)
     writers[path.suffix](adapter, path)
     back = read_adapter(path)
     same = back.version == adapter.version and back.model_version == adapter.model_version

@@ -144,7 +144,11 @@ def _interruptible() -> Iterator[None]:
         kill_all()
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    asked = [signal.SIGINT, signal.SIGTERM]
+    hang_up = getattr(signal, "SIGHUP", None)  # of a terminal that is closed; Windows has none, nohup ignores it
+    if hang_up is not None and signal.getsignal(hang_up) is signal.SIG_DFL:
+        asked.append(hang_up)
+    before = {number: signal.signal(number, interrupt) for number in asked}
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Nearest neighbours by whole factors: told as repeats, and as doublings between integers."""
+"""Nearest neighbours by whole factors: told as repeats."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from onnx import helper
-from ort_models import apply, build, operators, parsed, proto, random_weight, run
+from ort_models import apply, build, proto, random_weight, run
 
 from optim import Model
 from optim_plugins.ort.fuse.convolution.fuse_convolution import FuseConvolution
-from optim_plugins.ort.quantize.static.quantize_static import QuantizeStatic
 
 _FEEDS = {"x": random_weight(1, 3, 5, 6, seed=3)}
 _HALF, _TORCH = "half_pixel", "pytorch_half_pixel"
@@ -70,26 +69,3 @@ def test_what_repeats_nothing_or_is_told_so_already_is_left_alone(
     factors: list[float], told: dict[str, object], tmp_path: Path
 ) -> None:
     assert not apply(FuseConvolution, enlarged(tmp_path, factors, **told), tmp_path).changed
-
-
-@pytest.mark.parametrize(("factor", "doublings"), [(2, 1), (4, 2), (8, 3), (3, 1), (6, 1)])
-def test_between_integers_powers_of_two_are_doublings(factor: int, doublings: int, tmp_path: Path) -> None:
-    model = enlarged(tmp_path, [1, 1, factor, factor])
-    result = apply(QuantizeStatic, model, tmp_path, [_FEEDS])
-    found = operators(result.model)
-    assert found == ["QuantizeLinear", "QLinearConv", *["Resize"] * doublings, "QLinearConv", "DequantizeLinear"]
-    got = run(result.model, _FEEDS)["y"]
-    once = got[:, :, ::factor, ::factor]
-    np.testing.assert_array_equal(got, once.repeat(factor, axis=2).repeat(factor, axis=3))
-    assert np.linalg.norm(got - run(model, _FEEDS)["y"]) < 0.03 * np.linalg.norm(got)
-
-
-def test_an_enlarged_graph_output_keeps_its_name(tmp_path: Path) -> None:
-    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[1, 3, 5, 6] x) => (float[1, 2, 20, 24] y)
-        <float[2, 3, 1, 1] w = {1, -2, 3, 0.5, 1, -1}, float[4] four = {1, 1, 4, 4}>
-        { c = Conv(x, w) y = Resize<mode = "nearest">(c, , four) }"""
-    model = parsed(tmp_path, text, ir_version=8)
-    result = apply(QuantizeStatic, model, tmp_path, [_FEEDS])
-    got, expected = run(result.model, _FEEDS)["y"], run(model, _FEEDS)["y"]
-    assert got.shape == expected.shape
-    assert np.linalg.norm(got - expected) < 0.02 * np.linalg.norm(expected)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from optim._engine.feeds.archives import RawSample, read_archive
+from optim._engine.feeds.archives import RawSample, read_archive, unreadable
 from optim._engine.feeds.named import require_feeds
 from optim.errors import OptimError
 from optim.user_code import find_function
@@ -34,6 +34,8 @@ def read_samples(spec: str, seed: int) -> Iterator[RawSample]:
             yield from read_archive(file)
     elif path.is_file():
         yield from read_archive(path)
+    elif path.exists():
+        raise unreadable(path, "it is a pipe, a device or a socket, no .npz file")
     else:
         require_feeds(spec)
         yield from called_samples(_find_function(spec), spec, seed)

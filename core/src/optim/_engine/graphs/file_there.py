@@ -28,6 +28,13 @@ def check_file(path: Path) -> None:
         cause = f"{here} holds {', '.join(near[:8])}" if near else f"there is no .onnx file in {here}"
         folder = "" if path.suffix else "; a Hugging Face model is a folder on this machine, nothing is downloaded"
         raise OptimError("model-missing", f"there is no file {path}", cause, f"check the path{folder}")
+    if not path.is_file():
+        raise OptimError(
+            "model-not-a-file",
+            f"{path} is no file",
+            "it is a pipe, a device or a socket, and a model is read more than once",
+            f"cat {path} > model.onnx, then name model.onnx",
+        )
     try:
         with path.open("rb") as stream:
             empty = not stream.read(1)

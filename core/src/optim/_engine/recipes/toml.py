@@ -14,6 +14,9 @@ from optim.errors import OptimError, unknown_name
 
 M = TypeVar("M", bound=BaseModel)
 
+_MOST_CHARACTERS = 1 << 24
+"""A lock that names 10,000 nodes has half a million; a device has no end."""
+
 
 def read_toml(path: Path) -> dict[str, Any]:
     """The tables of a TOML file.
@@ -23,11 +26,15 @@ def read_toml(path: Path) -> dict[str, Any]:
         OptimError[bad-toml]: it is no TOML; names the line and shows it.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open(encoding="utf-8") as stream:
+            text = stream.read(_MOST_CHARACTERS + 1)
     except (OSError, UnicodeDecodeError) as error:
         cause = getattr(error, "strerror", None) or "it is not UTF-8 text"
         fix = "name a recipe in TOML, see optim help recipe, or the recipe.lock.toml of a run folder"
         raise OptimError.usage("recipe-not-readable", f"cannot read {path}", cause, fix) from error
+    if len(text) > _MOST_CHARACTERS:
+        cause, fix = f"it has more than {_MOST_CHARACTERS} characters", "name a recipe in TOML, see optim help recipe"
+        raise OptimError.usage("recipe-not-readable", f"cannot read {path}", cause, fix)
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:

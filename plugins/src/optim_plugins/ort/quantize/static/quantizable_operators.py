@@ -6,10 +6,9 @@ Before and after::
     x * Clip(x + 3, 0, 6) / 6                       x * HardSigmoid(x)
     Conv(Pad(x, zeros), W, b)                       Conv(x, W, b, pads=...)
     ReduceMean(x, all axes behind the second)       GlobalAveragePool(x), and Squeeze where the axes go
-    Resize(x, 4 times, nearest)                     Resize(Resize(x, twice), twice)
 
-The first two and the last are those of :mod:`optim_plugins.ort.fuse.convolution`. Nothing is approximated; weights are
-written anew only where steps go into them.
+The first two are those of :mod:`optim_plugins.ort.fuse.convolution`. Nothing is approximated; weights are written anew
+only where steps go into them.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from optim.onnx import UniqueNames, add_constant, read_constant
-from optim_plugins.ort.fuse.convolution.enlarging import as_doublings
 from optim_plugins.ort.fuse.convolution.fuse_convolution import fold
 
 _STANDARD = ("", "ai.onnx")
@@ -38,7 +36,6 @@ def make_friendly(graph: ir.Model) -> dict[str, int]:
             counts["Pad folded"] += _fold_pad(node)
         elif node.op_type == "ReduceMean":
             counts["ReduceMean as pooling"] += _pool(node, graph.graph.opset_imports.get("", 1), names)
-    counts["Resize as doublings"] = as_doublings(graph)
     RemoveUnusedNodesPass()(graph)
     return {name: count for name, count in counts.items() if count}
 

@@ -34,7 +34,11 @@ _STANDARD = ("", "ai.onnx")
 SAME_RANGE = frozenset(
     {"MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Split", "Slice", "Resize", "Upsample"}
 )
-"""Carriers that only move values: what they give has the scale of what they are given."""
+"""Carriers that only move values: what they give has the scale of what they are given.
+
+A Resize of integers takes more than twice the time of one of floats, since channels come last there. Left in floats it
+makes floats of what follows too: PP-OCRv6's detector took 1.06 of the processor time, a YOLOv8-nano as much as before.
+"""
 
 COMPUTING = frozenset({"Add", "Mul", "Concat", "GlobalAveragePool", "AveragePool", "Sigmoid", "LeakyRelu"})
 """Carriers with an 8-bit form of their own."""
