@@ -132,6 +132,11 @@ def _choices(target_name: str) -> Iterator[Mapping[str, str]]:
     for name in Options.model_fields:
         for value in CHOICES.get(name, (NUMBERS.get(name, True),)):
             yield made.provider_options(Options.model_validate({name: value}), quantized=False)
+    from optim_plugins.nvidia.tensorrt.engine import written_to
+
+    with tempfile.TemporaryDirectory() as folder:
+        for embed in (False, True):
+            yield written_to(str(Path(folder) / "engine.onnx"), embed=embed)
     yield {f"trt_profile_{one}_shapes": f"x:{size}x8" for one, size in (("min", 1), ("opt", 2), ("max", 4))}
 
 

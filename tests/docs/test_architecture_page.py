@@ -57,6 +57,7 @@ def test_files_that_the_pages_name_by_their_path_are_there() -> None:
         for path in re.findall(r"`((?:core|plugins[\w-]*|benchmarks|docs|examples)/[\w./-]+)`", page.read_text("utf-8"))
     }
     assert len(named) > 20
+    named.discard("benchmarks/RESULTS-gpu.md")  # what gpu.py is to write on a GPU
     assert sorted(path for path in named if not (ROOT / path).exists()) == []
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from optim.arrays import Feeds
 from optim.model import Model, SessionConfig
@@ -32,6 +32,7 @@ class Context:
             one in four is held out.
         log: the pass's logger; what it says at INFO or above lands in the report, with the notes of its step.
         report_progress: called with a share in 0..1 and a few words.
+        measured: what was measured inside the model before, see :meth:`known`.
         score: how good a model file is on the target, higher is better: the run's task metric, without one 1 less its
             drift from the original. For passes that try many models themselves; None where nothing can be compared.
     """
@@ -45,6 +46,17 @@ class Context:
     report_progress: Callable[[float, str], None]
     feeds_given: bool = True
     score: Callable[[Path], float] | None = None
+    measured: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def known(self, kind: str) -> dict[str, Any]:
+        """What was measured of values of this very model on these samples, by their name; whoever measures notes it.
+
+        A repair applies a pass many times to one model: what the model itself is given and makes is measured once.
+
+        Args:
+            kind: of the figure, e.g. ``channel means``; a pass that measures otherwise takes another word.
+        """
+        return self.measured.setdefault(kind, {})
 
     @cached_property
     def random(self) -> np.random.Generator:

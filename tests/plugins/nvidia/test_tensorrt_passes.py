@@ -17,7 +17,7 @@ from optim.options import parse_options
 from optim.providers import TENSORRT
 from optim_plugins.nvidia.gpu.device import Device
 from optim_plugins.nvidia.gpu.targets import tensorrt_targets
-from optim_plugins.nvidia.tensorrt.engine import Engine
+from optim_plugins.nvidia.tensorrt.engine import Engine, written_to
 from optim_plugins.nvidia.tensorrt.four_bit_weights import in_blocks
 from optim_plugins.nvidia.tensorrt.prepare import Prepare
 from optim_plugins.nvidia.tensorrt.profiles import profile_options
@@ -230,6 +230,15 @@ def test_settings_are_proposed_on_a_gpu_alone(tmp_path: Path) -> None:
     assert not TuneProvider().worth_trying(model, OFFLINE, "latency")
     with pytest.raises(OptimError, match="dynamic-cuda-graph"):
         TuneProvider().refuse_for(parse_options(TuneProvider, {"cuda_graph": True}), model, GPU)
+
+
+def test_engines_are_asked_for_by_options_of_the_provider() -> None:
+    """Its ``ep.context_*`` entries of a session reach TensorRT's provider from C++ alone, as a pretended GPU shows."""
+    inside, beside = written_to("a/engine.onnx", embed=True), written_to("a/engine.onnx", embed=False)
+    assert (inside["trt_ep_context_embed_mode"], beside["trt_ep_context_embed_mode"]) == ("1", "0")
+    assert beside.pop("trt_engine_cache_enable") == "True"  # else no file of engines is written
+    assert {**beside, "trt_ep_context_embed_mode": "1"} == inside
+    assert inside["trt_dump_ep_context_model"] == "True"
 
 
 def test_engines_are_built_where_they_run_and_for_known_sizes(tmp_path: Path) -> None:

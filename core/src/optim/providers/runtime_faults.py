@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import onnx
-
 from optim.model import SessionConfig
 from optim.providers.names import CUDA
 from optim.target import Target
@@ -28,6 +26,8 @@ def settings_around_faults(path: Path, target: Target) -> SessionConfig:
     """
     if CUDA not in (target.provider, *target.also):
         return SessionConfig()
+    import onnx  # plugins import this module while they load
+
     nodes = onnx.load(path, load_external_data=False).graph.node
     broken = any(node.op_type == "GroupQueryAttention" and len(node.input) > _KEPT_INPUTS for node in nodes)
     return SessionConfig(disabled_optimizers=(GROUP_QUERY_FUSION,)) if broken else SessionConfig()

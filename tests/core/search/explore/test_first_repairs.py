@@ -38,7 +38,13 @@ class Expander:
 
     @property
     def repairs(self) -> Any:
-        return SimpleNamespace(is_near=lambda *_: True, closest=self.closest, repair=self.repair)
+        return SimpleNamespace(
+            is_near=lambda *_: True,
+            note_near=lambda one: None,
+            closest=self.closest,
+            repair=self.repair,
+            aim=lambda tried: _BUDGET,
+        )
 
     def judge(self, parent: Candidate, attempt: Any, tried: Any) -> Candidate | None:
         options = attempt.step.options
@@ -64,7 +70,11 @@ def found(monkeypatch):
     monkeypatch.setattr(first_repairs, "step_of", lambda offered, options: _step(options))
 
     def tried(
-        *others: dict[str, Any], gains: dict[float, float] | None = None, left_s: float = 60.0, **known: Any
+        *others: dict[str, Any],
+        gains: dict[float, float] | None = None,
+        left_s: float = 60.0,
+        beside: float = 0.0,
+        **known: Any,
     ) -> tuple[list[str], list[Any]]:
         gain = (gains or {}).get
         expander = Expander(SimpleNamespace(gain=lambda step: gain(step.options["drift"], 0.9)))
@@ -76,7 +86,9 @@ def found(monkeypatch):
             try_all=lambda trials, seconds: [SimpleNamespace(answer=answer) for _ in trials],
         )
         journal = Journal()
-        time = SimpleNamespace(for_candidate=lambda: 1.0, most_before_proof=left_s, lending=nullcontext)
+        time = SimpleNamespace(
+            for_candidate=lambda: 1.0, most_before_proof=left_s, lending=nullcontext, left_for_repairs=30.0
+        )
         repairs = FirstRepairs(bench, expander, journal, time)
         original = _candidate("original")
         offered = SimpleNamespace(
@@ -94,7 +106,12 @@ def found(monkeypatch):
             False,
             tuple(map(Proposal, others)),
         )
-        results = repairs.repaired([guess], lambda _: 0.4, 1.0)
+        looks = [guess]
+        if beside:
+            slow = journal.open(_step({"drift": beside}), original)
+            slow.seconds, slow.drift = 50.0, SimpleNamespace(relative_l2=beside)
+            looks.append(Look(planned, original, slow, SimpleNamespace(answer=answer), _candidate("far"), False))
+        results = repairs.repaired(looks, lambda one: 0.4 if one is guess else 0.3, 1.0)
         return [one.digest for one in results], expander.repaired
 
     return tried
@@ -122,3 +139,8 @@ def test_without_time_for_both_what_has_a_precision_between_is_repaired_at_once(
     assert found({"drift": 0.04}, left_s=30.0, finer=[]) == at_once
     assert found({"drift": 0.04}, left_s=60.0, finer=[]) == (["at-0.04"], [])
     assert found({"drift": 0.04}, left_s=30.0) == (["at-0.04"], []), "a repair without it is many looks"
+
+
+@pytest.mark.parametrize(("beside", "repaired"), [(0.06, [{"drift": 0.06}]), (0.8, [])])
+def test_what_could_not_keep_its_gain_is_not_repaired_beside_what_holds(found, beside, repaired):
+    assert found({"drift": 0.04}, beside=beside)[1] == repaired

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from optim._engine.search.explore.promise import Promises
+from optim._engine.search.explore.repairs import after_repair, per_evaluation
 from optim._engine.search.state import Step
 from optim._engine.search.time_estimate import PassCosts
 from optim.passes import Role, Stage
@@ -97,3 +98,20 @@ def test_a_pass_that_was_stopped_for_its_time_is_taken_up_again_where_there_is_h
     promises.note_stopped("slow", 22.0)
     assert promises.reason_against(planned("slow"), 32.9).startswith("search time ran out 22 s into its first")
     assert promises.reason_against(planned("slow"), 33.0) == ""
+
+
+def test_a_repaired_step_gains_what_its_repair_leaves_of_it(promises):
+    plain, repaired = step("q", keep=[]), step("q", keep=["a"])
+    promises.note_repaired(plain, repaired, 0.25)
+    promises.note_ratio(plain, 0.2)
+    assert promises.gain(repaired) == pytest.approx(-math.log(0.4))
+    promises.note_ratio(repaired, 0.5)
+    assert promises.gain(repaired) == pytest.approx(math.log(2))
+
+
+def test_what_is_far_from_the_budget_promises_less_for_a_repair():
+    assert after_repair(0.3, 0.01, 0.02) == pytest.approx(0.3)
+    assert after_repair(0.3, 0.04, 0.02) == pytest.approx(0.65)
+    near, far = (SimpleNamespace(seconds=1.0, drift=SimpleNamespace(relative_l2=drift)) for drift in (0.02, 0.08))
+    assert per_evaluation(far, 0.3, 0.01) < per_evaluation(near, 0.4, 0.01)
+    assert per_evaluation(far, 0.3) > per_evaluation(near, 0.4)

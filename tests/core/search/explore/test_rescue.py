@@ -49,10 +49,11 @@ def rescued(tmp_path):
         def repair_again(one):
             place = int(one.attempt.step.pass_name[-1])
             asked.append((place, time.left_for_repairs))
-            return chain(f"repaired {place}", tmp_path) if place in holds else None
+            model = chain(f"repaired {place}", tmp_path).model
+            return original.after(one.attempt.step, model, 100, None) if place in holds else None
 
         ranking = Ranking(Objective("latency", timed=True), SimpleNamespace(base=None), original, timed=True)
-        repairs = SimpleNamespace(near=near, repair_again=repair_again)
+        repairs = SimpleNamespace(near=near, repair_again=repair_again, aim=lambda tried: 0.05)
         items = [Measured(original, held)]
         if guessed is not None:
             ranking.hoped["guess"] = 0.9

@@ -90,7 +90,7 @@ def test_a_rough_repair_is_taken_up_again_and_the_rest_of_its_chain_applied_to_i
             found = found.after(step, Model(tmp_path / str(len(found.steps)), repr(step), (), (), {"": 17}, 9), 1, None)
         return found
 
-    repairs = Repairs(SimpleNamespace(), None, Journal(), None, TimeBudget(60.0, 300.0), None)
+    repairs = Repairs(SimpleNamespace(), None, Journal(), None, TimeBudget(60.0, 300.0), None, Promises(60.0))
     monkeypatch.setattr(repairs, "repair_again", lambda near: searched.append(near) or after(fine))
     repairs._chains = SimpleNamespace(apply=lambda steps, on: applied.append((steps, on)) or after(*on.steps, *steps))
     repairs.rough[chain_key(after(rough))] = "as it was"

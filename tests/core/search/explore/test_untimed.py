@@ -6,8 +6,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from optim._engine.search.explore.beam import Beam
-from optim._engine.search.explore.grown import Grown
+from optim._engine.search.explore.grown import Grown, in_turns
 from optim._engine.search.explore.promise import Promises
+from optim._engine.search.explore.ranking import Ranking
+from optim._engine.search.scoreboard import Scoreboard
+from optim._engine.search.select.goal import Objective
 from optim._engine.search.state import Candidate, Measured, Step
 from optim.model import Model
 from optim.passes import Role, Stage
@@ -27,3 +30,31 @@ def test_without_time_a_pass_that_was_named_is_still_on_every_chain() -> None:
     start = [Measured(original, 1.0)]
     assert set(Beam._untimed(beam, Grown([with_it], parents), start)) == {with_it.digest}
     assert set(Beam._untimed(beam, Grown([original, with_it], parents), start)) == {original.digest, with_it.digest}
+
+
+def ranking() -> Ranking:
+    return Ranking(Objective("latency", timed=True), SimpleNamespace(base=None), candidate(), timed=True)  # type: ignore[arg-type]
+
+
+def test_the_best_that_holds_and_had_no_time_is_in_the_last_race() -> None:
+    chains = [Candidate(Model(Path(f"{name}.onnx"), name, (), (), {"": 17}, 9), 100, (NAMED,)) for name in "abcd"]
+    rank, board = ranking(), Scoreboard()
+    rank.wait(zip(chains[1:], (0.6, 0.3, 0.5), strict=True))
+    rank.hoped["a"] = 0.7
+    board.note_explored(chains[2], 0.9)
+    looked = [Measured(chains[0], None)]
+    assert [one.digest for one in rank.untimed(looked, board)] == ["d"]
+    board[chains[3]].broken = chains[3]
+    assert [one.digest for one in rank.untimed(looked, board)] == ["b"]
+    timed = Measured(candidate(NAMED), 0.8)
+    assert [one.digest for one in rank.joined([timed], rank.untimed(looked, board))] == ["b", timed.digest]
+
+
+def test_settings_that_were_slower_before_come_after_the_graph_as_it_is() -> None:
+    graph, tune = candidate(NAMED), Step(Stage.TUNE, "tune", "plugin", {"level": "basic"}, Role.IMPROVE, lossy=False)
+    tuned, promises = graph.after(tune, Model(Path("t.onnx"), "t", (), (), {"": 17}, 9), 100, None), Promises(60.0)
+    for ratio, order in ((0.9, [tuned, graph]), (1.2, [graph, tuned])):
+        promises = Promises(60.0)
+        promises.note_ratio(tune, ratio)
+        assert in_turns([graph], {graph.digest: [tuned]}, promises) == order
+    assert in_turns([graph], {graph.digest: []}, promises) == [graph]

@@ -25,6 +25,7 @@ from ort_models import (
 )
 
 from optim import Model
+from optim.options import parse_options
 from optim_plugins.ort.measure.channel_means import believed_mean
 from optim_plugins.ort.quantize.dynamic.quantize_dynamic import QuantizeDynamic
 from optim_plugins.ort.quantize.dynamic.quantize_dynamic_options import QuantizeDynamicOptions
@@ -305,6 +306,20 @@ def test_correcting_the_bias_takes_off_what_rounding_adds_on_samples_that_it_did
         return float(np.abs(np.concatenate(errors).mean(axis=0)).mean())
 
     assert mean_error(correct_bias=True) < 0.3 * mean_error()
+
+
+def test_what_one_application_measured_serves_the_next(tmp_path: Path) -> None:
+    nodes = [helper.make_node("MatMul", [a, w], [b], name=w) for a, w, b in (("x", "u", "p"), ("p", "v", "y"))]
+    model = _model(tmp_path, nodes, {"u": random_weight(64, 96), "v": random_weight(96, 96, seed=1)})
+    given, asked = context(tmp_path, [{"x": random_weight(40, 64, seed=seed)} for seed in range(3)]), []
+    samples = given.samples
+    given.samples = lambda: asked.append(1) or samples()  # type: ignore[func-returns-value]
+    results = []
+    for keep in ((), ("v",), ()):
+        options = parse_options(QuantizeDynamic, {"smoothing": 0.8, "correct_bias": True, "keep": keep})
+        results.append(QuantizeDynamic().apply(model, options, given).model.digest)
+        assert len(asked) == 2, "largest numbers, and means"
+    assert results[0] == results[2] != results[1]
 
 
 @pytest.mark.parametrize("opset", [13, 18])

@@ -53,6 +53,11 @@ class NodePlace:
     made: tuple[str, ...]
     weight: tuple[int, ...] = ()
 
+    @property
+    def kind(self) -> str:
+        """Nodes of one operator whose weights have one shape are of one kind, e.g. ``MatMul 384x1536``."""
+        return f"{self.operator} {'x'.join(map(str, self.weight))}"
+
     def work(self, output: Array) -> float:
         """How much it computes, about, in multiplications: each element of the output times what a weight adds up."""
         if len(self.weight) < 2:

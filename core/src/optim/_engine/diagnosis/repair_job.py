@@ -19,8 +19,9 @@ from dataclasses import dataclass, field, replace
 
 from optim._engine.diagnosis.replay import NoReplay, Replay
 from optim._engine.diagnosis.subject import Subject
+from optim._engine.gate.few_looks import OwnError, are_too_many, costs_of, together
 from optim._engine.gate.finer import refine
-from optim._engine.gate.mixed import FINER_PRICE, find_mix
+from optim._engine.gate.mixed import ESTIMATES_BEYOND, FINER_PRICE, find_mix
 from optim._engine.gate.node_costs import LearnedCosts, NodeCost, precisions_of
 from optim._engine.gate.precisions import Precisions
 from optim._engine.gate.repair import MOST_WORK_KEPT, OutOfEvaluations, Repair, find_keep, prices
@@ -46,6 +47,12 @@ _ROUNDS = 2
 
 _GUESSED_SHARE = 0.8
 """Of the goal, that a guess from errors of single nodes aims at: it does not know what each does to the outputs."""
+
+_ESTIMATES_FOR = 2.0
+"""Evaluations that take as long as all estimates of sets may: of a BERT-base they took 28 s, and an evaluation 6."""
+
+_EVALUATIONS_TO_LEAVE = 2
+"""To measure what nodes cost for: what nobody measured is no repair."""
 
 _REPLAY_EVALUATIONS = 3
 """Evaluations in whose time nodes are replayed: with less, what holds already is the answer."""
@@ -103,19 +110,19 @@ def run(request: Request, channel: Channel) -> Answer:
             return Answer(found, "by what nodes cost on another chain")
         with suppress(OutOfEvaluations):
             if subject.refinable:
-                measured.drift(frozenset(), subject.refinable)
+                measured.of_finer = measured.drift(frozenset(), subject.refinable)
         if measured.best is not None and measured.left_s < _REPLAY_EVALUATIONS * measured.evaluation_s:
             return Answer(measured.best, "there was no time for more than a guess")
         whole = whole or _look_for_the_worst(subject, request)
         replay, note = _replay(subject, subject.samples[:1], stack)
         channel.event("replayed", nodes=len(replay.errors) if replay else 0, note=note)
 
-        precisions = _precisions(replay, request.seconds, deadline, measured.learned) if replay else None
         measured.work = {name: error.work for name, error in replay.errors.items()} if replay else {}
         measured.overflowing = tuple(replay.overflowing) if replay else ()
         if replay is not None and not subject.refinable:
             with suppress(OutOfEvaluations):
                 measured.drift(_costliest(replay, whole, request.limit * _GUESSED_SHARE))
+        precisions = _precisions(replay, request, measured) if replay else None
         found = _search(subject, request, measured, precisions, whole, deadline)
         return Answer(found or measured.best, note)
 
@@ -166,6 +173,7 @@ class _Measured:
         learned: what estimates say of the cost of each node; it is told before a set is measured.
         best: the cheapest that holds on all samples, of those that were measured.
         evaluation_s: what measuring a set took at most.
+        of_finer: the drift with all nodes in the precision between that have one; infinite as long as nobody knows.
     """
 
     subject: Subject
@@ -177,6 +185,7 @@ class _Measured:
     learned: LearnedCosts = field(default_factory=LearnedCosts)
     best: Repair | None = None
     evaluation_s: float = 0.0
+    of_finer: float = math.inf
     _told: int = 0
     _price: float = math.inf
     _known: dict[tuple[frozenset[str], frozenset[str], tuple[int, ...]], float] = field(default_factory=dict)
@@ -214,14 +223,16 @@ class _Measured:
     def _note(self, keep: frozenset[str], finer: frozenset[str], drift: float) -> None:
         """Keep and tell a set that holds, where it is the cheapest so far."""
         price = prices(self.subject.nodes, self.work)
-        share = sum(price[name] for name in keep) / max(1e-12, sum(price.values()))
-        cost = share + FINER_PRICE * sum(price[name] for name in finer) / max(1e-12, sum(price.values()))
+        whole = max(1e-12, sum(price.values()))
+        share, between = (sum(price[name] for name in names) / whole for names in (keep, finer))
+        cost = share + FINER_PRICE * between
         if cost >= self._price or share > MOST_WORK_KEPT:
             return
         drift = max(drift, _worst_of_all(self.subject, tuple(keep), self.deadline + _CHECK_S, tuple(finer)))
         if drift <= self.request.limit:
-            kept, between = (tuple(name for name in self.subject.nodes if name in names) for names in (keep, finer))
-            self._price, self.best = cost, Repair(kept, drift, len(self._known), 0, share, between, rough=True)
+            kept, refined = (tuple(name for name in self.subject.nodes if name in names) for names in (keep, finer))
+            self._price = cost
+            self.best = Repair(kept, drift, len(self._known), 0, share, refined, between, rough=True)
             self.channel.event(HOLDS, repair=to_wire(self.best))
 
 
@@ -271,7 +282,7 @@ def _worst_of_all(subject: Subject, keep: Sequence[str], deadline: float, finer:
     """The drift on all samples that the gate compares; on as many as there is time for."""
     others = [sample for sample in subject.request.comparison.reference.compared if sample not in subject.samples]
     worst = 0.0
-    for _, drift in subject.drifts(keep, others, finer):
+    for _, drift in subject.drifts(keep, others, finer) if others else ():
         worst = max(worst, drift)
         if time.monotonic() > deadline:
             break
@@ -285,20 +296,38 @@ def _replay(subject: Subject, samples: Sequence[int], stack: ExitStack) -> tuple
         return None, f"measured without estimates: {reason}"
 
 
-def _precisions(replay: Replay, seconds: float, deadline: float, learned: LearnedCosts) -> Precisions:
-    """Estimates of the nodes that were replayed, as many as the time allows; what they tell of each node is noted."""
-    overflowing = replay.overflowing
+def _precisions(replay: Replay, request: Request, measured: _Measured) -> Precisions:
+    """Estimates of the nodes that were replayed: of any set by a run, or by what each node costs where runs are dear.
+
+    What they tell of each node is noted.
+    """
+    overflowing, learned = replay.overflowing, measured.learned
     nodes = tuple(name for name in replay.errors if name not in overflowing)
     started = time.monotonic()
     replay.drift(nodes)
     each = max(1e-4, time.monotonic() - started)
-    most = max(_LEAST_ESTIMATES, int(_SHARE_TO_ESTIMATE * seconds / each))
+    most = max(_LEAST_ESTIMATES, int(_SHARE_TO_ESTIMATE * request.seconds / each))
 
     def guess(converted: frozenset[str], finer: frozenset[str]) -> float:
-        if time.monotonic() > deadline:
+        if measured.left_s < 0:
             raise OutOfEvaluations
         drift = replay.drift(converted, finer)
         learned.note(converted, finer, drift)
         return drift
 
-    return Precisions(guess, nodes, replay.finer & frozenset(nodes), tuple(overflowing), most)
+    by_runs = Precisions(guess, nodes, replay.finer & frozenset(nodes), tuple(overflowing), most)
+    needed_s = each * (1 + len(nodes) + len(by_runs.refinable) + ESTIMATES_BEYOND)
+    few = by_runs.are_few(ESTIMATES_BEYOND)
+    if needed_s <= _ESTIMATES_FOR * measured.evaluation_s if few else are_too_many(nodes, most):
+        return by_runs
+    looks_s = measured.left_s - _EVALUATIONS_TO_LEAVE * max(each, measured.evaluation_s)
+    until = time.monotonic() + min(looks_s, _SHARE_TO_ESTIMATE * request.seconds)
+    errors = {
+        name: OwnError(one.relative_l2, one.place.kind, one.finer, one.work) for name, one in replay.errors.items()
+    }
+    costs = costs_of(errors, lambda name: guess(frozenset((name,)), frozenset()), lambda _: time.monotonic() < until)
+    costs = together(costs, measured.of_finer)
+    for name in nodes:
+        learned.note((name,), (), math.sqrt(costs[name].coarse))
+        learned.note((), (name,), math.sqrt(costs[name].between or 0.0))
+    return precisions_of(costs, nodes, by_runs.refinable) or by_runs

@@ -41,11 +41,13 @@ class LocalError:
         place: the node.
         relative_l2: of its worst output, unitless; infinite where NaN or infinity appeared.
         work: how much it computes, about, in multiplications.
+        finer: its error in the precision between, of that in the pass's; None where it was not replayed in that.
     """
 
     place: NodePlace
     relative_l2: float
     work: float
+    finer: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +223,15 @@ class Replay:
                 if name in got and values[name].dtype.kind == "f":
                     worst = max(worst, _relative_l2(values[name], got[name]))
                     work = max(work, place.work(values[name]))
-        return LocalError(place, worst, work)
+        return LocalError(place, worst, work, self._share_of_finer(place) if place.name in self.finer else None)
+
+    def _share_of_finer(self, place: NodePlace) -> float | None:
+        """The norm of a node's errors in the precision between, of that in the pass's; None where that is zero."""
+        coarse, finer = (
+            sum(float(np.linalg.norm(errors[name])) ** 2 for errors in found for name in place.made if name in errors)
+            for found in ([one.errors for one in self._replayed], [one.finer for one in self._replayed])
+        )
+        return math.sqrt(finer / coarse) if coarse > 0 else None
 
 
 def _difference(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import onnx_ir as ir
 
@@ -46,6 +47,7 @@ class Subject:
         known = "keep" in options_class(pass_class).model_fields
         options = parse_options(pass_class, request.options)
         self.refusal = ""
+        self._measured: dict[str, dict[str, Any]] = {}
         self.samples = tuple(request.samples)
         self._kept = tuple(getattr(options, "keep", ())) if known else ()
         names = dict.fromkeys(self._pass.keepable(request.model, options)) if known else ()
@@ -106,6 +108,8 @@ class Subject:
     ) -> Iterator[PassResult]:
         """What the pass makes of a model that is not its own; its files go with the context.
 
+        What the pass measures inside the request's model is kept for the next time.
+
         Args:
             model: what to apply it to.
             keep: names of nodes to leave alone, beside those that the options say.
@@ -122,6 +126,7 @@ class Subject:
             log=logging.getLogger("optim.pass"),
             report_progress=lambda share, text: None,
             feeds_given=self._feeds.origin != SYNTHESIZED,
+            measured=self._measured if model.digest == self.request.model.digest else {},
         )
         left = [*self._kept, *(name for name in self.nodes if name in keep)]
         changed = {"keep": left} if "keep" in asked.options or left else {}

@@ -54,4 +54,5 @@ def refine(
             waiting += [group[: len(group) // 2], group[len(group) // 2 :]]
     total = sum(work.get(name, mean) for name in repair.keep)
     left = sum(work.get(name, mean) for name in best.keep)
-    return replace(best, work=repair.work * left / total if total else repair.work)
+    moved_work = repair.work * (1 - left / total) if total else 0.0
+    return replace(best, work=repair.work - moved_work, between=repair.between + moved_work)

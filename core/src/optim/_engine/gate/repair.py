@@ -51,6 +51,7 @@ class Repair:
         estimates: drifts estimated without applying it.
         work: share of the work of all nodes that these do, 0..1; of their number where work is unknown.
         finer: names of nodes in a precision between, in graph order; they are not in ``keep``.
+        between: share of the work that nodes in ``finer`` do, 0..1.
         rough: whether it is what held when the time was over: with more time less work is left alone.
     """
 
@@ -60,6 +61,7 @@ class Repair:
     estimates: int = 0
     work: float = 0.0
     finer: tuple[str, ...] = ()
+    between: float = 0.0
     rough: bool = False
 
     def text(self, kept: str) -> str:

@@ -30,7 +30,7 @@ class CudaBackend(OnnxRuntimeBackend):
         from optim.onnx import open_session, operator_libraries
         from optim_plugins.nvidia.gpu.bound_session import BoundSession, DeviceMemory, naming_full_memory
         from optim_plugins.nvidia.gpu.device import memory_in_use
-        from optim_plugins.nvidia.gpu.engine_cache import ON
+        from optim_plugins.nvidia.gpu.provider_settings import ON
         from optim_plugins.nvidia.gpu.targets import COPIES
 
         index = int(target.provider_options.get("device_id", "0"))

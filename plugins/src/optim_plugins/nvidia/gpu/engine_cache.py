@@ -12,9 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from optim.folders import cache_folder
-
-ON = "True"
-"""An option of the TensorRT provider that is on: in Python it takes True and False alone, unlike CUDA's 1 and 0."""
+from optim_plugins.nvidia.gpu.provider_settings import ON
 
 _FOLDER = "tensorrt-engines"
 _NAME = 16

@@ -6,6 +6,9 @@ from typing import Protocol
 
 from optim import APPLICABLE, Applicable, Model, OptimError, Pass, Target
 
+ON = "True"
+"""An option of the TensorRT provider that is on: in Python it takes True and False alone, unlike CUDA's 1 and 0."""
+
 
 class _MayRecord(Protocol):
     """Options with a CUDA graph among them."""

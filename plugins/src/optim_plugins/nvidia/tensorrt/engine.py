@@ -15,8 +15,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from optim import APPLICABLE, Applicable, Context, ExitStatus, Model, OptimError, Pass, PassResult, Role, Target
+from optim import (
+    APPLICABLE,
+    Applicable,
+    Context,
+    ExitStatus,
+    Model,
+    OptimError,
+    Pass,
+    PassResult,
+    Role,
+    SessionConfig,
+    Target,
+)
 from optim.providers import TENSORRT
+from optim_plugins.nvidia.gpu.provider_settings import ON
 
 if TYPE_CHECKING:
     from optim_plugins.nvidia.tensorrt.engine_options import EngineOptions
@@ -66,6 +79,16 @@ class Engine(Pass):
                 ExitStatus.NOT_HELD,
             )
         graph = context.adopt(path, model).ir()
+        if {value.name for value in graph.graph.outputs} != {info.name for info in model.outputs}:
+            raise OptimError(
+                "not-built",
+                "TensorRT built an engine of a part of the graph",
+                f"its model ends in {', '.join(str(value.name) for value in graph.graph.outputs)}: the provider writes "
+                "one engine alone, and CUDA runs what is left",
+                "optim run --target tensorrt without tensorrt.engine keeps engines in a cache",
+                "optim-plugins",
+                ExitStatus.NOT_HELD,
+            )
         graph.metadata_props[BUILT_FOR] = built_for(context.target.hardware)
         nodes = list(graph.graph)
         engines = sum(node.op_type == _ENGINE for node in nodes)
@@ -77,5 +100,20 @@ class Engine(Pass):
 def _build(model: Model, options: EngineOptions, context: Context, path: str) -> None:
     from optim.onnx import open_session
 
-    entries = {"ep.context_enable": "1", "ep.context_file_path": path, "ep.context_embed_mode": str(int(options.embed))}
-    open_session(model.path, model.session, context.target, extra_config=entries)
+    settings = SessionConfig(provider_options={TENSORRT: written_to(path, embed=options.embed)})
+    open_session(model.path, model.session.updated(settings), context.target)
+
+
+def written_to(path: str, *, embed: bool) -> dict[str, str]:
+    """Options with which TensorRT's provider writes a model of its engines; it reads no ``ep.context_*`` from Python.
+
+    Args:
+        path: of the model; engines that are not inside it are kept in its folder, as a cache of them.
+        embed: whether they are inside it.
+    """
+    chosen = {
+        "trt_dump_ep_context_model": ON,
+        "trt_ep_context_file_path": path,
+        "trt_ep_context_embed_mode": str(int(embed)),
+    }
+    return chosen if embed else {**chosen, "trt_engine_cache_enable": ON}

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from optim import Context, Model, PassResult, SessionConfig, Target
 from optim.providers import TENSORRT
-from optim_plugins.nvidia.gpu.engine_cache import ON
-from optim_plugins.nvidia.gpu.provider_settings import ProviderSettings
+from optim_plugins.nvidia.gpu.provider_settings import ON, ProviderSettings
 
 if TYPE_CHECKING:
     from optim_plugins.nvidia.tensorrt.tune_provider_options import TuneProviderOptions

@@ -42,15 +42,17 @@ def channel_means(graph: ir.Model, channels: Mapping[str, int], model: Model, co
     Returns:
         Nothing for a tensor in a branch, that no sample reached, or that was not finite on one.
     """
+    known = context.known("channel means")
     readers = {
         name: add_channel_reader(graph, value, "ReduceMean", channels[name])
-        for name, value in values_named(graph, channels)
+        for name, value in values_named(graph, [name for name in channels if name not in known])
     }
     seen: dict[str, list[NDArray[np.float32]]] = {name: [] for name in readers}
-    for values in islice(capture(graph, list(readers.values()), model, context), _SAMPLES):
+    for values in islice(capture(graph, list(readers.values()), model, context), _SAMPLES if readers else 0):
         for name, output in readers.items():
             seen[name].append(values[output].astype(np.float32))
-    return believed_means(seen)
+    known |= seen
+    return believed_means({name: known[name] for name in channels if name in known})
 
 
 def believed_means(seen: Mapping[str, Sequence[NDArray[np.float32]]]) -> dict[str, NDArray[np.float32]]:

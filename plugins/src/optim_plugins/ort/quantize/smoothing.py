@@ -170,14 +170,16 @@ def _largest_of_channels(
     model: Model, graph: ir.Model, channels: Mapping[str, int], context: Context
 ) -> dict[str, NDArray[np.float32]]:
     """The largest magnitude of each channel, [K], by name of the tensor."""
-    read = values_named(graph, channels)
+    known = context.known("largest of channels")
+    read = values_named(graph, [name for name in channels if name not in known])
     names = {name: add_channel_reader(graph, value, "ReduceMax", channels[name]) for name, value in read}
     found: dict[str, NDArray[np.float32]] = {}
-    for values in capture(graph, list(names.values()), model, context):
+    for values in capture(graph, list(names.values()), model, context) if names else ():
         for name, output in names.items():
             array = values[output].astype(np.float32)
             found[name] = np.maximum(found[name], array) if name in found else array
-    return found
+    known |= found
+    return {name: known[name] for name in channels if name in known}
 
 
 def _fold(value: ir.Value) -> int:

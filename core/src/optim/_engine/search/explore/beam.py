@@ -139,9 +139,9 @@ class Beam:
             self._promises.note_latency(ranking)
             beam = self._select(ranking, beam, stage)
         self._bench.teller.stage("", lambda: self._bench.run_time.left)
-        there = {item.digest for item in ranking}
-        more = {item.digest: item for item in looked if item.digest not in there}
-        return self._rank.of([*ranking, *more.values()]) if more else ranking
+        if self._objective.goal == "latency" and not self._plan.forced():
+            looked += self._rank.untimed(self._looked.values(), self.clock.board)
+        return self._rank.joined(ranking, looked)
 
     def leave(self) -> None:
         """Have the rows of all passes say that there was no time for them."""
@@ -174,14 +174,12 @@ class Beam:
             self.archive.explored(raced)
             self._write_journal(Grown([together], {together.digest: best}), {one.digest: one for one in raced})
             found = self._rank.of([*found, *raced])
-        there = {item.digest for item in found}
-        return self._rank.of([*found, *(item for item in ranking if item.digest not in there)])
+        return self._rank.joined(found, ranking)
 
     def _gainful(self, found: Sequence[Measured], best: Measured) -> list[Candidate]:
         """The chains one step longer that are better than what they go on from, the best first."""
-        limit = self.figure(best) * FASTER
         longer = [item for item in found if len(item.candidate.steps) == len(best.candidate.steps) + 1]
-        return [item.candidate for item in longer if self.figure(item) < limit]
+        return [item.candidate for item in longer if self.figure(item) < self.figure(best) * FASTER]
 
     def _try_recasts(self) -> None:
         """Passes that change what goes in and comes out, on the original: what cannot work is said at once."""
@@ -229,10 +227,12 @@ class Beam:
         variants = self._variants(grown.candidates, stage)
         racing = [one for one in grown.candidates if one.steps and not grown.only_makes_way(one)]
         racing.sort(key=lambda one: (grown.promised(one, self._promises), -len(one.steps)))
-        lanes = [lane for lane in in_turns(racing, variants) if lane.steps and not self.clock.is_beaten(lane)]
+        lanes = in_turns(racing, variants, self._promises)
+        lanes = [lane for lane in lanes if lane.steps and not self.clock.is_beaten(lane)]
         owner = {lane.digest: one for one in grown.candidates for lane in (one, *variants[one.digest])}
         least = min(_LEAST_LANES, 2 * sum(map(grown.is_new, racing)))
         measured = self.clock.explore(lanes, self.time.share(self._legs_left), least)
+        self._rank.wait((one, grown.promised(one, self._promises)) for one in racing if grown.is_new(one))
         self.archive.explored(measured)
         for lane in lanes:  # a graph that was wrong under every setting it was looked at with
             score = self.clock.board[owner[lane.digest]]

@@ -73,7 +73,7 @@ class Expander:
         self._time = time
         self._board = Scoreboard()
         self._source = SourceGate(bench, budget, self._board)
-        self.repairs = Repairs(bench, budget, journal, self._board, time, self.judge)
+        self.repairs = Repairs(bench, budget, journal, self._board, time, self.judge, promises)
         self._idle = IdleSettings(bench, time.sameness)
         self._hopeless: dict[StepKey, str] = {}
         self.promises = promises

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from optim._engine.jobs.offer import Proposal
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.promise import Promises
-from optim._engine.search.explore.repairs import Near, per_evaluation
+from optim._engine.search.explore.repairs import Near, after_repair, per_evaluation
 from optim._engine.search.explore.rest import OUT_OF_TIME
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.plan import Planned
@@ -38,6 +39,17 @@ _LOOKS_OF_BOTH = 8
 first guess of a repair, and what it finds made. At load 11 a MiniLM given 60 s had 16 s left for a guess that took
 5.6: the others were stopped after 10, their repair after 2, and nothing was delivered. At load 15 a BERT-base given
 300 s had 100 s left for one that took 20, and the others took 67."""
+
+_LOOKS_OF_A_REPAIR = 8
+"""Times that the guess took: all nodes in the precision between, two replays, estimates, two sets that are measured,
+and what it finds made. A BERT-base given 126 s, whose guess takes 5 to 7, had 19 s for it, and had found nothing."""
+
+_CLEARLY = 0.9
+"""Of what holds: a repair may find less than it promises."""
+
+_UNEVEN = 0.8
+"""Of the ratio that a repair is expected to leave: a few nodes may err most. Static 8 bits of a BERT-base at 3.5 times
+what was allowed took 27 s, found nothing, and could not have had half of its gain; 0.51 held already."""
 
 WORTH_A_REPAIR = 0.95
 """Latency to the original's: what is repaired has less of its gain left."""
@@ -99,37 +111,62 @@ class FirstRepairs:
             start: that of the original.
         """
         held = min((ratio(one) for one in found if one.holds), default=start)
-        broken = sorted(
-            (one for one in found if not one.holds), key=lambda one: -per_evaluation(one.attempt, ratio(one))
-        )
+        broken = sorted((one for one in found if not one.holds), key=lambda one: -self._per_second(one, ratio(one)))
         results: list[Candidate] = []
         for place, one in enumerate(broken):
             if ratio(one) >= min(held, WORTH_A_REPAIR * start):
                 continue
             if place >= _REPAIRED:
-                self._expander.repairs.note_near(Near(one.parent, one.planned, one.attempt, one.tried))
+                self._leave(one)
                 continue
             if self._has_time_for_one_look(one):
                 with self._time.lending():
                     new = self._expander.repairs.repair(one.parent, one.planned, one.attempt, one.tried)
                 if new is not None:
-                    held = min(held, self._note(new, ratio(one)))
+                    held = min(held, self._note(new, self._hoped(one, new, ratio)))
                     results.append(new)
                 continue
             others = self._otherwise(one)
             for other in others:
                 if other.holds:
-                    hoped = ratio(one) * math.exp(self._gain(one) - self._gain(other))
-                    held = min(held, self._note(other.candidate, hoped))
+                    held = min(held, self._note(other.candidate, self._hoped(one, other.candidate, ratio)))
                     results.append(other.candidate)
             if held < _AS_FAST * ratio(one):
                 continue
             near = self._nearest([one, *(other for other in others if not other.holds)])
-            new = self._expander.repairs.repair(near.parent, near.planned, near.attempt, near.tried)
+            if results and self._is_too_far(near, ratio(one), held):
+                self._leave(near)
+                continue
+            with self._lent(near, ratio(one), held, start):
+                new = self._expander.repairs.repair(near.parent, near.planned, near.attempt, near.tried)
             if new is not None:
-                self._note(new, ratio(one))
+                held = min(held, self._note(new, self._hoped(one, new, ratio)))
                 results.append(new)
         return results
+
+    def _per_second(self, one: Look, ratio: float) -> float:
+        """What one promises per second of a look; how far it is counts where nothing else of its pass may be nearer."""
+        limit = math.inf if one.others else self._expander.repairs.aim(one.tried)
+        return per_evaluation(one.attempt, ratio, limit)
+
+    def _leave(self, one: Look) -> None:
+        """Leave it to the stages, and to the time that is left in the end."""
+        self._expander.repairs.note_near(Near(one.parent, one.planned, one.attempt, one.tried))
+
+    def _lent(self, near: Look, ratio: float, held: float, start: float) -> AbstractContextManager[None]:
+        """With the time of the end, where nothing is there to prove, or what promises much cannot be repaired without.
+
+        What a repair does not take is there for the stages.
+        """
+        drift = near.attempt.drift.relative_l2 if near.attempt.drift else 0.0
+        promises = after_repair(ratio, drift, self._expander.repairs.aim(near.tried)) <= _CLEARLY * held
+        is_short = self._time.left_for_repairs < _LOOKS_OF_A_REPAIR * near.attempt.seconds
+        return self._time.lending() if held >= WORTH_A_REPAIR * start or (promises and is_short) else nullcontext()
+
+    def _is_too_far(self, one: Look, ratio: float, held: float) -> bool:
+        """Whether so much must be left in float that little of the gain is left, beside what holds already."""
+        drift = one.attempt.drift.relative_l2 if one.attempt.drift else 0.0
+        return _UNEVEN * after_repair(ratio, drift, self._expander.repairs.aim(one.tried)) >= held
 
     def _has_time_for_one_look(self, one: Look) -> bool:
         """Whether there is no time for other proposals and a repair, and a repair begins with something sure."""
@@ -164,5 +201,7 @@ class FirstRepairs:
         self.hoped[candidate.digest] = hoped
         return hoped
 
-    def _gain(self, one: Look) -> float:
-        return self._promises.gain(one.attempt.step)
+    def _hoped(self, one: Look, found: Candidate, ratio: Callable[[Look], float]) -> float:
+        """The ratio to expect of what is there in place of a look, by that of the look."""
+        gain = self._promises.gain
+        return ratio(one) * math.exp(gain(one.attempt.step) - gain(found.steps[-1]))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from optim._engine.search.explore.promise import Promises
-from optim._engine.search.state import Candidate, Measured
+from optim._engine.search.state import Candidate, Measured, unique
 from optim.passes import Role
 
 LOOK_AHEAD = 3
@@ -42,8 +42,16 @@ class Grown:
         return ratio * math.exp(-promises.gain(candidate.steps[-1])) if self.is_new(candidate) else ratio
 
 
-def in_turns(candidates: Sequence[Candidate], variants: dict[str, list[Candidate]]) -> list[Candidate]:
-    """Each, the best first, under its first guess, then the next guess of each, so that little time is well spent."""
-    rows = [[candidate, *variants[candidate.digest]] for candidate in candidates]
-    order = (1, 0, *range(2, LOOK_AHEAD + 1))
-    return [row[i] for i in order for row in rows if i < len(row)]
+def in_turns(
+    candidates: Sequence[Candidate], variants: Mapping[str, Sequence[Candidate]], promises: Promises
+) -> list[Candidate]:
+    """Each, the best first, under its first guess, then the next guess of each, so that little time is well spent.
+
+    The first guess is the first of the settings, unless they were slower before: then each is timed as it is.
+    """
+    rows = []
+    for candidate in candidates:
+        first, *others = variants[candidate.digest] or [candidate]
+        with_first = [first, candidate] if promises.gain(first.steps[-1]) >= 0 else [candidate, first]
+        rows.append(list(unique([*with_first, *others])))
+    return [row[i] for i in range(LOOK_AHEAD + 1) for row in rows if i < len(row)]

@@ -72,6 +72,7 @@ class Promises:
         self._expected: dict[StepKey, float] = {}
         self._bounded: set[StepKey] = set()
         self._open: list[Step] = []
+        self._repaired: dict[StepKey, tuple[Step, float]] = {}
         self._nothing: set[str] = set()
         self._latency: dict[str, float] = {}
 
@@ -117,6 +118,11 @@ class Promises:
         self._gain_of_step[step.key] = max(gain, self._gain_of_step.get(step.key, -math.inf))
         self._gain_of_pass[step.pass_name] = max(gain, self._gain_of_pass.get(step.pass_name, -math.inf))
 
+    def note_repaired(self, step: Step, repaired: Step, lost: float) -> None:
+        """Notes which step a repair began with, and what share of its gain nodes in other precisions cost, 0..1."""
+        if repaired.key != step.key:
+            self._repaired[repaired.key] = step, lost
+
     def seconds(self, name: str) -> float:
         """Returns what a candidate of a pass takes at most; 0 where none was tried."""
         return self._seconds.get(name, 0.0)
@@ -124,10 +130,15 @@ class Promises:
     def gain(self, step: Step) -> float:
         """The gain to expect: what this step gained elsewhere, else its pass, else by its kernels, else a guess.
 
-        Of its pass it is what the best options gained, less what these lose to them by their kernels.
+        Of its pass it is what the best options gained, less what these lose to them by their kernels. A repaired step
+        gains what its repair leaves of it.
         """
         if step.key in self._gain_of_step:
             return self._gain_of_step[step.key]
+        if step.key in self._repaired:
+            broken, lost = self._repaired[step.key]
+            ratio = math.exp(-self.gain(broken))
+            return -math.log(ratio + lost * max(0.0, 1.0 - ratio))
         expected = self._expected.get(step.key)
         if step.pass_name not in self._gain_of_pass:
             return expected if expected is not None else GUESSES.get(step.stage, 0.0)

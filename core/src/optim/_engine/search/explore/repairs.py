@@ -13,6 +13,7 @@ from typing import Any
 
 from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import worst_drift
+from optim._engine.search.explore.promise import Promises
 from optim._engine.search.journal import Journal, chain_key, chain_of, step_of
 from optim._engine.search.plan import Planned
 from optim._engine.search.scoreboard import Scoreboard
@@ -54,6 +55,7 @@ class Repairs:
         board: what is known of each model.
         time: for repairs.
         judge: returns the chain with a step if it holds, as :meth:`Expander.judge` does.
+        promises: learn what a repaired step may gain.
 
     Attributes:
         near: what may be repaired with more time.
@@ -68,12 +70,14 @@ class Repairs:
         board: Scoreboard,
         time: TimeBudget,
         judge: Callable[[Candidate, Attempt, Tried], Candidate | None],
+        promises: Promises,
     ) -> None:
         self._bench = bench
         self._journal = journal
         self._board = board
         self._time = time
         self._judge = judge
+        self._promises = promises
         self._repairer = Repairer(bench, budget, journal, board, time)
         self._repaired_as: dict[StepKey, _KnownRepair] = {}
         self._found: dict[tuple[str, StepKey], Candidate | None] = {}
@@ -89,6 +93,10 @@ class Repairs:
         """Returns the options with which a step held on another chain; None where nobody knows."""
         known = self._repaired_as.get(step.key)
         return known.found.options if known is not None else None
+
+    def aim(self, tried: Tried) -> float:
+        """Returns the drift that a repair of a candidate aims at."""
+        return self._repairer.aim(tried)
 
     def is_near(self, attempt: Attempt, tried: Tried) -> bool:
         """Whether a candidate is beyond the budget by so little that it may be repaired."""
@@ -149,7 +157,7 @@ class Repairs:
         """
         known = self._repaired_as.get(attempt.step.key)
         if known is not None and not known.found.rough and known.limit <= limit:
-            new, tried = self._try_repaired(parent, planned, attempt, known.found.options, (as_elsewhere(planned),))
+            new, tried = self._try_repaired(parent, planned, attempt, known.found, (as_elsewhere(planned),))
             if new is not None:
                 return new, tried
         trial = Trial(parent, planned.offered, attempt.step.options)
@@ -157,25 +165,38 @@ class Repairs:
         if found is None:
             return None, None
         self._repaired_as[attempt.step.key] = _KnownRepair(limit, found)
-        new, tried = self._try_repaired(parent, planned, attempt, found.options)
+        new, tried = self._try_repaired(parent, planned, attempt, found)
         if new is not None and found.rough:
             self.rough[chain_key(new)] = Near(parent, planned, attempt, outcome)
         return new, tried
 
     def _try_repaired(
-        self, parent: Candidate, planned: Planned, broken: Attempt, options: dict[str, Any], notes: tuple[str, ...] = ()
+        self, parent: Candidate, planned: Planned, broken: Attempt, found: RepairedOptions, notes: tuple[str, ...] = ()
     ) -> tuple[Candidate | None, Tried]:
-        again = self._journal.open(step_of(planned.offered, options), parent)
+        again = self._journal.open(step_of(planned.offered, found.options), parent)
         again.notes = notes or again.notes
-        trial = Trial(parent, planned.offered, options)
+        self._promises.note_repaired(broken.step, again.step, found.lost)
+        trial = Trial(parent, planned.offered, found.options)
         named_s = self._time.for_candidate(named=True) if planned.forced else 0.0
         tried = self._bench.try_one(trial, max(named_s, self._time.for_repaired(broken.seconds)))
         return self._judge(parent, again, tried), tried
 
 
-def per_evaluation(attempt: Attempt, ratio: float) -> float:
-    """What a repair promises for each second of an evaluation: the pass is applied in each."""
-    return -math.log(max(ratio, _LEAST_RATIO)) / max(attempt.seconds, _LEAST_S)
+def after_repair(ratio: float, drift: float, limit: float) -> float:
+    """The ratio that a repair is expected to leave, where nobody knows how the drift spreads over the nodes.
+
+    As much of the gain is left as the limit is of the drift. Where all nodes err alike it is less, the square of that
+    with floats and about this with a precision between; where a few err most, it is more.
+    """
+    left = min(1.0, limit / drift) if drift > 0 else 1.0
+    return ratio + (1.0 - left) * max(0.0, 1.0 - ratio)
+
+
+def per_evaluation(attempt: Attempt, ratio: float, limit: float = math.inf) -> float:
+    """What a repair down to a limit promises for each second of an evaluation: the pass is applied in each."""
+    drift = attempt.drift.relative_l2 if attempt.drift else 0.0
+    hoped = after_repair(max(ratio, _LEAST_RATIO), drift, limit)
+    return -math.log(hoped) / max(attempt.seconds, _LEAST_S)
 
 
 def as_elsewhere(planned: Planned) -> str:

@@ -57,7 +57,7 @@ class Rescue:
         if held < WORTH_A_REPAIR:
             return []
         near = self._repairs.near.values()
-        for one in sorted(near, key=lambda one: -per_evaluation(one.attempt, self._latency(one))):
+        for one in sorted(near, key=lambda one: -self._per_second(one)):
             there = {one.planned.ordered.name, *(step.pass_name for step in one.parent.steps)}
             if self._latency(one) >= WORTH_A_REPAIR * held or not there.issuperset(self._required):
                 continue
@@ -66,7 +66,7 @@ class Rescue:
                     break
                 repaired = self._repairs.repair_again(one)
             if repaired is not None:
-                self._ranking.hoped[repaired.digest] = self._latency(one)
+                self._ranking.hoped[repaired.digest] = self._promises.latency(one.parent, repaired.steps[-1])
                 return [Measured(repaired, None)]
         return []
 
@@ -93,6 +93,10 @@ class Rescue:
             return ranking
         self._ranking.hoped[found.digest] = self._ranking.figure(best)
         return [Measured(found, None), *ranking]
+
+    def _per_second(self, one: Near) -> float:
+        """What a repair of it promises, per second of an evaluation."""
+        return per_evaluation(one.attempt, self._latency(one), self._repairs.aim(one.tried))
 
     def _held(self, found: Iterable[Measured]) -> float:
         """The ratio of the fastest that was found."""

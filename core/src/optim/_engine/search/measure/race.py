@@ -46,7 +46,15 @@ _ROUND_TIMEOUT_S = 300.0
 _BASE_TIMEOUT_S = 900.0
 """For the base to open and to be compared: it only ends one that hangs."""
 
-_IMPORTED = ("numpy.random", "onnxruntime", JOB.module, "optim.jobs.wire", "optim.onnx.sessions")
+_IMPORTED = (
+    "numpy.random",
+    "onnxruntime",
+    "psutil",
+    JOB.module,
+    "optim.jobs.wire",
+    "optim.onnx.sessions",
+    "optim.providers.repacking",
+)
 """What a lane needs, for a server of its own: half of what other jobs do."""
 
 _CLEARLY, _HOPELESS = 1.02, 1.35

@@ -13,6 +13,7 @@ from typing import Any
 
 from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import worst_drift
+from optim._engine.gate.mixed import FINER_PRICE
 from optim._engine.gate.repair import MOST_WORK_KEPT, PART_FOR_THE_METRIC, REPAIRABLE, Repair
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.scoreboard import Scoreboard
@@ -34,10 +35,17 @@ MARGIN_TO_SOURCE = 0.9
 
 @dataclass(frozen=True, slots=True)
 class RepairedOptions:
-    """Options with which a step holds; ``rough`` where a repair with more time may find better ones."""
+    """Options with which a step holds.
+
+    Attributes:
+        options: of the step.
+        rough: whether a repair with more time may find better ones.
+        lost: share of what the step gains that its nodes in other precisions cost, about, 0..1.
+    """
 
     options: dict[str, Any]
     rough: bool = False
+    lost: float = 0.0
 
 
 class Repairer:
@@ -91,7 +99,7 @@ class Repairer:
             return None
         options = _keeping(attempt.step, repair)
         self._journal.open(step_of(trial.offered, options), trial.candidate).notes = (repair.text(kept),)
-        return RepairedOptions(options, repair.rough)
+        return RepairedOptions(options, repair.rough, repair.work + FINER_PRICE * repair.between)
 
     def on_all_samples(self, candidate: Candidate) -> Candidate | None:
         """Leaves more nodes of a candidate in float; the result is not measured yet.
