@@ -18,7 +18,8 @@ gate's, is that of other material: the worst sample. All take turns then, proces
 Last, the library answers with what optim delivered in the place of its model, opened by its own ``load.py``: the lines
 say how many of its answers are as before (boxes of the same class that overlap by 0.8, texts, whether it is speech).
 The exit status is 1 where a peer within a budget is faster by more than both intervals, or optim is beyond its budget.
-Five repeats of a run: ``python benchmarks/repeats.py FOLDER/nudenet/model.onnx=FOLDER/nudenet/calib.npz:0.05``.
+A peer that is not installed (benchmarks/requirements.txt), or whose model does not open, is left out, and said. Five
+repeats of a run: ``python benchmarks/repeats.py FOLDER/nudenet/model.onnx=FOLDER/nudenet/calib.npz:0.05``.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from curve import HERE, Figures, Made, conclude, peer, run
+from curve import HERE, Figures, Made, conclude, open_model, peer, run
 from runtimes import instruction_sets, quantized, raced, say
 
 DEFAULT = ("nudenet", "ocr-rec", "silero")
@@ -157,13 +158,23 @@ def made_by_all(one: Recorded, chosen: argparse.Namespace, folder: Path) -> dict
     for name in PEERS:
         say(f"{one.case}: {name}")
         result = peer(name, one.model, calib, folder)
-        found += [result] if result is not None else []
+        found += [result] if result is not None and opens(result) else []
     if chosen.target == "auto" and quantized("int8", one.model, calib, folder / "nncf.onnx", 0.05):
         found.append(Made(NNCF, folder / "nncf.onnx", "", 0.0))
     for budget in chosen.budgets:
         say(f"{one.case}: optim at {budget}")
         found.append(run(one.model, calib, budget, chosen.search_seconds, folder, "--target", chosen.target))
     return {result.name: result for result in found}
+
+
+def opens(result: Made) -> bool:
+    """Whether onnxruntime takes what a peer made; else it is said."""
+    try:
+        open_model(result.path)
+    except Exception as error:
+        print(f"{result.name} made a model that does not open: {str(error).splitlines()[0][:160]}")
+        return False
+    return True
 
 
 def contenders(one: Recorded, made: dict[str, Made], target: str) -> dict[str, dict[str, Any]]:

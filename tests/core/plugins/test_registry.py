@@ -205,6 +205,13 @@ def test_an_unknown_target_mentions_plugins_that_failed(site, device):
     assert error.value.reference == "unknown-target"
 
 
+def test_an_unknown_target_mentions_offers_that_were_lost_without_a_name(site):
+    site.add("lost", f"{HOOKS}\n@hookimpl\ndef optim_targets(): return {{'board': 1}}\n")
+    with pytest.raises(OptimError, match="lost: optim_targets: returned something of type dict") as error:
+        load_registry(only={"acme", "lost"}).target("board")
+    assert (error.value.reference, error.value.fix) == ("unknown-target", "optim plugins doctor")
+
+
 def test_backends_and_metrics_are_found_by_name(site):
     site.add(
         "acme",

@@ -13,7 +13,7 @@ import pytest
 
 from optim._engine.graphs.shared_weights import lay_on_weights_of
 from optim._engine.runs import execute, judge
-from optim._engine.runs.stand_in import layers, search
+from optim._engine.runs.stand_in import carry, layers, search
 from optim._engine.runs.stand_in.layers import StandIn, stand_in_for
 from optim._engine.runs.stand_in.names import counterparts, options_of_whole
 from optim._engine.search.settings import Named, RunSettings
@@ -92,6 +92,32 @@ def test_the_whole_model_is_searched_where_its_first_layers_cannot_be(monkeypatc
     found: Any = execute._searched(run, Any, PLAN, LARGE)
     assert found == "of the whole"
     assert notes == ["the whole model was searched, since 4 of 40 layers could not be: it does not export"]
+
+
+@pytest.mark.parametrize(("each_s", "applied"), [(20.0, ["a", "b", "c"]), (40.0, ["a", "b"]), (95.0, ["a"])])
+def test_what_came_next_is_applied_to_the_whole_model_while_the_run_has_time_for_it(
+    monkeypatch: pytest.MonkeyPatch, each_s: float, applied: list[str]
+) -> None:
+    seconds, tried, notes = [0.0], [], []
+
+    class Time:
+        note, spare_s = notes.append, property(lambda _: 100.0 - seconds[0])
+
+        def now(self) -> float:
+            return seconds[0]
+
+    def apply(bench: Any, budget: Any, stand_in: Any, chain: Any) -> None:
+        tried.append(chain.text)
+        seconds[0] += each_s
+        raise OptimError("replay-failed", "it does not repeat", "it is beyond the budget")
+
+    run: Any = SimpleNamespace(run_time=Time(), say=lambda _: None)
+    found: Any = SimpleNamespace(chains=[SimpleNamespace(text=name) for name in "abc"])
+    monkeypatch.setattr(carry, "_applied", apply)
+    monkeypatch.setattr(carry, "_nothing_held", lambda *_: "nothing")
+    assert carry.judge_carried(run, Any, PLAN, StandIn(layers=4, whole=40, search_s=900.0), found) == "nothing"
+    assert tried == applied
+    assert len(notes) == (1 if tried == ["a", "b", "c"] else 2)
 
 
 def graph(count: int) -> list[tuple[str, tuple[str, str, int]]]:

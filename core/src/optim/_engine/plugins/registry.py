@@ -262,6 +262,10 @@ class Registry:
         if failed:
             error.cause += f"\nplugins that could not be used: {', '.join(failed)}"
             error.fix = "optim plugins list"
+        for problem in self.problems:
+            if problem.hook == f"optim_{kind}s" and not problem.subject:  # what was lost has no name: it may be this
+                error.cause += f"\n{problem.plugin.name}: {problem.hook}: {problem.reason}"
+                error.fix = "optim plugins doctor"
         raise error
 
     def _without_rivals(self, offers: list[Offer], kind: str, key: Callable[[Offer], str]) -> list[Offer]:

@@ -32,6 +32,11 @@ class _Failed:
     reason: str
 
 
+_NO_MORE = (
+    "there was no time to apply what came next on the stand-in to the whole model: give more with --search-seconds"
+)
+
+
 def judge_carried(bench: Workbench, budget: Budget, plan: Plan, stand_in: StandIn, found: Found) -> Verdict:
     """The verdict on the whole model.
 
@@ -44,7 +49,12 @@ def judge_carried(bench: Workbench, budget: Budget, plan: Plan, stand_in: StandI
     """
     bench.run_time.note(stand_in.note)
     failed: list[_Failed] = []
+    began = bench.run_time.now()
     for chain in found.chains:
+        took_s = (bench.run_time.now() - began) / len(failed) if failed else 0.0
+        if failed and took_s > bench.run_time.spare_s:
+            bench.run_time.note(_NO_MORE)
+            break
         bench.say(f"applying to the whole model: {chain.text}")
         try:
             verdict = _applied(bench, budget, stand_in, chain)
