@@ -108,8 +108,8 @@ def _in_turns(errors: Mapping[str, OwnError]) -> list[str]:
     for name, one in errors.items():
         if math.isfinite(one.relative):
             kinds[one.kind].append(name)
-    spread = [sorted(names, key=lambda name: names.index(name) * _GOLDEN % 1) for names in kinds.values()]
-    return [name for turn in zip_longest(*spread) for name in turn if name is not None]
+    spread = [sorted(enumerate(names), key=lambda placed: placed[0] * _GOLDEN % 1) for names in kinds.values()]
+    return [placed[1] for turn in zip_longest(*spread) for placed in turn if placed is not None]
 
 
 def _passed_on(errors: Mapping[str, OwnError], looked: Mapping[str, float]) -> Callable[[str], float]:
