@@ -116,18 +116,18 @@ def measure(size_gb: float, words: list[str]) -> dict[str, object]:
         size = model.stat().st_size + model.with_suffix(".data").stat().st_size
         environment = {**os.environ, "OPTIM_CACHE_DIR": f"{folder}/cache"}
         command = [sys.executable, "-m", "optim", "run", str(model), "-o", f"{folder}/out", *words, "--json"]
-        with Path(folder, "said").open("w+") as said:
+        with Path(folder, "said").open("w+") as said, Path(folder, "report.json").open("w+") as told:
             started = time.monotonic()
-            running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True, env=environment)
+            running = subprocess.Popen(command, stdout=told, stderr=said, text=True, env=environment)
             watch = Watch(psutil.Process(running.pid))
             while running.poll() is None:
                 watch.look()
                 time.sleep(0.05)
             seconds = time.monotonic() - started
             said.seek(0)
-            log = said.read()
+            told.seek(0)
+            log, out = said.read(), told.read()
         print(log, file=sys.stderr)
-        out = running.stdout.read() if running.stdout else ""
         report = json.loads(out) if out.startswith("{") else {}
         shutil.rmtree(f"{folder}/cache", ignore_errors=True)
     return {
