@@ -282,7 +282,7 @@ TABLE = [
         "run: a device",
         command=("run", "/dev/null", "-o", "{out}"),
         status=(2, 3),
-        reference=("model-empty", "source-is-weights", "source-missing"),
+        reference=("model-not-a-file",),
     ),
 ]
 

@@ -204,7 +204,7 @@ class World:
 class ThreadWorker(WorkerProcess):
     """A worker whose job runs in a thread of this process."""
 
-    def __init__(self, job: str, request: object, *, fresh: bool = False) -> None:
+    def __init__(self, job: str, request: object, *, fresh: bool = False, server: object = None) -> None:
         self.peak_memory_bytes, self._doing = 0, ""
         self._stderr = io.BytesIO()  # type: ignore[assignment]
         self._talk, its_end = pair()

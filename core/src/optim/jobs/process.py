@@ -59,9 +59,8 @@ class WorkerFailed(Exception):  # noqa: N818 - it states what happened to the wo
 
 def expect_workers() -> None:
     """Have what workers need imported while this process does its own imports: for who surely starts one soon."""
-    environment = environment_of_workers()
-    if can_fork(environment):
-        threading.Thread(target=start_server, args=(environment,), daemon=True).start()
+    if can_fork(os.environ):
+        threading.Thread(target=start_server, args=(environment_of_workers(),), daemon=True).start()
 
 
 def environment_of_workers() -> dict[str, str]:
