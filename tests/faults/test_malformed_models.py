@@ -278,12 +278,7 @@ TABLE = [
         lambda world: world.model.symlink_to(world.model),
         reference=("model-missing", "model-unreadable"),
     ),
-    Case(
-        "run: a device",
-        command=("run", "/dev/null", "-o", "{out}"),
-        status=(2, 3),
-        reference=("model-not-a-file",),
-    ),
+    Case("run: a device", command=("run", "/dev/null", "-o", "{out}"), status=(2, 3), reference=("model-not-a-file",)),
 ]
 
 
