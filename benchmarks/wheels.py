@@ -80,7 +80,7 @@ def main() -> int:
     parser.add_argument("--work", type=Path, required=True, help="environment, models and results, kept")
     parser.add_argument("--only", nargs="+", choices=CASES, default=list(DEFAULT))
     parser.add_argument("--budgets", nargs="+", default=["0.05"], metavar="DRIFT|lossless")
-    parser.add_argument("--search-seconds", default="45")
+    parser.add_argument("--search-seconds", default="auto")
     parser.add_argument("--target", default="cpu", choices=("cpu", "auto"))
     chosen = parser.parse_args()
     work = chosen.work.resolve()
