@@ -12,16 +12,16 @@ its kernels on this one. torch and numpy are left as they are.
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import os
-import platform
 import re
 import shutil
 import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
+
+from commands import become
 
 HERE = Path(__file__).resolve().parent
 CACHE = HERE.parent / ".cache" / "as-avx2"
@@ -30,21 +30,8 @@ CPUID, FAULT = b"\x0f\xa2", b"\xcd\xa2"
 """The instruction, and ``int 0xa2``, which no program may call: as long, and as_avx2.c knows it."""
 
 
-def main() -> None:
-    """Becomes the command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", nargs=argparse.REMAINDER, help="a program and its words")
-    command = parser.parse_args().command
-    if not command:
-        parser.error("say what to run")
-    os.execvpe(command[0], command, os.environ | environment())
-
-
 def environment() -> dict[str, str]:
     """What a process has to have in its environment, besides what it has, to take its processor for one with AVX2."""
-    missing = [name for name in ("gcc", "objdump") if shutil.which(name) is None]
-    if sys.platform != "linux" or platform.machine() != "x86_64" or missing:
-        raise SystemExit(f"it takes Linux on x86-64 with gcc and binutils; not here: {', '.join(missing) or 'these'}")
     made = {"LD_PRELOAD": str(compiled())}
     if "cpuid_fault" not in Path("/proc/cpuinfo").read_text(encoding="utf-8"):
         paths = [str(patched(name)) for name in RUNTIMES if importlib.util.find_spec(name)]
@@ -116,4 +103,4 @@ def _overwrite(library: Path, places: list[int]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    become(__doc__, environment, "objdump")

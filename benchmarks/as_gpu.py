@@ -12,15 +12,13 @@ nothing.
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import os
-import platform
 import re
-import shutil
 import subprocess
-import sys
 from pathlib import Path
+
+from commands import become
 
 HERE = Path(__file__).resolve().parent
 CACHE = HERE.parent / ".cache" / "as-gpu"
@@ -44,21 +42,8 @@ MAKERS = re.compile(r"^(cudnnCreate\w*|cublasLt\w+Create)$")
 """Functions that write a handle to where their first argument says."""
 
 
-def main() -> None:
-    """Becomes the command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", nargs=argparse.REMAINDER, help="a program and its words")
-    command = parser.parse_args().command
-    if not command:
-        parser.error("say what to run")
-    os.execvpe(command[0], command, os.environ | environment())
-
-
 def environment() -> dict[str, str]:
     """What a process has to have in its environment, besides what it has, to find the pretended GPU."""
-    missing = [name for name in ("gcc", "nm") if shutil.which(name) is None]
-    if sys.platform != "linux" or platform.machine() != "x86_64" or missing:
-        raise SystemExit(f"it takes Linux on x86-64 with gcc and binutils; not here: {', '.join(missing) or 'these'}")
     provider = provider_library()
     if provider is None:
         raise SystemExit("it takes onnxruntime-gpu, in place of onnxruntime: pip install onnxruntime-gpu")
@@ -119,4 +104,4 @@ def written(names: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    become(__doc__, environment, "nm")

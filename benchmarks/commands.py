@@ -1,14 +1,17 @@
-"""Commands of optim for other scripts: their answer, their seconds, and other programs that compute meanwhile."""
+"""Commands for other scripts: optim's, with answer and seconds; programs beside it; any, as on another machine."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
+import platform
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -43,3 +46,23 @@ def busy(programs: int) -> Iterator[None]:
         for one in running:
             one.kill()
             one.wait()
+
+
+def become(description: str, environment: Callable[[], Mapping[str, str]], tool: str) -> None:
+    """Becomes the command that the words of this script name.
+
+    Args:
+        description: of this script.
+        environment: what the command has in its environment, besides what is there; Linux on x86-64, gcc and the tool
+            are there when it is asked for.
+        tool: of binutils, that makes it.
+    """
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="a program and its words")
+    command = parser.parse_args().command
+    if not command:
+        parser.error("say what to run")
+    missing = [name for name in ("gcc", tool) if shutil.which(name) is None]
+    if sys.platform != "linux" or platform.machine() != "x86_64" or missing:
+        raise SystemExit(f"it takes Linux on x86-64 with gcc and binutils; not here: {', '.join(missing) or 'these'}")
+    os.execvpe(command[0], command, {**os.environ, **environment()})
