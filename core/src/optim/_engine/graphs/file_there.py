@@ -33,7 +33,8 @@ def check_file(path: Path) -> None:
             "model-not-a-file",
             f"{path} is no file",
             "it is a pipe, a device or a socket, and a model is read more than once",
-            f"cat {path} > model.onnx, then name model.onnx",
+            # what comes of a device may have no end
+            f"cat {path} > model.onnx, then name model.onnx" if path.is_fifo() else "name an .onnx file",
         )
     try:
         with path.open("rb") as stream:
