@@ -17,7 +17,7 @@ from optim._engine.jobs.workplace import Workplace
 from optim._engine.plugins.chosen_targets import ChosenTargets, choose_targets
 from optim._engine.plugins.registry import Registry, require_target
 from optim._engine.plugins.versions import core_digest, version_keys, version_of
-from optim._engine.reports.outcome import Outcome, RunStatus
+from optim._engine.reports.outcome import Outcome, RunStatus, Verdict
 from optim._engine.runs.found_goal import found_goal
 from optim._engine.search.restore import damaged_files
 from optim._engine.search.settings import AUTO, RunSettings
@@ -36,7 +36,6 @@ from optim.providers.repacking import mapped_config
 from optim.target import Target
 
 if TYPE_CHECKING:
-    from optim._engine.runs.judge import Verdict
     from optim._engine.search.plan import Plan
 
 _PACKAGES = ("optim-core", "onnx", "onnx-ir", "numpy", "pydantic")
@@ -209,18 +208,12 @@ def _outcome(
         bench.run_time.note(note)
     operator_ms = operator_times(bench, won, verdict.delivered) if verdict.original is not None else ()
     return Outcome(
+        **vars(verdict),
         settings=bench.settings,
         target=won.target,
-        status=verdict.status,
-        reason=verdict.reason,
         source=source,
         prepared=bench.prepared,
-        original=verdict.original,
-        result=result,
-        timing=verdict.timing,
         operators=operator_counts(result.candidate.model.path) if result else {},
-        attempts=verdict.attempts,
-        points=verdict.points,
         versions=_versions(bench, {**bench.prepared.versions, **won.prepared.versions}),
         packages={plugin.info.name: (plugin.info.package, plugin.info.version) for plugin in bench.registry.plugins},
         search_s=search_s,

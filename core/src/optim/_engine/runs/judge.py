@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from optim._engine.reports.outcome import RunStatus
+from optim._engine.reports.outcome import RunStatus, Verdict
 from optim._engine.search.blaming import blame_dropped
 from optim._engine.search.explore.beam import Beam, NamedPassError
 from optim._engine.search.explore.rest import untried, why_no_more
 from optim._engine.search.journal import Journal, failures
 from optim._engine.search.measure.racing import TimingFailed, original_failed
 from optim._engine.search.plan import Plan
-from optim._engine.search.select.archive import ParetoArchive, Point, points_of
+from optim._engine.search.select.archive import ParetoArchive, points_of
 from optim._engine.search.select.chains import OptionsAt, repeat
 from optim._engine.search.select.goal import Objective
 from optim._engine.search.select.nearest import why_no_help
 from optim._engine.search.select.selection import Selection
 from optim._engine.search.settings import Named
-from optim._engine.search.state import Attempt, Candidate, LaneResult, Measured, StepStatus
+from optim._engine.search.state import LaneResult, Measured, StepStatus
 from optim._engine.search.targets.contest import Contender, Contest
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
@@ -26,34 +26,6 @@ from optim.errors import ExitStatus, OptimError
 
 _NEAREST = 3
 """Models beyond the budget that are measured at the end: the nearest may be slow where the next is fast."""
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What a search, or a repeated chain, came to.
-
-    Attributes:
-        status: in a word.
-        reason: in a sentence, where there is more to say than the figures do.
-        result: what is delivered, or None.
-        attempts: rows of the report.
-        original: the clock's figures of the original.
-        timing: the clock's figures of the result.
-        points: everything that was measured.
-    """
-
-    status: RunStatus
-    reason: str
-    result: Measured | None
-    attempts: list[Attempt]
-    original: LaneResult | None = None
-    timing: LaneResult | None = None
-    points: list[Point] = field(default_factory=list)
-
-    @property
-    def delivered(self) -> Candidate | None:
-        """The chain that is delivered."""
-        return self.result.candidate if self.result is not None else None
 
 
 def judge_search(bench: Workbench, plan: Plan) -> Verdict:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from optim._engine.gate.budget import BeyondBudget
-from optim._engine.reports.outcome import RunStatus
-from optim._engine.runs.judge import Verdict, judge_chain
+from optim._engine.reports.outcome import RunStatus, Verdict
+from optim._engine.runs.judge import judge_chain
 from optim._engine.runs.stand_in.layers import StandIn
 from optim._engine.runs.stand_in.names import nodes_of, options_of_whole
 from optim._engine.runs.stand_in.search import Chain, Found

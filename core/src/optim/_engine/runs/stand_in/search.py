@@ -11,7 +11,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from optim._engine.jobs.runner import Runner
-from optim._engine.runs.judge import Verdict, judge_search
+from optim._engine.reports.outcome import Verdict
+from optim._engine.runs.judge import judge_search
 from optim._engine.runs.stand_in.layers import StandIn
 from optim._engine.runs.stand_in.names import Nodes, names_nodes, nodes_of
 from optim._engine.search.plan import Plan
