@@ -26,6 +26,7 @@ if "onnx_ir" not in sys.modules:  # also collecting garbage: it would take a six
     put_off_what_is_seldom_needed()
 
 from counted_clock import counted_clock  # noqa: F401 - fixtures for tests of every folder
+from counted_seconds import counted_seconds  # noqa: F401
 from installed_plugin import let_all_workers_import
 from jobs_here import jobs_here  # noqa: F401
 
