@@ -15,6 +15,7 @@ from timed_models import write_network
 
 from optim._engine.cli.main import main
 from optim._engine.diagnosis import isolate
+from optim._engine.diagnosis.subject import Subject
 from optim._engine.plugins.registry import load_registry
 from optim._engine.reports.outcome import RunStatus
 from optim._engine.reports.sensitivity_plot import draw
@@ -252,3 +253,10 @@ def test_a_type_is_made_by_the_plugin_that_runs_the_target_whoever_else_offers_i
     own = registry.offered("backend")["ort"].plugin.name
     for made in ("int8", "float16", "bfloat16"):
         assert sensitivity._find(made, registry, registry.target("cpu")).plugin.name == own
+
+
+def test_a_pass_that_can_leave_no_node_alone_is_refused(measure, monkeypatch):
+    monkeypatch.setattr(Subject, "nodes", property(lambda _: (), lambda *_: None), raising=False)
+    with pytest.raises(OptimError) as caught:
+        measure(seed=1)
+    assert caught.value.reference == "nothing-to-measure"
