@@ -10,7 +10,6 @@ from dawdling_plugin import SLEEP_S
 from installed_plugin import installed
 from timed_models import write_network
 
-from optim._engine.gate.budget import Budget
 from optim._engine.jobs.start_up import StartUp
 from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.execute import execute
@@ -125,7 +124,7 @@ def looked(folder, settings):
         bench = Workbench(chosen, registry, Store(folder / "direct"), None, lambda text: None)
         bench.prepare(bench.ingest().model)
         plan = make_plan(chosen, registry, bench.target)
-        beam = Beam(bench, Budget(0.05, 1e-4), plan)
+        beam = Beam(bench, plan)
         looks = FirstLooks(bench, beam._expander, beam.clock, beam.journal, beam.time)
         rows_of.found = [tuple(step.pass_name for step in one.candidate.steps) for one in looks.run(plan, 1.0)]
         rows_of.attempts = beam.journal.attempts
@@ -287,7 +286,7 @@ def test_what_promises_most_per_second_comes_first(settings, folder, monkeypatch
     bench = Workbench(settings, registry, Store(folder / "order"), None, lambda text: None)
     bench.prepare(bench.ingest().model)
     plan = make_plan(settings, registry, bench.target)
-    beam = Beam(bench, Budget(0.05, 1e-4), plan)
+    beam = Beam(bench, plan)
     batches = []
     monkeypatch.setattr(Workbench, "try_all", lambda _, trials, seconds: batches.append(trials) or [None] * len(trials))
     monkeypatch.setattr(Promises, "expected_s", lambda _, name: 20.0 if name == "timed.round" else 2.0)
