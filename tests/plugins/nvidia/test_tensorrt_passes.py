@@ -276,3 +276,10 @@ def test_engines_are_built_where_they_run_and_for_known_sizes(tmp_path: Path) ->
     with pytest.raises(OptimError, match="provider-missing"):
         Engine().apply(profiled, parse_options(Engine, {}), given)
     assert "QuantizeLinear" not in operators(profiled)
+
+
+def test_an_engine_that_was_not_built_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("optim_plugins.nvidia.tensorrt.engine._build", lambda *_: None)
+    with pytest.raises(OptimError) as caught:
+        apply(Engine, _own(tmp_path, "Gelu"), tmp_path)
+    assert caught.value.reference == "not-built"
