@@ -1,14 +1,15 @@
 """optim at several budgets beside the best peer within each, on one model, in about five minutes.
 
-    python benchmarks/curve.py minilm                         # also bert-base, vit-base
-    python benchmarks/curve.py vit-base --budgets 0.036 --search-seconds 60
+    python benchmarks/curve.py minilm                  # also bert-base, vit-base, gpt2, t5, whisper
+    python benchmarks/curve.py t5 --budgets lossless 0.025 --search-seconds auto
 
-Makes the model (benchmarks/models/exports.py) unless it lies in --folder already, runs a few quick peers and
-``optim run`` at each budget, on samples for calibration, then times all results in one race with the original, and
-compares them on eight samples that nobody calibrated on (benchmarks/models/unseen.py). Drift is the gate's: the worst
-over outputs and samples; beside it stand the least and the greatest of single samples. A result is within a budget
-where all eight are. The full comparison is ``make bench``. The exit status is 1 where a peer within a budget is faster
-than what optim delivers by more than both intervals, or where optim's is beyond its budget on these samples.
+Makes the model (benchmarks/models/exports.py; the encoders of T5-small and Whisper base by encoders.py, six layers as
+they have) unless it lies in --folder already, runs a few quick peers and ``optim run`` at each budget, on samples for
+calibration, then times all results in one race with the original, and compares them on eight samples that nobody
+calibrated on (benchmarks/models/unseen.py). Drift is the gate's: the worst over outputs and samples; beside it stand
+the least and the greatest of single samples. A result is within a budget where all eight are. The full comparison is
+``make bench``. The exit status is 1 where a peer within a budget is faster than what optim delivers by more than both
+intervals, or where optim's is beyond its budget on these samples.
 ``--drift-only`` leaves timing out, for a busy machine.
 """
 
@@ -30,14 +31,23 @@ from commands import fresh_run, optim
 from samples import samples_of
 
 HERE = Path(__file__).resolve().parent
-BUDGETS = {"minilm": ("0.05", "0.1"), "bert-base": ("0.01", "0.026"), "vit-base": ("0.01", "0.036")}
-PEERS = ("ort-dynamic-best", "ort-static-products", "ort-8-bits", "onnxscript")
-"""Those that came nearest to the front on these models; each takes 5 to 30 s."""
 
 LOSSLESS, ROUNDING = "lossless", 1e-4
 """A budget, and the drift of what changes nothing but rounding."""
 
-HEADS = {"minilm": ("12", "384"), "bert-base": ("12", "768"), "vit-base": ("12", "768")}
+BUDGETS = {
+    "minilm": ("0.05", "0.1"),
+    "bert-base": ("0.01", "0.026"),
+    "vit-base": ("0.01", "0.036"),
+    "gpt2": ("0.03",),
+    "t5": (LOSSLESS, "0.025"),
+    "whisper": ("0.01",),
+}
+PEERS = ("ort-dynamic-best", "ort-static-products", "ort-8-bits", "onnxscript")
+"""Those that came nearest to the front on these models; each takes 5 to 30 s."""
+
+ENCODERS, LAYERS = ("t5", "whisper"), "6"
+"""Models of encoders.py, and how deep they are made: as they are published."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +65,15 @@ class Made:
     path: Path
     said: str
     seconds: float
+
+
+@dataclass(frozen=True)
+class Given:
+    """A model, what tools may look at, and what is timed."""
+
+    model: Path
+    calib: Path
+    feeds: Path
 
 
 @dataclass(frozen=True)
@@ -81,22 +100,15 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=HERE.parent / ".cache" / "bench" / "models")
     parser.add_argument("--drift-only", action="store_true", help="time nothing")
     chosen = parser.parse_args()
-    model = chosen.folder / f"{chosen.model}-dynamo.onnx"
-    if not model.is_file():
-        maker = [sys.executable, str(HERE / "models" / "exports.py"), chosen.model, "--out", str(chosen.folder)]
-        subprocess.run(maker, check=True)
-    unseen = model.with_name(f"{chosen.model}.unseen.npz")
-    maker = [sys.executable, str(HERE / "models" / "unseen.py"), chosen.model, "--out", str(chosen.folder)]
-    subprocess.run(maker, check=True)
+    given, unseen = made_in(chosen.folder, chosen.model), chosen.folder / f"{chosen.model}.unseen.npz"
+    make("unseen.py", chosen.model, chosen.folder)
     budgets = chosen.budgets or BUDGETS[chosen.model]
     with tempfile.TemporaryDirectory() as folder:
-        calib = model.with_name(f"{chosen.model}.calib.npz")
-        heads = HEADS[chosen.model]
-        made = [one for name in PEERS if (one := peer(name, model, calib, Path(folder), *heads)) is not None]
-        made += [run(model, calib, budget, chosen.search_seconds, Path(folder)) for budget in budgets]
+        made = [one for name in PEERS if (one := peer(name, given.model, given.calib, Path(folder))) is not None]
+        made += [run(given.model, given.calib, budget, chosen.search_seconds, Path(folder)) for budget in budgets]
         print(f"made {', '.join(one.name for one in made)}; measuring them", flush=True)
-        drifts = compare(model, made, samples_of(str(unseen)))
-        timed = {} if chosen.drift_only else measure(model, made, model.with_name(f"{chosen.model}.feeds.npz"))
+        drifts = compare(given.model, made, samples_of(str(unseen)))
+        timed = {} if chosen.drift_only else measure(given.model, made, given.feeds)
         figures = {one.name: Figures(*timed.get(one.name, (math.nan,) * 3), drifts[one.name]) for one in made}
     print("| result | ratio | 95 % | drift | of single samples | made in s | |\n|---|---|---|---|---|---|---|")
     for one in made:
@@ -109,13 +121,30 @@ def main() -> int:
     return 1 if behind else 0
 
 
-def peer(name: str, model: Path, calib: Path, folder: Path, heads: str = "0", hidden: str = "0") -> Made | None:
+def made_in(folder: Path, name: str) -> Given:
+    """A model and its samples, made where they are not there."""
+    if name in ENCODERS:
+        given = Given(folder / f"{name}.onnx", folder / f"{name}.npz", folder / f"{name}.npz")
+        script, words = "encoders.py", ("--layers", LAYERS)
+    else:
+        given = Given(folder / f"{name}-dynamo.onnx", folder / f"{name}.calib.npz", folder / f"{name}.feeds.npz")
+        script, words = "exports.py", ()
+    if not given.model.is_file():
+        make(script, name, folder, *words)
+    return given
+
+
+def make(script: str, name: str, folder: Path, *words: str) -> None:
+    """Run a script of benchmarks/models."""
+    command = [sys.executable, str(HERE / "models" / script), name, "--out", str(folder), *words]
+    subprocess.run(command, check=True)
+
+
+def peer(name: str, model: Path, calib: Path, folder: Path) -> Made | None:
     """What a peer makes of the model; None where it fails."""
     out, started = folder / name, time.monotonic()
     command = [sys.executable, str(HERE / "peers" / "peer.py"), name, str(model), str(out), "--calib", str(calib)]
-    done = subprocess.run(
-        [*command, "--heads", heads, "--hidden", hidden], capture_output=True, check=False, cwd=folder
-    )
+    done = subprocess.run(command, capture_output=True, check=False, cwd=folder)
     shutil.rmtree(out / "work", ignore_errors=True)
     if done.returncode:
         print(f"{name}: {done.stderr.decode(errors='replace').strip().splitlines()[-1:]}")

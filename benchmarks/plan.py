@@ -13,7 +13,7 @@ PYTHON = ROOT / ".cache" / "bench-env" / "bin" / "python"
 OLIVE = ROOT / ".cache" / "bench-olive" / "bin" / "python"
 
 UNSEEN = ("minilm", "bert-base", "vit-base")
-"""What models/unseen.py has samples of."""
+"""What is compared on samples of models/unseen.py."""
 
 _SETS = {
     "avx2": "AVX2",
@@ -82,7 +82,7 @@ class BenchModel:
 
     @property
     def unseen_path(self) -> Path:
-        """What is compared: eight samples of several sizes where models/unseen.py has them, or what is timed."""
+        """What is compared: eight samples that nobody calibrated on, or what is timed."""
         return WORK / "models" / f"{self.feeds}.unseen.npz" if self.feeds in UNSEEN else self.feeds_path
 
     @property

@@ -1,9 +1,10 @@
 """Eight samples that no calibration saw, of sizes that it did not see too: what curve.py judges drift on.
 
-    python benchmarks/models/unseen.py minilm|bert-base|vit-base --out FOLDER
+    python benchmarks/models/unseen.py minilm|bert-base|vit-base|gpt2|t5|whisper --out FOLDER
 
-Writes FOLDER/<name>.unseen.npz. Calibration of exports.py has 128 tokens a sample; these have 16 to 320, three of them
-128. Images have one size, since ViT's positions do; they are drawn anew.
+Writes FOLDER/<name>.unseen.npz. Calibration of exports.py and encoders.py has 128 tokens a sample; these have 16 to
+320, three of them 128. GPT2 takes one token after a past of so many. Images and sounds have one size, since the
+positions of ViT and Whisper do; they are drawn anew.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ from numpy.typing import NDArray
 
 SEED = 1
 LENGTHS = (16, 40, 72, 128, 128, 128, 200, 320)
-VOCABULARY = 30522
+VOCABULARIES = {"bert-base": 30522, "gpt2": 50257, "t5": 32128}
+GPT2 = 12, 12, 64
+"""Layers, heads, and the width of a head."""
+
 SENTENCES = (
     "Heavy rain is expected along the coast until Friday, and ferries to the islands will not leave.",
     "To change a flat tyre, loosen the nuts before you lift the car, and tighten them crosswise afterwards.",
@@ -30,13 +34,15 @@ SENTENCES = (
     "Interest rates rose by a quarter of a percent, which few of the analysts had expected.",
 )
 
+NAMES = ("minilm", "bert-base", "vit-base", "gpt2", "t5", "whisper")
+
 Sample = Mapping[str, NDArray[np.generic]]
 
 
 def main() -> None:
     """Write the samples of one model."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name", choices=("minilm", "bert-base", "vit-base"))
+    parser.add_argument("name", choices=NAMES)
     parser.add_argument("--out", type=Path, required=True)
     chosen = parser.parse_args()
     samples = unseen(chosen.name)
@@ -48,11 +54,33 @@ def unseen(name: str) -> list[Sample]:
     """The samples by their inputs."""
     rng = np.random.default_rng(SEED)
     if name == "vit-base":
-        return [{"pixel_values": rng.standard_normal((1, 3, 224, 224)).astype(np.float32)} for _ in LENGTHS]
-    texts = _sentences() if name == "minilm" else [rng.integers(0, VOCABULARY, (1, length)) for length in LENGTHS]
+        return [{"pixel_values": _normal(rng, 1, 3, 224, 224)} for _ in LENGTHS]
+    if name == "whisper":
+        return [{"given": _normal(rng, 1, 80, 3000)} for _ in LENGTHS]
+    if name == "gpt2":
+        return [_after(rng, past) for past in LENGTHS]
+    texts = _sentences() if name == "minilm" else [rng.integers(0, VOCABULARIES[name], (1, one)) for one in LENGTHS]
+    if name == "t5":
+        return [{"given": ids} for ids in texts]
     return [
         {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)} for ids in texts
     ]
+
+
+def _normal(rng: np.random.Generator, *shape: int) -> NDArray[np.float32]:
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+def _after(rng: np.random.Generator, past: int) -> Sample:
+    """One token of GPT2 after a past, drawn as exports.py draws it."""
+    layers, heads, width = GPT2
+    known = {
+        f"past_key_values.{layer}.{part}": 0.5 * _normal(rng, 1, heads, past, width)
+        for layer in range(layers)
+        for part in ("key", "value")
+    }
+    token = {"input_ids": rng.integers(0, VOCABULARIES["gpt2"], (1, 1))}
+    return {**token, "attention_mask": np.ones((1, past + 1), np.int64), "position_ids": np.array([[past]]), **known}
 
 
 def _sentences() -> list[NDArray[np.int64]]:

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx.parser
 import pytest
 from installed_plugin import installed
 from timed_models import write_network
 
 from optim._engine.cli.main import main
 from optim._engine.diagnosis import isolate
+from optim._engine.diagnosis.subject import Subject
 from optim._engine.plugins.registry import load_registry
 from optim._engine.reports.outcome import RunStatus
 from optim._engine.reports.sensitivity_plot import draw
@@ -251,4 +253,35 @@ def test_a_type_is_made_by_the_plugin_that_runs_the_target_whoever_else_offers_i
     registry = load_registry()
     own = registry.offered("backend")["ort"].plugin.name
     for made in ("int8", "float16", "bfloat16"):
-        assert sensitivity._find(made, registry, registry.target("cpu")).plugin.name == own
+        assert sensitivity._find(made, registry, registry.target("cpu"))[0].plugin.name == own
+
+
+def _parsed(path: Path, text: str) -> Path:
+    onnx.save(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}'), path)
+    return path
+
+
+def test_a_type_is_made_by_the_first_pass_that_can_do_something_for_the_model(tmp_path, capsys):
+    """Dynamic quantization knows no convolution, and there is no other operator here."""
+    weight = ", ".join(f"{number:.3f}" for number in np.random.default_rng(0).standard_normal(32))
+    text = f"g (float[1, 4, 9, 9] x) => (float[1, 8, 9, 9] y) <float[8, 4, 1, 1] w = {{{weight}}}> {{ y = Conv(x, w) }}"
+    path = _parsed(tmp_path / "net.onnx", text)
+    assert main(["sensitivity", str(path), "--as", "int8", "--exact", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["pass"], said["nodes"][0]["operators"]) == ("ort.quantize-static", ["Conv"])
+
+
+def test_where_no_pass_of_a_type_can_do_anything_each_says_why(tmp_path, capsys):
+    path = _parsed(tmp_path / "net.onnx", "g (float[4] x) => (float[4] y) { y = Exp(x) }")
+    assert main(["sensitivity", str(path), "--as", "int8", "--json"]) == 3
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert error["reference"] == "not-applicable"
+    refused = {line.split(":")[0] for line in error["cause"].splitlines()}
+    assert refused >= {"ort.quantize-dynamic", "ort.quantize-static"}
+
+
+def test_a_pass_that_can_leave_no_node_alone_is_refused(measure, monkeypatch):
+    monkeypatch.setattr(Subject, "nodes", property(lambda _: (), lambda *_: None), raising=False)
+    with pytest.raises(OptimError) as caught:
+        measure(strengths={"useful_1_matmul": 0.25})
+    assert caught.value.reference == "nothing-to-measure"

@@ -51,12 +51,13 @@ def verdict(monkeypatch):
             recast_originals={},
             run_time=SimpleNamespace(left=0.0, note=lambda text: None, try_s=80.0, announced_s=300.0),
             say=lambda text: None,
+            budget=Budget(0.01, 1e-4),
         )
         forced = [SimpleNamespace(ordered=SimpleNamespace(name=named.name)) for named in settings.named]
 
         class Searched:
-            def __init__(self, bench, budget, plan):
-                self.journal, self.archive = Journal(), ParetoArchive(budget)
+            def __init__(self, bench, plan):
+                self.journal, self.archive = Journal(), ParetoArchive(bench.budget)
                 self.start = Measured(bench.original, 1.0, 1.0, 1.0)
                 self.time, self.clock = TimeBudget(10.0, 300.0), SimpleNamespace(base=None)
 
@@ -83,7 +84,7 @@ def verdict(monkeypatch):
             return [Measured(candidates[0], 1.0, 1.0, 1.0)]
 
         monkeypatch.setattr(Selection, "measure", measure)
-        return judge.judge_search(bench, Budget(0.01, 1e-4), SimpleNamespace(forced=lambda: forced))
+        return judge.judge_search(bench, SimpleNamespace(forced=lambda: forced))
 
     return judged
 

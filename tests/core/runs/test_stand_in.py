@@ -89,7 +89,7 @@ def test_the_whole_model_is_searched_where_its_first_layers_cannot_be(monkeypatc
     monkeypatch.setattr(layers, "stand_in_for", lambda *_: StandIn(layers=4, whole=40, search_s=900.0))
     monkeypatch.setattr(search, "search_stand_in", refuse)
     monkeypatch.setattr(judge, "judge_search", lambda *_: "of the whole")
-    found: Any = execute._searched(run, Any, PLAN, LARGE)
+    found: Any = execute._searched(run, PLAN, LARGE)
     assert found == "of the whole"
     assert notes == ["the whole model was searched, since 4 of 40 layers could not be: it does not export"]
 
@@ -106,7 +106,7 @@ def test_what_came_next_is_applied_to_the_whole_model_while_the_run_has_time_for
         def now(self) -> float:
             return seconds[0]
 
-    def apply(bench: Any, budget: Any, stand_in: Any, chain: Any) -> None:
+    def apply(bench: Any, stand_in: Any, chain: Any) -> None:
         tried.append(chain.text)
         seconds[0] += each_s
         raise OptimError("replay-failed", "it does not repeat", "it is beyond the budget")
@@ -115,7 +115,7 @@ def test_what_came_next_is_applied_to_the_whole_model_while_the_run_has_time_for
     found: Any = SimpleNamespace(chains=[SimpleNamespace(text=name) for name in "abc"])
     monkeypatch.setattr(carry, "_applied", apply)
     monkeypatch.setattr(carry, "_nothing_held", lambda *_: "nothing")
-    assert carry.judge_carried(run, Any, PLAN, StandIn(layers=4, whole=40, search_s=900.0), found) == "nothing"
+    assert carry.judge_carried(run, PLAN, StandIn(layers=4, whole=40, search_s=900.0), found) == "nothing"
     assert tried == applied
     assert len(notes) == (1 if tried == ["a", "b", "c"] else 2)
 

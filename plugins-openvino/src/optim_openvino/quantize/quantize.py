@@ -44,6 +44,7 @@ class Quantize(Pass):
     calibrates = True
     after = ("ort:*",)
     alternatives = "quantization"
+    makes = "int8"
     hardware = "x86-64 with AVX512-VNNI, AVX-VNNI or AMX; Arm with dot product; Intel's GPUs and NPUs"
 
     def applicable(self, model: Model, target: Target) -> Applicable:

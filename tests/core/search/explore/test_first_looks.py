@@ -10,12 +10,12 @@ from dawdling_plugin import SLEEP_S
 from installed_plugin import installed
 from timed_models import write_network
 
-from optim._engine.gate.budget import Budget
 from optim._engine.jobs.start_up import StartUp
 from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.execute import execute
 from optim._engine.search.explore.beam import Beam
 from optim._engine.search.explore.first_looks import FirstLooks
+from optim._engine.search.explore.first_repairs import FirstRepairs
 from optim._engine.search.explore.order import fair_order, leading_of
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.ranking import Ranking
@@ -124,7 +124,7 @@ def looked(folder, settings):
         bench = Workbench(chosen, registry, Store(folder / "direct"), None, lambda text: None)
         bench.prepare(bench.ingest().model)
         plan = make_plan(chosen, registry, bench.target)
-        beam = Beam(bench, Budget(0.05, 1e-4), plan)
+        beam = Beam(bench, plan)
         looks = FirstLooks(bench, beam._expander, beam.clock, beam.journal, beam.time)
         rows_of.found = [tuple(step.pass_name for step in one.candidate.steps) for one in looks.run(plan, 1.0)]
         rows_of.attempts = beam.journal.attempts
@@ -262,13 +262,31 @@ def test_what_holds_and_was_not_timed_may_still_be_proven(looked, monkeypatch):
     assert {chain[0] for chain in looked.found} <= {"timed.drop-a", "timed.drop-b"}
 
 
+def test_what_was_cut_has_its_look_before_a_repair_that_has_too_little_time(looked, monkeypatch):
+    try_all, calls = Workbench.try_all, []
+
+    def first_one_alone(bench, trials, seconds):
+        calls.append(len(trials))
+        return try_all(bench, trials, seconds if len(calls) != 2 else lambda place: 0.0 if place else seconds(0))
+
+    def timed():
+        calls.clear()
+        return sorted(name for name, _, is_timed in looked("timed.drop-a", "timed.round") if is_timed)
+
+    monkeypatch.setattr(Workbench, "try_all", first_one_alone)
+    assert len(timed()) == 1
+    monkeypatch.setattr(FirstRepairs, "doubtful", lambda *_: 0.0)
+    assert timed() == ["timed.drop-a", "timed.round"]
+    assert len(looked.found) == 2
+
+
 def test_what_promises_most_per_second_comes_first(settings, folder, monkeypatch):
     """A pass that takes ten times as long for half as much again is looked at last; one alone where time is short."""
     registry = load_registry()
     bench = Workbench(settings, registry, Store(folder / "order"), None, lambda text: None)
     bench.prepare(bench.ingest().model)
     plan = make_plan(settings, registry, bench.target)
-    beam = Beam(bench, Budget(0.05, 1e-4), plan)
+    beam = Beam(bench, plan)
     batches = []
     monkeypatch.setattr(Workbench, "try_all", lambda _, trials, seconds: batches.append(trials) or [None] * len(trials))
     monkeypatch.setattr(Promises, "expected_s", lambda _, name: 20.0 if name == "timed.round" else 2.0)

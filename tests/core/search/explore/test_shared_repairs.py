@@ -48,10 +48,10 @@ def repaired(monkeypatch, tmp_path):
         monkeypatch.setattr(Expander, "judge", judge)
         wanted = iter(limits)
         bench = SimpleNamespace(
-            work={}, settings=None, target=None, try_one=lambda trial, seconds: trial.options["keep"][0]
+            work={}, settings=None, target=None, budget=None, try_one=lambda trial, seconds: trial.options["keep"][0]
         )
         journal = Journal()
-        expander = Expander(bench, None, journal, None, TimeBudget(60.0, 300.0), Promises(60.0))
+        expander = Expander(bench, journal, None, TimeBudget(60.0, 300.0), Promises(60.0))
         kept = []
         for number in range(len(limits)):
             parent = chain(f"chain {number}", tmp_path)
@@ -90,7 +90,7 @@ def test_a_rough_repair_is_taken_up_again_and_the_rest_of_its_chain_applied_to_i
             found = found.after(step, Model(tmp_path / str(len(found.steps)), repr(step), (), (), {"": 17}, 9), 1, None)
         return found
 
-    repairs = Repairs(SimpleNamespace(), None, Journal(), None, TimeBudget(60.0, 300.0), None, Promises(60.0))
+    repairs = Repairs(SimpleNamespace(budget=None), Journal(), None, TimeBudget(60.0, 300.0), None, Promises(60.0))
     monkeypatch.setattr(repairs, "repair_again", lambda near: searched.append(near) or after(fine))
     repairs._chains = SimpleNamespace(apply=lambda steps, on: applied.append((steps, on)) or after(*on.steps, *steps))
     repairs.rough[chain_key(after(rough))] = "as it was"
@@ -108,13 +108,13 @@ def test_a_rough_repair_is_taken_up_again_and_the_rest_of_its_chain_applied_to_i
 @pytest.mark.parametrize(("most_s", "begun"), [(2.0, False), (12.0, True)])
 def test_what_would_be_stopped_before_its_first_evaluation_is_not_begun(most_s, begun, tmp_path, monkeypatch):
     asked = []
-    bench = SimpleNamespace(repair=lambda *arguments: asked.append(arguments))
+    bench = SimpleNamespace(budget=None, repair=lambda *arguments: asked.append(arguments))
     time = TimeBudget(60.0, 300.0)
     monkeypatch.setattr(TimeBudget, "most_for_repair", lambda self, took_s: most_s)
     attempt = Journal().open(step_of(LOSSY, {"keep": []}), chain("slow", tmp_path))
     attempt.seconds = 19.0
     trial = SimpleNamespace(offered=LOSSY)
-    assert Repairer(bench, None, None, None, time).options(trial, attempt, None, 0.05) is None
+    assert Repairer(bench, None, None, time).options(trial, attempt, None, 0.05) is None
     assert bool(asked) is begun
     assert attempt.unrepaired.startswith("not repaired: no set of nodes" if begun else "not repaired: no search time")
 

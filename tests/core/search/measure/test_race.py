@@ -255,13 +255,13 @@ def test_a_base_that_does_not_run_is_an_error(bench):
 
 
 @pytest.mark.slow
-def test_a_lane_whose_outputs_are_wrong_is_an_objection_and_no_result(bench, candidate_of):
+def test_a_lane_whose_outputs_are_wrong_is_an_objection_and_no_result(bench, candidate_of, monkeypatch):
     """However fast it is: it is not timed, so that nothing right looks slow beside it."""
     wrong, right = candidate_of("wrong", network(seed=1)), candidate_of("right", network())
     lost = replace(bench.original, interfaces=(Interface(outputs="lane_interfaces:forget_everything"),))
-    budget = Budget(None, bench.prepared.tolerance)
-    clock = Clock(bench, budget, TimeBudget(0.0, 300.0))
-    wanted = Wanted("wrong", bench.prepared.compared, budget=budget)
+    monkeypatch.setattr(Workbench, "budget", Budget(None, bench.prepared.tolerance))
+    clock = Clock(bench, TimeBudget(0.0, 300.0))
+    wanted = Wanted("wrong", bench.prepared.compared, gated=True)
     found = clock.measure([wrong, right, lost], QUICK, wanted)
     assert [item.candidate.model.digest for item in found] == [right.model.digest]
     assert "beyond what rounding explains" in clock.board[wrong].objection

@@ -77,9 +77,10 @@ def decide(monkeypatch):
             elsewhere=None,
             say=lambda text: None,
             run_time=SimpleNamespace(left=left_s, note=lambda text: None),
+            budget=Budget(0.05, 1e-4),
         )
-        archive = ParetoArchive(Budget(0.05, 1e-4))
-        selection = Selection(bench, Budget(0.05, 1e-4), journal, archive, TimeBudget(left_s, 300.0))
+        archive = ParetoArchive(bench.budget)
+        selection = Selection(bench, journal, archive, TimeBudget(left_s, 300.0))
         raced, figures = [], {"again": again, "work": work, "disturbed": disturbed}
 
         def measure(self, candidates):
@@ -323,9 +324,9 @@ def test_whether_a_recast_candidate_is_better_is_asked_without_applying_anything
         device_free_bytes=lambda: None,
         original=candidate(size=50),
         recast_originals={recast.key: original},
+        budget=Budget(0.05, 1e-4),
     )
-    budget = Budget(0.05, 1e-4)
-    selection = Selection(bench, budget, Journal(), ParetoArchive(budget), TimeBudget(10.0, 300.0))
+    selection = Selection(bench, Journal(), ParetoArchive(bench.budget), TimeBudget(10.0, 300.0))
     assert selection.is_better(Measured(smaller, 1.0))
     assert not selection.is_better(Measured(larger, 1.0))
 
@@ -350,6 +351,7 @@ def test_of_what_is_beyond_the_budget_the_nearest_that_would_help_is_kept_aside(
         original=candidate(),
         exported=None,
         recast_originals={},
+        budget=Budget(0.05, 1e-4),
     )
     ready = Ready((), 0, {}, ())
     results = [
@@ -360,10 +362,10 @@ def test_of_what_is_beyond_the_budget_the_nearest_that_would_help_is_kept_aside(
         else LaneResult("crash")
         for one in figures.values()
     ]
-    archive, journal = ParetoArchive(Budget(0.05, 1e-4)), Journal()
+    archive, journal = ParetoArchive(bench.budget), Journal()
     journal.open(step("late"), candidate())
     journal.timed(Measured(candidate("late"), 0.6, 0.5, 0.7), None)
-    selection = Selection(bench, Budget(0.05, 1e-4), journal, archive, TimeBudget(10.0, 300.0))
+    selection = Selection(bench, journal, archive, TimeBudget(10.0, 300.0))
     monkeypatch.setattr(Clock, "beyond", lambda self, candidates: results)
     found = selection.measure_nearest([candidate(name) for name in figures])
     assert (found and found.candidate.model.digest) == expected

@@ -15,7 +15,6 @@ import optim
 from optim import OptimError, TensorInfo
 from optim._engine.api.request import settings_from
 from optim._engine.cli.dry_run import print_plan
-from optim._engine.gate.budget import Budget
 from optim._engine.generation.known_decoders import generates_alone
 from optim._engine.generation.workload import Workload
 from optim._engine.plugins.registry import load_registry
@@ -136,6 +135,7 @@ def test_where_answers_are_the_goal_the_likeliest_chain_comes_first(tmp_path: Pa
         DATA / "llama.dynamo.onnx",
         goal="generate",
         workload=Workload(5, 3),
+        max_drift=1.0,
         without=tuple(sorted({one.name for one in registry.offers(target)} - wanted)),
         search_seconds=300.0,
         most_samples=2,
@@ -144,7 +144,7 @@ def test_where_answers_are_the_goal_the_likeliest_chain_comes_first(tmp_path: Pa
         bench = Workbench(settings, registry, Store(tmp_path / "cache"), None, lambda text: None)
         bench.prepare(bench.ingest().model)
         plan = make_plan(settings, registry, bench.target)
-        beam = Beam(bench, Budget(1.0, 1e-3), plan)
+        beam = Beam(bench, plan)
         beam.look()
     found = [[step.pass_name for step in one.candidate.steps] for one in beam._looked.values()]
     assert found == [["ort.share-past"], ["ort.share-past", "ort.quantize-weights"]]

@@ -42,22 +42,43 @@ EXIT_STATUS = {
 
 
 @dataclass
-class Outcome:
-    """Everything a run found out.
+class Verdict:
+    """What a search, or a repeated chain, came to.
+
+    Attributes:
+        status: in a word.
+        reason: in a sentence, where there is more to say than the figures do.
+        result: what is delivered; None where the run missed or failed.
+        attempts: rows of the report.
+        original: the clock's figures of the original; None where nothing was timed.
+        timing: the clock's figures of the result, shape by shape; None where nothing was timed.
+        points: everything that was measured.
+    """
+
+    status: RunStatus
+    reason: str
+    result: Measured | None
+    attempts: list[Attempt]
+    original: LaneResult | None = None
+    timing: LaneResult | None = None
+    points: list[Point] = field(default_factory=list)
+
+    @property
+    def delivered(self) -> Candidate | None:
+        """The chain that is delivered."""
+        return self.result.candidate if self.result is not None else None
+
+
+@dataclass(kw_only=True)
+class Outcome(Verdict):
+    """Everything a run found out: its verdict, and how it came to it.
 
     Attributes:
         settings: what was asked.
         target: where what is delivered runs; where the original ran, where nothing is delivered.
-        status: the verdict.
-        reason: the verdict in one sentence.
         source: the original in the store.
         prepared: its feeds and tolerance.
-        original: the clock's figures of the original; None where nothing was timed.
-        result: what is delivered; None where the run missed or failed.
-        timing: the clock's figures of the result, shape by shape; None where it is the original.
         operators: of the result.
-        attempts: rows of the report.
-        points: everything that was measured.
         key: of the finished run in the cache.
         versions: of the packages involved.
         packages: distribution and version by plugin.
@@ -84,16 +105,9 @@ class Outcome:
 
     settings: RunSettings
     target: Target
-    status: RunStatus
-    reason: str
     source: ingest.Answer
     prepared: prepare.Answer
-    original: LaneResult | None
-    result: Measured | None
-    timing: LaneResult | None = None
     operators: dict[str, int] = field(default_factory=dict)
-    attempts: list[Attempt] = field(default_factory=list)
-    points: list[Point] = field(default_factory=list)
     key: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     packages: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -116,11 +130,6 @@ class Outcome:
     targets: tuple[TargetOutcome, ...] = ()
     machine: Mapping[str, Any] = field(default_factory=dict)
     layouts: tuple[LayoutReport, ...] = ()
-
-    @property
-    def delivered(self) -> Candidate | None:
-        """The chain that is delivered."""
-        return self.result.candidate if self.result else None
 
     @property
     def start(self) -> StartUp | None:

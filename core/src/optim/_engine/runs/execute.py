@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optim._engine.compare.variants import variant_models
-from optim._engine.feeds.feedset import SYNTHESIZED
 from optim._engine.jobs import ingest
 from optim._engine.jobs.runner import thread_executor
 from optim._engine.jobs.workplace import Workplace
 from optim._engine.plugins.chosen_targets import ChosenTargets, choose_targets
 from optim._engine.plugins.registry import Registry, require_target
 from optim._engine.plugins.versions import core_digest, version_keys, version_of
-from optim._engine.reports.outcome import Outcome, RunStatus
+from optim._engine.reports.outcome import Outcome, RunStatus, Verdict
 from optim._engine.runs.found_goal import found_goal
 from optim._engine.search.restore import damaged_files
 from optim._engine.search.settings import AUTO, RunSettings
@@ -37,8 +36,6 @@ from optim.providers.repacking import mapped_config
 from optim.target import Target
 
 if TYPE_CHECKING:
-    from optim._engine.gate.budget import Budget
-    from optim._engine.runs.judge import Verdict
     from optim._engine.search.plan import Plan
 
 _PACKAGES = ("optim-core", "onnx", "onnx-ir", "numpy", "pydantic")
@@ -197,34 +194,26 @@ def _outcome(
     from optim._engine.runs.operator_times import operator_times
     from optim._engine.search.measure.repacked_original import repacked_original
 
-    own_data = bench.prepared.origin != SYNTHESIZED
-    budget = bench.settings.budget(bench.prepared.tolerance, foresees=own_data)
     started = time.monotonic()
     rows: list[TargetOutcome] = []
     if chosen.compete:
-        verdict, won, rows = _contested(bench, budget, enter(bench, chosen, plans, failed))
+        verdict, won, rows = _contested(bench, enter(bench, chosen, plans, failed))
         rows = with_absent(rows, chosen, failed)
     elif bench.settings.chain is not None:
-        verdict, won = judge_lock(bench, budget), bench
+        verdict, won = judge_lock(bench), bench
     else:
-        verdict, won = _searched(bench, budget, plans.by_target[chosen.baseline.name], load), bench
+        verdict, won = _searched(bench, plans.by_target[chosen.baseline.name], load), bench
     search_s, result = time.monotonic() - started, verdict.result
     if not chosen.compete and bench.settings.chain is None and (note := repacked_original(bench, result)):
         bench.run_time.note(note)
     operator_ms = operator_times(bench, won, verdict.delivered) if verdict.original is not None else ()
     return Outcome(
+        **vars(verdict),
         settings=bench.settings,
         target=won.target,
-        status=verdict.status,
-        reason=verdict.reason,
         source=source,
         prepared=bench.prepared,
-        original=verdict.original,
-        result=result,
-        timing=verdict.timing,
         operators=operator_counts(result.candidate.model.path) if result else {},
-        attempts=verdict.attempts,
-        points=verdict.points,
         versions=_versions(bench, {**bench.prepared.versions, **won.prepared.versions}),
         packages={plugin.info.name: (plugin.info.package, plugin.info.version) for plugin in bench.registry.plugins},
         search_s=search_s,
@@ -241,30 +230,28 @@ def _outcome(
     )
 
 
-def _contested(
-    bench: Workbench, budget: Budget, entrants: Sequence[Entrant]
-) -> tuple[Verdict, Workbench, list[TargetOutcome]]:
+def _contested(bench: Workbench, entrants: Sequence[Entrant]) -> tuple[Verdict, Workbench, list[TargetOutcome]]:
     """What several targets come to, or the lock of one of them; where the result runs; a row for each that searched."""
     from optim._engine.runs.judge import judge_contest, judge_lock
     from optim._engine.search.targets.contest import Contest
 
     if bench.settings.chain is not None:
         locked = entrants[0].bench
-        return judge_lock(locked, budget), locked, []
-    contest = Contest(entrants, budget)
-    verdict = judge_contest(contest, bench, budget)
+        return judge_lock(locked), locked, []
+    contest = Contest(entrants)
+    verdict = judge_contest(contest, bench)
     rows = contest.rows(verdict.delivered, bench)
     return verdict, contest.bench_of(verdict.delivered, bench), rows
 
 
-def _searched(bench: Workbench, budget: Budget, plan: Plan, load: Load) -> Verdict:
+def _searched(bench: Workbench, plan: Plan, load: Load) -> Verdict:
     """What a search of the model comes to, or of a stand-in where the model would take longer than its time."""
     from optim._engine.runs.judge import judge_search
     from optim._engine.runs.stand_in.layers import stand_in_for
 
     stand_in = stand_in_for(bench, plan, load)
     if stand_in is None:
-        return judge_search(bench, budget, plan)
+        return judge_search(bench, plan)
     from optim._engine.runs.stand_in.carry import judge_carried
     from optim._engine.runs.stand_in.search import search_stand_in
 
@@ -272,8 +259,8 @@ def _searched(bench: Workbench, budget: Budget, plan: Plan, load: Load) -> Verdi
         found = search_stand_in(bench, plan, stand_in, load)
     except OptimError as error:
         bench.run_time.note(f"the whole model was searched, since {stand_in.text} could not be: {error.what}")
-        return judge_search(bench, budget, plan)
-    return judge_carried(bench, budget, plan, stand_in, found)
+        return judge_search(bench, plan)
+    return judge_carried(bench, plan, stand_in, found)
 
 
 def _known_export(settings: RunSettings) -> KnownExport | None:

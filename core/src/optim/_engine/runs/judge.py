@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from optim._engine.gate.budget import Budget
-from optim._engine.reports.outcome import RunStatus
+from optim._engine.reports.outcome import RunStatus, Verdict
 from optim._engine.search.blaming import blame_dropped
 from optim._engine.search.explore.beam import Beam, NamedPassError
 from optim._engine.search.explore.rest import untried, why_no_more
 from optim._engine.search.journal import Journal, failures
 from optim._engine.search.measure.racing import TimingFailed, original_failed
 from optim._engine.search.plan import Plan
-from optim._engine.search.select.archive import ParetoArchive, Point, points_of
+from optim._engine.search.select.archive import ParetoArchive, points_of
 from optim._engine.search.select.chains import OptionsAt, repeat
 from optim._engine.search.select.goal import Objective
 from optim._engine.search.select.nearest import why_no_help
 from optim._engine.search.select.selection import Selection
 from optim._engine.search.settings import Named
-from optim._engine.search.state import Attempt, Candidate, LaneResult, Measured, StepStatus
+from optim._engine.search.state import LaneResult, Measured, StepStatus
 from optim._engine.search.targets.contest import Contender, Contest
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
@@ -29,44 +28,16 @@ _NEAREST = 3
 """Models beyond the budget that are measured at the end: the nearest may be slow where the next is fast."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What a search, or a repeated chain, came to.
-
-    Attributes:
-        status: in a word.
-        reason: in a sentence, where there is more to say than the figures do.
-        result: what is delivered, or None.
-        attempts: rows of the report.
-        original: the clock's figures of the original.
-        timing: the clock's figures of the result.
-        points: everything that was measured.
-    """
-
-    status: RunStatus
-    reason: str
-    result: Measured | None
-    attempts: list[Attempt]
-    original: LaneResult | None = None
-    timing: LaneResult | None = None
-    points: list[Point] = field(default_factory=list)
-
-    @property
-    def delivered(self) -> Candidate | None:
-        """The chain that is delivered."""
-        return self.result.candidate if self.result is not None else None
-
-
-def judge_search(bench: Workbench, budget: Budget, plan: Plan) -> Verdict:
+def judge_search(bench: Workbench, plan: Plan) -> Verdict:
     """Searches, decides, and says what became of every attempt, also where the target fails on the way."""
-    beam = Beam(bench, budget, plan)
+    beam = Beam(bench, plan)
     try:
-        verdict = _searched(_Ending(bench, beam, plan, budget, _selection(bench, beam, budget)))
+        verdict = _searched(_Ending(bench, beam, plan, _selection(bench, beam)))
     except TimingFailed as failed:
         beam.journal.conclude(bench.original)
         what = f"{failed.what}, by {failed.package}: {failed.cause}. What was found before is in the report"
         return Verdict(RunStatus.FAILED, what, None, beam.journal.attempts, points=beam.archive.points())
-    blame_dropped(budget, [(bench, beam.journal)])
+    blame_dropped(bench.budget, [(bench, beam.journal)])
     return verdict
 
 
@@ -85,7 +56,7 @@ def _searched(ending: _Ending) -> Verdict:
     return ending.delivery(winner) if winner is not None else ending.nothing_better()
 
 
-def judge_contest(contest: Contest, base: Workbench, budget: Budget) -> Verdict:
+def judge_contest(contest: Contest, base: Workbench) -> Verdict:
     """Has several targets search, and decides among what is best on each of them.
 
     What may be the best is proven on its target, each against the same baseline.
@@ -93,11 +64,10 @@ def judge_contest(contest: Contest, base: Workbench, budget: Budget) -> Verdict:
     Args:
         contest: of the targets.
         base: where the original was prepared.
-        budget: what the user accepts.
     """
     try:
         contest.run()
-        verdict = _decided(contest, base, budget)
+        verdict = _decided(contest, base)
     except TimingFailed as failed:
         what = f"{failed.what}, by {failed.package}: {failed.cause}. What was found before is in the report"
         verdict = Verdict(RunStatus.FAILED, what, None, [])
@@ -105,7 +75,7 @@ def judge_contest(contest: Contest, base: Workbench, budget: Budget) -> Verdict:
     delivered = result.candidate if result is not None else base.original
     for one in contest.contenders:
         one.beam.journal.conclude(delivered, result if result is not None and not delivered.is_original else None)
-    blame_dropped(budget, [(one.bench, one.beam.journal) for one in contest.contenders])
+    blame_dropped(base.budget, [(one.bench, one.beam.journal) for one in contest.contenders])
     return replace(
         verdict,
         attempts=[attempt for one in contest.contenders for attempt in one.beam.journal.attempts],
@@ -113,7 +83,7 @@ def judge_contest(contest: Contest, base: Workbench, budget: Budget) -> Verdict:
     )
 
 
-def _decided(contest: Contest, base: Workbench, budget: Budget) -> Verdict:
+def _decided(contest: Contest, base: Workbench) -> Verdict:
     """The verdict where the baseline can be timed.
 
     Raises:
@@ -123,7 +93,7 @@ def _decided(contest: Contest, base: Workbench, budget: Budget) -> Verdict:
     for one in contest.order:
         if best is not None and not contest.may_beat(one, best[0], best[1]):
             continue
-        ending = _ending_of(one, one.bench, budget)
+        ending = _ending_of(one, one.bench)
         one.bench.say("deciding")
         winner = ending.selection.decide(one.ranking)
         if winner is None:
@@ -138,15 +108,15 @@ def _decided(contest: Contest, base: Workbench, budget: Budget) -> Verdict:
         return Verdict(RunStatus.FAILED, reasons, None, [])
     promising = sorted(left, key=lambda one: one.promise)
     nearest = next((one for one in promising if one.beam.archive.beyond(1)), left[0])
-    return _ending_of(nearest, base, budget).nothing_better()
+    return _ending_of(nearest, base).nothing_better()
 
 
-def _ending_of(one: Contender, bench: Workbench, budget: Budget) -> _Ending:
-    return _Ending(bench, one.beam, one.entrant.plan, budget, _selection(one.bench, one.beam, budget))
+def _ending_of(one: Contender, bench: Workbench) -> _Ending:
+    return _Ending(bench, one.beam, one.entrant.plan, _selection(one.bench, one.beam))
 
 
-def _selection(bench: Workbench, beam: Beam, budget: Budget) -> Selection:
-    return Selection(bench, budget, beam.journal, beam.archive, beam.time)
+def _selection(bench: Workbench, beam: Beam) -> Selection:
+    return Selection(bench, beam.journal, beam.archive, beam.time)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,14 +127,12 @@ class _Ending:
         bench: where the original was prepared.
         beam: what searched.
         plan: which passes, and which of them must hold.
-        budget: what the user accepts.
         selection: measures and decides anew.
     """
 
     bench: Workbench
     beam: Beam
     plan: Plan
-    budget: Budget
     selection: Selection
 
     def delivery(self, winner: Measured) -> Verdict:
@@ -192,9 +160,9 @@ class _Ending:
             self.beam.journal.conclude(self.bench.original)
             nearest = self._measure_nearest()
             if nearest is not None and self.selection.would_help(nearest):
-                return self._missed(f"nothing that is better keeps within the budget of {self.budget.text}")
+                return self._missed(f"nothing that is better keeps within the budget of {self.bench.budget.text}")
             no_help = why_no_help(nearest, timed=self.bench.target.timed)
-            reason += f", and what is nearest to the budget of {self.budget.text} {no_help}"
+            reason += f", and what is nearest to the budget of {self.bench.budget.text} {no_help}"
         reason += why_no_more(untried(self.beam.journal.attempts), self.bench.run_time)
         return self._verdict(RunStatus.UNCHANGED, reason, self._original())
 
@@ -284,7 +252,7 @@ class _Ending:
         )
 
 
-def judge_lock(bench: Workbench, budget: Budget) -> Verdict:
+def judge_lock(bench: Workbench) -> Verdict:
     """Repeat the chain that was asked for, and verify it.
 
     Raises:
@@ -292,12 +260,12 @@ def judge_lock(bench: Workbench, budget: Budget) -> Verdict:
     """
     # nothing is searched, and nothing bounds its end
     time = TimeBudget(0.0, bench.settings.timeout_s, now=bench.turns.now)
-    verdict = judge_chain(bench, budget, bench.settings.chain or (), time)
+    verdict = judge_chain(bench, bench.settings.chain or (), time)
     return replace(verdict, reason="repeated from a lock, verified, not searched again")
 
 
 def judge_chain(
-    bench: Workbench, budget: Budget, chain: Sequence[Named], time: TimeBudget, options_at: OptionsAt | None = None
+    bench: Workbench, chain: Sequence[Named], time: TimeBudget, options_at: OptionsAt | None = None
 ) -> Verdict:
     """Apply a chain to the original, compare it on all samples, and time it; for its arguments see :func:`repeat`.
 
@@ -305,9 +273,9 @@ def judge_chain(
         OptimError[replay-failed]: a step does not repeat, or the model is not right.
     """
     journal = Journal(Objective(bench.settings.goal, bench.target.timed).goal, bench.original.target)
-    candidate = repeat(bench, budget, journal, chain, options_at)
-    archive = ParetoArchive(budget)
-    selection = Selection(bench, budget, journal, archive, time)
+    candidate = repeat(bench, journal, chain, options_at)
+    archive = ParetoArchive(bench.budget)
+    selection = Selection(bench, journal, archive, time)
     if bench.target.timed:
         measured = selection.measure([candidate])
     else:

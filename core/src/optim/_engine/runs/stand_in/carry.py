@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from optim._engine.gate.budget import BeyondBudget, Budget
-from optim._engine.reports.outcome import RunStatus
-from optim._engine.runs.judge import Verdict, judge_chain
+from optim._engine.gate.budget import BeyondBudget
+from optim._engine.reports.outcome import RunStatus, Verdict
+from optim._engine.runs.judge import judge_chain
 from optim._engine.runs.stand_in.layers import StandIn
 from optim._engine.runs.stand_in.names import nodes_of, options_of_whole
 from optim._engine.runs.stand_in.search import Chain, Found
@@ -37,12 +37,11 @@ _NO_MORE = (
 )
 
 
-def judge_carried(bench: Workbench, budget: Budget, plan: Plan, stand_in: StandIn, found: Found) -> Verdict:
+def judge_carried(bench: Workbench, plan: Plan, stand_in: StandIn, found: Found) -> Verdict:
     """The verdict on the whole model.
 
     Args:
         bench: of the whole model, prepared.
-        budget: what the user accepts.
         plan: which passes were tried.
         stand_in: what was searched.
         found: what came of that.
@@ -57,7 +56,7 @@ def judge_carried(bench: Workbench, budget: Budget, plan: Plan, stand_in: StandI
             break
         bench.say(f"applying to the whole model: {chain.text}")
         try:
-            verdict = _applied(bench, budget, stand_in, chain)
+            verdict = _applied(bench, stand_in, chain)
         except OptimError as error:
             if error.reference != "replay-failed":
                 raise
@@ -66,10 +65,10 @@ def judge_carried(bench: Workbench, budget: Budget, plan: Plan, stand_in: StandI
         if verdict.status is RunStatus.IMPROVED or plan.forced():
             return replace(verdict, attempts=_rows(found, stand_in, verdict, failed))
         failed.append(_Failed(chain, "it is not better"))
-    return _nothing_held(bench, budget, plan, stand_in, found, failed)
+    return _nothing_held(bench, plan, stand_in, found, failed)
 
 
-def _applied(bench: Workbench, budget: Budget, stand_in: StandIn, chain: Chain) -> Verdict:
+def _applied(bench: Workbench, stand_in: StandIn, chain: Chain) -> Verdict:
     """What a chain comes to on the whole model.
 
     Raises:
@@ -91,16 +90,14 @@ def _applied(bench: Workbench, budget: Budget, stand_in: StandIn, chain: Chain) 
             )
         return found
 
-    return judge_chain(bench, budget, [Named(step.pass_name) for step in steps], _time(bench), options_at)
+    return judge_chain(bench, [Named(step.pass_name) for step in steps], _time(bench), options_at)
 
 
-def _nothing_held(
-    bench: Workbench, budget: Budget, plan: Plan, stand_in: StandIn, found: Found, failed: Sequence[_Failed]
-) -> Verdict:
+def _nothing_held(bench: Workbench, plan: Plan, stand_in: StandIn, found: Found, failed: Sequence[_Failed]) -> Verdict:
     """The verdict where no chain holds on the whole model, or none was found."""
     rows = _rows(found, stand_in, None, failed)
     if found.verdict.result is not None and not (plan.forced() and failed):
-        verdict = judge_chain(bench, budget, (), _time(bench))
+        verdict = judge_chain(bench, (), _time(bench))
         why = f"what was found on {stand_in.text} does not hold on the whole model: " if failed else ""
         return replace(verdict, reason=why + (failed[0].reason if failed else found.verdict.reason), attempts=rows)
     if not failed:

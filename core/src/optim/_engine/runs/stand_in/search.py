@@ -10,9 +10,9 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from optim._engine.feeds.feedset import SYNTHESIZED
 from optim._engine.jobs.runner import Runner
-from optim._engine.runs.judge import Verdict, judge_search
+from optim._engine.reports.outcome import Verdict
+from optim._engine.runs.judge import judge_search
 from optim._engine.runs.stand_in.layers import StandIn
 from optim._engine.runs.stand_in.names import Nodes, names_nodes, nodes_of
 from optim._engine.search.plan import Plan
@@ -74,8 +74,7 @@ def search_stand_in(bench: Workbench, plan: Plan, stand_in: StandIn, load: Load)
     before = set(bench.store.models.iterdir())
     with TemporaryDirectory(dir=bench.store.root, prefix="scratch-") as folder:
         small = _prepared(bench, _exported(bench, stand_in), _seconds(bench, load), Path(folder))
-        own_data = small.prepared.origin != SYNTHESIZED
-        verdict = judge_search(small, small.settings.budget(small.prepared.tolerance, foresees=own_data), plan)
+        verdict = judge_search(small, plan)
         chains = tuple(chain for one in _candidates(verdict) if (chain := _chain(small, one)) is not None)
     bench.runner.count += small.runner.count
     bench.runner.from_cache += small.runner.from_cache

@@ -11,7 +11,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from optim._engine.gate.budget import Budget
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.first_looks import FirstLooks
 from optim._engine.search.explore.grown import LOOK_AHEAD, Grown, in_turns
@@ -56,12 +55,12 @@ class Beam:
         start: the original where candidates run: its ratio is 1, unless that is another target than the baseline's.
     """
 
-    def __init__(self, bench: Workbench, budget: Budget, plan: Plan) -> None:
+    def __init__(self, bench: Workbench, plan: Plan) -> None:
         self._bench = bench
         self._plan = plan
         self._objective = Objective(bench.settings.goal, bench.target.timed)
         self.journal = Journal(self._objective.goal, bench.original.target)
-        self.archive = ParetoArchive(budget, [planned.ordered.name for planned in plan.forced()])
+        self.archive = ParetoArchive(bench.budget, [planned.ordered.name for planned in plan.forced()])
         settings = bench.settings
         races = self._objective.goal != "size"
         self.time = TimeBudget.of_run(bench.run_time, settings.timeout_s, races=races, must=bool(plan.forced()))
@@ -69,9 +68,9 @@ class Beam:
         calibrating = [one.ordered.name for those in plan.stages.values() for one in those if one.pass_class.calibrates]
         costs = PassCosts.known(bench.store)
         self._promises = Promises(self.time.search_s if by_speed else math.inf, costs, calibrating)
-        self._expander = Expander(bench, budget, self.journal, self.archive, self.time, self._promises)
+        self._expander = Expander(bench, self.journal, self.archive, self.time, self._promises)
         self._asker = self._expander.asker
-        self.clock = Clock(bench, budget, self.time)
+        self.clock = Clock(bench, self.time)
         self._rank = Ranking(self._objective, self.clock, bench.original, timed=bench.target.timed)
         self.start = Measured(bench.original, 1.0, 1.0, 1.0)
         self._looked: dict[str, Measured] = {}

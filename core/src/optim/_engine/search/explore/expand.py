@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import worst_drift
 from optim._engine.jobs.offer import Proposal
 from optim._engine.search.explore.asking import Asker, Proposals
@@ -57,23 +56,17 @@ class Expander:
     """
 
     def __init__(
-        self,
-        bench: Workbench,
-        budget: Budget,
-        journal: Journal,
-        archive: ParetoArchive,
-        time: TimeBudget,
-        promises: Promises,
+        self, bench: Workbench, journal: Journal, archive: ParetoArchive, time: TimeBudget, promises: Promises
     ) -> None:
         self._bench = bench
         self.asker = Asker(bench, time)
-        self._budget = budget
+        self._budget = bench.budget
         self._journal = journal
         self._archive = archive
         self._time = time
         self._board = Scoreboard()
-        self._source = SourceGate(bench, budget, self._board)
-        self.repairs = Repairs(bench, budget, journal, self._board, time, self.judge, promises)
+        self._source = SourceGate(bench, self._board)
+        self.repairs = Repairs(bench, journal, self._board, time, self.judge, promises)
         self._idle = IdleSettings(bench, time.sameness)
         self._hopeless: dict[StepKey, str] = {}
         self.promises = promises

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import worst_drift
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.journal import Journal, chain_key, chain_of, step_of
@@ -50,7 +49,6 @@ class Repairs:
 
     Args:
         bench: of the run.
-        budget: what the user accepts.
         journal: gets a row for each that is tried.
         board: what is known of each model.
         time: for repairs.
@@ -65,7 +63,6 @@ class Repairs:
     def __init__(
         self,
         bench: Workbench,
-        budget: Budget,
         journal: Journal,
         board: Scoreboard,
         time: TimeBudget,
@@ -78,7 +75,7 @@ class Repairs:
         self._time = time
         self._judge = judge
         self._promises = promises
-        self._repairer = Repairer(bench, budget, journal, board, time)
+        self._repairer = Repairer(bench, journal, board, time)
         self._repaired_as: dict[StepKey, _KnownRepair] = {}
         self._found: dict[tuple[str, StepKey], Candidate | None] = {}
         self.near: dict[tuple[str, StepKey], Near] = {}

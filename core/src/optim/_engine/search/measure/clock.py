@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from optim._engine.gate.budget import Budget
 from optim._engine.search.effort import Effort
 from optim._engine.search.lane_seconds import LEAST_LANES
 from optim._engine.search.measure.lane_figures import expected_of, joined
@@ -15,7 +14,7 @@ from optim._engine.search.state import Candidate, LaneResult, Measured
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 
-FEWEST_ROUNDS = 2
+_FEWEST_ROUNDS = 2
 """Without which there is no figure: of one round nobody knows how far it is off."""
 
 _ONCE = "there was no time to time the result again in fresh processes: what differs there is not in its interval"
@@ -37,9 +36,8 @@ class Clock:
         expected: by their digest, what first looks let expect of the goal's own clock, to the original's.
     """
 
-    def __init__(self, bench: Workbench, budget: Budget, time: TimeBudget) -> None:
+    def __init__(self, bench: Workbench, time: TimeBudget) -> None:
         self._bench = bench
-        self._budget = budget
         self._time = time
         self.base: LaneResult | None = None
         self.board = Scoreboard()
@@ -73,8 +71,8 @@ class Clock:
             memory_only = self._bench.settings.goal == "memory"
             effort = self._time.look(seconds * len(heat) / len(chosen), len(heat), memory_only=memory_only)
             if self._bench.settings.goal == "generate":  # a round is an answer of each model: seconds, or tens of them
-                effort = replace(effort, least_rounds=FEWEST_ROUNDS)
-            found += self.measure(heat, effort, Wanted("explore", self._bench.prepared.explored, budget=self._budget))
+                effort = replace(effort, least_rounds=_FEWEST_ROUNDS)
+            found += self.measure(heat, effort, Wanted("explore", self._bench.prepared.explored, gated=True))
             self._time.note_lanes(self.base.open_s if self.base else 0.0)
         return found
 
@@ -110,7 +108,7 @@ class Clock:
         """Fresh rounds for what may be delivered, compared on every sample that the gate uses."""
         effort = self._decided(self._time.final(len(candidates), drop=len(candidates) > 1))
         samples = self._bench.prepared.compared
-        found = self.measure(candidates, effort, Wanted("final", samples, measure_task=True, budget=self._budget))
+        found = self.measure(candidates, effort, Wanted("final", samples, measure_task=True, gated=True))
         self._time.note_proof(self.base.open_s if self.base else 0.0)
         return found
 
@@ -125,7 +123,7 @@ class Clock:
             score.result, score.base, score.out_of_time = result, base, result.out_of_time
             if self._objects(candidate, result):
                 continue
-            if result.ratio is None or result.ratio.rounds < FEWEST_ROUNDS:
+            if result.ratio is None or result.ratio.rounds < _FEWEST_ROUNDS:
                 score.out_of_time = True
                 self._bench.run_time.note(NOT_TIMED)
                 continue
@@ -154,7 +152,7 @@ class Clock:
         found = []
         for item, second in zip(items, results, strict=True):
             score = self.board[item.candidate]
-            if second.out_of_time or (second.ratio is not None and second.ratio.rounds < FEWEST_ROUNDS):
+            if second.out_of_time or (second.ratio is not None and second.ratio.rounds < _FEWEST_ROUNDS):
                 self._bench.run_time.note(_ONCE)
                 found.append(item)
                 continue
@@ -202,11 +200,11 @@ class Clock:
         score, objection = self.board[candidate], result.failure
         if result.ready is not None and not objection:
             lossy = candidate.is_lossy or not self._bench.target.exact
-            objection = self._budget.objection(result.ready.comparisons, lossy, result.ready.task)
+            objection = self._bench.budget.objection(result.ready.comparisons, lossy, result.ready.task)
             if objection:
                 score.broken = candidate.compared(result.ready)
             else:
-                objection = self._budget.batch_objection(result.ready.batch)
+                objection = self._bench.budget.batch_objection(result.ready.batch)
         if not objection and result.throughput is not None:
             objection = result.throughput.objection
         if objection:

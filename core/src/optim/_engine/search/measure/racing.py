@@ -67,7 +67,7 @@ class Wanted:
         purpose: in a word; races of different purposes are never the same race.
         samples: to compare with the original on, before the race.
         measure_task: whether the task metric is measured, on all its samples.
-        budget: what a candidate must keep within to be timed; None: all are timed.
+        gated: whether what is beyond the budget is not timed.
         places: where the original itself is timed elsewhere, after the candidates.
         programs: clocks of other programs, each in a lane of its own, after the places.
         plain: whether calls alone are timed, whatever clock the goal has.
@@ -76,7 +76,7 @@ class Wanted:
     purpose: str
     samples: tuple[int, ...] = ()
     measure_task: bool = False
-    budget: Budget | None = None
+    gated: bool = False
     places: tuple[Place, ...] = ()
     programs: tuple[Clock, ...] = ()
     plain: bool = False
@@ -94,7 +94,10 @@ def race_candidates(
     clock = None if wanted.plain else clock_of(settings.goal, settings.workload, settings.max_latency_ms)
     if clock is not None:
         effort = replace(effort, drop=False, gain_width=0.0)  # what is slow to run may be better by the goal
-    key = bench.keys.race(candidates, effort, [to_wire(wanted), to_wire(clock), settings.batch_invariant])
+    budget = bench.budget if wanted.gated else None
+    key = bench.keys.race(
+        candidates, effort, [to_wire(wanted), to_wire(budget), to_wire(clock), settings.batch_invariant]
+    )
     known = bench.runner.known(key, tuple[LaneResult, list[LaneResult]])
     if known is not None:
         return known
@@ -107,7 +110,7 @@ def race_candidates(
     lanes = [replace(one, clock=clock) for one in lanes]
     lanes += [replace(base, comparison=replace(base.comparison, place=place)) for place in wanted.places]
     lanes += [replace(base, clock=program) for program in wanted.programs]
-    admit = _admission(bench, candidates, wanted.budget) if wanted.budget else None
+    admit = _admission(bench, candidates, budget) if budget is not None else None
     first, others = _race(bench, base, lanes, effort, admit)
     if original.recast is not None:  # the very model that it is timed against: apart by noise only
         for place, candidate in enumerate(candidates):
@@ -219,7 +222,7 @@ def _room(bench: Workbench) -> float:
 
 
 def _lane(bench: Workbench, candidate: Candidate, wanted: Wanted) -> lane.Request:
-    held = bench.settings.batch_invariant is not None and wanted.budget is not None
+    held = bench.settings.batch_invariant is not None and wanted.gated
     return lane.Request(
         model=candidate.model,
         comparison=bench.comparison(candidate),

@@ -26,9 +26,9 @@ from optim.passes import Interface
 class SourceGate:
     """Holds results against their source; where the original came as an ONNX model, everything holds."""
 
-    def __init__(self, bench: Workbench, budget: Budget, board: Scoreboard) -> None:
+    def __init__(self, bench: Workbench, board: Scoreboard) -> None:
         self._bench = bench
-        self._budget = budget
+        self._budget = bench.budget
         self._board = board
 
     def judge(self, items: Sequence[Measured]) -> list[Measured]:

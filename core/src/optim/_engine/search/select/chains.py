@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import worst_drift
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.settings import Named
@@ -60,13 +59,12 @@ OptionsAt: TypeAlias = Callable[[int, Candidate], Mapping[str, Any]]
 
 
 def repeat(
-    bench: Workbench, budget: Budget, journal: Journal, chain: Sequence[Named], options_at: OptionsAt | None = None
+    bench: Workbench, journal: Journal, chain: Sequence[Named], options_at: OptionsAt | None = None
 ) -> Candidate:
     """Applies a known chain to the original, step by step: nothing is searched, each step is verified.
 
     Args:
         bench: of the run.
-        budget: what the user accepts.
         journal: gets a row for each step.
         chain: of a lock, or found on a stand-in.
         options_at: says the options of its steps; None: they are those of the chain.
@@ -91,7 +89,7 @@ def repeat(
             attempt.task, attempt.size_bytes = tried.answer.task, tried.answer.size_bytes or None
             candidate = candidate.after(attempt.step, result.model, tried.answer.size_bytes, result.interface)
             changed = result.changed
-            objection = budget.objection(tried.answer.comparisons, candidate.is_lossy) if changed else ""
+            objection = bench.budget.objection(tried.answer.comparisons, candidate.is_lossy) if changed else ""
             reason = objection if changed else "; ".join(result.notes)
         if reason:
             attempt.settle(StepStatus.FAILED, reason)

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import worst_drift
 from optim._engine.gate.mixed import FINER_PRICE
 from optim._engine.gate.repair import MOST_WORK_KEPT, PART_FOR_THE_METRIC, REPAIRABLE, Repair
@@ -51,9 +50,9 @@ class RepairedOptions:
 class Repairer:
     """Repairs candidates."""
 
-    def __init__(self, bench: Workbench, budget: Budget, journal: Journal, board: Scoreboard, time: TimeBudget) -> None:
+    def __init__(self, bench: Workbench, journal: Journal, board: Scoreboard, time: TimeBudget) -> None:
         self._bench = bench
-        self._budget = budget
+        self._budget = bench.budget
         self._journal = journal
         self._board = board
         self._time = time

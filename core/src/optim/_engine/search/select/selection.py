@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from optim._engine.gate.budget import Budget
 from optim._engine.search.journal import Journal
 from optim._engine.search.measure.clock import NOT_TIMED, SIZE_ALONE, Clock
 from optim._engine.search.measure.racing import comparable_original, lanes_at_once
@@ -54,20 +53,17 @@ class Selection:
         clock: of the last races; its board says what held on all samples.
     """
 
-    def __init__(
-        self, bench: Workbench, budget: Budget, journal: Journal, archive: ParetoArchive, time: TimeBudget
-    ) -> None:
+    def __init__(self, bench: Workbench, journal: Journal, archive: ParetoArchive, time: TimeBudget) -> None:
         self._bench = bench
         self._journal = journal
         self._archive = archive
-        self._budget = budget
         self._time = time
         self.objective = Objective(bench.settings.goal, bench.target.timed)
-        self.clock = Clock(bench, budget, time)
+        self.clock = Clock(bench, time)
         self._board = self.clock.board
         self._shorter = ShorterChains(bench, journal, time)
-        self._repairer = Repairer(bench, budget, journal, self._board, time)
-        self._source = SourceGate(bench, budget, self._board)
+        self._repairer = Repairer(bench, journal, self._board, time)
+        self._source = SourceGate(bench, self._board)
         self._nearest = Nearest(bench, journal, archive, self.clock, self._source)
         self._looked: dict[str, float | None] = {}
 
@@ -92,7 +88,7 @@ class Selection:
         shorter = self._shorter.without_doubtful(finalists[0])
         plain = [one for one in shorter if self._shorter.only_set(finalists[0].steps[len(one.steps) :])]
         hoped = [item for item in (*self._archive.held(), *ranking) if self._may_win(item)]
-        sure = surest(finalists, sorted(hoped, key=self._rank), self._budget)
+        sure = surest(finalists, sorted(hoped, key=self._rank), self._bench.budget)
         finalists = unique([finalists[0], *asked, *sure, *plain, *finalists[1:], *shorter])
         finalists = finalists[: max(1 + len(asked) + len(sure), self._time.lanes_at_the_end(len(finalists)))]
         measured = self._timed(ranking, finalists) if self._bench.target.timed else self._first_right(finalists)

@@ -11,7 +11,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from optim._engine.gate.budget import Budget
 from optim._engine.search.explore.beam import Beam, NamedPassError
 from optim._engine.search.lane_seconds import LOOK_S
 from optim._engine.search.measure.racing import Wanted, race_candidates
@@ -105,15 +104,14 @@ class Contest:
 
     Args:
         entrants: the run on each of them.
-        budget: what the user accepts.
     """
 
-    def __init__(self, entrants: Sequence[Entrant], budget: Budget) -> None:
+    def __init__(self, entrants: Sequence[Entrant]) -> None:
         settings, run = entrants[0].bench.settings, entrants[0].bench.run_time
         self._objective = Objective(settings.goal, timed=True)
         must = any(one.plan.forced() for one in entrants)
         self._time = TimeBudget.of_run(run, settings.timeout_s, races=self._objective.goal != "size", must=must)
-        self.contenders = [Contender(one, Beam(one.bench, budget, one.plan)) for one in entrants]
+        self.contenders = [Contender(one, Beam(one.bench, one.plan)) for one in entrants]
 
     def run(self) -> None:
         """Time the original on each, have all look, then search, what promises most first, if it is not behind."""

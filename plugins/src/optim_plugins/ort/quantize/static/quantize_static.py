@@ -30,6 +30,7 @@ class QuantizeStatic(Pass):
     calibrates = True
     after = ("ort.gemm-to-matmul",)
     alternatives = "quantization"
+    makes = "int8"
     hardware = "x86-64 with VNNI (AVX512-VNNI, AVX-VNNI) or Arm with dot product; without them some weights get 7 bits"
     why_none = (
         "it sees a few rows at a time (a decoder's step), and these do not show what ranges the next ones will have; "
