@@ -24,14 +24,14 @@ _IMPORT_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _BASES: dict[Stage, type] = {Stage.PRE_EXPORT: SourcePass, Stage.EXPORT: Exporter}
 
 
-def pass_base(stage: Stage) -> type:
+def _pass_base(stage: Stage) -> type:
     """Returns what passes of a stage derive from."""
     return _BASES.get(stage, Pass)
 
 
 def pass_defect(item: Any, stage: Stage, plugin: PluginInfo) -> str:
     """Returns why ``item`` is no pass that ``plugin`` may contribute to ``stage``."""
-    defect = _class_defect(item, pass_base(stage))
+    defect = _class_defect(item, _pass_base(stage))
     if defect:
         return defect
     name, where = getattr(item, "name", None), f"class {item.__qualname__}"

@@ -157,7 +157,7 @@ class _Plugins(ExtensionManager):  # type: ignore[misc]  # older stevedores have
         return None
 
     def _load(self, entry: importlib.metadata.EntryPoint, info: PluginInfo, *how: object) -> LoadedPlugin:
-        before = heavy_modules()
+        before = _heavy_modules()
         try:
             with limited(info.name, "loading"):
                 implementation = super()._load_one_plugin(entry, *how).plugin
@@ -176,7 +176,7 @@ class _Plugins(ExtensionManager):  # type: ignore[misc]  # older stevedores have
             return LoadedPlugin(info, State.FAILED, why, trace, missing_module=missing)
         if verdict.state is not State.OK:
             return LoadedPlugin(info, verdict.state, verdict.reason)
-        warnings = (*verdict.warnings, *_slow_start(heavy_modules() - before))
+        warnings = (*verdict.warnings, *_slow_start(_heavy_modules() - before))
         return LoadedPlugin(info, hooks=verdict.hooks, implementation=implementation, warnings=warnings)
 
 
@@ -213,6 +213,6 @@ def _source_of(entry: importlib.metadata.EntryPoint) -> str | None:
     return getattr(sys.modules.get(entry.module), "__file__", None)
 
 
-def heavy_modules() -> frozenset[str]:
+def _heavy_modules() -> frozenset[str]:
     """Those that this process has imported so far."""
     return frozenset(name for name in HEAVY if name in sys.modules)

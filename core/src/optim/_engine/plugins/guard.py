@@ -27,7 +27,7 @@ from optim.errors import ExitStatus, OptimError
 
 _STDOUT, _STDERR = 1, 2
 
-LIMIT_VARIABLE = "OPTIM_PLUGIN_SECONDS"
+_LIMIT_VARIABLE = "OPTIM_PLUGIN_SECONDS"
 
 _LIMIT_S = 20.0
 """For one plugin to load, or to answer once: a cold import of torch from a slow disk takes half of it, and whoever
@@ -58,7 +58,7 @@ class EndsProgramError(UnrulyError):
 def limit_s() -> float:
     """Seconds that a plugin has, as the environment says."""
     try:
-        return max(0.1, float(os.environ.get(LIMIT_VARIABLE, _LIMIT_S)))
+        return max(0.1, float(os.environ.get(_LIMIT_VARIABLE, _LIMIT_S)))
     except ValueError:
         return _LIMIT_S
 
@@ -233,7 +233,7 @@ def _end(plugin: str, doing: str, seconds: float) -> None:
         "plugin-hangs",
         f"plugin {plugin} hangs",
         f"{doing} did not end within {seconds:.3g} s, and cannot be interrupted",
-        f"optim --disable-plugin {plugin} ...   # or more time: {LIMIT_VARIABLE}=60",
+        f"optim --disable-plugin {plugin} ...   # or more time: {_LIMIT_VARIABLE}=60",
         plugin,
         ExitStatus.INTERNAL,
     )

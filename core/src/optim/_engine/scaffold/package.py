@@ -64,7 +64,7 @@ STAGES = tuple(_SAMPLES)
 """The stages that a new plugin can start with a pass in."""
 
 
-EXTRAS: Mapping[str, tuple[str, ...]] = {"metric": ("metric", "metric_options"), "command": ("command",)}
+_EXTRAS: Mapping[str, tuple[str, ...]] = {"metric": ("metric", "metric_options"), "command": ("command",)}
 """What a new plugin can start with beside passes, and its files."""
 
 
@@ -78,7 +78,7 @@ def write_package(
         folder: must not exist, or be empty; filled at the end, when everything is written.
         stages: each gets a pass.
         own_runtime: whether its target has a runtime of its own, and is no provider of onnxruntime.
-        extras: of :data:`EXTRAS`.
+        extras: of :data:`_EXTRAS`.
 
     Returns:
         The files, relative to the folder.
@@ -175,7 +175,7 @@ def _rendered(
         if sample.has_options:
             templates[source / f"{sample.file}_options.py"] = f"{template}_options.py"
     for extra in extras:
-        templates |= {source / f"{file}.py": f"{file}.py" for file in EXTRAS[extra]}
+        templates |= {source / f"{file}.py": f"{file}.py" for file in _EXTRAS[extra]}
     files = {path: environment.get_template(f"{template}.j2").render(values) for path, template in templates.items()}
     files[source / "__init__.py"] = f'"""optim for {name}."""\n'
     files[source / "py.typed"] = ""
