@@ -22,7 +22,7 @@ import pluggy
 from stevedore.extension import Extension, ExtensionManager
 
 from optim._engine.plugins.contract import new_manager, register
-from optim._engine.plugins.guard import TookTooLongError, limited, stdout_on_stderr
+from optim._engine.plugins.guard import EndsProgramError, TookTooLongError, limited, stdout_on_stderr
 from optim._engine.plugins.permission import current_permission
 from optim._engine.plugins.plugin import LoadedPlugin, PluginInfo, State
 from optim._engine.plugins.versions import headers
@@ -165,9 +165,8 @@ class _Plugins(ExtensionManager):  # type: ignore[misc]  # older stevedores have
             verdict = register(self._manager, info.name, implementation)
         except KeyboardInterrupt:
             raise
-        except SystemExit as error:
-            reason = f"SystemExit: it ended the program while loading (status {error.code})"
-            return LoadedPlugin(info, State.FAILED, reason, traceback.format_exc())
+        except EndsProgramError as error:
+            return LoadedPlugin(info, State.FAILED, str(error), traceback.format_exc())
         except TookTooLongError as error:
             reason = f"{error}: every command would wait for it"
             return LoadedPlugin(info, State.FAILED, reason, traceback.format_exc())
