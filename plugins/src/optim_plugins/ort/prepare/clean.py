@@ -5,11 +5,15 @@ Small constants folded, shapes inferred, equal nodes merged, nodes that do nothi
     Reshape(x, Concat(Gather(Shape(y), 0), [-1], [64]))        becomes, where y is [2, n],
     Reshape(x, [2, -1, 64])
 
+The branch of an ``If`` that is always taken takes its place: the condition is a constant, or an operator that follows
+refuses what the other branch gives (:mod:`optim_plugins.ort.prepare.refused_branches`).
+
 Masks that exporters look up at counted positions become the masks themselves
 (:mod:`optim_plugins.ort.prepare.shorten_masks`).
 
 Old exporters list every weight among the inputs, where a run may replace it, so that nothing can be folded into it;
-there they are taken out. Weights are not read: folding stops at 16,384 elements, so the pass writes a graph, no data.
+there they are taken out; what has a default so that a run may choose it stays. Weights are not read: folding stops at
+16,384 elements, so the pass writes a graph, no data.
 
 The exception is asked for: with ``fold_transposes`` a large ``Transpose(W)`` becomes a weight of its own. ONNX Runtime
 does that itself when it opens the model, and ``ort.quantize-dynamic`` reads through it, so it is for other tools, and
