@@ -12,7 +12,9 @@ from optim import ExitStatus, OptimError, SessionConfig, Target
 if TYPE_CHECKING:
     import onnxruntime
 
-_REFUSED = "fallback to CPU EP has been explicitly disabled"
+NO_FALLBACK = "fallback to CPU EP has been explicitly disabled"
+"""What onnxruntime says where HTP does not take all nodes."""
+
 _SHOWN = 4
 _ERRORS = 3
 """Severity from which onnxruntime logs; its QNN provider tells of a library that does not load in the log alone."""
@@ -33,7 +35,7 @@ def open_on_qnn(
     try:
         return open_session(path, settings, target, extra_config=extra_config)
     except OptimError as error:
-        if _REFUSED not in f"{error.cause} {error.__cause__}":
+        if NO_FALLBACK not in f"{error.cause} {error.__cause__}":
             raise
         raise _not_taken(path, settings, target) from error
 

@@ -205,3 +205,27 @@ def test_what_a_second_look_finds_near_the_budget_is_repaired_in_what_is_left(la
 )
 def test_nothing_has_a_second_look_that_is_of_no_use(last, changes):
     assert last(**{"cut": {"a": 5.0}, "holds": "a", **changes})[:2] == ([], [])
+
+
+def test_before_a_repair_comes_what_promises_more_per_second_and_fits_in(tmp_path):
+    promises, original, waiting = Promises(60.0), chain("original", tmp_path), []
+    for name, gain, took_s in (("little", 0.02, 2.0), ("most", 0.3, 2.0), ("too long", 4.0, 30.0), ("slow", 0.3, 9.0)):
+        planned = pass_named(name)
+        attempt = Attempt(step_of(planned.offered, {}), ())
+        attempt.settle(StepStatus.SKIPPED, OUT_OF_TIME)
+        promises.expect(attempt.step, gain, measured=False)
+        promises.note_seconds(name, took_s)
+        waiting.append(Cut(planned, original, attempt))
+    waiting[1].attempt.settle(StepStatus.SKIPPED, "")
+
+    def try_all(trials, seconds):
+        given = [seconds(place) for place in range(len(trials))]
+        return [trial.offered.name if given_s > 0 else None for trial, given_s in zip(trials, given, strict=True)]
+
+    bench = SimpleNamespace(try_all=try_all, teller=SimpleNamespace(more=lambda _: None))
+    expander = SimpleNamespace(cut=waiting, promises=promises)
+    second = SecondLooks(bench, expander, SimpleNamespace(most_before_proof=10.0))
+    assert [tried for _, tried in second.before(0.05)] == ["most"]
+    assert [tried for _, tried in second.before(0.005)] == ["most", "slow", "little"]
+    waiting[1].planned.pass_class.session_only = True
+    assert second.before(0.05) == []

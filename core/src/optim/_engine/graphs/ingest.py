@@ -29,6 +29,9 @@ from optim.onnx.skeleton import read_skeleton
 _MOST_DENSE_BYTES = 1 << 31
 """What one message of protobuf may hold; a dense weight is written into one."""
 
+_WEIGHTS_AMONG_INPUTS = 3
+"""The IR version in which every weight had to be an input as well; from the next on such an input is a default."""
+
 
 def ingest(path: Path, store: Path) -> Model:
     """Bring a model file into the store.
@@ -52,6 +55,7 @@ def ingest(path: Path, store: Path) -> Model:
         check_context_files(skeleton, path)
         check_operators(skeleton, path)
         check_types(skeleton, path)
+        _take_weights_out_of_inputs(skeleton)
         check_graph(skeleton, path)
         _fill_sparse(skeleton, path)
         graph = ir.serde.deserialize_model(skeleton)
@@ -95,6 +99,20 @@ def _store(graph: ir.Model, store: Path) -> Model:
     _embed_attributes(graph)
     _forget_placeholders(graph)
     return save_in_store(graph, store)
+
+
+def _take_weights_out_of_inputs(skeleton: onnx.ModelProto) -> None:
+    """Write a graph of IR version 3 as one of version 4: its weights are constants, and may be made by passes.
+
+    A runtime takes weights of version 3 for constants, also where they are no inputs, as in files of old model zoos;
+    the checker refuses those. Listed in version 4, a weight would be a default that whoever runs it may replace.
+    """
+    if skeleton.ir_version != _WEIGHTS_AMONG_INPUTS:
+        return
+    skeleton.ir_version += 1
+    weights = {tensor.name for tensor in skeleton.graph.initializer}
+    for value in [value for value in skeleton.graph.input if value.name in weights]:
+        skeleton.graph.input.remove(value)
 
 
 def _fill_sparse(skeleton: onnx.ModelProto, path: Path) -> None:

@@ -236,7 +236,7 @@ def _open_original(backend: HeldBackend, request: Request) -> Session:
     try:
         return open_exact(backend, request.model, request.place.target)
     except OptimError as error:
-        refusal = replace_what(error, "the original model does not run on " + request.place.target.name)
+        refusal = _replace_what(error, "the original model does not run on " + request.place.target.name)
         path = request.model.path
         found = find_contradiction(read_skeleton(path), path) if error.reference == "session-failed" else None
         if found is not None:
@@ -244,7 +244,7 @@ def _open_original(backend: HeldBackend, request: Request) -> Session:
         raise refusal from error
 
 
-def replace_what(error: OptimError, what: str) -> OptimError:
+def _replace_what(error: OptimError, what: str) -> OptimError:
     """The same diagnosis under another first line."""
     return OptimError(
         error.reference,

@@ -58,7 +58,7 @@ def convert(
     """
     read = read_peft_folder(folder)
     taken = {(one.module, one.role): one for one in inputs}
-    named = match_modules(list(read.modules), sorted({one.module for one in inputs}), folder)
+    named = _match_modules(list(read.modules), sorted({one.module for one in inputs}), folder)
     arrays = {one.info.name: _zeros(one) for one in inputs if one.required or one.supplied_by}
     ranks = set()
     for module, wanted in named.items():
@@ -74,7 +74,7 @@ def convert(
     return Converted(adapter, {found: module for module, found in named.items()}, tuple(sorted(ranks)), left)
 
 
-def match_modules(ours: Sequence[str], theirs: Sequence[str], folder: Path) -> dict[str, str]:
+def _match_modules(ours: Sequence[str], theirs: Sequence[str], folder: Path) -> dict[str, str]:
     """For each module of an adapter that of the model: of the same name, or the one whose name ends as this one's.
 
     Raises:

@@ -20,6 +20,7 @@ from optim_plugins.ort.precision.insert_casts import Narrower
 from optim_plugins.ort.precision.measured_magnitudes import Ranges, measure_ranges
 from optim_plugins.ort.precision.operator_kinds import MOVES, WEIGHTED
 from optim_plugins.ort.precision.precision_plan import Obstacle, Plan, make_plan, name_of
+from optim_plugins.ort.precision.provider_switches import switched_on
 from optim_plugins.ort.precision.sixteen_bit_numbers import Narrow
 from optim_plugins.ort.precision.sixteen_bit_weights import LEAST_ELEMENTS, readers, store_narrow
 
@@ -113,7 +114,8 @@ def convert(
     notes += [f"left in float32: {reasons}"] if (reasons := _reasons(plan)) else []
     notes += [f"masks beyond the range brought into it: {', '.join(sorted(ranges.masks))}"] if ranges.masks else []
     interface = _interface(inputs, outputs)
-    return PassResult(context.save(graph, model), changed=True, notes=tuple(notes), counts=counts, interface=interface)
+    narrowed = context.save(graph, model).with_session(switched_on(context.target.made_for, [narrow.onnx]))
+    return PassResult(narrowed, changed=True, notes=tuple(notes), counts=counts, interface=interface)
 
 
 def weight_readers(model: Model) -> list[str]:
@@ -132,7 +134,8 @@ def convert_weights(model: Model, context: Context, narrow: Narrow, keep: Collec
     if not done:
         return PassResult(model, changed=False, notes=(*notes, "no weight is left to convert"))
     counts = {"weights converted": done, "weights left in float32": left}
-    return PassResult(context.save(graph, model), changed=True, notes=notes, counts=counts)
+    stored = context.save(graph, model).with_session(switched_on(context.target.made_for, [narrow.onnx]))
+    return PassResult(stored, changed=True, notes=notes, counts=counts)
 
 
 def _objection(graph: ir.Model, plan: Plan, narrow: Narrow, provider: str) -> str:

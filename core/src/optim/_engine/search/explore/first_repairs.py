@@ -44,6 +44,10 @@ _LOOKS_OF_A_REPAIR = 8
 """Times that the guess took: all nodes in the precision between, two replays, estimates, two sets that are measured,
 and what it finds made. A BERT-base given 126 s, whose guess takes 5 to 7, had 19 s for it, and had found nothing."""
 
+_LOOKS_OF_ONE = 2
+"""Times that the guess took, where a repair begins with all nodes in the precision between: that, and once more to make
+what it finds."""
+
 _CLEARLY = 0.9
 """Of what holds: a repair may find less than it promises."""
 
@@ -102,6 +106,36 @@ class FirstRepairs:
         beyond = parent.after(attempt.step, made.model, tried.answer.size_bytes, made.interface)
         return Look(planned, parent, attempt, tried, beyond, holds=False, others=tuple(others[:_OTHERS]))
 
+    def doubtful(self, found: Sequence[Look], ratio: Callable[[Look], float], start: float) -> float | None:
+        """Returns what the first repair promises per second, where even the time of the end is too short for it.
+
+        A reader of text had static 8 bits at four times the budget; 15 s of the end went to a repair that takes 30,
+        and dynamic 8 bits, which hold, did not have the second that they take.
+
+        Args:
+            found: all looks.
+            ratio: of one, measured or hoped.
+            start: that of the original.
+
+        Returns:
+            None where nothing is to be repaired in the time of the end, or where that is enough.
+        """
+        held = min((ratio(one) for one in found if one.holds), default=start)
+        broken = [one for one in found if not one.holds and ratio(one) < min(held, WORTH_A_REPAIR * start)]
+        if not broken:
+            return None
+        first = max(broken, key=lambda one: self._per_second(one, ratio(one)))
+        if not (self._has_time_for_one_look(first) or self._promises_the_end(first, ratio(first), held, start)):
+            return None
+        needed_s = first.attempt.seconds * (
+            _LOOKS_OF_ONE if "finer" in first.attempt.step.options else _LOOKS_OF_A_REPAIR
+        )
+        with self._time.lending():
+            left_s = self._time.left_for_repairs
+        if left_s >= needed_s:
+            return None
+        return math.log(start / self._after(first, ratio(first))) / needed_s
+
     def repaired(self, found: Sequence[Look], ratio: Callable[[Look], float], start: float) -> list[Candidate]:
         """Returns what holds in place of guesses that are faster than anything that holds, the best per second first.
 
@@ -154,19 +188,22 @@ class FirstRepairs:
         self._expander.repairs.note_near(Near(one.parent, one.planned, one.attempt, one.tried))
 
     def _lent(self, near: Look, ratio: float, held: float, start: float) -> AbstractContextManager[None]:
-        """With the time of the end, where nothing is there to prove, or what promises much cannot be repaired without.
+        """With the time of the end where it may have that; what a repair does not take is there for the stages."""
+        return self._time.lending() if self._promises_the_end(near, ratio, held, start) else nullcontext()
 
-        What a repair does not take is there for the stages.
-        """
-        drift = near.attempt.drift.relative_l2 if near.attempt.drift else 0.0
-        promises = after_repair(ratio, drift, self._expander.repairs.aim(near.tried)) <= _CLEARLY * held
+    def _promises_the_end(self, near: Look, ratio: float, held: float, start: float) -> bool:
+        """Whether nothing is there to prove, or what promises much cannot be repaired without the time of the end."""
         is_short = self._time.left_for_repairs < _LOOKS_OF_A_REPAIR * near.attempt.seconds
-        return self._time.lending() if held >= WORTH_A_REPAIR * start or (promises and is_short) else nullcontext()
+        return held >= WORTH_A_REPAIR * start or (is_short and self._after(near, ratio) <= _CLEARLY * held)
 
     def _is_too_far(self, one: Look, ratio: float, held: float) -> bool:
         """Whether so much must be left in float that little of the gain is left, beside what holds already."""
+        return _UNEVEN * self._after(one, ratio) >= held
+
+    def _after(self, one: Look, ratio: float) -> float:
+        """The ratio that a repair is expected to leave."""
         drift = one.attempt.drift.relative_l2 if one.attempt.drift else 0.0
-        return _UNEVEN * after_repair(ratio, drift, self._expander.repairs.aim(one.tried)) >= held
+        return after_repair(ratio, drift, self._expander.repairs.aim(one.tried))
 
     def _has_time_for_one_look(self, one: Look) -> bool:
         """Whether there is no time for other proposals and a repair, and a repair begins with something sure."""
