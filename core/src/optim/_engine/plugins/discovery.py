@@ -33,7 +33,7 @@ HEAVY = ("numpy", "onnx", "onnx_ir", "onnxruntime", "pydantic", "torch")
 """Libraries that take longer to import than a listing may take: every command would wait for a plugin that imports one
 while it loads; import them inside functions."""
 
-_PLUGIN_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+PLUGIN_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
 def discover(manager: pluggy.PluginManager | None = None, *, only: Collection[str] | None = None) -> list[LoadedPlugin]:
@@ -152,7 +152,7 @@ class _Plugins(ExtensionManager):  # type: ignore[misc]  # older stevedores have
             others = [rival.release for rival in self._rivals[info.name] if rival != info] or [info.release]
             reason = f"{' and '.join(others)} has a plugin '{info.name}' too; neither is used, uninstall one"
             return LoadedPlugin(info, State.FAILED, reason, is_rivalled=True)
-        if not _PLUGIN_NAME.fullmatch(info.name):
+        if not PLUGIN_NAME.fullmatch(info.name):
             return LoadedPlugin(info, State.FAILED, f"'{info.name}' is no name for a plugin: it must be kebab-case")
         return None
 
