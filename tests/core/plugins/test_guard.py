@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 
@@ -97,6 +98,45 @@ def test_a_target_that_breaks_over_the_memory_of_its_device_is_its_plugins(site)
     with pytest.raises(OptimError, match="free_memory returned str, not int") as caught:
         look()
     assert caught.value.package == "optim-acme 1.0"
+
+
+EXITS = [("__import__('sys').exit(0)", "SystemExit"), ("__import__('os')._exit(0)", "os._exit")]
+
+
+@pytest.mark.parametrize(("body", "how"), EXITS)
+def test_one_that_ends_the_program_costs_its_offers_and_no_command(site, body, how):
+    site.add("acme", CONFIGURES.replace("configure=configure", "probe=find").replace("{how}", f"def find(): {body}"))
+    site.add("leaves", GOOD.replace("return [Shrink]", body))
+    registry = load_registry({"acme", "leaves"})
+    why = f"would have ended the program ({how}, status 0)"
+    assert registry.unavailable(registry.target("acme-device")) == f"its probe {why}"
+    assert [offered.name for offered in registry.offers(registry.target("acme-device"))] == ["acme.shrink"]
+    assert [problem.reason for problem in registry.problems] == [f"optim_fuse {why}"]
+
+
+ENDS_ELSEWHERE = """
+import os, threading
+from optim._engine.plugins import guard
+leave = os._exit
+with guard.limited("acme", "loading"):
+    refused = os._exit
+    if (child := os.fork()) == 0:
+        os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    with guard.limited("acme", "inside"):
+        pass
+    assert os._exit == refused != leave
+assert os._exit is leave
+with guard.limited("acme", "loading"):
+    threading.Thread(target=os._exit, args=(3,)).start()
+    threading.Event().wait(60)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks on this system")
+def test_a_fork_or_a_thread_of_a_plugin_ends_as_it_likes(site):
+    done = site.python("-c", ENDS_ELSEWHERE)
+    assert done.returncode == 3, done.stderr
 
 
 UNINTERRUPTIBLE = """

@@ -12,12 +12,10 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from optim._engine.plugins.discovery import installed_names
+from optim._engine.plugins.discovery import PLUGIN_NAME, installed_names
 from optim.errors import OptimError, disk_error
 from optim.hooks import HOOK_API
 from optim.passes import Stage
-
-_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +121,13 @@ def _write(files: Mapping[Path, str], folder: Path) -> None:
 
 
 def _require_name(name: str, module: str) -> None:
-    if not _NAME.fullmatch(name):
+    if not PLUGIN_NAME.fullmatch(name):
         near = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
         raise OptimError.usage(
             "bad-plugin-name",
             f"'{name}' is no name for a plugin",
             "it must be kebab-case and begin with a letter: it becomes a package, and the prefix of its passes",
-            f"optim plugins new {near}" if _NAME.fullmatch(near) else "optim plugins new my-vendor",
+            f"optim plugins new {near}" if PLUGIN_NAME.fullmatch(near) else "optim plugins new my-vendor",
         )
     if name in installed_names() or importlib.util.find_spec(module) is not None:
         raise OptimError.usage(
