@@ -125,12 +125,14 @@ def main() -> int:
         work.mkdir(parents=True, exist_ok=True)
         deadline = time.monotonic() + (chosen.limit or (REHEARSAL_S if chosen.rehearse else LIMIT_S))
         asked = Asked(tuple(chosen.models), chosen.rehearse, targets, work, deadline)
-        found = {name: measured(name, asked, len(asked.models) - 1 - n) for n, name in enumerate(asked.models)}
-    text = page(found, reasons, device or REHEARSED, asked)
+        found: dict[str, dict[str, Any]] = {}
+        for number, name in enumerate(asked.models):
+            found[name] = measured(name, asked, len(asked.models) - 1 - number)
+            text = page(found, reasons, device or REHEARSED, asked)
+            if not chosen.rehearse and not os.environ.get("AS_GPU"):  # a pretended one has no results
+                RESULTS.write_text(text, encoding="utf-8")  # after each: whoever is ended keeps those before
+                print(f"written: {RESULTS}", flush=True)
     print(text)
-    if not chosen.rehearse and not os.environ.get("AS_GPU"):  # a pretended one has no results
-        RESULTS.write_text(text, encoding="utf-8")
-        print(f"written: {RESULTS}")
     return 0
 
 
@@ -222,6 +224,7 @@ def page(found: dict[str, dict[str, Any]], reasons: dict[str, str], device: str,
         "below 1 is faster; drift is the worst relative L2 over the outputs. Made by `python benchmarks/gpu.py`.",
     ]
     missing = [f"- target {name}: {reason}" for name, reason in reasons.items() if reason]
+    missing += [f"- {model}: its turn did not come" for model in asked.models if model not in found]
     for model, contenders in found.items():
         lines += ["", f"## {model}, batch {asked.batch(model)}", "", *HEADER]
         has_base = "ms" in contenders.get("onnxruntime default", {})
