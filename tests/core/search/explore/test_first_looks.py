@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from types import SimpleNamespace
 
+import dawdling_plugin
 import pytest
-from dawdling_plugin import SLEEP_S
 from installed_plugin import installed
 from timed_models import write_network
 
@@ -51,7 +51,7 @@ def settings(folder):
         folder / "model.onnx",
         without=tuple(sorted(offers - set(chosen))),
         stages=(Stage.FUSE, Stage.QUANTIZE),
-        search_seconds=12.0,
+        search_seconds=1200.0,
         most_samples=2,
     )
 
@@ -72,8 +72,9 @@ def test_lossy_settings_cost_next_to_nothing_and_come_first(settings):
 
 
 @pytest.fixture
-def told(monkeypatch):
-    """What each pass is said to gain: noise of tenths of seconds decides nothing here."""
+def told(monkeypatch, counted_seconds):
+    """What each pass is said to gain, and how long it dawdles: neither noise nor other programs decide anything."""
+    monkeypatch.setattr(dawdling_plugin, "dawdle", counted_seconds.pass_by)
     note = Promises.note_ratio
 
     def note_given(self, step, ratio):
@@ -93,7 +94,7 @@ def test_a_plugin_of_slow_and_useless_candidates_makes_no_result_worse(settings,
     outcome = execute(settings, load_registry(), Store(folder / "cache"), lambda text: None)
     assert any(one.ratio is not None for one in rounds(outcome))
     dawdled = [one for one in outcome.attempts if one.step.plugin == "dawdling"]
-    assert len([one for one in dawdled if one.seconds >= SLEEP_S]) <= 2
+    assert len([one for one in dawdled if one.seconds >= dawdling_plugin.DAWDLE_S]) <= 2
     skipped = {one.reason for one in dawdled if one.status is StepStatus.SKIPPED}
     assert skipped
     assert all("other passes promise more" in reason or "search time ran out" in reason for reason in skipped)
@@ -119,7 +120,7 @@ def looked(folder, settings):
         registry = load_registry()
         offers = {offered.name for offered in registry.offers(registry.target("cpu"))}
         chosen = replace(
-            settings, stages=(), search_seconds=80.0, without=tuple(sorted(offers - set(names))), **options
+            settings, stages=(), search_seconds=800.0, without=tuple(sorted(offers - set(names))), **options
         )
         bench = Workbench(chosen, registry, Store(folder / "direct"), None, lambda text: None)
         bench.prepare(bench.ingest().model)

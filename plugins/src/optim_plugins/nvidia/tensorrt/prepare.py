@@ -2,7 +2,8 @@
 
 1. constants are folded and shapes inferred: ONNX Runtime gives TensorRT no part of a graph whose shapes it cannot tell;
 2. operators of ONNX Runtime's own are written in standard ones
-   (:mod:`optim_plugins.nvidia.tensorrt.plain_operators`); what is left of them runs on CUDA, and is named.
+   (:mod:`optim_plugins.nvidia.tensorrt.plain_operators`); what is left of them runs on CUDA, and is named;
+3. TensorRT is told which types beside float32 are in the graph.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Role, Target
+from optim.providers import TENSORRT
 
 if TYPE_CHECKING:
     from optim import NoOptions
@@ -34,6 +36,7 @@ class Prepare(Pass):
         """Fold, infer, rewrite."""
         from optim_plugins.nvidia.gpu.engine_cache import other_engines
         from optim_plugins.nvidia.tensorrt.plain_operators import write_plainly
+        from optim_plugins.ort.precision.provider_switches import switched_on, types_of
         from optim_plugins.ort.prepare.clean_graph import clean
 
         graph = model.ir()
@@ -44,7 +47,7 @@ class Prepare(Pass):
         others = other_engines(context.target.hardware) if context.target.timed else []
         if others:
             notes.append(f"engines in the cache that others built are not used, and built anew: {'; '.join(others)}")
-        after = context.save(graph, model)
+        after = context.save(graph, model).with_session(switched_on(TENSORRT, types_of(graph)))
         if after.digest == model.digest:
             return PassResult(model, changed=False, notes=(*notes, "TensorRT can read the graph as it is"))
         return PassResult(after, changed=True, notes=tuple(notes), counts=counts)

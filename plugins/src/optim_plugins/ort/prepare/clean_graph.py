@@ -15,18 +15,26 @@ from optim_plugins.ort.graph.inferred_shapes import infer_shapes
 from optim_plugins.ort.graph.transposed_weights import add_transposed
 from optim_plugins.ort.prepare.constant_branches import make_own_outputs
 from optim_plugins.ort.prepare.fold_constants import fold_constants, is_random
+from optim_plugins.ort.prepare.one_hot_lookups import look_up_one_hots
 from optim_plugins.ort.prepare.refused_branches import settle_refused_branches
 from optim_plugins.ort.prepare.shorten_masks import shorten_masks
 
 
-def clean(graph: ir.Model) -> None:
-    """Fold small constants, merge equal nodes, drop what does nothing or is not used."""
+def clean(graph: ir.Model) -> int:
+    """Fold small constants, merge equal nodes, drop what does nothing or is not used.
+
+    Returns:
+        How many products with one-hot matrices became lookups, which may be more nodes.
+    """
     infer_shapes(graph)
     fold_constants(graph)
     while settle_refused_branches(graph):
         fold_constants(graph)
     drop_identities(graph)
     shorten_masks(graph)
+    looked_up = look_up_one_hots(graph)
+    if looked_up:
+        fold_constants(graph)
     if not any(map(is_random, graph.graph.all_nodes())):  # two drawings are not one
         CommonSubexpressionEliminationPass()(graph)
     for part in graph.graphs():
@@ -35,6 +43,7 @@ def clean(graph: ir.Model) -> None:
     RemoveUnusedNodesPass()(graph)
     RemoveUnusedOpsetsPass()(graph)
     NameFixPass()(graph)
+    return looked_up
 
 
 def fold_transposes(graph: ir.Model) -> int:
