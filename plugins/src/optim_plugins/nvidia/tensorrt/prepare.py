@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 _ENGINE = "EPContext"
 _PREPARED = "optim.tensorrt.prepared"
-"""Metadata of a prepared graph: one that was plain before is another one, so that a chain with this pass is not taken for
-one without it."""
+"""Metadata of a prepared graph: it is another one even where all else stayed, so that a chain with this pass is never
+taken for one without."""
 
 
 class Prepare(Pass):
@@ -53,5 +53,6 @@ class Prepare(Pass):
             notes.append(f"engines in the cache that others built are not used, and built anew: {'; '.join(others)}")
         after = context.save(graph, model).with_session(switched_on(TENSORRT, types_of(graph)))
         if after.digest == model.digest:
-            return PassResult(model, changed=False, notes=(*notes, "the graph was prepared before: --without tensorrt.prepare"))
+            notes.append("the graph was prepared before: --without tensorrt.prepare")
+            return PassResult(model, changed=False, notes=tuple(notes))
         return PassResult(after, changed=True, notes=tuple(notes), counts=counts)
