@@ -243,7 +243,7 @@ def test_the_tokenizer_of_the_page_is_that_of_hugging_face(tmp_path):
       console.log(JSON.stringify(all));
     """
     done = subprocess.run(
-        ["node", "--input-type=module", "-e", script], capture_output=True, text=True, check=True, timeout=60
+        ["node", "--input-type=module", "-e", script], capture_output=True, text=True, check=True, timeout=600
     )
     for lower, rows in zip((1, 0), json.loads(done.stdout), strict=True):
         param = {"params": {"vocab_or_file": str(vocabulary), "do_lower_case": lower, "strip_accents": lower}}

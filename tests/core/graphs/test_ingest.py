@@ -158,6 +158,25 @@ def test_weights_of_ir_version_3_are_constants_whether_they_are_inputs_or_not(pa
     assert_computes_the_same(model)
 
 
+def test_what_a_file_says_wrongly_of_values_between_its_nodes_is_forgotten(path, store):
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["turned"], perm=[1, 0]),
+        helper.make_node("Relu", ["turned"], ["positive"]),
+        helper.make_node("Abs", ["positive"], ["length"]),
+        helper.make_node("Neg", ["length"], ["whole"]),
+        helper.make_node("Neg", ["whole"], ["y"]),
+    ]
+    model = build(nodes, [value("x", FLOAT, ["n", 64])], [value("y", FLOAT, [64, "n"])])
+    said = {"turned": [64, "n"], "positive": [32, "n"], "length": []}  # right, wrong by a size, wrong by its rank
+    model.graph.value_info.extend(value(name, FLOAT, shape) for name, shape in said.items())
+    model.graph.value_info.append(value("whole", INT64, [64, "n"]))
+    onnx.save(model, path)
+
+    kept = onnx.load(ingest(path, store).path).graph.value_info
+
+    assert [value.name for value in kept] == ["turned"]
+
+
 def test_functions_of_the_model_are_kept(path, store):
     double = helper.make_function(
         "local", "Double", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])], [helper.make_opsetid("", 17)]

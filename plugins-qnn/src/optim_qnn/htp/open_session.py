@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optim import ExitStatus, OptimError, SessionConfig, Target
+from optim.errors import some_of
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -67,12 +68,11 @@ def _not_taken(path: Path, settings: SessionConfig, target: Target) -> OptimErro
     nodes_left = [node for provider, nodes in assigned if provider != target.provider for node in nodes]
     computing = [node for node in nodes_left if node[1] not in ("QuantizeLinear", "DequantizeLinear")]
     left = [f"{operator} '{name}'" for name, operator in computing or nodes_left]
-    more = f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
     nodes = "1 node" if len(left) == 1 else f"{len(left)} nodes"
     return OptimError(
         "not-on-htp",
         f"HTP does not take {nodes} of the model",
-        ", ".join(left[:_SHOWN]) + more,
+        some_of(left, _SHOWN),
         "optim qnn support MODEL says why, and what can be done; --target qnn:fallback=cpu runs them on the CPU",
         "optim-plugin-qnn",
         ExitStatus.NOT_HELD,

@@ -17,6 +17,7 @@ from onnx_ir.passes.common import LiftConstantsToInitializersPass
 
 from optim._engine.graphs.file_there import check_file
 from optim._engine.graphs.limits import check_operators, check_types
+from optim._engine.graphs.stale_shapes import forget_stale_shapes
 from optim.errors import OptimError
 from optim.model import Model
 from optim.onnx.checker import check_graph, malformed_is_invalid
@@ -57,6 +58,7 @@ def ingest(path: Path, store: Path) -> Model:
         check_types(skeleton, path)
         _take_weights_out_of_inputs(skeleton)
         check_graph(skeleton, path)
+        forget_stale_shapes(skeleton)
         _fill_sparse(skeleton, path)
         graph = ir.serde.deserialize_model(skeleton)
         ir.external_data.set_base_dir(graph.graph, path.parent)

@@ -23,7 +23,7 @@ from optim._engine.jobs.job import Job
 from optim._engine.jobs.reference_outputs import Ran, Wanted, run_once, spread_of, write_reference
 from optim.arrays import Feeds, Outputs
 from optim.backend import Session
-from optim.errors import OptimError
+from optim.errors import OptimError, some_of
 from optim.jobs.channel import Channel
 from optim.model import Model, TensorInfo
 from optim.onnx.checker import find_contradiction
@@ -338,4 +338,4 @@ def _timed_samples(compared: Sequence[int], feeds: FeedSet) -> tuple[tuple[int, 
 def shape_text(feeds: Feeds) -> str:
     """The shapes of one sample in a few words; many alike (past key/values) are named once."""
     words = [f"{name} {'x'.join(map(str, array.shape)) or 'scalar'}" for name, array in feeds.items()]
-    return ", ".join(words[:4]) + (f", and {len(words) - 4} more" if len(words) > 4 else "")
+    return some_of(words, 4)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from optim import AdapterInput, OptimError
 from optim.adapters import Adapter
 from optim.arrays import dtype_of
+from optim.errors import some_of
 from optim.source import CONFIG_FILE
 from optim_plugins.adapters.convert.peft_folder import AdaptedModule, PeftFolder, read_peft_folder
 from optim_plugins.adapters.form import DOWN, GAIN, Factors, input_name, khatri_rao, role_arrays
@@ -90,11 +91,10 @@ def _match_modules(ours: Sequence[str], theirs: Sequence[str], folder: Path) -> 
         else:
             missing.append(name)
     if missing:
-        more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
-        named = ", ".join(f"'{name}'" for name in missing[:_SHOWN])
+        named = some_of([f"'{name}'" for name in missing], _SHOWN)
         raise _does_not_fit(
             folder,
-            f"the model has no inputs for {named}{more}: it is another architecture, was exported with an adapter that "
+            f"the model has no inputs for {named}: it is another architecture, was exported with an adapter that "
             f"leaves these layers alone, or its export dropped them; it has '{theirs[0]}'",
         )
     return found
