@@ -6,8 +6,9 @@
 Linux on x86-64 with gcc and nm, and onnxruntime-gpu. ONNX Runtime's own providers are loaded, on libraries that stand
 for NVIDIA's (benchmarks/as_gpu.c): so options are read by the parser that reads them on a GPU, nodes are given out by
 the kernels that the provider has, memory is bound, graphs are captured, and what a kernel asks of its inputs is
-checked. Nothing is computed: **outputs are zeros and times mean nothing**. TensorRT reads its options and builds
-nothing.
+checked. Nothing is computed: **outputs are zeros and times mean nothing**. TensorRT (benchmarks/as_tensorrt.c) takes
+standard operators and refuses what NVIDIA's refuses before it builds; with AS_GPU_ENGINES=FILE each engine is a line of
+JSON there.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from commands import become
 
 HERE = Path(__file__).resolve().parent
 CACHE = HERE.parent / ".cache" / "as-gpu"
+SOURCES = ("as_gpu.c", "as_tensorrt.c", "as_tensorrt_graph.h")
 LIBRARIES = {
     "libcudart.so.13": ("cuda", "__cuda"),
     "libcublas.so.13": ("cublas",),
@@ -62,7 +64,8 @@ def provider_library() -> Path | None:
 
 def compiled(provider: Path) -> Path:
     """The folder of the libraries: one file under all their names."""
-    folder = CACHE / f"{provider.stat().st_size:x}-{(HERE / 'as_gpu.c').stat().st_mtime_ns:x}"
+    newest = max((HERE / name).stat().st_mtime_ns for name in SOURCES)
+    folder = CACHE / f"{provider.stat().st_size:x}-{newest:x}"
     library = folder / "pretended.so"
     if library.exists():
         return folder
@@ -75,7 +78,8 @@ def compiled(provider: Path) -> Path:
     others = [f"{start}*;" for name, starts in LIBRARIES.items() if name not in VERSIONED for start in starts]
     versions.write_text("\n".join([*nodes, f"pretended {{ global: {' '.join(others)} local: *; }};"]), encoding="utf-8")
     words = ["gcc", "-shared", "-fPIC", "-O1", "-w", f"-Wl,--version-script={versions}", "-o", str(made)]
-    subprocess.run([*words, str(HERE / "as_gpu.c"), str(rest)], check=True)
+    sources = [str(HERE / name) for name in SOURCES if name.endswith(".c")]
+    subprocess.run([*words, *sources, str(rest)], check=True)
     for name in LIBRARIES:
         (folder / name).unlink(missing_ok=True)
         (folder / name).symlink_to(library.name)

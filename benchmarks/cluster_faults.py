@@ -4,10 +4,10 @@
 
 Two workers that share no disk, processes of this machine, do the jobs of a run whose result no clock decides. First
 nobody is killed. Then, for each kind of job that was seen, a run in which the worker that has such a job is killed with
-SIGKILL while it works on it; another worker is started in its place. ``scheduler`` kills the scheduler during a
-candidate, and starts it and the workers again. Each run has caches of its own. Prints a row for each: what was killed,
-after which time of the job, what came of the run, and whether the model and its drift are those of the first run. Ends
-with status 1 where they are not.
+SIGKILL while it works on it (``kernels`` takes hundredths of a second: as its process is about to start); another
+worker is started in its place. ``scheduler`` kills the scheduler during a candidate, and starts it and the workers
+again. Each run has caches of its own. Prints a row for each: what was killed, after which time of the job, what came of
+the run, and whether the model and its drift are those of the first run. Ends with status 1 where they are not.
 """
 
 from __future__ import annotations
@@ -38,6 +38,12 @@ from optim.passes import Stage
 
 _INTO_JOB_S = 0.05
 """After an order was sent; jobs that have ended by then are let go, and the next one of the kind is waited for."""
+
+_TOO_SHORT = ("kernels",)
+"""Kinds of job that end within hundredths of a second: what forks their processes is stopped, and they wait for it."""
+
+_HELD_S = 0.5
+"""After an order of such a kind was sent: the worker has it by then."""
 
 _MODEL = (8, 256)
 """Products and their width."""
@@ -136,7 +142,8 @@ class Killer:
                 self.kinds[kind] = self.kinds.get(kind, 0) + 1
             ended = threading.Event()
             if kind == self._kind and not self.killed:
-                threading.Thread(target=self._kill, args=(ended,), daemon=True).start()
+                held = self._held() if kind in _TOO_SHORT else []
+                threading.Thread(target=self._kill, args=(ended, held), daemon=True).start()
             try:
                 return ask(fleet, order, sole)
             finally:
@@ -148,12 +155,32 @@ class Killer:
         finally:
             Fleet._ask = ask  # type: ignore[method-assign]
 
-    def _kill(self, ended: threading.Event) -> None:
+    def _held(self) -> list[Any]:
+        """Stop what forks processes for the workers' jobs."""
+        import psutil
+
+        children = [child for one in self._there.workers for child in psutil.Process(one.pid).children()]
+        servers = [child for child in children if any("fork_server" in word for word in child.cmdline())]
+        for one in servers:
+            one.suspend()
+        return servers
+
+    def _kill(self, ended: threading.Event, held: list[Any]) -> None:
+        import psutil
+
+        try:
+            self._kill_who_has_it(ended, _HELD_S if held else _INTO_JOB_S)
+        finally:
+            for one in held:
+                with suppress(psutil.Error):
+                    one.resume()
+
+    def _kill_who_has_it(self, ended: threading.Event, into_s: float) -> None:
         import distributed
         import psutil
 
         began = time.monotonic()
-        if ended.wait(_INTO_JOB_S):
+        if ended.wait(into_s):
             return
         with self._guard:
             if self.killed:

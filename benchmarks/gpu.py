@@ -125,12 +125,14 @@ def main() -> int:
         work.mkdir(parents=True, exist_ok=True)
         deadline = time.monotonic() + (chosen.limit or (REHEARSAL_S if chosen.rehearse else LIMIT_S))
         asked = Asked(tuple(chosen.models), chosen.rehearse, targets, work, deadline)
-        found = {name: measured(name, asked, len(asked.models) - 1 - n) for n, name in enumerate(asked.models)}
-    text = page(found, reasons, device or REHEARSED, asked)
+        found: dict[str, dict[str, Any]] = {}
+        for number, name in enumerate(asked.models):
+            found[name] = measured(name, asked, len(asked.models) - 1 - number)
+            text = page(found, reasons, device or REHEARSED, asked)
+            if not chosen.rehearse and not os.environ.get("AS_GPU"):  # a pretended one has no results
+                RESULTS.write_text(text, encoding="utf-8")  # after each: whoever is ended keeps those before
+                print(f"written: {RESULTS}", flush=True)
     print(text)
-    if not chosen.rehearse and not os.environ.get("AS_GPU"):  # a pretended one has no results
-        RESULTS.write_text(text, encoding="utf-8")
-        print(f"written: {RESULTS}")
     return 0
 
 
@@ -218,20 +220,21 @@ def page(found: dict[str, dict[str, Any]], reasons: dict[str, str], device: str,
         "# optim on a GPU",
         "",
         f"Run on {datetime.date.today().isoformat()} on {device}; {versions}. Median of interleaved rounds in one",
-        "process, inputs on the device; ratio to onnxruntime's float32 default, below 1 is faster; drift is the worst",
-        "relative L2 over the outputs. Made by `python benchmarks/gpu.py`.",
+        "process, inputs on the device; ratio to onnxruntime's float32 default, round by round with its 95 % interval,",
+        "below 1 is faster; drift is the worst relative L2 over the outputs. Made by `python benchmarks/gpu.py`.",
     ]
     missing = [f"- target {name}: {reason}" for name, reason in reasons.items() if reason]
+    missing += [f"- {model}: its turn did not come" for model in asked.models if model not in found]
     for model, contenders in found.items():
         lines += ["", f"## {model}, batch {asked.batch(model)}", "", *HEADER]
-        base = contenders.get("onnxruntime default", {}).get("ms")
+        has_base = "ms" in contenders.get("onnxruntime default", {})
         for name, one in contenders.items():
             if name == "growing":
                 continue
             if "ms" not in one:
                 missing.append(f"- {model}, {name}: {one.get('not run', 'no figure')}")
                 continue
-            ratio = f"{one['ms'] / base:.2f}" if base else "-"
+            ratio = "{:.2f} [{:.2f}, {:.2f}]".format(*one["ratio"]) if has_base else "-"
             lines.append(f"| {name} | {one['ms']:.3f} | {ratio} | {one['drift']:.2g} | {one['rounds']} | {one['on']} |")
         if "growing" in contenders:
             said = ", ".join(f"{what} {ms:.1f} ms" for what, ms in contenders["growing"].items())

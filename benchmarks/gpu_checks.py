@@ -4,11 +4,12 @@
     python benchmarks/gpu_checks.py --work FOLDER --only options/cuda memory
     python benchmarks/as_gpu.py python benchmarks/gpu_checks.py --work FOLDER --tiny        # without one: see as_gpu.py
 
-Each check is a process of its own with a limit, some at once, so that a crash costs its rows alone; the table is
-written anew after each. ``chains/...`` apply passes to a model of the benchmark, open what comes of it on the GPU, hold
-it against the CPU's float32 and time it, unsearched: first figures, not the benchmark. Where a GPU is pretended nothing
-is held against the CPU or timed. Ends with status 1 where a row does not hold. Models are exported into FOLDER where
-they are not there: export them beforehand where time on the GPU is dear.
+Each check is a process of its own with a limit, some at once, so that a crash costs no other's rows; the table is
+written anew after each, and keeps what earlier commands found on the same device. ``chains/...`` apply passes to a
+model of the benchmark, open what comes of it on the GPU, hold it against the CPU's float32 and time it, unsearched:
+first figures, not the benchmark. Where a GPU is pretended nothing is held against the CPU or timed. Ends with status 1
+where a row does not hold. Models are exported into FOLDER where they are not there: export them beforehand where time
+on the GPU is dear.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
@@ -64,23 +66,44 @@ def main() -> int:
         name
         for name in NAMES
         if not absent[name.split("/")[1]]
-        and (COMPUTES or name != "graph/tensorrt")  # nothing is captured there where TensorRT builds nothing
+        and (COMPUTES or name != "memory/tensorrt")  # a pretended engine knows no sizes that its inputs do not name
         and (not asked.only or any(name.startswith(one) for one in asked.only))
     ]
     if not chosen:
         return 5
     exported(sorted({name.split("/")[2] for name in chosen if name.startswith("chains")} | {ENCODER}), asked)
-    found: dict[str, list[Row]] = {}
+    found = known(asked.work)
     with ThreadPoolExecutor(asked.at_once) as pool:
         waiting = {pool.submit(checked, name, asked): name for name in chosen}
         for done in as_completed(waiting):
             found[waiting[done]] = done.result()
             for row in found[waiting[done]]:
                 print(f"{'holds' if row.holds else 'FAILS'}  {waiting[done]}: {row.what}: {row.said}", flush=True)
-            (asked.work / "checks.md").write_text(table(found), encoding="utf-8")
-    wrong = [row for several in found.values() for row in several if not row.holds]
-    print(f"{sum(map(len, found.values()))} rows, {len(wrong)} do not hold: {asked.work / 'checks.md'}")
+            keep(found, asked.work)
+    wrong = [row for name in chosen for row in found[name] if not row.holds]
+    print(f"{sum(len(found[name]) for name in chosen)} rows, {len(wrong)} do not hold: {asked.work / 'checks.md'}")
     return 1 if wrong else 0
+
+
+def known(work: Path) -> dict[str, list[Row]]:
+    """Rows of checks that ran here before, on the same device."""
+    path = work / "checks.json"
+    kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    if kept.get("where") != where():
+        return {}
+    return {name: [Row(**row) for row in rows] for name, rows in kept["checks"].items() if name in NAMES}
+
+
+def keep(found: dict[str, list[Row]], work: Path) -> None:
+    """The table, and the same for later checks."""
+    checks = {name: [dataclasses.asdict(row) for row in several] for name, several in found.items()}
+    (work / "checks.json").write_text(json.dumps({"where": where(), "checks": checks}), encoding="utf-8")
+    (work / "checks.md").write_text(table(found), encoding="utf-8")
+
+
+def where() -> str:
+    """On what the checks run."""
+    return device_text() if COMPUTES else "a pretended GPU: nothing was computed"
 
 
 def exported(models: list[str], asked: argparse.Namespace) -> None:
@@ -109,20 +132,19 @@ def checked(name: str, asked: argparse.Namespace) -> list[Row]:
     return [*found, Row("seconds", True, f"{time.monotonic() - begun:.0f}")]
 
 
-def rows(name: str, work: Path, *, tiny: bool) -> list[Row]:
-    """What a check finds."""
+def rows(name: str, work: Path, *, tiny: bool) -> Iterator[Row]:
+    """What a check finds, row by row: what is ended for its time has told what it found before."""
     kind, target, *model = name.split("/")
     if kind == "chains":
-        return list(chain_rows(model[0], target, work, tiny=tiny))
+        return chain_rows(model[0], target, work, tiny=tiny)
     if kind == "run":
-        return list(run_rows(target, work))
-    return list({"options": option_rows, "memory": memory_rows, "graph": graph_rows}[kind](target))
+        return run_rows(target, work)
+    return {"options": option_rows, "memory": memory_rows, "graph": graph_rows}[kind](target)
 
 
 def table(found: dict[str, list[Row]]) -> str:
     """All rows that are known."""
-    where = device_text() if COMPUTES else "a pretended GPU: nothing was computed"
-    lines = [f"Checked on {where}.", "", "| check | what | holds | |", "|---|---|---|---|"]
+    lines = [f"Checked on {where()}.", "", "| check | what | holds | |", "|---|---|---|---|"]
     for name in sorted(found, key=NAMES.index):
         lines += [f"| {name} | {row.what} | {'yes' if row.holds else '**no**'} | {row.said} |" for row in found[name]]
     return "\n".join([*lines, ""])

@@ -3,15 +3,14 @@
     python benchmarks/gpu_contenders.py '{"model": "minilm", "file": "...", "batch": 8, ...}'
 
 Prints lines of JSON, each with all that is known by then: for each contender its milliseconds (median of rounds), its
-drift (worst relative L2 over the outputs, against the first that ran) and on what it ran, or why it did not. The last
-line counts: a process that is ended for its time has said what ran before. Inputs lie on the device before a run, and
-a run is over when the device is done.
+ratio to the first that ran with a 95 % interval, its drift from it (worst relative L2 over the outputs) and on what it
+ran, or why it did not. The last line counts: a process that is ended for its time has said what ran before. Inputs lie
+on the device before a run, and a run is over when the device is done.
 """
 
 from __future__ import annotations
 
 import json
-import random
 import statistics
 import sys
 import time
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from turns import in_turns, ratio
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE / "models")]
@@ -65,9 +65,11 @@ def main() -> None:
         found[name] = {"on": where, "opened in s": opened_s, "drift": drift(reference, arrays)}
         runs[name] = run
         first = next(iter(runs))
-        note(found, timed({first: runs[first], name: run}, min(_FIRST_LOOK_S, left_s)), only=name)
+        pair = {first: in_seconds(runs[first]), name: in_seconds(run)}
+        note(found, in_turns(pair, rounds=_LEAST_ROUNDS, seconds=min(_FIRST_LOOK_S, left_s)), only=name)
         print(json.dumps(found), flush=True)
-    note(found, timed(runs, min(asked["timing_s"], asked["seconds"] - (time.perf_counter() - begun))))
+    seconds = min(asked["timing_s"], asked["seconds"] - (time.perf_counter() - begun))
+    note(found, in_turns({name: in_seconds(run) for name, run in runs.items()}, rounds=_LEAST_ROUNDS, seconds=seconds))
     print(json.dumps(found), flush=True)
     if "growing" in asked:
         found["growing"] = growing(asked, feeds)
@@ -86,24 +88,23 @@ def drift(reference: Arrays, outputs: Arrays) -> float:
 
 
 def note(found: dict[str, dict[str, Any]], times: dict[str, list[float]], only: str = "") -> None:
-    """Put medians of rounds in."""
+    """Put medians of rounds in, and ratios to the first with their intervals."""
     for name, seconds in times.items():
         if only in ("", name) or "ms" not in found[name]:
             found[name]["ms"] = round(statistics.median(seconds) * 1e3, 4)
+            found[name]["ratio"] = ratio(seconds, times[next(iter(times))])
             found[name]["rounds"] = len(seconds)
 
 
-def timed(runs: dict[str, Run], seconds: float) -> dict[str, list[float]]:
-    """Rounds in which every contender runs once, in random order."""
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    order, deadline = list(runs), time.perf_counter() + seconds
-    while order and (time.perf_counter() < deadline or len(times[order[0]]) < _LEAST_ROUNDS):
-        random.shuffle(order)
-        for name in order:
-            started = time.perf_counter()
-            runs[name]()
-            times[name].append(time.perf_counter() - started)
-    return times
+def in_seconds(run: Run) -> Callable[[], float]:
+    """A run that tells how long it took, the device's work included."""
+
+    def turn() -> float:
+        started = time.perf_counter()
+        run()
+        return time.perf_counter() - started
+
+    return turn
 
 
 def contenders(asked: dict[str, Any], feeds: Arrays) -> Iterator[tuple[str, Callable[[], tuple[Run, str]]]]:

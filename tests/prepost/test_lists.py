@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 
 import numpy as np
+import onnx
 import pytest
 import task_models
 from PIL import Image
@@ -12,6 +13,8 @@ from PIL import Image
 from optim import OptimError
 from optim.options import parse_options
 from optim_prepost.append import Append
+from optim_prepost.compose.compose import PREFIX
+from optim_prepost.compose.compose import compose as compose_graph
 from optim_prepost.web.web_refusal import refuse_options
 
 BYTES = [{"name": "image", "data_type": "uint8", "shape": ["num_bytes"]}]
@@ -294,3 +297,42 @@ def test_settings_that_are_no_json_are_refused_by_name(compose, tmp_path):
         compose(task_models.digits(tmp_path), preset="image-classification", settings=str(tmp_path))
     assert refused.value.reference == "bad-settings"
     assert "preprocessor_config.json" in refused.value.what
+
+
+@pytest.mark.parametrize(
+    ("reference", "options"),
+    [
+        ("no-samples", {"preset": "image-classification", "samples": "empty"}),
+        ("unknown-tool-command", {"tool_command": "yolo"}),
+    ],
+)
+def test_what_cannot_be_composed_is_refused(compose, tmp_path, monkeypatch, reference, options):
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OptimError) as refused:
+        compose(task_models.digits(tmp_path), **options)
+    assert refused.value.reference == reference
+
+
+def test_without_a_task_nothing_is_proposed_and_steps_are_not_put_around_steps(tmp_path, cpu):
+    with pytest.raises(OptimError) as refused:
+        Append().candidates(None, cpu, None)
+    assert refused.value.reference == "no-task"
+    graph = onnx.load(task_models.digits(tmp_path))
+    graph.graph.node[0].name = f"{PREFIX}resize"
+    with pytest.raises(OptimError) as refused:
+        compose_graph(None, graph)
+    assert refused.value.reference == "already-appended"
+
+
+def test_an_opset_that_cannot_be_raised_is_named_with_the_one_that_is_needed(compose, tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise ValueError("no rule for Det")
+
+    graph = onnx.load(task_models.digits(tmp_path))
+    graph.opset_import[0].version = 11
+    onnx.save(graph, tmp_path / "old.onnx")
+    monkeypatch.setattr("onnxscript.version_converter.convert_version", refuse)
+    with pytest.raises(OptimError) as refused:
+        compose(tmp_path / "old.onnx", preset="image-classification")
+    assert (refused.value.reference, refused.value.cause) == ("opset-not-raised", "no rule for Det")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 
 import numpy as np
 import onnx
@@ -242,7 +243,7 @@ def test_the_tokenizer_of_the_page_is_that_of_hugging_face(tmp_path):
       console.log(JSON.stringify(all));
     """
     done = subprocess.run(
-        ["node", "--input-type=module", "-e", script], capture_output=True, text=True, check=True, timeout=60
+        ["node", "--input-type=module", "-e", script], capture_output=True, text=True, check=True, timeout=600
     )
     for lower, rows in zip((1, 0), json.loads(done.stdout), strict=True):
         param = {"params": {"vocab_or_file": str(vocabulary), "do_lower_case": lower, "strip_accents": lower}}
@@ -259,3 +260,14 @@ def test_a_composed_model_carries_its_vocabulary_and_no_path(compose_for_web, tm
     assert str(tmp_path) not in metadata[METADATA]
     known = plan_of(metadata).task["tokenizer"]["vocab_or_file"]
     assert sorted(known, key=known.get) == words.read_text(encoding="utf-8").split()
+
+
+def test_a_page_whose_driver_ends_without_an_answer_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(chromium, "node", lambda: sys.executable)  # it cannot read the driver
+    monkeypatch.setattr(chromium, "require", lambda package: tmp_path)
+    for name in ("index.html", "plan.json"):
+        (tmp_path / name).touch()
+    with pytest.raises(OptimError) as caught:
+        chromium.run_page(tmp_path, {"x": np.ones(2, np.float32)}, "no-browser")
+    assert caught.value.reference == "page-failed"
+    assert "SyntaxError" in caught.value.cause

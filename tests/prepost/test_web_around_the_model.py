@@ -68,11 +68,11 @@ def test_a_folder_is_served_isolated_and_on_this_machine_only(tmp_path):
     (tmp_path / "plan.json").write_text("{}", encoding="utf-8")
     (tmp_path / "a.mjs").write_text("1", encoding="utf-8")
     with Served(tmp_path) as served:
-        with urllib.request.urlopen(served.url + "a.mjs", timeout=10) as answer:
+        with urllib.request.urlopen(served.url + "a.mjs", timeout=200) as answer:
             assert answer.headers["Content-Type"] == "text/javascript"
             assert answer.headers["Cross-Origin-Embedder-Policy"] == "require-corp"
         with pytest.raises(urllib.error.HTTPError) as absent:
-            urllib.request.urlopen(served.url + "../secret", timeout=10)
+            urllib.request.urlopen(served.url + "../secret", timeout=200)
         absent.value.close()
         port = int(served.url.rsplit(":", 1)[1].strip("/"))
         with pytest.raises(OptimError) as taken:
@@ -103,7 +103,7 @@ def test_what_is_served_lies_in_the_folder_and_is_asked_of_this_server(tmp_path,
     (web / "folder").symlink_to(tmp_path)
     with Served(web) as served:
         port = served.url.rsplit(":", 1)[1].strip("/")
-        connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=200)
         connection.request("GET", path, headers={"Host": host.replace("PORT", port)} if host else {})
         assert connection.getresponse().status == status
         connection.close()

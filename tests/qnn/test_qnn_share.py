@@ -65,15 +65,17 @@ def test_what_cannot_be_shared_is_one_error_that_says_what_to_do(tmp_path, capfd
     done = written(compiled, tmp_path / "done.onnx")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
-    for arguments, says in (
-        ([path, "-o", str(tmp_path / "a")], "nothing to share"),
-        ([path, path, "-o", str(tmp_path / "a")], "names of their own"),
-        ([path, done, "-o", str(tmp_path / "a")], "compiled already"),
-        ([path, done, "-o", str(tmp_path / "full")], "is there already"),
-        ([path, done, "-o", str(tmp_path / "a"), "--target", "cpu"], "does not run on QNN"),
+    for arguments, reference, says in (
+        ([path, "-o", str(tmp_path / "a")], "not-shared", "nothing to share"),
+        ([path, path, "-o", str(tmp_path / "a")], "not-shared", "names of their own"),
+        ([path, done, "-o", str(tmp_path / "a")], "not-shared", "compiled already"),
+        ([path, done, "-o", str(tmp_path / "full")], "folder-not-empty", "is there already"),
+        ([path, done, "-o", str(tmp_path / "a"), "--target", "cpu"], "not-qnn", "does not run on QNN"),
     ):
         assert main(["qnn", "share", *arguments]) == 2
-        assert says in capfd.readouterr().err
+        said = capfd.readouterr().err
+        assert says in said
+        assert f"error[{reference}]" in said
     assert not (tmp_path / "a").exists()
 
 

@@ -9,9 +9,12 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from qnn_models import on_htp
+from qnn_models import BACKEND, QNN, on_htp
 
+from optim import OptimError
 from optim._engine.cli.main import main
+from optim.jobs import WorkerFailed
+from optim.onnx import describe_model
 from optim.testing import models
 from optim_qnn.htp.ask_htp import reasons_in
 
@@ -107,3 +110,24 @@ def test_what_cannot_be_looked_at_is_one_error(arguments, status, says, tmp_path
     monkeypatch.chdir(tmp_path)
     assert main(["qnn", "support", *arguments]) == status
     assert says in capfd.readouterr().err
+
+
+@pytest.mark.slow
+@on_htp
+def test_a_model_that_htp_does_not_take_whole_names_the_nodes(tmp_path: Path) -> None:
+    with pytest.raises(OptimError) as caught, BACKEND.open(describe_model(graph(tmp_path)), QNN.plain):
+        pass
+    assert caught.value.reference == "not-on-htp"
+    assert "Det 'det'" in caught.value.cause
+
+
+@on_htp
+def test_where_the_question_to_htp_crashes_the_model_is_named(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(*_: object) -> None:
+        raise WorkerFailed("died of signal 11", "crashed")
+
+    monkeypatch.setattr("optim.jobs.run_job", crash)
+    assert main(["qnn", "support", str(graph(tmp_path))]) == 3
+    assert "error[htp-not-asked]" in capfd.readouterr().err

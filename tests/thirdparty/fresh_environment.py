@@ -42,7 +42,7 @@ class Environment:
             capture_output=True,
             text=True,
             check=False,
-            timeout=280,
+            timeout=800,
         )
 
     def install(self, *arguments: str) -> None:

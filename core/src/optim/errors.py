@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import errno
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import IntEnum
 
@@ -110,6 +110,12 @@ def unknown_name(kind: str, name: str, known: Iterable[str], *, fix: str = "") -
     more = f" and {len(known) - _MOST_NAMES} others" if len(known) > _MOST_NAMES else ""
     cause = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known[:_MOST_NAMES]) or 'none'}{more}"
     return OptimError.usage(f"unknown-{kind.replace(' ', '-')}", f"there is no {kind} '{name}'", cause, fix)
+
+
+def some_of(names: Sequence[str], most: int) -> str:
+    """The first of several names, and how many more there are: ``a, b and 3 more``; empty where there is none."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def describe_exception(error: BaseException) -> str:

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import re
 import sys
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+FUNCTION_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+"""Matches ``package.module:function``."""
 
 
 def find_function(spec: str) -> Any:

@@ -9,7 +9,7 @@ from optim import APPLICABLE, Applicable, Model, Pass, Target
 
 PRODUCTS = ("MatMul", "Gemm", "Conv")
 
-PER_CHANNEL_QDQ = 13
+_PER_CHANNEL_QDQ = 13
 """The opset in which QuantizeLinear and DequantizeLinear got an axis."""
 
 
@@ -22,7 +22,7 @@ class ProductQuantizer(Pass):
     """
 
     operators: ClassVar[tuple[str, ...]] = PRODUCTS
-    least_opset: ClassVar[int] = PER_CHANNEL_QDQ
+    least_opset: ClassVar[int] = _PER_CHANNEL_QDQ
     lossy = True
     after = ("ort.gemm-to-matmul",)
     alternatives = "quantization"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from optim_prepost.plans.append_options import AppendOptions
     from optim_prepost.plans.plan import Plan
 
-WEB_BACKEND = "ort-web"
+_WEB_BACKEND = "ort-web"
 
 
 class Append(Pass):
@@ -49,7 +49,7 @@ class Append(Pass):
 
     def refuse(self, options: AppendOptions, target: Target) -> None:
         """Steps with operators that a browser does not have."""
-        if target.backend == WEB_BACKEND:
+        if target.backend == _WEB_BACKEND:
             from optim_prepost.web.web_refusal import refuse_options
 
             refuse_options(options)
@@ -84,12 +84,12 @@ class Append(Pass):
         from optim_prepost.reference.run import without_counterpart
         from optim_prepost.web.web_refusal import refuse_custom
 
-        plan = plan_for(model, options, context.target)
-        if context.target.backend == WEB_BACKEND:
+        plan = _plan_for(model, options, context.target)
+        if context.target.backend == _WEB_BACKEND:
             refuse_custom([step.kind for step in plan.steps])
         graph, notes = _raised(model, plan)
         composed = compose(plan, ir.serde.serialize_model(graph))
-        if context.target.backend == WEB_BACKEND:
+        if context.target.backend == _WEB_BACKEND:
             _refuse_other_domains(composed)
         known = composed.model.metadata_props.add()
         known.key, known.value = METADATA, json.dumps(_metadata(plan, composed), sort_keys=True)
@@ -106,7 +106,7 @@ class Append(Pass):
         )
 
 
-def plan_for(model: Model, options: AppendOptions, target: Target) -> Plan:
+def _plan_for(model: Model, options: AppendOptions, target: Target) -> Plan:
     """The plan that the options ask for.
 
     Raises:
@@ -123,7 +123,7 @@ def plan_for(model: Model, options: AppendOptions, target: Target) -> Plan:
     chosen = as_preset(options) if options.tool_command else options
     if chosen.preset is None:
         return explicit_plan(chosen, model.inputs, model.outputs)
-    web = target.backend == WEB_BACKEND
+    web = target.backend == _WEB_BACKEND
     request = Request(chosen, read_settings(chosen.settings), model.inputs, model.outputs, web)
     return replace(preset_plan(request), samples=chosen.samples or "")
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import tempfile
+import threading
+from multiprocessing.connection import Client
 from pathlib import Path
 
 import numpy as np
@@ -92,6 +96,25 @@ def test_nobody_without_the_key_is_answered():
         with pytest.raises(Exception, match="digest"):
             find_metric(from_wire(MetricSpec, wire)).call(OUTPUTS, {}, {})
         assert find_metric(spec).call(OUTPUTS, {}, {}) == 1.0  # and others still are
+
+
+def test_a_caller_that_breaks_off_stops_nothing_and_nobody_listens_in_the_end():
+    with named_metric(lambda outputs: 1.0) as spec:
+        assert "optim-metric" in [one.name for one in threading.enumerate()]
+        for _ in range(3):
+            Client(spec.program.address).close()
+        assert find_metric(spec).call(OUTPUTS, {}, {}) == 1.0
+        folder = Path(spec.program.address).parent
+    assert "optim-metric" not in [one.name for one in threading.enumerate()]
+    assert os.name == "nt" or not folder.exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a pipe there has no folder")
+def test_the_folder_of_temporary_files_may_be_deep(tmp_path, monkeypatch):
+    deep = tmp_path / ("deep" * 40)
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    assert asked(lambda outputs: 1.0) == 1.0
 
 
 def test_a_program_that_has_ended_is_named():

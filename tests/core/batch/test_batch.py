@@ -147,10 +147,10 @@ def test_a_run_that_is_killed_takes_its_workers_with_it_and_the_next_one_runs(tm
         (run,) = program._running
         assert isinstance(run.program, Forked) and run.program.process is not None
         os.kill(run.program.process, signal.SIGKILL)
-        assert future.result(timeout=60).status == -signal.SIGKILL
+        assert future.result(timeout=600).status == -signal.SIGKILL
     assert run_program(Work(("--version",), str(log))).status == 0
     end_programs()
-    _, left = psutil.wait_procs(set(psutil.Process().children(recursive=True)) - before, timeout=30)
+    _, left = psutil.wait_procs(set(psutil.Process().children(recursive=True)) - before, timeout=600)
     assert not left
 
 
@@ -163,7 +163,7 @@ def test_a_run_ends_with_who_started_it(tmp_path: Path) -> None:
         while not (log.exists() and log.read_text()):
             time.sleep(0.02)
         end_programs()
-        done = future.result(timeout=60)
+        done = future.result(timeout=600)
     assert done.status == 130 and not (tmp_path / "out").exists()
 
 

@@ -84,7 +84,7 @@ def test_a_worker_that_is_killed_loses_nothing(tmp_path: Path) -> None:
         worker = _worker_of(log)
         assert worker.pid != os.getpid()
         worker.kill()
-        done = future.result(timeout=300)
+        done = future.result(timeout=600)
     assert done.status == 0 and (output / "model.onnx").is_file()
     assert not any(path.name.startswith(".optim-") for path in output.iterdir())
 
@@ -95,7 +95,7 @@ def test_workers_of_this_machine_are_no_processes(tmp_path: Path) -> None:
     before = set(psutil.Process().children(recursive=True))
     with executor_of("local:2", 1, ["cpu"], tmp_path) as executor:
         futures = [executor.submit(pow, 2, power) for power in (3, 4)]
-        assert [future.result(timeout=60) for future in futures] == [8, 16]
+        assert [future.result(timeout=600) for future in futures] == [8, 16]
         assert set(psutil.Process().children(recursive=True)) <= before
 
 

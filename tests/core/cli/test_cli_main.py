@@ -42,6 +42,8 @@ import click
 @click.argument("leaf")
 def make_tea(leaf):
     click.echo(leaf)
+    if leaf == "none":
+        raise SystemExit("there is no tea")
     return 4
 """
 
@@ -211,7 +213,7 @@ def test_ctrl_c_while_a_plugin_loads_ends_with_130(site):
         assert process.stderr.read(len("loading")) == "loading"
         time.sleep(0.1)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=300)
     assert (process.returncode, out, err) == (130, "", "interrupted\n")
 
 
@@ -229,7 +231,7 @@ def test_a_reader_that_goes_away_is_no_error(site):
             stdout=write,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=60,
+            timeout=300,
             check=False,
         )
         assert done.returncode == 141
@@ -265,6 +267,12 @@ def test_an_interrupt_while_the_program_is_imported_has_no_traceback(monkeypatch
     assert capsys.readouterr().err == "interrupted\n"
 
 
+def test_an_exit_that_no_command_asked_for_is_no_success(monkeypatch, capsys):
+    monkeypatch.setattr("optim._engine.cli.main._invoke", lambda arguments: sys.exit(0))
+    assert program(["plugins", "list"]) == ExitStatus.INTERNAL
+    assert "SystemExit: 0 (" in capsys.readouterr().err
+
+
 def test_an_error_is_coloured_on_a_terminal_and_the_text_stays(monkeypatch, capsys):
     error = diagnose(click.UsageError("no"))
     monkeypatch.delenv("NO_COLOR", raising=False)
@@ -275,8 +283,9 @@ def test_an_error_is_coloured_on_a_terminal_and_the_text_stays(monkeypatch, caps
 def test_a_plugin_adds_a_verb(site):
     module = site.add("acme", GOOD + ADD_A_VERB)
     (site.folder / f"{module.stem}_verbs.py").write_text(MAKE_TEA)
-    done, helped = site.runs(("make-tea", "green"), ("--help",))
+    done, ended, helped = site.runs(("make-tea", "green"), ("make-tea", "none"), ("--help",))
     assert (done.returncode, done.stdout) == (4, "green\n")
+    assert (ended.returncode, ended.stderr) == (1, "there is no tea\n")
     listed = helped.stdout.partition("Commands:")[2]
     assert re.search(r"^  make-tea +Makes tea. \(plugin acme\)$", listed, re.MULTILINE)
     assert re.search(r"^  run .*^  lost +\(plugin acme\)$", listed, re.MULTILINE | re.DOTALL)

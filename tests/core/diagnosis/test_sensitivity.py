@@ -16,6 +16,7 @@ from timed_models import write_network
 
 from optim._engine.cli.main import main
 from optim._engine.diagnosis import isolate, replay
+from optim._engine.diagnosis.subject import Subject
 from optim._engine.plugins.registry import load_registry
 from optim._engine.reports.outcome import RunStatus
 from optim._engine.reports.sensitivity_plot import draw
@@ -292,3 +293,10 @@ def test_where_no_pass_of_a_type_can_do_anything_each_says_why(tmp_path, capsys)
     assert error["reference"] == "not-applicable"
     refused = {line.split(":")[0] for line in error["cause"].splitlines()}
     assert refused >= {"ort.quantize-dynamic", "ort.quantize-static"}
+
+
+def test_a_pass_that_can_leave_no_node_alone_is_refused(measure, monkeypatch):
+    monkeypatch.setattr(Subject, "nodes", property(lambda _: (), lambda *_: None), raising=False)
+    with pytest.raises(OptimError) as caught:
+        measure(strengths={"useful_1_matmul": 0.25})
+    assert caught.value.reference == "nothing-to-measure"

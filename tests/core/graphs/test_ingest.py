@@ -139,6 +139,44 @@ def test_int4_weights_are_kept(path, store):
     assert run(ingest(path, store).path, x=np.ones((1, 64), np.float32))[0][0, 0] == 32
 
 
+@pytest.mark.parametrize("kind", ["input", "no input", "node"])
+def test_weights_of_ir_version_3_are_constants_whether_they_are_inputs_or_not(path, store, kind):
+    old = linear()
+    old.ir_version, old.opset_import[0].version = 3, 8
+    if kind == "input":
+        old.graph.input.append(value("w", FLOAT, WEIGHT.shape))
+    if kind == "node":
+        old.graph.node.insert(0, helper.make_node("Constant", [], ["w"], value=old.graph.initializer.pop()))
+    onnx.save(old, path)
+
+    model = ingest(path, store)
+
+    onnx.checker.check_model(model.path)
+    session = onnxruntime.InferenceSession(model.path, providers=["CPUExecutionProvider"])
+    assert [given.name for given in session.get_inputs()] == ["x"]
+    assert not session.get_overridable_initializers()
+    assert_computes_the_same(model)
+
+
+def test_what_a_file_says_wrongly_of_values_between_its_nodes_is_forgotten(path, store):
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["turned"], perm=[1, 0]),
+        helper.make_node("Relu", ["turned"], ["positive"]),
+        helper.make_node("Abs", ["positive"], ["length"]),
+        helper.make_node("Neg", ["length"], ["whole"]),
+        helper.make_node("Neg", ["whole"], ["y"]),
+    ]
+    model = build(nodes, [value("x", FLOAT, ["n", 64])], [value("y", FLOAT, [64, "n"])])
+    said = {"turned": [64, "n"], "positive": [32, "n"], "length": []}  # right, wrong by a size, wrong by its rank
+    model.graph.value_info.extend(value(name, FLOAT, shape) for name, shape in said.items())
+    model.graph.value_info.append(value("whole", INT64, [64, "n"]))
+    onnx.save(model, path)
+
+    kept = onnx.load(ingest(path, store).path).graph.value_info
+
+    assert [value.name for value in kept] == ["turned"]
+
+
 def test_functions_of_the_model_are_kept(path, store):
     double = helper.make_function(
         "local", "Double", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])], [helper.make_opsetid("", 17)]

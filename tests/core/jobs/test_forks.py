@@ -32,7 +32,7 @@ def _jobs_importable(monkeypatch):
 
 def described(variable="NOTHING", **how):
     with WorkerProcess("unruly_job", {"action": "describe", "arguments": {"variable": variable}}, **how) as worker:
-        return json.loads(worker.result(30.0)["said"])
+        return json.loads(worker.result(200.0)["said"])
 
 
 def test_workers_are_forks_of_one_server_and_know_nothing_of_each_other():
@@ -47,7 +47,7 @@ def test_a_server_can_be_started_before_the_first_worker_needs_it(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "6")
     before = forked._kept._server
     expect_workers()
-    deadline = time.monotonic() + 30.0
+    deadline = time.monotonic() + 200.0
     while forked._kept._server is before and time.monotonic() < deadline:
         time.sleep(0.02)
     assert described()["parent"] == forked._kept._server._server.pid
@@ -84,7 +84,7 @@ def test_a_server_apart_is_a_program_of_its_own_and_ends_with_its_last_worker():
     with server_apart(["json"]) as server:
         worker = WorkerProcess("unruly_job", {"action": "describe", "arguments": {"variable": "HOME"}}, server=server)
     with worker:
-        found = json.loads(worker.result(30.0)["said"])
+        found = json.loads(worker.result(200.0)["said"])
     assert found["parent"] == server._server.pid not in (common, os.getpid())
     assert found["left"] == "nothing"
     assert gone(found["parent"])
@@ -115,23 +115,23 @@ def test_what_libraries_read_when_they_are_imported_takes_another_server(monkeyp
 def test_a_server_that_is_replaced_ends_after_its_last_worker(monkeypatch):
     with WorkerProcess("unruly_job", {"action": "converse"}) as worker:
         worker.send({"add": 1})
-        assert worker.receive(30.0)["total"] == 1
+        assert worker.receive(200.0)["total"] == 1
         before = forked._kept._server._server.pid
         monkeypatch.setenv("OMP_NUM_THREADS", "5")
         assert described()["parent"] != before
         assert psutil.pid_exists(before)
         worker.send({"add": 1})
-        assert worker.receive(30.0)["total"] == 2
+        assert worker.receive(200.0)["total"] == 2
     assert gone(before)
 
 
 @pytest.mark.slow
 def test_a_server_that_is_killed_ends_its_workers_and_the_next_one_gets_another():
     with WorkerProcess("unruly_job", {"action": "hang_with_a_child"}) as worker:
-        event = worker.receive(30.0)
+        event = worker.receive(200.0)
         os.kill(psutil.Process(event["own"]).ppid(), signal.SIGKILL)
         with pytest.raises(WorkerFailed, match="its process ended"):
-            worker.receive(30.0)
+            worker.receive(200.0)
     assert gone(event["own"])
     assert described()["left"] == "nothing"
 
@@ -186,7 +186,7 @@ def test_a_working_folder_that_is_gone_stops_nothing(monkeypatch, tmp_path):
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
-    assert run_job("unruly_job", {"action": "echo", "arguments": {"text": "x"}}, 30.0)[0] == {"said": "x"}
+    assert run_job("unruly_job", {"action": "echo", "arguments": {"text": "x"}}, 200.0)[0] == {"said": "x"}
 
 
 def test_nothing_is_left_when_its_parent_ends():
@@ -194,7 +194,7 @@ def test_nothing_is_left_when_its_parent_ends():
         "from optim.jobs.process import WorkerProcess\n"
         "import psutil\n"
         "worker = WorkerProcess('unruly_job', {'action': 'hang_with_a_child'})\n"
-        "event = worker.receive(30.0)\n"
+        "event = worker.receive(200.0)\n"
         "print(psutil.Process(event['own']).ppid(), event['own'], event['child'], flush=True)\n"
     )
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -212,10 +212,12 @@ def test_a_fork_of_the_parent_makes_its_own_server():
         os._exit(0)
     os.waitpid(child, 0)
     assert int(os.read(reads, 100)) != before
+    os.close(reads)
+    os.close(writes)
     assert described()["parent"] == before
 
 
-def gone(pid, within_s=10.0):
+def gone(pid, within_s=200.0):
     deadline = time.monotonic() + within_s
     while time.monotonic() < deadline:
         with suppress(OSError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 
@@ -24,20 +25,21 @@ HANGS_AND_CATCHES = "import time\nwhile True:\n    try:\n        time.sleep(60)\
 
 @pytest.mark.parametrize("source", ["import time\ntime.sleep(60)\n", HANGS_AND_CATCHES])
 def test_one_that_hangs_at_its_import_is_listed_with_its_reason(site, monkeypatch, source):
-    monkeypatch.setenv("OPTIM_PLUGIN_SECONDS", "0.3")
-    site.add("hangs", source)
     site.add("acme", GOOD)
+    load_registry({"acme"})  # a busy machine may take longer for its import
+    monkeypatch.setenv("OPTIM_PLUGIN_SECONDS", "1")
+    site.add("hangs", source)
     states = {plugin.name: (str(plugin.state), plugin.reason) for plugin in load_registry({"hangs", "acme"}).plugins}
-    assert states["hangs"] == ("failed", "loading did not end within 0.3 s: every command would wait for it")
+    assert states["hangs"] == ("failed", "loading did not end within 1 s: every command would wait for it")
     assert states["acme"][0] == "ok"
 
 
 def test_one_that_hangs_in_a_hook_costs_that_offer(site, monkeypatch):
-    monkeypatch.setenv("OPTIM_PLUGIN_SECONDS", "0.3")
+    monkeypatch.setenv("OPTIM_PLUGIN_SECONDS", "1")
     site.add("hangs", HANGS_IN_A_HOOK)
     registry = load_registry({"hangs"})
     assert registry.offers(registry.target("hangs-device")) == []
-    assert [problem.reason for problem in registry.problems] == ["optim_fuse did not end within 0.3 s"]
+    assert [problem.reason for problem in registry.problems] == ["optim_fuse did not end within 1 s"]
 
 
 def test_a_probe_that_hangs_is_a_reason_and_the_listing_goes_on(site):
@@ -61,10 +63,11 @@ CONFIGURES = GOOD.replace('device="a {plugin}"', "configure=configure").replace(
     ],
 )
 def test_settings_that_a_target_hangs_or_breaks_over_are_its_plugins(site, monkeypatch, body, cause):
-    monkeypatch.setenv("OPTIM_PLUGIN_SECONDS", "0.3")
     site.add("acme", CONFIGURES.replace("{how}", f"def configure(values):\n    return {body}"))
+    registry = load_registry({"acme"})
+    monkeypatch.setenv("OPTIM_PLUGIN_SECONDS", "0.3" if "sleep" in body else "60")
     with pytest.raises(OptimError) as caught:
-        load_registry({"acme"}).target("acme-device:soc=1")
+        registry.target("acme-device:soc=1")
     error = caught.value
     assert (error.reference, error.cause, error.package) == ("target-settings-failed", cause, "optim-acme 1.0")
 
@@ -81,9 +84,9 @@ IDENTIFIES = CONFIGURES.replace("configure=configure", "identify=identify")
     ],
 )
 def test_a_target_that_hangs_or_breaks_over_its_device_is_its_plugins(site, monkeypatch, body, cause):
-    monkeypatch.setenv("OPTIM_PLUGIN_SECONDS", "0.3")
     site.add("acme", IDENTIFIES.replace("{how}", f"def identify():\n    return {body}"))
     target = load_registry({"acme"}).target("acme-device")
+    monkeypatch.setenv("OPTIM_PLUGIN_SECONDS", "0.3" if "sleep" in body else "60")
     with pytest.raises(OptimError) as caught:
         _ = target.plain
     error = caught.value
@@ -97,6 +100,45 @@ def test_a_target_that_breaks_over_the_memory_of_its_device_is_its_plugins(site)
     with pytest.raises(OptimError, match="free_memory returned str, not int") as caught:
         look()
     assert caught.value.package == "optim-acme 1.0"
+
+
+EXITS = [("__import__('sys').exit(0)", "SystemExit"), ("__import__('os')._exit(0)", "os._exit")]
+
+
+@pytest.mark.parametrize(("body", "how"), EXITS)
+def test_one_that_ends_the_program_costs_its_offers_and_no_command(site, body, how):
+    site.add("acme", CONFIGURES.replace("configure=configure", "probe=find").replace("{how}", f"def find(): {body}"))
+    site.add("leaves", GOOD.replace("return [Shrink]", body))
+    registry = load_registry({"acme", "leaves"})
+    why = f"would have ended the program ({how}, status 0)"
+    assert registry.unavailable(registry.target("acme-device")) == f"its probe {why}"
+    assert [offered.name for offered in registry.offers(registry.target("acme-device"))] == ["acme.shrink"]
+    assert [problem.reason for problem in registry.problems] == [f"optim_fuse {why}"]
+
+
+ENDS_ELSEWHERE = """
+import os, threading
+from optim._engine.plugins import guard
+leave = os._exit
+with guard.limited("acme", "loading"):
+    refused = os._exit
+    if (child := os.fork()) == 0:
+        os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    with guard.limited("acme", "inside"):
+        pass
+    assert os._exit == refused != leave
+assert os._exit is leave
+with guard.limited("acme", "loading"):
+    threading.Thread(target=os._exit, args=(3,)).start()
+    threading.Event().wait(60)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks on this system")
+def test_a_fork_or_a_thread_of_a_plugin_ends_as_it_likes(site):
+    done = site.python("-c", ENDS_ELSEWHERE)
+    assert done.returncode == 3, done.stderr
 
 
 UNINTERRUPTIBLE = """
@@ -154,5 +196,5 @@ def test_one_thread_watches_all_that_plugins_do(monkeypatch):
     assert threading.active_count() <= before + 1
     monkeypatch.setenv("OPTIM_PLUGIN_SECONDS", "0.1")  # sooner than what the thread sleeps for
     with limited("acme", "late"):
-        acted.wait(10)
+        acted.wait(200)
     assert late == ["late"]

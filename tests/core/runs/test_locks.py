@@ -115,6 +115,7 @@ def test_a_stranger_who_was_there_first_is_named(tmp_path, monkeypatch):
 
 
 def test_a_folder_of_somebody_else_is_passed_by(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(os, "getuid", lambda: 12345)
     with pytest.raises(OptimError, match="it is not yours"):
         lock_folder()

@@ -67,7 +67,7 @@ def failed(tmp_path_factory):
     path = os.pathsep.join([*map(str, FOLDERS), os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--junitxml=report.xml", "test_kit.py"]
     environment = {**os.environ, "PYTHONPATH": path}
-    subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False, timeout=280)
+    subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False, timeout=800)
     found: dict[str, set[str]] = {name: set() for name in names}
     for case in ElementTree.parse(folder / "report.xml").iter("testcase"):
         if {child.tag for child in case} & {"failure", "error"}:

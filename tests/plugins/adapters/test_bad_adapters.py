@@ -17,8 +17,11 @@ import optim
 from optim import OptimError, SourceRequest, Target
 from optim._engine.runs.session_file import write_session_files
 from optim.adapters import Adapter, read_adapter, write_adapter
+from optim.onnx import read_ir
 from optim.testing import models
+from optim_plugins.adapters.commands import extracting
 from optim_plugins.adapters.commands.command import adapters
+from optim_plugins.adapters.extract.further import further_adapters
 from optim_plugins.torch.sources.huggingface.lora_adapter import inject
 from optim_plugins.torch.sources.huggingface.model_folder import load_folder
 
@@ -146,3 +149,16 @@ def test_a_source_with_an_adapter_needs_peft_and_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "peft" else find(name, *more))
     found = refusal(lambda: inject(object(), Path(tmp_path)))
     assert found.reference == "peft-missing" and "pip install peft" in found.fix
+
+
+def test_a_further_adapter_that_is_called_as_the_models_own_is_refused(tmp_path):
+    words = ("run", adapted_model(tmp_path), tmp_path / "default")
+    found = refusal(lambda: further_adapters([str(words[2])], read_ir(words[1]), (), "default", tmp_path))
+    assert found.reference == "adapter-name-taken"
+
+
+def test_an_extraction_that_computes_something_else_is_not_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(extracting, "MOST_DRIFT", -1.0)
+    found = refusal(lambda: call("extract", adapted_model(tmp_path), "-o", tmp_path / "o"))
+    assert found.reference == "extraction-differs"
+    assert not (tmp_path / "o").exists()

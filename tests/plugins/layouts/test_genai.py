@@ -19,6 +19,7 @@ from optim import OptimError
 from optim.layout import Result
 from optim.onnx import describe_model
 from optim.onnx.sessions import PLAIN_CPU
+from optim.testing import models
 from optim_plugins.layouts.decoders import choices, past_of, prompts
 from optim_plugins.layouts.kinds.genai import Genai
 from optim_plugins.layouts.options import GenaiOptions
@@ -203,3 +204,10 @@ def test_a_bench_has_it_answer_token_by_token(result, consumers, tmp_path):
     done = subprocess.run([consumers, "-c", ANSWERED, tmp_path], env=here, capture_output=True, text=True, check=True)
     bytes_of = [2 * WIDTH * 4 * (2 * depth + 1) for depth in (5, 6, 8)]  # keys and values, before and after a step
     assert done.stdout.strip() == f"(5, 6, 8) {tuple(bytes_of)} True"
+
+
+def test_a_graph_without_a_past_does_not_fit(result, tmp_path):
+    plain = Result(tmp_path, describe_model(models.mlp(tmp_path)), PLAIN_CPU, result.files)
+    with pytest.raises(OptimError, match="onnxruntime-genai would not run the result") as caught:
+        past_of(plain)
+    assert caught.value.reference == "layout-does-not-fit"

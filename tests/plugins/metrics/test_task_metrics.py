@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -147,3 +148,9 @@ def test_options_that_do_not_fit_are_refused():
     assert "label" in refused("unknown-option", find_metric, MetricSpec("top-1", {"lable": "x"})).cause
     refused("bad-option", find_metric, MetricSpec("top-k", {"k": "many"}))
     refused("bad-option", find_metric, MetricSpec("top-k", {"k": 0}))
+
+
+def test_a_metric_whose_library_is_not_installed_says_what_brings_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jiwer", None)
+    found = refused("metric-library-missing", find_metric, parse_metric("wer"))
+    assert found.fix == "pip install 'optim-plugins[wer]'"

@@ -12,16 +12,17 @@ import pytest
 from onnx import helper
 from ort_models import build
 
-from optim import Model, OptimError
+from optim import Model, OptimError, SessionConfig
 from optim.onnx import session_failed, sessions
 from optim.onnx.files import save_in_store
-from optim.providers import RECORD_ASSIGNMENT
+from optim.providers import RECORD_ASSIGNMENT, TENSORRT
 from optim_plugins.nvidia.gpu import engine_cache
 from optim_plugins.nvidia.gpu.backends import BUILT_FOR, CudaBackend, TensorrtBackend
 from optim_plugins.nvidia.gpu.bound_session import BoundSession, DeviceMemory
 from optim_plugins.nvidia.gpu.targets import cuda_targets, tensorrt_targets
 
 CPU = "CPUExecutionProvider"
+MODEL = "5" * 64
 HERE = "NVIDIA L4, 23 GiB, compute capability 8.9, driver 580.95"
 
 
@@ -123,16 +124,24 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_engines_of_each_device_and_version_have_a_folder_of_their_own(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = engine_cache.cache_options(HERE)
+    own = engine_cache.cache_options(HERE, MODEL)
     assert own["trt_engine_cache_path"].startswith(str(cache))
-    assert engine_cache.cache_options(HERE) == own
-    other = engine_cache.cache_options("NVIDIA H100, driver 580.95")
+    assert engine_cache.cache_options(HERE, MODEL) == own
+    other = engine_cache.cache_options("NVIDIA H100, driver 580.95", MODEL)
     assert other["trt_engine_cache_path"] != own["trt_engine_cache_path"]
     assert engine_cache.other_engines(HERE) == []
     (Path(other["trt_engine_cache_path"]) / "one.engine").touch()
     assert [text.partition(";")[0] for text in engine_cache.other_engines(HERE)] == ["NVIDIA H100, driver 580.95"]
     monkeypatch.setattr(engine_cache, "_version", lambda _name: "1.32.0")
-    assert engine_cache.cache_options(HERE) != own
+    assert engine_cache.cache_options(HERE, MODEL) != own
+
+
+def test_engines_of_each_model_and_its_settings_have_a_folder_of_their_own(cache: Path, model: Model) -> None:
+    """ONNX Runtime's names of engines tell neither weights nor how long TensorRT searched."""
+    longer = model.with_session(SessionConfig(provider_options={TENSORRT: {"trt_builder_optimization_level": "5"}}))
+    own, other = (engine_cache.cache_options(HERE, one.digest) for one in (model, longer))
+    assert own["trt_engine_cache_path"] != other["trt_engine_cache_path"]
+    assert own["trt_timing_cache_path"] == other["trt_timing_cache_path"]
 
 
 def test_an_engine_of_another_device_is_refused(cache: Path, model: Model, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from ort_models import apply, build, context, drift, export, feeds_for, operators, random_weight, run
 
-from optim import Model, OptimError, Target
+from optim import Model, OptimError, SessionConfig, TensorInfo
 from optim.onnx import open_session
 from optim.options import parse_options
 from optim.providers import TENSORRT
@@ -25,6 +25,7 @@ from optim_plugins.nvidia.tensorrt.quantize import Quantize
 from optim_plugins.nvidia.tensorrt.tune_provider import TuneProvider, provider_options
 from optim_plugins.nvidia.tensorrt.tune_provider_options import TuneProviderOptions
 from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
+from optim_plugins.ort.precision.convert_float16 import ConvertFloat16
 
 GPU, OFFLINE = tensorrt_targets()
 X = {"x": [2, 3, 8]}
@@ -109,20 +110,14 @@ def test_floats_of_8_bits_stand_between_the_same_pairs(tmp_path: Path, name: str
     assert 1e-3 < max(gaps) < 0.15  # 3 bits of mantissa
 
 
-def test_float8_is_refused_on_a_gpu_without_it_and_proposed_on_one_with_it(
+def test_float8_is_refused_on_a_gpu_without_it_and_proposed_on_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = export("convnet.dynamo", tmp_path)
-
-    def proposed(capability: tuple[int, int], target: Target) -> set[str]:
-        device = Device("GPU", 1 << 33, capability, "1.0", (13, 0))
-        monkeypatch.setattr("optim_plugins.nvidia.gpu.device.find_device", lambda index=0: device)
-        given = context(tmp_path, [feeds_for("convnet.dynamo")])
-        return {one.format for one in Quantize().candidates(model, target, given)}
-
-    assert proposed((8, 9), GPU) == {"int8", "float8"}
-    assert proposed((8, 9), OFFLINE) == {"int8"}
-    assert proposed((8, 6), GPU) == {"int8"}
+    device = Device("GPU", 1 << 33, (8, 6), "1.0", (13, 0))
+    monkeypatch.setattr("optim_plugins.nvidia.gpu.device.find_device", lambda index=0: device)
+    given = context(tmp_path, [feeds_for("convnet.dynamo")])
+    assert {one.format for one in Quantize().candidates(model, GPU, given)} == {"int8"}
     given = replace(context(tmp_path, [feeds_for("convnet.dynamo")]), target=GPU)
     with pytest.raises(OptimError) as caught:
         Quantize().apply(model, parse_options(Quantize, {"format": "float8"}), given)
@@ -192,6 +187,37 @@ def test_profiles_hold_every_shape_of_the_samples(tmp_path: Path) -> None:
     assert "size 0" in profile_options(model.inputs, [empty])[1]
 
 
+def test_the_sizes_of_a_profile_fit_together(tmp_path: Path) -> None:
+    """A mask over all tokens is as long as the past and the new ones, at the least sizes and at the greatest."""
+    inputs = [TensorInfo("ids", "int64", ("b", "new")), TensorInfo("past", "float32", ("b", "past"))]
+    inputs += [TensorInfo("mask", "int64", ("b", "all"))]
+    sizes = [(8, 5), (1, 40), (1, 30), (1, 30)]
+    rows = [{"ids": np.zeros((1, n)), "past": np.zeros((1, p)), "mask": np.zeros((1, n + p))} for n, p in sizes]
+    options, _ = profile_options(inputs, rows)
+    assert options["trt_profile_min_shapes"] == "ids:1x1,past:1x5,mask:1x6"
+    assert options["trt_profile_opt_shapes"] == "ids:1x1,past:1x30,mask:1x31"
+    assert options["trt_profile_max_shapes"] == "ids:1x8,past:1x40,mask:1x48"
+
+
+def test_graphs_of_other_types_than_float32_switch_these_on_in_tensorrt(tmp_path: Path) -> None:
+    """Its networks are weakly typed: without the switch no engine is built."""
+    model = export("convnet.dynamo", tmp_path)
+    samples = [feeds_for("convnet.dynamo")]
+    quantized = apply(Quantize, model, tmp_path, samples).model
+    assert quantized.session.provider_options == {TENSORRT: {"trt_int8_enable": "True"}}
+    given = replace(context(tmp_path, samples), target=GPU.plain)
+    half = ConvertFloat16().apply(model, parse_options(ConvertFloat16, {}), given).model
+    assert half.session.provider_options == {TENSORRT: {"trt_fp16_enable": "True"}}
+    bare = replace(half, session=SessionConfig())  # as a user brings it
+    assert apply(Prepare, bare, tmp_path).model.session.provider_options == half.session.provider_options
+    plain = apply(Prepare, model, tmp_path)
+    assert plain.changed  # it holds, whatever else was done to the graph before: the target requires it
+    assert not plain.model.session.provider_options
+    assert "--without tensorrt.prepare" in apply(Prepare, plain.model, tmp_path).notes[-1]
+    on_cpu = ConvertFloat16().apply(model, parse_options(ConvertFloat16, {}), context(tmp_path, samples)).model
+    assert not on_cpu.session.provider_options
+
+
 def test_a_quantized_graph_gets_kernels_of_8_bits(tmp_path: Path) -> None:
     model = export("convnet.dynamo", tmp_path)
     samples = [feeds_for("convnet.dynamo")]
@@ -253,3 +279,10 @@ def test_engines_are_built_where_they_run_and_for_known_sizes(tmp_path: Path) ->
     with pytest.raises(OptimError, match="provider-missing"):
         Engine().apply(profiled, parse_options(Engine, {}), given)
     assert "QuantizeLinear" not in operators(profiled)
+
+
+def test_an_engine_that_was_not_built_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("optim_plugins.nvidia.tensorrt.engine._build", lambda *_: None)
+    with pytest.raises(OptimError) as caught:
+        apply(Engine, _own(tmp_path, "Gelu"), tmp_path)
+    assert caught.value.reference == "not-built"

@@ -7,7 +7,10 @@ import pytest
 
 from optim.options import options_class
 from optim_plugins.ort import kernel_probes
-from optim_plugins.ort.plugin import ConvertFloat16, QuantizeDynamic, QuantizeStatic, QuantizeWeights
+from optim_plugins.ort.precision.convert_float16 import ConvertFloat16
+from optim_plugins.ort.quantize.dynamic.quantize_dynamic import QuantizeDynamic
+from optim_plugins.ort.quantize.static.quantize_static import QuantizeStatic
+from optim_plugins.ort.quantize.weights.quantize_weights import QuantizeWeights
 
 
 @pytest.fixture(scope="module")

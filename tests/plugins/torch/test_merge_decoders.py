@@ -11,7 +11,7 @@ import pytest
 
 from optim import ExitStatus, OptimError
 from optim._engine.cli.main import main
-from optim_plugins.torch.merge_decoders.merged_file import write_merged
+from optim_plugins.torch.merge_decoders.merged_file import _Compared, write_merged
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("jobs_here")]
 
@@ -86,3 +86,11 @@ def test_a_file_that_is_there_is_not_replaced(
     status = main(["merge-decoders", *map(str, pair), "-o", str(tmp_path / "merged.onnx")])
     assert status == ExitStatus.USAGE and "file-exists" in capsys.readouterr().err
     assert (tmp_path / "merged.onnx").read_text() == "mine"
+
+
+def test_a_merged_graph_that_gives_something_else_is_an_error() -> None:
+    ones = np.ones(3, np.float32)
+    with pytest.raises(OptimError) as caught:
+        _Compared().add({"logits": ones}, {"logits": 2 * ones}, "prefill")
+    assert caught.value.reference == "merge-differs"
+    assert caught.value.cause.startswith("in prefill: drift 1")

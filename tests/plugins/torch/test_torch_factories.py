@@ -152,3 +152,17 @@ def test_an_exported_program_that_is_quantized_keeps_its_integers(tmp_path: Path
     weights = [tensor for tensor in graph.graph.initializer if sorted(tensor.dims) == [3, 4]]
     assert {tensor.data_type for tensor in weights} == {onnx.TensorProto.INT8}
     assert found.verified["model"].drift.relative_l2 < 1e-5
+
+
+def test_arguments_and_results_that_no_graph_has_are_refused() -> None:
+    import torch
+
+    from optim_plugins.torch.arguments.argument_tree import bind, named_tensors
+
+    with pytest.raises(OptimError) as caught:
+        bind(torch.nn.Linear(2, 2), {"other": torch.ones(2)})
+    assert caught.value.reference == "example-does-not-fit"
+    for strange in ("text", ()):
+        with pytest.raises(OptimError) as caught:
+            named_tensors(strange, "output")
+        assert caught.value.reference == "output-not-tensors"

@@ -12,11 +12,12 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from optim import ExitStatus
+from optim import ExitStatus, OptimError
 from optim._engine.cli.main import main
 from optim.cli_kit import require_target
 from optim_plugins.torch.swap.attribution import attribute, difference, parse_kernels
 from optim_plugins.torch.swap.node_evaluator import NodeEvaluator
+from optim_plugins.torch.swap.ort_kernels import OrtKernels
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "layer_norm" / "swap_kernels.py"
 
@@ -236,3 +237,12 @@ def test_weights_of_types_that_numpy_does_not_hand_over_are_run(kind, tmp_path):
     assert torch.to["float64"].max_abs < 1e-5
     made = NodeEvaluator(model, require_target("cpu")).run({"x": x}, {}, "float64").outputs["y"]
     assert np.allclose(made, x @ (0.1 * numbers), atol=1e-5)
+
+
+def test_a_node_that_onnxruntime_does_not_run_alone_is_named(example):
+    model = example.layer_norm_model(16)
+    node = next(node for node in model.graph.node if node.op_type == "MatMul")
+    with pytest.raises(OptimError) as caught:
+        OrtKernels(model, require_target("cpu")).run(("a",), node, {node.input[0]: np.ones((1, 4, 16), np.int8)})
+    assert caught.value.reference == "swap-failed"
+    assert caught.value.fix.endswith("--kernels MatMul=torch")

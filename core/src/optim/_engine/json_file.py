@@ -7,11 +7,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-MAX_BYTES = 64 << 20
+_MAX_BYTES = 64 << 20
 """A report of ten thousand attempts has 20 MB, an index of a sharded model 10 MB; parsed, each takes ten times that."""
 
 
-def read_json(path: Path, *, max_bytes: int = MAX_BYTES) -> Any:
+def read_json(path: Path, *, max_bytes: int = _MAX_BYTES) -> Any:
     """The value that a JSON file holds.
 
     Args:

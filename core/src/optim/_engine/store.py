@@ -43,7 +43,7 @@ _TRIES = 50 if os.name == "nt" else 0
 """To give a record a name that another process has open, which Windows refuses."""
 _TRY_AGAIN_S = 0.02
 
-DEFAULT_CAP_BYTES = 20 << 30
+_DEFAULT_CAP_BYTES = 20 << 30
 _SHELVES = ("models", "feeds", "references", "steps", "runs", "packed", "downloads")
 
 
@@ -230,7 +230,7 @@ class Store:
             _delete(scratch)
         return deleted, freed
 
-    def trim(self, cap_bytes: int = DEFAULT_CAP_BYTES) -> None:
+    def trim(self, cap_bytes: int = _DEFAULT_CAP_BYTES) -> None:
         """Keep the cache below its cap after a run; left for later while another run is under way."""
         if sum(item.size_bytes for item in self.usage()) > cap_bytes:
             with self._alone() as alone:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from optim.adapters.adapter_file import Adapter
 from optim.arrays import Array
-from optim.errors import OptimError
+from optim.errors import OptimError, some_of
 from optim.model import AdapterInput
 
 _SHOWN = 3
@@ -113,5 +113,4 @@ def _version(adapter: Adapter, model_version: int) -> str:
 
 
 def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(f"'{name}'" for name in names[:_SHOWN]) + more
+    return some_of([f"'{name}'" for name in names], _SHOWN)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
+from optim.errors import some_of
 from optim.isolation.environments import (
     MARKER,
     Environment,
@@ -49,8 +50,7 @@ def diagnose(isolation: Isolation) -> Diagnosis | None:
     if why := _does_not_start(found):
         return Diagnosis(True, f"the Python of its environment does not start: {why}", again)
     if lost := _lost(found):
-        more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
-        return Diagnosis(True, f"its environment lacks {lost[0]}{more}, which it was made with", again)
+        return Diagnosis(True, f"its environment lacks {some_of(lost, 1)}, which it was made with", again)
     return None
 
 

@@ -41,6 +41,7 @@ PACKET_BYTES = 4096
 
 _IMPORTED_AHEAD = (
     "numpy",
+    "numpy.ma",
     "numpy.random",
     "onnx",
     "onnxruntime",

@@ -59,6 +59,8 @@ def end_descendants(process: int) -> list[str]:
     Args:
         process: its id; it lives, so that the id is nobody else's.
     """
+    if process == os.getpid() and not _may_have_children():
+        return []
     import psutil
 
     with contextlib.suppress(psutil.Error):
@@ -76,6 +78,16 @@ def end_marked(mark: str) -> list[str]:
             if process.environ().get(MARK_VARIABLE) == mark and not _is_of_what_stays(process):
                 found.append(process)
     return _end(found)
+
+
+def _may_have_children() -> bool:
+    """Whether this process has any, or the system does not tell at once; a list of all processes takes 2 ms."""
+    if hasattr(os, "waitid"):
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return False
+    return True
 
 
 def _running(parent: psutil.Process) -> Iterator[psutil.Process]:

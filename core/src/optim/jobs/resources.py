@@ -89,11 +89,11 @@ class ControlGroups:
 
     def memory_bytes(self) -> int | None:
         """The most that may be used; None without a limit. Version 1 says some 2^63 for none."""
-        return min((most for most, _ in self._memory()), default=None)
+        return min((most for most, _ in self._memory_limits()), default=None)
 
     def free_memory_bytes(self) -> int | None:
         """What is left below the tightest limit, pages of files counted as free: they go when memory is short."""
-        return min((max(0, most - used) for most, used in self._memory()), default=None)
+        return min((max(0, most - _used_bytes(counter)) for most, counter in self._memory_limits()), default=None)
 
     def processors(self) -> float | None:
         """How many processors' time may be used, such as 1.5; None without a quota."""
@@ -106,13 +106,13 @@ class ControlGroups:
                 found.append(int(quota) / int(period))
         return min(found, default=None)
 
-    def _memory(self) -> Iterator[tuple[int, int]]:
-        """Of each group with a limit: the limit, and what is used of it, in bytes."""
+    def _memory_limits(self) -> Iterator[tuple[int, Path]]:
+        """Of each group with a limit: the limit in bytes, and the file that says what is used of it."""
         for folder in self._folders("memory"):
             for limit, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
                 most = _text(folder / limit)
                 if most.isdigit():
-                    yield int(most), max(0, _number(_text(folder / used)) - _file_bytes(_text(folder / "memory.stat")))
+                    yield int(most), folder / used
 
     def _folders(self, controller: str) -> Iterator[Path]:
         """The process's group and all above it, innermost first, as far as they are seen."""
@@ -124,6 +124,11 @@ class ControlGroups:
             top = self.mounted if number == "0" else self.mounted / controller
             group = PurePosixPath(*(part for part in PurePosixPath(path).parts if part not in ("/", "..")))
             yield from (top / folder for folder in (group, *group.parents) if (top / folder).is_dir())
+
+
+def _used_bytes(counter: Path) -> int:
+    """What a group uses, but for pages of files."""
+    return max(0, _number(_text(counter)) - _file_bytes(_text(counter.with_name("memory.stat"))))
 
 
 def _file_bytes(statistics: str) -> int:

@@ -113,19 +113,7 @@ class OnnxRuntimeBackend(Backend):
         """
         from optim.onnx.digests import operations_digest
 
-        graph, weights = scratch / "optimized.onnx", scratch / "weights.bin"
-        for path in (graph, weights):
-            path.unlink(missing_ok=True)
-        if os.name == "posix":
-            weights.symlink_to(os.devnull)  # large models would be written for nothing
-        writing = SessionConfig(
-            {"optimized_model_filepath": str(graph)},
-            {
-                "session.optimized_model_external_initializers_file_name": weights.name,
-                "session.optimized_model_external_initializers_min_size_in_bytes": str(_LEAST_WEIGHT_BYTES),
-                "session.disable_prepacking": "1",  # it runs nothing, and repacked weights would be held twice
-            },
-        )
+        graph, writing = writing_optimized(scratch)
         try:
             with self.open(replace(model, session=model.session.updated(writing)), target):
                 written = graph.read_bytes()
@@ -149,3 +137,27 @@ class OnnxRuntimeBackend(Backend):
         import onnxruntime
 
         return {"onnxruntime": onnxruntime.__version__}
+
+
+def writing_optimized(folder: Path) -> tuple[Path, SessionConfig]:
+    """Has a session write the graph that onnxruntime makes of a model, without its weights.
+
+    Args:
+        folder: to write into; a graph that an earlier session wrote there goes.
+
+    Returns:
+        The file, and the settings to open the model with, beside its own. Such a session is not for running.
+    """
+    graph, weights = folder / "optimized.onnx", folder / "weights.bin"
+    for path in (graph, weights):
+        path.unlink(missing_ok=True)
+    if os.name == "posix":
+        weights.symlink_to(os.devnull)  # those of large models would be written for nothing
+    return graph, SessionConfig(
+        {"optimized_model_filepath": str(graph)},
+        {
+            "session.optimized_model_external_initializers_file_name": weights.name,
+            "session.optimized_model_external_initializers_min_size_in_bytes": str(_LEAST_WEIGHT_BYTES),
+            "session.disable_prepacking": "1",  # it runs nothing, and repacked weights would be held twice
+        },
+    )

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optim.errors import ExitStatus, OptimError
+from optim.errors import ExitStatus, OptimError, some_of
 from optim.providers.names import CPU
 
 if TYPE_CHECKING:
@@ -65,13 +65,12 @@ def require_shapes_only(session: onnxruntime.InferenceSession, path: Path) -> No
     computing = computing_nodes(left, onnx.load(path, load_external_data=False))
     if not computing:
         return
-    shown = ", ".join(f"{operator} '{name}'" for name, operator in computing[:_SHOWN])
-    more = f" and {len(computing) - _SHOWN} more" if len(computing) > _SHOWN else ""
+    shown = some_of([f"{operator} '{name}'" for name, operator in computing], _SHOWN)
     provider = session.get_providers()[0]
     raise OptimError(
         "left-to-cpu",
         f"{provider} does not take {len(computing)} {'node' if len(computing) == 1 else 'nodes'} of {path.name}",
-        f"{shown}{more}: onnxruntime would run them on the CPU, between copies from and to the device",
+        f"{shown}: onnxruntime would run them on the CPU, between copies from and to the device",
         "leave out the pass that made them (--without), or admit it where the target can: fallback=cpu",
         status=ExitStatus.NOT_HELD,
     )

@@ -8,10 +8,10 @@ import re
 import sys
 from pathlib import Path
 
-LEAST = (2026, 4)
+_LEAST = (2026, 4)
 """Before it, outputs of dynamic sizes were copied, and NNCF 3.4 wrote graphs that it did not read."""
 
-_LEAST_TEXT = ".".join(map(str, LEAST))
+_LEAST_TEXT = ".".join(map(str, _LEAST))
 INSTALL = f"pip install 'openvino>={_LEAST_TEXT}'"
 
 _DEVICE_NODES = {"GPU": ("/dev/dri", "renderD*"), "NPU": ("/dev/accel", "accel*")}
@@ -32,7 +32,7 @@ def missing() -> str | None:
     if not found or importlib.util.find_spec("openvino") is None:
         return f"OpenVINO is not installed: {INSTALL}"
     numbers = tuple(int(part) for part in re.findall(r"\d+", found)[:2])
-    if numbers < LEAST:
+    if numbers < _LEAST:
         return f"OpenVINO {found} is too old, {_LEAST_TEXT} is needed: {INSTALL}"
     return None
 

@@ -26,7 +26,7 @@ CORE_TYPE = "SCHEDULING_CORE_TYPE"
 GROUP_SIZE = "DYNAMIC_QUANTIZATION_GROUP_SIZE"
 KV_PRECISION = "KV_CACHE_PRECISION"
 DENORMALS = "CPU_DENORMALS_OPTIMIZATION"
-HINT = "PERFORMANCE_HINT"
+_HINT = "PERFORMANCE_HINT"
 
 _OF_PROCESSOR = (HYPER_THREADING, PINNING, CORE_TYPE, DENORMALS, THREADS)
 HARMLESS = (
@@ -41,12 +41,12 @@ HARMLESS = (
     GROUP_SIZE,
     KV_PRECISION,
     DENORMALS,
-    HINT,
+    _HINT,
 )
 """What the settings of a stranger's run folder may say: no file, no library. ``CACHE_DIR`` and ``WEIGHTS_PATH`` are
 none of them."""
 
-DEFAULTS = {PRECISION: "f32", HINT: "LATENCY"}
+DEFAULTS = {PRECISION: "f32", _HINT: "LATENCY"}
 
 
 def settings_of(model: Model, target: Target) -> tuple[str, dict[str, str]]:

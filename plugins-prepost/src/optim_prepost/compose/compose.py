@@ -102,7 +102,7 @@ def compose(plan: Plan, model: onnx.ModelProto) -> Composed:
     initializers = {tensor.name for tensor in model.graph.initializer}
     inputs = [value for value in model.graph.input if value.name not in initializers]
     defaults = [value for value in model.graph.input if value.name in initializers]
-    around = _build(plan, inputs, model.graph.output, standard_opset(model))
+    around = _build(plan, inputs, model.graph.output, _standard_opset(model))
     counts = _name_nodes(around)
     names, results = _final_names(plan, around, [value.name for value in model.graph.output])
     _rename(model.graph, _clashes(model.graph, plan, around, names))
@@ -119,7 +119,7 @@ def compose(plan: Plan, model: onnx.ModelProto) -> Composed:
     return Composed(model, around.joins, results, counts)
 
 
-def standard_opset(model: onnx.ModelProto) -> int:
+def _standard_opset(model: onnx.ModelProto) -> int:
     """The version of the standard operators that a model imports."""
     return max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=1)
 

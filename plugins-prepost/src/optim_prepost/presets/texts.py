@@ -28,7 +28,7 @@ def text_steps(request: Request, *, pair: bool = False) -> tuple[tuple[Port, ...
     if "input_ids" not in names:
         raise request.unfit(f"the model has no input input_ids; it has {', '.join(names)}")
     ids = request.kind("text", "ids") == "ids"
-    params = tokenizer_params(request, pair=pair)
+    params = _tokenizer_params(request, pair=pair)
     if ids:
         return (
             _id_ports(request),
@@ -58,7 +58,7 @@ def place_of(request: Request, name: str) -> int:
     return names.index(name)
 
 
-def tokenizer_params(request: Request, *, pair: bool) -> dict[str, Any] | None:
+def _tokenizer_params(request: Request, *, pair: bool) -> dict[str, Any] | None:
     """Parameters of the tokenizer; None where nobody named a vocabulary."""
     path = request.options.vocabulary or request.settings.vocabulary
     if not path:

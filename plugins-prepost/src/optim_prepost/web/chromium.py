@@ -21,7 +21,7 @@ from optim_prepost.web.agreement import expected_of, require_equal, sample_of
 from optim_prepost.web.packages import PUPPETEER, node, require
 
 NAME = "opens in Chromium"
-SCREENSHOT = "page.png"
+_SCREENSHOT = "page.png"
 _DRIVER = Path(__file__).with_name("chromium.mjs")
 _PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _TIMEOUT_S = 180.0
@@ -47,10 +47,10 @@ def check_in_chromium(delivery: Delivery, plan: Plan | None) -> Check:
     except OptimError as error:
         return Check(NAME, "skipped", f"{error.what}: {error.cause}")
     feeds = sample_of(delivery, plan)
-    got = run_page(delivery.folder, feeds, browser, delivery.folder / SCREENSHOT)
+    got = run_page(delivery.folder, feeds, browser, delivery.folder / _SCREENSHOT)
     drift = require_equal(expected_of(delivery, feeds), got, "in Chromium")
     version = subprocess.run([browser, "--version"], capture_output=True, text=True, check=False).stdout.strip()
-    return Check(NAME, "passed", f"{version.split(' built')[0]}, drift {drift:.2g}; {SCREENSHOT} shows the page")
+    return Check(NAME, "passed", f"{version.split(' built')[0]}, drift {drift:.2g}; {_SCREENSHOT} shows the page")
 
 
 def run_page(

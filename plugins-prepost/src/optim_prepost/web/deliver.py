@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from optim import OptimError, TensorInfo
 from optim.backend import Check, Delivery
+from optim.errors import some_of
 from optim.jobs import from_wire
 from optim.onnx import external_files, operator_counts
 from optim_prepost import PACKAGE
@@ -139,15 +140,12 @@ def _by_tables(delivery: Delivery) -> list[Check]:
     checks = []
     for provider in ("webgpu", "webnn"):
         found = judge(provider, operators, opset)
-        rest = f"{len(found.missing)} of {found.operators} kinds of operators would run on WASM: {_few(found.missing)}"
+        names = some_of(found.missing, 6)
+        rest = f"{len(found.missing)} of {found.operators} kinds of operators would run on WASM: {names}"
         text = f"judged by the table of onnxruntime-web {found.version}, not run: "
         text += rest if found.missing else f"it has all {found.operators} kinds of operators"
         checks.append(Check(_NAMES[provider], "not-run", text))
     return checks
-
-
-def _few(names: Sequence[str]) -> str:
-    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
 
 
 def _port(info: TensorInfo) -> dict[str, Any]:

@@ -23,7 +23,7 @@ _SOON = ("--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-retry-ma
 """Without a network npm would try for minutes before it says so."""
 
 
-def packages_folder() -> Path:
+def _packages_folder() -> Path:
     """Where they are: ``OPTIM_NPM_DIR``, else ``npm`` in optim's cache folder."""
     if chosen := os.environ.get("OPTIM_NPM_DIR"):
         return Path(chosen).expanduser().absolute()
@@ -35,7 +35,7 @@ def packages_folder() -> Path:
 def installed(package: tuple[str, str]) -> Path | None:
     """The folder of a package that is there already."""
     name, version = package
-    found = packages_folder() / f"{name}@{version}" / "node_modules" / name
+    found = _packages_folder() / f"{name}@{version}" / "node_modules" / name
     return found if (found / "package.json").is_file() else None
 
 
@@ -62,7 +62,7 @@ def _put_in_place(package: tuple[str, str]) -> None:
     from filelock import FileLock
 
     name, version = package
-    root = packages_folder()
+    root = _packages_folder()
     root.mkdir(parents=True, exist_ok=True)
     with FileLock(root / f".{name}.lock"):
         if installed(package):

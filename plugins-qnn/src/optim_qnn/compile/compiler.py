@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optim import Context, ExitStatus, Model, OptimError
+from optim_qnn.htp.open_session import NO_FALLBACK
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 _SOURCE, _RESULT = "source.onnx", "compiled.onnx"
 _TIMEOUT_S = 1800.0
-_REFUSED = "fallback to CPU EP has been explicitly disabled"
 _NOT_TAKEN = "HTP does not take some of its nodes, and the target does not admit a fallback to the CPU"
 
 
@@ -79,7 +79,7 @@ def run_compiler(request: Mapping[str, Any], folder: Path) -> None:
         raise OptimError(
             "not-compiled",
             "QNN did not compile the model",
-            _NOT_TAKEN if _REFUSED in lines[-1] else plain_message(lines[-1])[:400],
+            _NOT_TAKEN if NO_FALLBACK in lines[-1] else plain_message(lines[-1])[:400],
             "optim qnn support MODEL shows which nodes HTP takes",
             "optim-plugin-qnn",
             ExitStatus.NOT_HELD,

@@ -25,7 +25,7 @@ from optim import ExitStatus, OptimError
 if TYPE_CHECKING:
     from optim import Model, Target
 
-BINARY = "shared.bin"
+_BINARY = "shared.bin"
 _TIMEOUT_S = 1800.0
 
 
@@ -144,11 +144,11 @@ def _gather(work: Path, names: Sequence[str]) -> str:
         for node in graph.graph:
             if node.op_type == "EPContext":
                 made = work / (node.attributes.get_string("ep_cache_context") or "")
-                if made.name != BINARY and made.is_file():
-                    made.replace(work / BINARY)
-                node.attributes["ep_cache_context"] = onnx_ir.AttrString("ep_cache_context", BINARY)
+                if made.name != _BINARY and made.is_file():
+                    made.replace(work / _BINARY)
+                node.attributes["ep_cache_context"] = onnx_ir.AttrString("ep_cache_context", _BINARY)
         onnx_ir.save(graph, work / f"{name}.onnx")
-    return BINARY
+    return _BINARY
 
 
 def _compare(models: Sequence[Model], compiled: Sequence[Path], target: Target, scratch: Path) -> int:

@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optim import ExitStatus, OptimError, SessionConfig, Target
+from optim.errors import some_of
 
 if TYPE_CHECKING:
     import onnxruntime
 
-_REFUSED = "fallback to CPU EP has been explicitly disabled"
+NO_FALLBACK = "fallback to CPU EP has been explicitly disabled"
+"""What onnxruntime says where HTP does not take all nodes."""
+
 _SHOWN = 4
 _ERRORS = 3
 """Severity from which onnxruntime logs; its QNN provider tells of a library that does not load in the log alone."""
@@ -33,7 +36,7 @@ def open_on_qnn(
     try:
         return open_session(path, settings, target, extra_config=extra_config)
     except OptimError as error:
-        if _REFUSED not in f"{error.cause} {error.__cause__}":
+        if NO_FALLBACK not in f"{error.cause} {error.__cause__}":
             raise
         raise _not_taken(path, settings, target) from error
 
@@ -65,12 +68,11 @@ def _not_taken(path: Path, settings: SessionConfig, target: Target) -> OptimErro
     nodes_left = [node for provider, nodes in assigned if provider != target.provider for node in nodes]
     computing = [node for node in nodes_left if node[1] not in ("QuantizeLinear", "DequantizeLinear")]
     left = [f"{operator} '{name}'" for name, operator in computing or nodes_left]
-    more = f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
     nodes = "1 node" if len(left) == 1 else f"{len(left)} nodes"
     return OptimError(
         "not-on-htp",
         f"HTP does not take {nodes} of the model",
-        ", ".join(left[:_SHOWN]) + more,
+        some_of(left, _SHOWN),
         "optim qnn support MODEL says why, and what can be done; --target qnn:fallback=cpu runs them on the CPU",
         "optim-plugin-qnn",
         ExitStatus.NOT_HELD,

@@ -16,8 +16,8 @@ from optim_qnn.htp.soc import SIMULATED, find_soc
 
 LIBRARY = "onnxruntime_qnn"
 PROVIDER = "QNNExecutionProvider"
-PREPROCESS = "qnn.preprocess"
-CONTEXT_BINARY = "qnn.context-binary"
+_PREPROCESS = "qnn.preprocess"
+_CONTEXT_BINARY = "qnn.context-binary"
 _FALLBACK = "a fallback to the CPU was admitted (fallback=cpu): what HTP does not take ran on the CPU"
 _SIMULATED = (
     "ran on the HTP simulator: its time says nothing of a device, so validity, drift, where nodes ran, and size decided"
@@ -67,7 +67,7 @@ def make_targets() -> tuple[Target, ...]:
         timed=not simulated,
         exact=False,
         remark=_SIMULATED if simulated else "",
-        requires=(PREPROCESS, CONTEXT_BINARY),
+        requires=(_PREPROCESS, _CONTEXT_BINARY),
         probe=qnn_missing,
         configure=_configured,
     )
@@ -80,7 +80,7 @@ def make_targets() -> tuple[Target, ...]:
         exact=False,
         prepares_for=PROVIDER,
         remark=_NOT_RUN,
-        requires=(PREPROCESS,),
+        requires=(_PREPROCESS,),
         probe=_runtime_missing,
     )
     return (qnn, offline)

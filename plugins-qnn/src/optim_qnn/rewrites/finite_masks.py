@@ -20,7 +20,7 @@ import onnx_ir as ir
 from optim.arrays import Array
 from optim_qnn.rewrites.rule import constant_of
 
-MASKED = -100.0
+_MASKED = -100.0
 _LARGE = -1e3
 _CARRIES = frozenset(
     ("Where", "Mul", "Add", "Expand", "Reshape", "Unsqueeze", "Squeeze", "Cast", "Slice", "Transpose", "Identity")
@@ -37,7 +37,7 @@ def make_masks_finite(model: ir.Model) -> int:
             continue
         if not _ends_in_softmax(value):
             continue
-        limited = np.where(np.less(array, _LARGE), np.asarray(MASKED, array.dtype), array)
+        limited = np.where(np.less(array, _LARGE), np.asarray(_MASKED, array.dtype), array)
         value.const_value = ir.tensor(limited, name=value.name)
         changed += 1
     return changed

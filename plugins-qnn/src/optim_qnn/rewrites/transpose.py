@@ -18,12 +18,12 @@ import onnx_ir as ir
 
 from optim_qnn.rewrites.rule import Replacement, Rule, Writer, fixed_shape
 
-MOST_DIMENSIONS = 5
+_MOST_DIMENSIONS = 5
 
 
 def _rewrite(node: ir.Node) -> Replacement | None:
     shape, perm = fixed_shape(node.inputs[0]), node.attributes.get_ints("perm")
-    if shape is None or len(shape) <= MOST_DIMENSIONS:
+    if shape is None or len(shape) <= _MOST_DIMENSIONS:
         return None
     order = [axis for axis in perm or reversed(range(len(shape))) if shape[axis] != 1]
     groups: list[list[int]] = []
@@ -33,7 +33,7 @@ def _rewrite(node: ir.Node) -> Replacement | None:
             groups[-1].append(axis)
         else:
             groups.append([axis])
-    if not groups or len(groups) > MOST_DIMENSIONS:
+    if not groups or len(groups) > _MOST_DIMENSIONS:
         return None
     ranked = sorted(range(len(groups)), key=lambda group: groups[group][0])
     sizes = [math.prod(shape[axis] for axis in groups[group]) for group in ranked]

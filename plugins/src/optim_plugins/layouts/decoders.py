@@ -113,7 +113,7 @@ def choices(result: Result, sample: Feeds, outputs: Outputs) -> Outputs:
 
     tokens = np.asarray(outputs["tokens"])
     prompt = np.asarray(sample["input_ids"])[0]
-    scores, ends = _scores(result, prompt, tokens), ends_of(result)
+    scores, ends = _scores(result, prompt, tokens), _ends_of(result)
     for place, (row, token) in enumerate(zip(scores, tokens, strict=True)):
         allowed = row.copy()
         allowed[ends] = -np.inf
@@ -129,7 +129,7 @@ def choices(result: Result, sample: Feeds, outputs: Outputs) -> Outputs:
     return {"logits": scores, "tokens": tokens}
 
 
-def ends_of(result: Result) -> list[int]:
+def _ends_of(result: Result) -> list[int]:
     """Ids that end a text, by the source or by its configuration."""
     ends = result.facts.get("eos")
     if ends is None and result.files is not None:

@@ -10,6 +10,7 @@ from pydantic import Field
 from optim import CannotJudge, Metric, PassOptions
 from optim.arrays import Array, Feeds, Outputs
 from optim_plugins.metrics.pick import classes_of, counted, pick_label, pick_output
+from optim_plugins.metrics.share import share
 
 
 class TopOptions(PassOptions):
@@ -93,8 +94,4 @@ def _top(name: str, k: int, options: TopOptions) -> Metric:
         better = (rows > own).sum(1) + ((rows == own).sum(1) - 1) / 2  # equal scores: half of them come first
         return np.array([(better < k).sum(), valid.sum()])
 
-    return Metric(name, True, call, _share, needs_labels=True, summary=f"share of labels among the {k} highest scores")
-
-
-def _share(sums: Array) -> float:
-    return float(sums[0] / sums[1]) if sums[1] else float("nan")
+    return Metric(name, True, call, share, needs_labels=True, summary=f"share of labels among the {k} highest scores")

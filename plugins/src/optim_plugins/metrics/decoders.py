@@ -8,6 +8,7 @@ from pydantic import Field
 from optim import CannotJudge, Metric, PassOptions
 from optim.arrays import Array, Feeds, Outputs
 from optim_plugins.metrics.pick import IGNORED, classes_of, counted, pick_label, pick_output
+from optim_plugins.metrics.share import share
 
 
 class AgreementOptions(PassOptions):
@@ -47,7 +48,7 @@ def perplexity(options: PerplexityOptions) -> Metric:
         return np.array([(sums - own).sum(), len(rows)])
 
     def finish(sums: Array) -> float:
-        return float(np.exp(sums[0] / sums[1])) if sums[1] else float("nan")
+        return float(np.exp(share(sums)))
 
     return Metric("perplexity", False, call, finish, summary="perplexity of a language model")
 
@@ -65,10 +66,7 @@ def token_agreement(options: AgreementOptions) -> Metric:
             same = same[np.asarray(mask)[:, -same.shape[1] :] != 0]
         return np.array([same.sum(), same.size])
 
-    def finish(sums: Array) -> float:
-        return float(sums[0] / sums[1]) if sums[1] else float("nan")
-
-    return Metric("token-agreement", True, call, finish, "original", summary="share of tokens that stay the original's")
+    return Metric("token-agreement", True, call, share, "original", summary="share of tokens that stay the original's")
 
 
 def _next_tokens(feeds: Feeds, tokens: str, logits: Array) -> Array:

@@ -11,6 +11,7 @@ from pydantic import Field
 from optim import Metric, PassOptions
 from optim.arrays import Array, Feeds, Outputs
 from optim_plugins.metrics.pick import pick_output
+from optim_plugins.metrics.share import share
 
 _USUAL = ("sentence_embedding", "embeddings", "last_hidden_state")
 
@@ -40,10 +41,7 @@ def cosine(options: CosineOptions) -> Metric:
         cosines = np.where(norms > 0, products / np.maximum(norms, 1e-300), (norms == 0) & (products == 0))
         return np.array([cosines.sum(), len(cosines)])
 
-    def finish(sums: Array) -> float:
-        return float(sums[0] / sums[1]) if sums[1] else float("nan")
-
-    return Metric("cosine", True, call, finish, "original", summary="cosine of embeddings with the original's")
+    return Metric("cosine", True, call, share, "original", summary="cosine of embeddings with the original's")
 
 
 def _pooled(given: Array, feeds: Feeds, pool: str) -> NDArray[np.float64]:

@@ -12,6 +12,7 @@ from pydantic import Field
 from optim import Metric, OptimError, PassOptions
 from optim.arrays import Array, Feeds, Outputs
 from optim_plugins.metrics.pick import IGNORED, pick_label, pick_output
+from optim_plugins.metrics.share import share
 
 
 class WerOptions(PassOptions):
@@ -61,10 +62,7 @@ def wer(options: WerOptions) -> Metric:
             errors += compared.substitutions + compared.deletions + compared.insertions
         return np.array([errors, words])
 
-    def finish(sums: Array) -> float:
-        return float(sums[0] / sums[1]) if sums[1] else float("nan")
-
-    return Metric("wer", False, call, finish, needs_labels=True, summary="word error rate, by jiwer")
+    return Metric("wer", False, call, share, needs_labels=True, summary="word error rate, by jiwer")
 
 
 def _texts(array: Array, to_text: Any, blank: int | None) -> list[str]:

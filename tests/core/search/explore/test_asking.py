@@ -51,7 +51,7 @@ def asked(clock):
             target=SimpleNamespace(requires=()),
             store=SimpleNamespace(models=None),
             reference=SimpleNamespace(feeds=None),
-            keys=SimpleNamespace(offer=lambda candidate, offered, options, forced: offered.name),
+            keys=SimpleNamespace(offers=lambda candidate, asked: {one.name: one.name for one, _, _ in asked}),
             settings=SimpleNamespace(
                 seed=0,
                 goal="latency",

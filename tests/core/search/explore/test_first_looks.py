@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from types import SimpleNamespace
 
+import dawdling_plugin
 import pytest
-from dawdling_plugin import SLEEP_S
 from installed_plugin import installed
 from timed_models import write_network
 
@@ -15,6 +15,7 @@ from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.execute import execute
 from optim._engine.search.explore.beam import Beam
 from optim._engine.search.explore.first_looks import FirstLooks
+from optim._engine.search.explore.first_repairs import FirstRepairs
 from optim._engine.search.explore.order import fair_order, leading_of
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.ranking import Ranking
@@ -50,7 +51,7 @@ def settings(folder):
         folder / "model.onnx",
         without=tuple(sorted(offers - set(chosen))),
         stages=(Stage.FUSE, Stage.QUANTIZE),
-        search_seconds=12.0,
+        search_seconds=1200.0,
         most_samples=2,
     )
 
@@ -71,8 +72,9 @@ def test_lossy_settings_cost_next_to_nothing_and_come_first(settings):
 
 
 @pytest.fixture
-def told(monkeypatch):
-    """What each pass is said to gain: noise of tenths of seconds decides nothing here."""
+def told(monkeypatch, counted_seconds):
+    """What each pass is said to gain, and how long it dawdles: neither noise nor other programs decide anything."""
+    monkeypatch.setattr(dawdling_plugin, "dawdle", counted_seconds.pass_by)
     note = Promises.note_ratio
 
     def note_given(self, step, ratio):
@@ -92,7 +94,7 @@ def test_a_plugin_of_slow_and_useless_candidates_makes_no_result_worse(settings,
     outcome = execute(settings, load_registry(), Store(folder / "cache"), lambda text: None)
     assert any(one.ratio is not None for one in rounds(outcome))
     dawdled = [one for one in outcome.attempts if one.step.plugin == "dawdling"]
-    assert len([one for one in dawdled if one.seconds >= SLEEP_S]) <= 2
+    assert len([one for one in dawdled if one.seconds >= dawdling_plugin.DAWDLE_S]) <= 2
     skipped = {one.reason for one in dawdled if one.status is StepStatus.SKIPPED}
     assert skipped
     assert all("other passes promise more" in reason or "search time ran out" in reason for reason in skipped)
@@ -118,7 +120,7 @@ def looked(folder, settings):
         registry = load_registry()
         offers = {offered.name for offered in registry.offers(registry.target("cpu"))}
         chosen = replace(
-            settings, stages=(), search_seconds=80.0, without=tuple(sorted(offers - set(names))), **options
+            settings, stages=(), search_seconds=800.0, without=tuple(sorted(offers - set(names))), **options
         )
         bench = Workbench(chosen, registry, Store(folder / "direct"), None, lambda text: None)
         bench.prepare(bench.ingest().model)
@@ -259,6 +261,24 @@ def test_what_holds_and_was_not_timed_may_still_be_proven(looked, monkeypatch):
     assert ("timed.drop-a", (), False) in rows
     assert looked.found  # on a busy machine one of the two ran out of time
     assert {chain[0] for chain in looked.found} <= {"timed.drop-a", "timed.drop-b"}
+
+
+def test_what_was_cut_has_its_look_before_a_repair_that_has_too_little_time(looked, monkeypatch):
+    try_all, calls = Workbench.try_all, []
+
+    def first_one_alone(bench, trials, seconds):
+        calls.append(len(trials))
+        return try_all(bench, trials, seconds if len(calls) != 2 else lambda place: 0.0 if place else seconds(0))
+
+    def timed():
+        calls.clear()
+        return sorted(name for name, _, is_timed in looked("timed.drop-a", "timed.round") if is_timed)
+
+    monkeypatch.setattr(Workbench, "try_all", first_one_alone)
+    assert len(timed()) == 1
+    monkeypatch.setattr(FirstRepairs, "doubtful", lambda *_: 0.0)
+    assert timed() == ["timed.drop-a", "timed.round"]
+    assert len(looked.found) == 2
 
 
 def test_what_promises_most_per_second_comes_first(settings, folder, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,17 +66,21 @@ class Expander:
 
 @pytest.fixture
 def found(monkeypatch):
-    """What holds in place of a guess at drift .1 and 0.4 of the latency, and the options that were repaired."""
+    """What holds in place of a guess at drift .1 and 0.4 of the latency, and the options that were repaired.
+
+    ``found.doubtful`` is what the repair of the guess is said to promise; both have the same time and looks.
+    """
 
     monkeypatch.setattr(first_repairs, "step_of", lambda offered, options: _step(options))
 
-    def tried(
+    def made(
         *others: dict[str, Any],
         gains: dict[float, float] | None = None,
         left_s: float = 60.0,
+        lent_s: float = 30.0,
         beside: float = 0.0,
         **known: Any,
-    ) -> tuple[list[str], list[Any]]:
+    ) -> tuple[FirstRepairs, list[Look], Expander]:
         gain = (gains or {}).get
         expander = Expander(SimpleNamespace(gain=lambda step: gain(step.options["drift"], 0.9)))
         answer = SimpleNamespace(
@@ -87,7 +92,7 @@ def found(monkeypatch):
         )
         journal = Journal()
         time = SimpleNamespace(
-            for_candidate=lambda: 1.0, most_before_proof=left_s, lending=nullcontext, left_for_repairs=30.0
+            for_candidate=lambda: 1.0, most_before_proof=left_s, lending=nullcontext, left_for_repairs=lent_s
         )
         repairs = FirstRepairs(bench, expander, journal, time)
         original = _candidate("original")
@@ -110,10 +115,23 @@ def found(monkeypatch):
         if beside:
             slow = journal.open(_step({"drift": beside}), original)
             slow.seconds, slow.drift = 50.0, SimpleNamespace(relative_l2=beside)
-            looks.append(Look(planned, original, slow, SimpleNamespace(answer=answer), _candidate("far"), False))
-        results = repairs.repaired(looks, lambda one: 0.4 if one is guess else 0.3, 1.0)
+            holds = beside <= _BUDGET
+            looks.append(Look(planned, original, slow, SimpleNamespace(answer=answer), _candidate("far"), holds))
+        return repairs, looks, expander
+
+    def ratio(one: Look) -> float:
+        return 0.3 if one.candidate.digest == "far" else 0.4
+
+    def tried(*others: dict[str, Any], unsure: Sequence[str] = (), **known: Any) -> tuple[list[str], list[Any]]:
+        repairs, looks, expander = made(*others, **known)
+        results = repairs.repaired(looks, ratio, 1.0, unsure)
         return [one.digest for one in results], expander.repaired
 
+    def doubtful(**known: Any) -> float | None:
+        repairs, looks, _ = made(**known)
+        return repairs.doubtful(looks, ratio, 1.0)
+
+    tried.doubtful = doubtful  # type: ignore[attr-defined]
     return tried
 
 
@@ -139,6 +157,27 @@ def test_without_time_for_both_what_has_a_precision_between_is_repaired_at_once(
     assert found({"drift": 0.04}, left_s=30.0, finer=[]) == at_once
     assert found({"drift": 0.04}, left_s=60.0, finer=[]) == (["at-0.04"], [])
     assert found({"drift": 0.04}, left_s=30.0) == (["at-0.04"], []), "a repair without it is many looks"
+
+
+def test_what_may_be_as_slow_as_the_original_keeps_nothing_from_being_repaired(found):
+    assert found(beside=0.02) == ([], [])
+    assert found(beside=0.02, unsure=["far"]) == (["repaired"], [{"drift": 0.1}])
+
+
+@pytest.mark.parametrize(
+    ("known", "doubtful"),
+    [
+        ({"lent_s": 30.0}, True),
+        ({"lent_s": 50.0}, False),
+        ({"lent_s": 30.0, "left_s": 30.0, "finer": []}, False),
+        ({"lent_s": 9.0, "left_s": 9.0, "finer": []}, True),
+        ({"lent_s": 30.0, "beside": 0.02}, False),
+    ],
+    ids=["eight looks", "enough", "two looks", "not even two", "something holds, and is faster"],
+)
+def test_a_repair_that_even_the_time_of_the_end_is_too_short_for_is_told_first(found, known, doubtful):
+    """A guess takes 5 s; other looks may come before a repair that begins with little hope."""
+    assert (found.doubtful(**known) is not None) == doubtful
 
 
 @pytest.mark.parametrize(("beside", "repaired"), [(0.06, [{"drift": 0.06}]), (0.8, [])])

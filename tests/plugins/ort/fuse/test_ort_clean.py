@@ -90,6 +90,22 @@ def test_weights_listed_as_inputs_become_constants_that_the_runtime_folds(tmp_pa
     assert len(_as_the_runtime_runs_it(str(result.model.path), tmp_path)) == 1
 
 
+def test_an_input_with_a_default_stays_where_weights_are_no_inputs(tmp_path: Path) -> None:
+    model = parsed(
+        tmp_path,
+        """<opset_import: ["": 17], ir_version: 8> g (float[1, 2] x, float[1, 2] state) => (float[1, 2] y)
+        <float[1, 2] state = {0, 0}, float[2, 2] w = {1, 2, 3, 4}, float[2, 2] v = {1, 0, 1, 0}> {
+            unused = Neg (x)
+            a = MatMul (x, w)
+            b = MatMul (state, v)
+            y = Add (a, b)
+        }""",
+    )
+    result = apply(Clean, model, tmp_path)
+    assert result.counts["weights that were inputs"] == 0
+    assert drift(model, result.model, {"x": random_weight(1, 2), "state": random_weight(1, 2)}) == 0
+
+
 def _as_the_runtime_runs_it(path: str, folder: Path) -> list[str]:
     options = ort.SessionOptions()
     options.log_severity_level = 4

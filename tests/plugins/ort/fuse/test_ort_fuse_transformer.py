@@ -28,8 +28,8 @@ LIGHT = ("skip_layer_normalization", "attention")
 FUSED = {
     "bert.dynamo": {"multi_head_attention": 2, "attention": 2, "bias_gelu": 2, "skip_layer_normalization": 4},
     "bert.ts": {"multi_head_attention": 2, "attention": 2, "gelu": 2, "bias_gelu": 2, "skip_layer_normalization": 4},
-    "gpt2.dynamo": {"multi_head_attention": 2, "reshapes": 15, "skip_layer_normalization": 5},
-    "gpt2.ts": {"multi_head_attention": 2, "reshapes": 23, "skip_layer_normalization": 2},
+    "gpt2.dynamo": {"multi_head_attention": 2, "reshapes": 15, "gelu": 2, "skip_layer_normalization": 5},
+    "gpt2.ts": {"multi_head_attention": 2, "reshapes": 23, "gelu": 2, "skip_layer_normalization": 2},
     "llama.dynamo": {"multi_head_attention": 2, "reshapes": 6, "rotary_embedding": 4, "rms_normalization": 5},
     "llama.ts": {"multi_head_attention": 2, "reshapes": 6, "rotary_embedding": 4, "rms_normalization": 5},
 }
@@ -271,3 +271,16 @@ def test_onnxruntimes_optimizer_prints_nothing_and_needs_no_torch(tmp_path: Path
 
     assert found.stdout == "{'BiasGelu': 2, 'SkipLayerNormalization': 4}\n"
     assert found.stderr == ""
+
+
+def test_where_onnxruntimes_optimizer_crashes_as_every_type_the_other_engine_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def crash(*_: object, **__: object) -> None:
+        raise IndexError("list index out of range")
+
+    monkeypatch.setattr("onnxruntime.transformers.optimizer.optimize_model", crash)
+    with pytest.raises(OptimError) as caught:
+        apply(FuseTransformer, export("bert.ts", tmp_path), tmp_path, engine="onnxruntime")
+    assert caught.value.reference == "optimizer-crashed"
+    assert caught.value.cause == "as model type bert it crashed: IndexError: list index out of range"

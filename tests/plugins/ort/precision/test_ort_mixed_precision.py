@@ -27,6 +27,8 @@ from ort_models import (
 
 from optim import Context, Model, Target
 from optim.options import parse_options
+from optim.providers import CUDA, TENSORRT
+from optim_plugins.ort import kernels
 from optim_plugins.ort.graph.operator_types import signature
 from optim_plugins.ort.kernels import CPU_PROVIDER, has_kernel, is_listed
 from optim_plugins.ort.precision.convert_bfloat16 import ConvertBfloat16
@@ -119,6 +121,34 @@ def test_kernels_are_those_that_onnxruntime_lists() -> None:
     assert has_kernel(CPU_PROVIDER, "", "MatMul", 13, {"T": "tensor(float)"})
     assert not has_kernel(CPU_PROVIDER, "", "MatMul", 13, {"T": "tensor(string)"})
     assert not has_kernel(CPU_PROVIDER, "", "NoSuchOperator", 13, {})
+
+
+def test_kernels_of_cuda_are_known_without_a_gpu_and_tensorrt_has_none() -> None:
+    half, brain = {"T": "tensor(float16)"}, {"T": "tensor(bfloat16)"}
+    assert has_kernel(CUDA, "", "MatMul", 13, half) and has_kernel(
+        CUDA, "com.microsoft", "SkipLayerNormalization", 1, half
+    )
+    assert has_kernel(CUDA, "", "MatMul", 13, brain)
+    assert has_kernel(CUDA, "", "InstanceNormalization", 6, half)
+    assert not has_kernel(CUDA, "", "InstanceNormalization", 6, brain)
+    assert is_listed(CUDA)
+    assert not is_listed(TENSORRT)
+
+
+def test_a_build_for_gpus_is_never_asked_for_the_kernels_of_all_providers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends with SIGSEGV where TensorRT's library is missing."""
+    import onnxruntime
+    from onnxruntime.capi import onnxruntime_pybind11_state as runtime
+
+    def ends() -> None:
+        raise AssertionError("the process would have ended here")
+
+    if not hasattr(runtime, "get_registered_ep_kernel_defs"):
+        pytest.skip("this onnxruntime lists no provider alone")
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: [TENSORRT, CUDA, CPU_PROVIDER])
+    monkeypatch.setattr(runtime, "get_all_opkernel_def", ends)
+    providers = {provider for provider, *_ in kernels._listed()}
+    assert providers == {CPU_PROVIDER}
 
 
 @pytest.mark.parametrize("domain", ["", "com.microsoft"])

@@ -11,10 +11,10 @@ from typing import Any
 
 from optim.errors import OptimError, disk_error
 
-DEFAULT_LIMIT = 64
+_DEFAULT_LIMIT = 64
 """Calls: as many as a run compares on; more only wait to be left out."""
 
-DEFAULT_MAX_BYTES = 256 << 20
+_DEFAULT_MAX_BYTES = 256 << 20
 """What a sample of feeds may take on disk without being asked about."""
 
 
@@ -22,8 +22,8 @@ DEFAULT_MAX_BYTES = 256 << 20
 def capture(
     folder: str | PathLike[str],
     *,
-    limit: int = DEFAULT_LIMIT,
-    max_bytes: int = DEFAULT_MAX_BYTES,
+    limit: int = _DEFAULT_LIMIT,
+    max_bytes: int = _DEFAULT_MAX_BYTES,
     module: Any = None,
     seed: int = 0,
     say: Callable[[str], None] = print,

@@ -129,7 +129,7 @@ def _files_of(source: Path) -> list[Path]:
     return [source / component.file for component in exported.components.values()] if exported else [source]
 
 
-def require_models(models: Sequence[Path], data: str | None, target: str) -> None:
+def _require_models(models: Sequence[Path], data: str | None, target: str) -> None:
     """Refuse models, run folders, feeds or a target that are not there.
 
     Raises:
@@ -148,7 +148,7 @@ def conditions_for(
     """Under which models are looked at without a search, after what is not there was refused.
 
     Args:
-        models: as :func:`require_models` takes them.
+        models: as :func:`_require_models` takes them.
         say: told what is going on.
         data: where feeds come from; None: synthesized from the first model.
         target: where all run.
@@ -156,9 +156,9 @@ def conditions_for(
         component: of a source with several.
 
     Raises:
-        OptimError: as :func:`require_models`.
+        OptimError: as :func:`_require_models`.
     """
-    require_models(models, data, target)
+    _require_models(models, data, target)
     from optim.jobs.process import expect_workers
 
     expect_workers()  # they import what this process goes on to import, meanwhile

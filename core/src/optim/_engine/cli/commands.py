@@ -82,13 +82,13 @@ def _import_added(offer: Offer) -> click.Command:
     Raises:
         OptimError[plugin-failed]: it cannot be imported; the plugin is at fault.
     """
-    from optim._engine.plugins.guard import stdout_on_stderr
+    from optim._engine.plugins.guard import UnrulyError, outliving, stdout_on_stderr
     from optim.errors import describe_exception
 
     try:
-        with stdout_on_stderr():
+        with stdout_on_stderr(), outliving("its import"):
             return _named_where_it_breaks(_import(_as_command(offer).path), offer)
-    except (Exception, SystemExit) as error:
+    except (Exception, UnrulyError) as error:
         raise OptimError.usage(
             "plugin-failed",
             f"command {offer.name} cannot be loaded",
@@ -109,6 +109,10 @@ def _named_where_it_breaks(command: click.Command, offer: Offer) -> click.Comman
             return invoke(ctx)
         except (OptimError, click.ClickException, click.exceptions.Exit, click.Abort, OSError):
             raise
+        except SystemExit as error:  # the end of a command that is a script: its status, or what went wrong
+            if isinstance(error.code, str):
+                click.echo(error.code, err=True)
+            raise click.exceptions.Exit(error.code if isinstance(error.code, int) else int(bool(error.code))) from error
         except Exception as error:
             raise OptimError(
                 "command-failed",

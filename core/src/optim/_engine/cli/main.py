@@ -108,7 +108,7 @@ def _answer(arguments: list[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted", err=True)
         return ExitStatus.INTERRUPTED
-    except Exception as error:  # the last resort of the program: anything else is a defect of optim
+    except (Exception, SystemExit) as error:  # the last resort of the program: anything else is a defect of optim
         return _fail(error, arguments)
 
 
@@ -136,7 +136,7 @@ def _warn_of_unknown_disabled() -> None:
         click.echo(f"warning: {DISABLE_VARIABLE} names what is not installed: {', '.join(unknown)}", err=True)
 
 
-def _fail(error: Exception, arguments: Sequence[str]) -> int:
+def _fail(error: BaseException, arguments: Sequence[str]) -> int:
     from optim._engine.cli.failures import diagnose, print_error
 
     if isinstance(error, OSError) and error.filename is None and not isinstance(error, FileNotFoundError):

@@ -66,7 +66,7 @@ def source_request(spec: str, words: Mapping[str, Any], seed: int = 0) -> Source
     )
 
 
-def given_source_options(words: Mapping[str, Any]) -> list[str]:
+def _given_source_options(words: Mapping[str, Any]) -> list[str]:
     """Names of the options above that the user wrote."""
     names = {
         "dynamic": "--dynamic",
@@ -135,7 +135,7 @@ def _request(source: Path, words: Mapping[str, Any]) -> SourceRequest | None:
 
     if needs_export(str(source)):
         return source_request(str(source), words, int(words.get("seed") or 0))
-    if given := given_source_options(words):
+    if given := _given_source_options(words):
         raise OptimError.usage(
             "conflicting-request",
             f"{given[0]} says how to export a source, and {source} is an ONNX model",

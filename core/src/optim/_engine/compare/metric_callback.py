@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -22,6 +24,18 @@ from optim._engine.feeds.sources import without_torch
 from optim.errors import OptimError
 from optim.metric import CannotJudge, Metric
 
+_NAME = "optim-metric"
+"""Of the thread that takes calls."""
+
+_LONGEST_FOLDER = 70
+"""Bytes: a path has 103 at most on macOS, and the folder made here takes 29 of them."""
+
+_ENDING_S = 5.0
+"""For who answers to see that it is over: next to nothing, but on a machine that stands still."""
+
+_AGAIN_S = 0.01
+"""Before the next call is taken, where one could not be: there may be no descriptor left."""
+
 
 @contextmanager
 def served(metric: Metric) -> Iterator[MetricSpec]:
@@ -32,9 +46,10 @@ def served(metric: Metric) -> Iterator[MetricSpec]:
     """
     import secrets
 
-    key = secrets.token_hex(16)
-    with Listener(None, authkey=bytes.fromhex(key)) as listener:
-        threading.Thread(target=_serve, args=(listener, metric), daemon=True).start()
+    key, ended = secrets.token_hex(16), threading.Event()
+    with _address() as address, Listener(address, authkey=bytes.fromhex(key)) as listener:
+        serving = threading.Thread(target=_serve, args=(listener, metric, ended), name=_NAME, daemon=True)
+        serving.start()
         program = CallingProgram(
             address=str(listener.address),
             key=key,
@@ -43,7 +58,26 @@ def served(metric: Metric) -> Iterator[MetricSpec]:
             compares=metric.compares,
             needs_labels=metric.needs_labels,
         )
-        yield MetricSpec(f"{metric.name}{IN_PYTHON}", program=program)
+        try:
+            yield MetricSpec(f"{metric.name}{IN_PYTHON}", program=program)
+        finally:
+            ended.set()
+            with suppress(OSError):
+                Client(program.address).close()  # closing a listener wakes nobody who waits for calls
+            serving.join(_ENDING_S)
+
+
+@contextmanager
+def _address() -> Iterator[str | None]:
+    """Where jobs call: in a short folder, since the path of a socket has some hundred bytes at most; None: anywhere."""
+    if os.name == "nt":
+        yield None
+        return
+    usual = tempfile.gettempdir()
+    with tempfile.TemporaryDirectory(
+        prefix="optim-metric-", dir=usual if len(os.fsencode(usual)) <= _LONGEST_FOLDER else "/tmp"
+    ) as folder:
+        yield f"{folder}/socket"
 
 
 def metric_of_program(spec: MetricSpec, program: CallingProgram) -> Metric:
@@ -65,15 +99,14 @@ def metric_of_program(spec: MetricSpec, program: CallingProgram) -> Metric:
     )
 
 
-def _serve(listener: Listener, metric: Metric) -> None:
-    """Take whoever calls, until the listener is closed."""
+def _serve(listener: Listener, metric: Metric, ended: threading.Event) -> None:
+    """Take whoever calls, until that is over; a caller without the key, or that ends meanwhile, stops nothing."""
     one_at_a_time = threading.Lock()
-    while True:
+    while not ended.is_set():
         try:
             connection = listener.accept()
-        except OSError:
-            return
         except Exception:
+            ended.wait(_AGAIN_S)
             continue
         threading.Thread(target=_answer_all, args=(connection, metric, one_at_a_time), daemon=True).start()
 

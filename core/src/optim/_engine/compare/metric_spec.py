@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from optim.errors import OptimError
+from optim.user_code import FUNCTION_NAME
 
 if TYPE_CHECKING:
     from optim._engine.plugins.registry import Registry
 
-_FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 IN_PYTHON = " (in Python)"
 """Ends the name of a function of the calling program; nothing else is called so."""
@@ -72,7 +71,7 @@ class MetricSpec:
     @property
     def names_code(self) -> bool:
         """Whether measuring it imports a module that the user named."""
-        return bool(_FUNCTION.fullmatch(self.name))
+        return bool(FUNCTION_NAME.fullmatch(self.name))
 
     @property
     def in_python(self) -> bool:
@@ -86,7 +85,7 @@ def parse_metric(text: str) -> MetricSpec:
     Raises:
         OptimError[bad-option]: the options are no TOML.
     """
-    function = _FUNCTION.match(text)
+    function = FUNCTION_NAME.match(text)
     if function and text[function.end() :][:1] in ("", ":"):
         name, options = function.group(), text[function.end() + 1 :]
     else:

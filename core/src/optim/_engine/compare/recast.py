@@ -22,7 +22,7 @@ from optim.errors import OptimError
 from optim.jobs.doing import doing
 from optim.passes import Interface
 
-RAW_PREFIX = "raw: "
+_RAW_PREFIX = "raw: "
 """Before the name of an output that was compared on raw samples."""
 
 
@@ -77,7 +77,7 @@ def compare_raw(session: Session, inner: Session, interfaces: Sequence[Interface
             "give the pass raw samples of your own, in which there is something to find",
         )
     limit = recast.tolerance
-    return [replace(found, name=RAW_PREFIX + found.name, limit=limit) for found in merged.values()]
+    return [replace(found, name=_RAW_PREFIX + found.name, limit=limit) for found in merged.values()]
 
 
 def _raw(interface: Interface) -> Sequence[Feeds]:

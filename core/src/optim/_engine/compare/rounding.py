@@ -167,9 +167,14 @@ def _not_itself(drift: float, backend: HeldBackend, target: Target) -> OptimErro
             f"its outputs differ by {drift:.2g} from those that {backend.name} is held against",
             "this is an issue of the runtime, not of the model: choose another target, or another version of it",
         )
+    return not_reproducible(f"run twice on the same feeds it differs by {drift:.2g}")
+
+
+def not_reproducible(cause: str) -> OptimError:
+    """The error of a model that gives other outputs each time."""
     return OptimError(
         "not-reproducible",
         "the model does not repeat its own outputs",
-        f"run twice on the same feeds it differs by {drift:.2g}",
+        cause,
         "fix the seed of random operators in the model, or give --data that avoids them",
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from optim.errors import some_of
+
 
 @dataclass(frozen=True, slots=True)
 class Blamed:
@@ -53,8 +55,7 @@ class Blamed:
     @property
     def name(self) -> str:
         """Its first node with its operator, and how many more there are."""
-        more = f" and {len(self.nodes) - 1} more" if len(self.nodes) > 1 else ""
-        return f"node {self.nodes[0]} ({self.operators[0]}){more}"
+        return some_of([f"node {self.nodes[0]} ({self.operators[0]})", *self.nodes[1:]], 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ Fingerprint = NDArray[np.float64]
 Ran = tuple[OpenGraph, Sequence[Feeds]]
 """A graph and the samples that it is run on."""
 
-ALIKE = 1e-3
+_ALIKE = 1e-3
 """Fingerprints this near are of one value: rounding moves them by 1e-5, the next layer's value by more than 1e-2."""
 
 _SCOPES = ("pkg.torch.onnx.name_scopes", "namespace", "pkg.torch.onnx.class_hierarchy")
@@ -73,7 +73,7 @@ def paired(reference: Ran, other: Ran, outputs: Mapping[str, str]) -> Pairs:
     """
     for graph, samples in (reference, other):
         graph.measure(samples)
-    pairs = pair_by_structure(reference[0], other[0], outputs)
+    pairs = _pair_by_structure(reference[0], other[0], outputs)
     ours, theirs = reference[0], other[0]
     taken = set(pairs.partner.values())
     left = [name for name in theirs.values if name not in pairs.partner]
@@ -81,7 +81,7 @@ def paired(reference: Ran, other: Ran, outputs: Mapping[str, str]) -> Pairs:
     mine = [name for name in ours.values if name not in taken and ours.sizes(name) in sizes]
     sizes = {ours.sizes(name) for name in mine}
     left = [name for name in left if theirs.sizes(name) in sizes and max(theirs.sizes(name)) > 1]
-    pair_alike(
+    _pair_alike(
         _fingerprints(reference, mine), _fingerprints(other, left), pairs, lambda a, b: theirs.sizes(a) == ours.sizes(b)
     )
     return pairs
@@ -99,7 +99,7 @@ def _fingerprints(ran: Ran, names: Sequence[str]) -> dict[str, list[Fingerprint]
     return found
 
 
-def pair_by_structure(reference: OpenGraph, other: OpenGraph, outputs: Mapping[str, str]) -> Pairs:
+def _pair_by_structure(reference: OpenGraph, other: OpenGraph, outputs: Mapping[str, str]) -> Pairs:
     """Pairs by outputs, scopes, names and what is only passed on.
 
     Args:
@@ -130,7 +130,7 @@ def pair_by_structure(reference: OpenGraph, other: OpenGraph, outputs: Mapping[s
     return pairs
 
 
-def pair_alike(
+def _pair_alike(
     reference: Mapping[str, Sequence[Fingerprint]],
     other: Mapping[str, Sequence[Fingerprint]],
     pairs: Pairs,
@@ -150,7 +150,7 @@ def pair_alike(
         near = [
             name
             for name, known in reference.items()
-            if fits(theirs, name) and np.abs(np.concatenate(known) - wanted).max() <= ALIKE * scale
+            if fits(theirs, name) and np.abs(np.concatenate(known) - wanted).max() <= _ALIKE * scale
         ]
         if near:
             pairs.add(theirs, near[0], "alike")

@@ -11,7 +11,7 @@ import numpy as np
 
 from optim._engine.feeds.feedset import LABEL_PREFIX, Assumption
 from optim.arrays import Array, Feeds, dtype_of, is_float
-from optim.errors import OptimError
+from optim.errors import OptimError, some_of
 from optim.model import TensorInfo
 
 _OF_ML_DTYPES = 2
@@ -198,6 +198,4 @@ def _check_values(array: Array, info: TensorInfo, rows: int | None, where: str) 
 
 
 def _listed(names: Any) -> str:
-    names = list(names)
-    shown = ", ".join(names[:8])
-    return f"{shown} and {len(names) - 8} more" if len(names) > 8 else shown or "nothing"
+    return some_of(list(names), 8) or "nothing"

@@ -98,7 +98,7 @@ def _number_role(name: str, rank: int, info: TensorInfo) -> Role:
 def _kind(info: TensorInfo) -> str:
     """Numpy's letter for the kind of type, ``f`` for the floats of ml_dtypes too."""
     if info.dtype == "str":
-        raise cannot_make_up(info, "it takes strings, and only you know which make sense")
+        raise _cannot_make_up(info, "it takes strings, and only you know which make sense")
     dtype = fed_dtype(info)
     if dtype.isbuiltin == 2:
         return "f" if "float" in dtype.name else "i"
@@ -111,10 +111,10 @@ def _rank_by_name(name: str, info: TensorInfo) -> int:
         return 2
     if re.search(r"pixel|image|img", name):
         return 4
-    raise cannot_make_up(info, "it declares no shape")
+    raise _cannot_make_up(info, "it declares no shape")
 
 
-def cannot_make_up(info: TensorInfo, why: str) -> OptimError:
+def _cannot_make_up(info: TensorInfo, why: str) -> OptimError:
     """The error for an input that no values can be made up for."""
     return OptimError(
         "feeds-not-found",

@@ -31,7 +31,7 @@ def describe_values(plan: PlannedInput, *, past: bool) -> str:
     if plan.role is Role.TOKENS:
         if plan.rows is None:
             return "random small token ids: no table tells how many there are"
-        ids = f"random token ids from {lowest_id(plan.rows)} to {plan.rows - 1}"
+        ids = f"random token ids from {_lowest_id(plan.rows)} to {plan.rows - 1}"
         return f"{ids}: the table they index has {plan.rows} rows"
     if plan.role is Role.INTEGER and plan.rows is not None:
         return f"random numbers from 0 to {plan.rows - 1}: the table they index has {plan.rows} rows"
@@ -58,7 +58,7 @@ def describe_values(plan: PlannedInput, *, past: bool) -> str:
     }[plan.role]
 
 
-def lowest_id(rows: int) -> int:
+def _lowest_id(rows: int) -> int:
     """Returns where random ids begin in a table of that many rows."""
     return min(_FIRST_COMMON_ID, rows // 10)
 
@@ -109,7 +109,7 @@ class _Sample:
 
     def tokens(self, plan: PlannedInput, shape: tuple[int, ...]) -> Array:
         high = plan.rows if plan.rows is not None else self.setting.known_ids
-        low = lowest_id(plan.rows) if plan.rows is not None else 0
+        low = _lowest_id(plan.rows) if plan.rows is not None else 0
         ids: Array = self.rng.integers(low, max(high, low + 1), shape)
         if len(shape) == 2 and not self.start and self.maskable:
             ids = np.where(self.shown(*shape, past=0), ids, 0)

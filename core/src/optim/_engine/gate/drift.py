@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import NormalDist, fmean, stdev
 
-LEAST_SAMPLES = 4
+_LEAST_SAMPLES = 4
 """Fewer show no spread: then the worst that was seen counts."""
 
 _PROBABILITY = 0.99
@@ -57,7 +57,7 @@ DIFFERENCES = ("0", "1e-4", "1e-3", "1e-2", "0.1", "1")
 """Absolute differences, in the output's unit, that elements are counted above."""
 
 
-def no_differences() -> dict[str, int]:
+def _no_differences() -> dict[str, int]:
     """No element above any of them."""
     return dict.fromkeys(DIFFERENCES, 0)
 
@@ -102,7 +102,7 @@ class OutputComparison:
     each: tuple[float, ...] = ()
     overflowed: bool = False
     slices: str = ""
-    above: dict[str, int] = field(default_factory=no_differences)
+    above: dict[str, int] = field(default_factory=_no_differences)
     quiet: float | None = None
 
     @property
@@ -181,7 +181,7 @@ def foresee(drifts: Sequence[float]) -> float:
         Relative L2; the worst where there are fewer than four samples, or one is infinite.
     """
     worst = max(drifts, default=0.0)
-    if len(drifts) < LEAST_SAMPLES or not math.isfinite(worst):
+    if len(drifts) < _LEAST_SAMPLES or not math.isfinite(worst):
         return worst
     return max(worst, fmean(drifts) + _student(len(drifts) - 1) * stdev(drifts) * math.sqrt(1 + 1 / len(drifts)))
 

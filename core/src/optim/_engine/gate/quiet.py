@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-ORDINARY = 1e-5
+_ORDINARY = 1e-5
 """What rounding does to an output of ordinary size; ten times that is the least tolerance."""
 
 _MOST_NOISE = 1e-6
@@ -32,7 +32,7 @@ def floor_of(noise: float, size: float) -> float:
         noise: root mean square of what rounding changes on a sample.
         size: of the output itself.
     """
-    return noise / ORDINARY if 0 < noise < _MOST_NOISE and noise > ORDINARY * size else 0.0
+    return noise / _ORDINARY if 0 < noise < _MOST_NOISE and noise > _ORDINARY * size else 0.0
 
 
 def with_unmeasured(floors: Mapping[int, float], samples: Iterable[int]) -> tuple[float, ...]:

@@ -17,6 +17,7 @@ from onnx_ir.passes.common import LiftConstantsToInitializersPass
 
 from optim._engine.graphs.file_there import check_file
 from optim._engine.graphs.limits import check_operators, check_types
+from optim._engine.graphs.stale_shapes import forget_stale_shapes
 from optim.errors import OptimError
 from optim.model import Model
 from optim.onnx.checker import check_graph, malformed_is_invalid
@@ -28,6 +29,9 @@ from optim.onnx.skeleton import read_skeleton
 
 _MOST_DENSE_BYTES = 1 << 31
 """What one message of protobuf may hold; a dense weight is written into one."""
+
+_WEIGHTS_AMONG_INPUTS = 3
+"""The IR version in which every weight had to be an input as well; from the next on such an input is a default."""
 
 
 def ingest(path: Path, store: Path) -> Model:
@@ -52,7 +56,9 @@ def ingest(path: Path, store: Path) -> Model:
         check_context_files(skeleton, path)
         check_operators(skeleton, path)
         check_types(skeleton, path)
+        _take_weights_out_of_inputs(skeleton)
         check_graph(skeleton, path)
+        forget_stale_shapes(skeleton)
         _fill_sparse(skeleton, path)
         graph = ir.serde.deserialize_model(skeleton)
         ir.external_data.set_base_dir(graph.graph, path.parent)
@@ -95,6 +101,20 @@ def _store(graph: ir.Model, store: Path) -> Model:
     _embed_attributes(graph)
     _forget_placeholders(graph)
     return save_in_store(graph, store)
+
+
+def _take_weights_out_of_inputs(skeleton: onnx.ModelProto) -> None:
+    """Write a graph of IR version 3 as one of version 4: its weights are constants, and may be made by passes.
+
+    A runtime takes weights of version 3 for constants, also where they are no inputs, as in files of old model zoos;
+    the checker refuses those. Listed in version 4, a weight would be a default that whoever runs it may replace.
+    """
+    if skeleton.ir_version != _WEIGHTS_AMONG_INPUTS:
+        return
+    skeleton.ir_version += 1
+    weights = {tensor.name for tensor in skeleton.graph.initializer}
+    for value in [value for value in skeleton.graph.input if value.name in weights]:
+        skeleton.graph.input.remove(value)
 
 
 def _fill_sparse(skeleton: onnx.ModelProto, path: Path) -> None:

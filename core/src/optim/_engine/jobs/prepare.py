@@ -23,7 +23,7 @@ from optim._engine.jobs.job import Job
 from optim._engine.jobs.reference_outputs import Ran, Wanted, run_once, spread_of, write_reference
 from optim.arrays import Feeds, Outputs
 from optim.backend import Session
-from optim.errors import OptimError
+from optim.errors import OptimError, some_of
 from optim.jobs.channel import Channel
 from optim.model import Model, TensorInfo
 from optim.onnx.checker import find_contradiction
@@ -236,7 +236,7 @@ def _open_original(backend: HeldBackend, request: Request) -> Session:
     try:
         return open_exact(backend, request.model, request.place.target)
     except OptimError as error:
-        refusal = replace_what(error, "the original model does not run on " + request.place.target.name)
+        refusal = _replace_what(error, "the original model does not run on " + request.place.target.name)
         path = request.model.path
         found = find_contradiction(read_skeleton(path), path) if error.reference == "session-failed" else None
         if found is not None:
@@ -244,7 +244,7 @@ def _open_original(backend: HeldBackend, request: Request) -> Session:
         raise refusal from error
 
 
-def replace_what(error: OptimError, what: str) -> OptimError:
+def _replace_what(error: OptimError, what: str) -> OptimError:
     """The same diagnosis under another first line."""
     return OptimError(
         error.reference,
@@ -338,4 +338,4 @@ def _timed_samples(compared: Sequence[int], feeds: FeedSet) -> tuple[tuple[int, 
 def shape_text(feeds: Feeds) -> str:
     """The shapes of one sample in a few words; many alike (past key/values) are named once."""
     words = [f"{name} {'x'.join(map(str, array.shape)) or 'scalar'}" for name, array in feeds.items()]
-    return ", ".join(words[:4]) + (f", and {len(words) - 4} more" if len(words) > 4 else "")
+    return some_of(words, 4)

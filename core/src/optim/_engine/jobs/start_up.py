@@ -19,12 +19,12 @@ from optim.backend import KernelCount, Session
 _NOTICED_S = 0.05
 """A first call that takes longer than others by less is not worth a call of its own: people notice 0.1 s."""
 
-WARMED_TYPES = frozenset(
+_WARMED_TYPES = frozenset(
     {"bool", "float16", "float32", "float64"} | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 )
 """Types that numpy itself can make zeros of; texts and bfloat16 are none."""
 
-WARMED_ELEMENTS = 1 << 28
+_WARMED_ELEMENTS = 1 << 28
 """An input of a warm-up has at most so many: 1 GiB of floats. A ``session.json`` may come from a stranger."""
 
 
@@ -43,8 +43,8 @@ class Zeros:
     @property
     def is_allowed(self) -> bool:
         """Whether a session file may have it."""
-        sizes = all(size >= 0 for size in self.shape) and math.prod(self.shape) <= WARMED_ELEMENTS
-        return sizes and self.dtype in WARMED_TYPES
+        sizes = all(size >= 0 for size in self.shape) and math.prod(self.shape) <= _WARMED_ELEMENTS
+        return sizes and self.dtype in _WARMED_TYPES
 
     def array(self) -> Array:
         """The zeros."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from optim.model import PACKED_WEIGHTS, SessionConfig
 
-PACKED_TEXT = '''\
+_PACKED_TEXT = '''\
 def packed(folder, saved, options):
     """Where model.onnx lies with its weights as this onnxruntime packs them for this processor: mapped, not read.
 
@@ -57,4 +57,4 @@ def with_packed(script: str, session: SessionConfig) -> str:
     if PACKED_WEIGHTS not in session.session_config:
         return script
     head, main, tail = script.replace(_PATH, "packed(folder, saved, options),").replace(*_IMPORTS).partition(_MAIN)
-    return f"{head}{PACKED_TEXT}{main}{tail}"
+    return f"{head}{_PACKED_TEXT}{main}{tail}"

@@ -15,23 +15,23 @@ from optim.metric import Metric, MetricFamily
 from optim.passes import Pass, Role, Stage
 from optim.source_passes import AnyPass, Exporter, SourcePass
 from optim.target import Target
+from optim.user_code import FUNCTION_NAME
 
 _KEBAB = r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*"
 _PASS_NAME = re.compile(rf"{_KEBAB}\.[a-z0-9]+(?:-[a-z0-9]+)*")
 _NAME = re.compile(r"[a-z0-9]+(?:[-_.][a-z0-9]+)*")
-_IMPORT_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 _BASES: dict[Stage, type] = {Stage.PRE_EXPORT: SourcePass, Stage.EXPORT: Exporter}
 
 
-def pass_base(stage: Stage) -> type:
+def _pass_base(stage: Stage) -> type:
     """Returns what passes of a stage derive from."""
     return _BASES.get(stage, Pass)
 
 
 def pass_defect(item: Any, stage: Stage, plugin: PluginInfo) -> str:
     """Returns why ``item`` is no pass that ``plugin`` may contribute to ``stage``."""
-    defect = _class_defect(item, pass_base(stage))
+    defect = _class_defect(item, _pass_base(stage))
     if defect:
         return defect
     name, where = getattr(item, "name", None), f"class {item.__qualname__}"
@@ -67,7 +67,7 @@ def metric_defect(item: Any, plugin: PluginInfo) -> str:
         return f"returned {_described(item)}, not a Metric"
     if isinstance(item, MetricFamily):
         for attribute in (item.make, item.options):
-            if isinstance(attribute, str) and not _IMPORT_PATH.fullmatch(attribute):
+            if isinstance(attribute, str) and not FUNCTION_NAME.fullmatch(attribute):
                 return f"metric {item.name} names {attribute!r}; it must be 'package.module:name'"
     return _name_defect(item, "a metric") or _reserved_defect("metric", item.name, plugin)
 
@@ -89,7 +89,7 @@ def layout_defect(item: Any, plugin: PluginInfo) -> str:
 def command_defect(item: Any, plugin: PluginInfo) -> str:
     """Returns why ``item`` names no command that a plugin may add."""
     path = item.path if isinstance(item, Command) else item
-    if not isinstance(path, str) or not _IMPORT_PATH.fullmatch(path):
+    if not isinstance(path, str) or not FUNCTION_NAME.fullmatch(path):
         return f"returned {path!r}, not 'package.module:command'"
     verb = command_verb(path)
     return f"{path}: 'optim {verb}' is a command of optim itself" if verb in OWN_COMMANDS else ""
@@ -136,7 +136,7 @@ def _attribute_defect(item: AnyPass) -> str:
 
 def _options_defect(item: AnyPass | type[Layout], kind: str = "pass") -> str:
     where = f"{kind} {item.name}: 'options'"
-    if isinstance(item.options, str) and not _IMPORT_PATH.fullmatch(item.options):
+    if isinstance(item.options, str) and not FUNCTION_NAME.fullmatch(item.options):
         return f"{where} must be a class or 'package.module:Class', not {item.options!r}"
     if not isinstance(item.options, str | type):
         return f"{where} must be a class or 'package.module:Class', not {_described(item.options)}"

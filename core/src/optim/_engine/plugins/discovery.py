@@ -22,7 +22,7 @@ import pluggy
 from stevedore.extension import Extension, ExtensionManager
 
 from optim._engine.plugins.contract import new_manager, register
-from optim._engine.plugins.guard import TookTooLongError, limited, stdout_on_stderr
+from optim._engine.plugins.guard import EndsProgramError, TookTooLongError, limited, stdout_on_stderr
 from optim._engine.plugins.permission import current_permission
 from optim._engine.plugins.plugin import LoadedPlugin, PluginInfo, State
 from optim._engine.plugins.versions import headers
@@ -33,7 +33,7 @@ HEAVY = ("numpy", "onnx", "onnx_ir", "onnxruntime", "pydantic", "torch")
 """Libraries that take longer to import than a listing may take: every command would wait for a plugin that imports one
 while it loads; import them inside functions."""
 
-_PLUGIN_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+PLUGIN_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
 def discover(manager: pluggy.PluginManager | None = None, *, only: Collection[str] | None = None) -> list[LoadedPlugin]:
@@ -152,12 +152,12 @@ class _Plugins(ExtensionManager):  # type: ignore[misc]  # older stevedores have
             others = [rival.release for rival in self._rivals[info.name] if rival != info] or [info.release]
             reason = f"{' and '.join(others)} has a plugin '{info.name}' too; neither is used, uninstall one"
             return LoadedPlugin(info, State.FAILED, reason, is_rivalled=True)
-        if not _PLUGIN_NAME.fullmatch(info.name):
+        if not PLUGIN_NAME.fullmatch(info.name):
             return LoadedPlugin(info, State.FAILED, f"'{info.name}' is no name for a plugin: it must be kebab-case")
         return None
 
     def _load(self, entry: importlib.metadata.EntryPoint, info: PluginInfo, *how: object) -> LoadedPlugin:
-        before = heavy_modules()
+        before = _heavy_modules()
         try:
             with limited(info.name, "loading"):
                 implementation = super()._load_one_plugin(entry, *how).plugin
@@ -165,9 +165,8 @@ class _Plugins(ExtensionManager):  # type: ignore[misc]  # older stevedores have
             verdict = register(self._manager, info.name, implementation)
         except KeyboardInterrupt:
             raise
-        except SystemExit as error:
-            reason = f"SystemExit: it ended the program while loading (status {error.code})"
-            return LoadedPlugin(info, State.FAILED, reason, traceback.format_exc())
+        except EndsProgramError as error:
+            return LoadedPlugin(info, State.FAILED, str(error), traceback.format_exc())
         except TookTooLongError as error:
             reason = f"{error}: every command would wait for it"
             return LoadedPlugin(info, State.FAILED, reason, traceback.format_exc())
@@ -177,7 +176,7 @@ class _Plugins(ExtensionManager):  # type: ignore[misc]  # older stevedores have
             return LoadedPlugin(info, State.FAILED, why, trace, missing_module=missing)
         if verdict.state is not State.OK:
             return LoadedPlugin(info, verdict.state, verdict.reason)
-        warnings = (*verdict.warnings, *_slow_start(heavy_modules() - before))
+        warnings = (*verdict.warnings, *_slow_start(_heavy_modules() - before))
         return LoadedPlugin(info, hooks=verdict.hooks, implementation=implementation, warnings=warnings)
 
 
@@ -214,6 +213,6 @@ def _source_of(entry: importlib.metadata.EntryPoint) -> str | None:
     return getattr(sys.modules.get(entry.module), "__file__", None)
 
 
-def heavy_modules() -> frozenset[str]:
+def _heavy_modules() -> frozenset[str]:
     """Those that this process has imported so far."""
     return frozenset(name for name in HEAVY if name in sys.modules)

@@ -1,9 +1,12 @@
-"""What is held off while code of a plugin runs in the process of a command: its prints, and its time.
+"""What is held off while code of a plugin runs in the process of a command: its prints, its time, and its exits.
 
 Standard output may be JSON that another program reads: what a plugin writes there goes to stderr. Loading, answering a
 hook and probing for a device have a limit. On the main thread a clock interrupts Python code, also one that sleeps or
 waits for a child. What hangs inside a library cannot be interrupted: then the process says which plugin it is. A
 command's own process ends with that; the program of somebody who imports optim goes on.
+
+``sys.exit`` and ``os._exit`` are refused: the command would end in silence, and its status could be 0. An exit from C
+cannot be.
 """
 
 from __future__ import annotations
@@ -18,12 +21,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from functools import partial
 from types import FrameType
+from typing import NoReturn
 
 from optim.errors import ExitStatus, OptimError
 
 _STDOUT, _STDERR = 1, 2
 
-LIMIT_VARIABLE = "OPTIM_PLUGIN_SECONDS"
+_LIMIT_VARIABLE = "OPTIM_PLUGIN_SECONDS"
 
 _LIMIT_S = 20.0
 """For one plugin to load, or to answer once: a cold import of torch from a slow disk takes half of it, and whoever
@@ -39,14 +43,22 @@ _GRACE_S = 5.0
 _process_is_ours = threading.Event()
 
 
-class TookTooLongError(BaseException):
-    """Code of a plugin did not come back in time; no ``except Exception`` of its own swallows it."""
+class UnrulyError(BaseException):
+    """Code of a plugin did what it may not; no ``except Exception`` of its own swallows it."""
+
+
+class TookTooLongError(UnrulyError):
+    """It did not come back in time."""
+
+
+class EndsProgramError(UnrulyError):
+    """It called for the end of the program."""
 
 
 def limit_s() -> float:
     """Seconds that a plugin has, as the environment says."""
     try:
-        return max(0.1, float(os.environ.get(LIMIT_VARIABLE, _LIMIT_S)))
+        return max(0.1, float(os.environ.get(_LIMIT_VARIABLE, _LIMIT_S)))
     except ValueError:
         return _LIMIT_S
 
@@ -63,7 +75,7 @@ def is_a_command() -> bool:
 
 @contextmanager
 def limited(plugin: str, doing: str) -> Iterator[None]:
-    """Interrupt what takes too long.
+    """Interrupt what takes too long, and refuse to end the program.
 
     Args:
         plugin: whose code runs inside.
@@ -71,12 +83,75 @@ def limited(plugin: str, doing: str) -> Iterator[None]:
 
     Raises:
         TookTooLongError: it did.
+        EndsProgramError: it wanted to.
     """
     seconds = limit_s()
     late = f"{doing} did not end within {seconds:.3g} s"
     end = partial(_end, plugin, doing, seconds)
-    with _watchdog.watching(seconds + _GRACE_S, end), _interrupting(late, seconds):
+    with _watchdog.watching(seconds + _GRACE_S, end), _interrupting(late, seconds), outliving(doing):
         yield
+
+
+@contextmanager
+def outliving(doing: str) -> Iterator[None]:
+    """Refuse to end the program; threads and forks of the plugin's own end as they like.
+
+    Args:
+        doing: what runs inside, for errors: ``loading``.
+
+    Raises:
+        EndsProgramError: it called ``sys.exit`` or ``os._exit``.
+    """
+    try:
+        with _exits.refused():
+            yield
+    except SystemExit as error:
+        how = "os._exit" if isinstance(error, _RefusedExit) else "SystemExit"
+        message = f"{doing} would have ended the program ({how}, status {error.code or 0})"
+        raise EndsProgramError(message) from error
+
+
+class _RefusedExit(SystemExit):
+    """What ``os._exit`` raises while it is refused."""
+
+
+class _Exits:
+    """``os._exit``, which raises in threads whose exits are refused; as it was while there is none."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._here = threading.local()
+        self._refusing = 0
+        self._exit = os._exit
+
+    @contextmanager
+    def refused(self) -> Iterator[None]:
+        """Refuse exits of this thread."""
+        before: int | None = getattr(self._here, "process", None)
+        with self._lock:
+            self._refusing += 1
+            os._exit = self._leave
+        self._here.process = os.getpid()
+        try:
+            yield
+        finally:
+            self._here.process = before
+            with self._lock:
+                self._refusing -= 1
+                if not self._refusing:
+                    self.allow()
+
+    def allow(self) -> None:
+        """Let every thread end the program again."""
+        os._exit = self._exit
+
+    def _leave(self, status: int) -> NoReturn:
+        if getattr(self._here, "process", None) == os.getpid():
+            raise _RefusedExit(status)
+        self._exit(status)
+
+
+_exits = _Exits()
 
 
 class _Watchdog:
@@ -123,9 +198,11 @@ _watchdog = _Watchdog()
 
 
 def _begin_anew() -> None:
-    """A fork has none of the threads of who forked it."""
-    global _watchdog
+    """A fork has none of the threads of who forked it, and ends by itself."""
+    global _watchdog, _exits
     _watchdog = _Watchdog()
+    _exits.allow()
+    _exits = _Exits()
 
 
 if hasattr(os, "register_at_fork"):
@@ -156,7 +233,7 @@ def _end(plugin: str, doing: str, seconds: float) -> None:
         "plugin-hangs",
         f"plugin {plugin} hangs",
         f"{doing} did not end within {seconds:.3g} s, and cannot be interrupted",
-        f"optim --disable-plugin {plugin} ...   # or more time: {LIMIT_VARIABLE}=60",
+        f"optim --disable-plugin {plugin} ...   # or more time: {_LIMIT_VARIABLE}=60",
         plugin,
         ExitStatus.INTERNAL,
     )

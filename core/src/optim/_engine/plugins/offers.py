@@ -11,7 +11,7 @@ from typing import Any
 
 import pluggy
 
-from optim._engine.plugins.guard import TookTooLongError, limited, stdout_on_stderr
+from optim._engine.plugins.guard import UnrulyError, limited, stdout_on_stderr
 from optim._engine.plugins.plugin import LoadedPlugin, PluginInfo, Problem
 from optim.errors import describe_exception
 from optim.passes import Pass, Stage
@@ -100,7 +100,7 @@ class HookCaller:
                     items = _items(answer)
             except KeyboardInterrupt:
                 raise
-            except TookTooLongError as error:
+            except UnrulyError as error:
                 self.report(Problem(info, hook, str(error)))
                 continue
             except BaseException as error:  # a plugin may raise anything, SystemExit too

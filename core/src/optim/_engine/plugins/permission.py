@@ -20,7 +20,7 @@ from optim._engine.plugins.plugin import PluginInfo
 from optim.errors import OptimError
 
 DISABLE_VARIABLE = "OPTIM_DISABLE_PLUGINS"
-ALLOW_VARIABLE = "OPTIM_ALLOW_PLUGINS"
+_ALLOW_VARIABLE = "OPTIM_ALLOW_PLUGINS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,8 @@ def current_permission() -> Permission:
     path = allow_file()
     if (names := _read(path)) is not None:
         allowed.append((str(path), frozenset(names)))
-    if ALLOW_VARIABLE in os.environ:
-        allowed.append((ALLOW_VARIABLE, _split(ALLOW_VARIABLE)))
+    if _ALLOW_VARIABLE in os.environ:
+        allowed.append((_ALLOW_VARIABLE, _split(_ALLOW_VARIABLE)))
     return Permission(_split(DISABLE_VARIABLE), tuple(allowed))
 
 

@@ -12,7 +12,7 @@ import pluggy
 from optim._engine.plugins import checks
 from optim._engine.plugins.contract import new_manager
 from optim._engine.plugins.discovery import discover, plugin_failed
-from optim._engine.plugins.guard import TookTooLongError, limited, stdout_on_stderr
+from optim._engine.plugins.guard import UnrulyError, limited, stdout_on_stderr
 from optim._engine.plugins.offers import Check, HookCaller, Offer, OfferedPass
 from optim._engine.plugins.ordering import OrderedPass, order
 from optim._engine.plugins.plugin import LoadedPlugin, Problem, State
@@ -164,7 +164,7 @@ class Registry:
         try:
             with stdout_on_stderr(), limited(offer.plugin.name if offer else target.name, "its probe"):
                 return target.unavailable()
-        except TookTooLongError as error:
+        except UnrulyError as error:
             return str(error)
         except Exception as error:
             return f"its probe raised {describe_exception(error)}"

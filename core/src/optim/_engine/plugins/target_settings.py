@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from optim._engine.plugins.checks import target_defect
-from optim._engine.plugins.guard import TookTooLongError, limited, stdout_on_stderr
+from optim._engine.plugins.guard import UnrulyError, limited, stdout_on_stderr
 from optim._engine.plugins.plugin import PluginInfo
 from optim.errors import ExitStatus, OptimError, describe_exception
 from optim.target import Target
@@ -40,7 +40,7 @@ def configured(target: Target, name: str, settings: str, plugin: PluginInfo) -> 
             found = target.configure(values)
     except OptimError:
         raise
-    except TookTooLongError as error:
+    except UnrulyError as error:
         raise _failed(target, name, str(error), plugin) from error
     except Exception as error:
         raise _failed(target, name, f"configure raised {describe_exception(error)}", plugin) from error
@@ -68,7 +68,7 @@ def _held(
         try:
             with stdout_on_stderr(), limited(plugin.name, name):
                 found = look()
-        except TookTooLongError as error:
+        except UnrulyError as error:
             raise _unknown_device(target, str(error), plugin) from error
         except Exception as error:
             raise _unknown_device(target, f"{name} raised {describe_exception(error)}", plugin) from error

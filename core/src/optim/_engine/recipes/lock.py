@@ -28,7 +28,7 @@ Make and verify the same model again, without searching:
 A repetition must reach result.model_digest: graph, weights and session settings, as report.json names them.
 """
 
-LOCK_VERSION = 1
+_LOCK_VERSION = 1
 """Raised when an older optim would repeat something else; keys that only inform are added without."""
 
 
@@ -39,7 +39,7 @@ class _Table(BaseModel):
 class Header(_Table):
     """Marks the file as a lock."""
 
-    version: int = LOCK_VERSION
+    version: int = _LOCK_VERSION
     made_by: str = Field(description="distribution and version, e.g. optim-core 0.1.0")
 
 
@@ -148,11 +148,11 @@ def load_recipe_or_lock(path: Path) -> Recipe | Lock:
         return recipe_from(data, path)
     table = data["lock"]
     version = table.get("version") if isinstance(table, dict) else None
-    if isinstance(version, int) and version > LOCK_VERSION:
+    if isinstance(version, int) and version > _LOCK_VERSION:
         raise OptimError.usage(
             "lock-too-new",
             f"{path} was written by a later optim ({table.get('made_by', 'unknown')})",
-            f"its version is {version}; this optim reads up to {LOCK_VERSION}",
+            f"its version is {version}; this optim reads up to {_LOCK_VERSION}",
             "pip install --upgrade optim-core",
         )
     return validate(Lock, data, path)

@@ -10,10 +10,9 @@ from optim._engine.drawing.graph import Box, graph_drawing
 from optim._engine.drawing.svg import NARROW, WIDE
 from optim._engine.reports.schema import Report, StepReport
 from optim._engine.reports.words import figure_text
+from optim.errors import some_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from markupsafe import Markup
 
     from optim._engine.diagnosis.found import Blamed, Neighbourhood
@@ -94,16 +93,12 @@ def _part(one: Blamed) -> BlamedPart:
         f"this alone makes the outputs {_moved(one.alone)}",
     ]
     if one.reference_nodes:
-        lines.append(f"before the step {_some(one.reference_nodes)} made it")
+        lines.append(f"before the step {some_of(one.reference_nodes, _NAMES)} made it")
     if one.nearer:
         lines.append(f"nearer to float64: the model {'before' if one.nearer == 'reference' else 'after'} the step")
     drawn = histogram_plot(one.value, one.edges, one.counts) if one.counts else ""
     operators = ", ".join(dict.fromkeys(one.operators))
-    return BlamedPart(f"{_some(one.nodes)} ({operators})", tuple(lines), Markup(drawn))
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:_NAMES]) + (f" and {len(names) - _NAMES} more" if len(names) > _NAMES else "")
+    return BlamedPart(f"{some_of(one.nodes, _NAMES)} ({operators})", tuple(lines), Markup(drawn))
 
 
 def _off(error: float | None) -> str:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-STYLES = {"kept": "green", "dropped": "yellow", "failed": "red", "not-applicable": "dim", "skipped": "dim"}
+_STYLES = {"kept": "green", "dropped": "yellow", "failed": "red", "not-applicable": "dim", "skipped": "dim"}
 _VERDICTS = {"improved": "green", "prepared": "green", "unchanged": "cyan", "budget-missed": "red", "failed": "red"}
 
 
@@ -239,7 +239,7 @@ def _rows(steps: tuple[StepReport, ...]) -> Iterator[tuple[StepReport, int]]:
     for step in steps:
         if step.status != "kept":
             groups.setdefault((step.status, step.pass_name, step.target), []).append(step)
-    order = list(STYLES)
+    order = list(_STYLES)
     for _, group in sorted(groups.items(), key=lambda item: order.index(item[0][0])):
         yield best_of(group), len(group)
 
@@ -284,7 +284,7 @@ def _print_stacked(rows: list[tuple[StepReport, int]], console: Console) -> None
         figures = [f"ratio {ratio}"] if ratio != NOTHING else []
         figures += [f"drift {drift}"] if drift != NOTHING else []
         name = f"{_name(step):<{widest}}  {', '.join(figures)}".rstrip()
-        console.print(Text.assemble("  ", (f"{step.status:<9}", STYLES[step.status]), name))
+        console.print(Text.assemble("  ", (f"{step.status:<9}", _STYLES[step.status]), name))
         for line, style in ((_details(step, count).strip(" ()"), "dim"), (reason, "")):
             if line:
                 console.print(Padding(Text(line, style), (0, 0, 0, 11)))
@@ -311,7 +311,7 @@ def _table(rows: list[tuple[StepReport, int]]) -> Table:
         )
     for step, count in rows:
         table.add_row(
-            Text(step.status, STYLES[step.status]),
+            Text(step.status, _STYLES[step.status]),
             Text.assemble(_name(step), (_details(step, count), "dim")),
             *map(Text, _told_of(step)),
         )

@@ -80,7 +80,7 @@ def export_source(
             made = make()
             say("writing the graphs")
             owner = held_backend(registry, device.backend).owner
-            folder.publish(lambda path: write_graphs(made, path, device, owner))
+            folder.publish(lambda path: _write_graphs(made, path, device, owner))
     store.trim()
     return _described(made, output)
 
@@ -117,7 +117,7 @@ def _described(made: ExportedSource, output: Path) -> ExportedFolder:
     )
 
 
-def write_graphs(made: ExportedSource, folder: Path, target: Target, owner: str | None = None) -> None:
+def _write_graphs(made: ExportedSource, folder: Path, target: Target, owner: str | None = None) -> None:
     """Write every component's graph, and what says how they work together.
 
     Args:

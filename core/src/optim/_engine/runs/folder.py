@@ -31,7 +31,7 @@ from optim._engine.runs.mark import (
 )
 from optim._engine.runs.session_file import MODEL_FILE
 from optim._engine.runs.swap import recover, stage_of, swap_in
-from optim.errors import OptimError, is_disk_full
+from optim.errors import OptimError, is_disk_full, some_of
 
 ASIDE_FOLDER = "not-delivered"
 """Beside a model that an earlier run delivered: the report of a run that delivered none."""
@@ -194,11 +194,10 @@ def _require_ours(path: Path) -> None:
         return
     found = sorted(entry.name for entry in path.iterdir() if not entry.name.startswith(TEMPORARY_PREFIX))
     if found:
-        more = f" and {len(found) - 3} more" if len(found) > 3 else ""
         raise OptimError.usage(
             "not-our-folder",
             f"{path} is not the folder of an earlier run",
-            f"it holds {', '.join(found[:3])}{more}, and no run.json of optim",
+            f"it holds {some_of(found, 3)}, and no run.json of optim",
             "name an empty or a new folder after -o",
         )
 

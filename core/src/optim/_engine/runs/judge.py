@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from optim._engine.compare.rounding import not_reproducible
 from optim._engine.reports.outcome import RunStatus, Verdict
 from optim._engine.search.blaming import blame_dropped
 from optim._engine.search.explore.beam import Beam, NamedPassError
@@ -218,12 +219,7 @@ class _Ending:
                 raise original_failed(self.bench, score.result.failure)
             if self.selection.clock.ran_out(self.bench.original):
                 return Measured(self.bench.original, 1.0, 1.0, 1.0)
-            raise OptimError(
-                "not-reproducible",
-                "the model does not repeat its own outputs",
-                score.objection,
-                "fix the seed of random operators in the model, or give --data that avoids them",
-            )
+            raise not_reproducible(score.objection)
         base = timed or self.selection.clock.base
         latency = base.latency_ms if base and base.ratio else None
         peak = base.ready.peak_memory_bytes if base and base.ready else 0

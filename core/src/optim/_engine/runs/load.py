@@ -61,11 +61,11 @@ def load(
         return _packed(path, adapter)
     exported = read_export_file(path)
     if exported is None:
-        return _generating(open_folder(path, adapter))
+        return _generating(_open_folder(path, adapter))
     if len(exported.components) == 1 and not exported.generates:
         file = path / next(iter(exported.components.values())).file
         of_a_run = file.name == MODEL_FILE and (file.parent / SESSION_FILE).is_file()
-        return open_folder(file.parent, adapter) if of_a_run else _open(file, adapter)
+        return _open_folder(file.parent, adapter) if of_a_run else _open(file, adapter)
     from optim._engine.generation.decoder import Decoder
     from optim.adapters.share import share_out
 
@@ -141,7 +141,7 @@ def _inputs_of(model: Path) -> tuple[AdapterInput, ...]:
     return describe_model(model, digest=model.name).adapters
 
 
-def open_folder(
+def _open_folder(
     path: Path, adapter: Adapters | None = None
 ) -> onnxruntime.InferenceSession | OwnSession | AdaptedSession:
     """The session of a folder with one model, with its tuned settings; raises as :func:`load`."""
@@ -180,5 +180,5 @@ def _open(model: Path, adapter: Adapters | None) -> Any:
     from optim.onnx.sessions import open_session
 
     if model.name == MODEL_FILE and (model.parent / SESSION_FILE).is_file():
-        return open_folder(model.parent, adapter)
+        return _open_folder(model.parent, adapter)
     return _adapted(open_session(model, SessionConfig()), model, adapter)

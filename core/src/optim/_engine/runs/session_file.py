@@ -17,7 +17,7 @@ from optim.providers.runtime_faults import settings_around_faults
 from optim.target import Target
 
 SESSION_FILE = "session.json"
-LOAD_SCRIPT = "load.py"
+_LOAD_SCRIPT = "load.py"
 MODEL_FILE = "model.onnx"
 NEAREST_FOLDER = "nearest"
 """Where a run whose budget nothing meets keeps the model that is nearest to it."""
@@ -175,7 +175,7 @@ def write_session_files(
     if script and owner is None:
         script = with_packed(with_generate(script, folder / MODEL_FILE), session)
     if script:
-        (folder / LOAD_SCRIPT).write_text(script, encoding="utf-8")
+        (folder / _LOAD_SCRIPT).write_text(script, encoding="utf-8")
 
 
 def _is_replayed(session: SessionConfig) -> bool:

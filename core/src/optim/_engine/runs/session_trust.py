@@ -66,7 +66,7 @@ CONFIG = frozenset(
 )
 """Config entries, as ``onnxruntime_session_options_config_keys.h`` has them; others name files or write some."""
 
-PROVIDER_LIBRARIES = frozenset({"onnxruntime_qnn"})
+_PROVIDER_LIBRARIES = frozenset({"onnxruntime_qnn"})
 """Packages of a provider beside those that targets of installed plugins name."""
 
 PROVIDER_OPTIONS: Mapping[str, frozenset[str]] = {
@@ -193,8 +193,8 @@ def _require_harmless(saved: SessionFile, path: Path) -> None:
     for name in saved.operator_libraries:
         if name not in OPERATOR_LIBRARIES.values():
             raise _untrusted(path, f"library '{name}'", OPERATOR_LIBRARIES.values())
-    if saved.library and saved.library not in PROVIDER_LIBRARIES | _libraries_of_targets():
-        raise _untrusted(path, f"library '{saved.library}'", PROVIDER_LIBRARIES | _libraries_of_targets())
+    if saved.library and saved.library not in _PROVIDER_LIBRARIES | _libraries_of_targets():
+        raise _untrusted(path, f"library '{saved.library}'", _PROVIDER_LIBRARIES | _libraries_of_targets())
     if saved.adapter and not ARRAY_FILE.fullmatch(saved.adapter):
         raise _untrusted(path, f"adapter '{saved.adapter}'", ())
     for name, zeros in saved.warm_up.items():

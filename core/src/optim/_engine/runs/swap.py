@@ -18,7 +18,7 @@ from pathlib import Path
 from optim._engine.runs.mark import MARK_FILE, TEMPORARY_PREFIX, read_mark
 
 
-def can_rename(path: Path) -> bool:
+def _can_rename(path: Path) -> bool:
     """Returns whether the folder itself may be exchanged for another."""
     try:
         here = Path.cwd().resolve()
@@ -30,7 +30,7 @@ def can_rename(path: Path) -> bool:
 
 def stage_of(path: Path) -> Path:
     """Returns where the new folder is written."""
-    return path.with_name(f".{path.name}.optim-new") if can_rename(path) else path / f"{TEMPORARY_PREFIX}new"
+    return path.with_name(f".{path.name}.optim-new") if _can_rename(path) else path / f"{TEMPORARY_PREFIX}new"
 
 
 def swap_in(stage: Path, path: Path) -> None:

@@ -12,12 +12,10 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from optim._engine.plugins.discovery import installed_names
+from optim._engine.plugins.discovery import PLUGIN_NAME, installed_names
 from optim.errors import OptimError, disk_error
 from optim.hooks import HOOK_API
 from optim.passes import Stage
-
-_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,7 @@ STAGES = tuple(_SAMPLES)
 """The stages that a new plugin can start with a pass in."""
 
 
-EXTRAS: Mapping[str, tuple[str, ...]] = {"metric": ("metric", "metric_options"), "command": ("command",)}
+_EXTRAS: Mapping[str, tuple[str, ...]] = {"metric": ("metric", "metric_options"), "command": ("command",)}
 """What a new plugin can start with beside passes, and its files."""
 
 
@@ -78,7 +76,7 @@ def write_package(
         folder: must not exist, or be empty; filled at the end, when everything is written.
         stages: each gets a pass.
         own_runtime: whether its target has a runtime of its own, and is no provider of onnxruntime.
-        extras: of :data:`EXTRAS`.
+        extras: of :data:`_EXTRAS`.
 
     Returns:
         The files, relative to the folder.
@@ -123,13 +121,13 @@ def _write(files: Mapping[Path, str], folder: Path) -> None:
 
 
 def _require_name(name: str, module: str) -> None:
-    if not _NAME.fullmatch(name):
+    if not PLUGIN_NAME.fullmatch(name):
         near = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
         raise OptimError.usage(
             "bad-plugin-name",
             f"'{name}' is no name for a plugin",
             "it must be kebab-case and begin with a letter: it becomes a package, and the prefix of its passes",
-            f"optim plugins new {near}" if _NAME.fullmatch(near) else "optim plugins new my-vendor",
+            f"optim plugins new {near}" if PLUGIN_NAME.fullmatch(near) else "optim plugins new my-vendor",
         )
     if name in installed_names() or importlib.util.find_spec(module) is not None:
         raise OptimError.usage(
@@ -175,7 +173,7 @@ def _rendered(
         if sample.has_options:
             templates[source / f"{sample.file}_options.py"] = f"{template}_options.py"
     for extra in extras:
-        templates |= {source / f"{file}.py": f"{file}.py" for file in EXTRAS[extra]}
+        templates |= {source / f"{file}.py": f"{file}.py" for file in _EXTRAS[extra]}
     files = {path: environment.get_template(f"{template}.j2").render(values) for path, template in templates.items()}
     files[source / "__init__.py"] = f'"""optim for {name}."""\n'
     files[source / "py.typed"] = ""

@@ -46,7 +46,7 @@ class Effort:
     whole_s: float = math.inf
 
 
-def unbounded() -> float:
+def _unbounded() -> float:
     """No bound: infinitely many seconds."""
     return math.inf
 
@@ -60,7 +60,7 @@ class Allowance:
         most: what all else leaves of a larger whole.
     """
 
-    def __init__(self, seconds: float, now: Callable[[], float], most: Callable[[], float] = unbounded) -> None:
+    def __init__(self, seconds: float, now: Callable[[], float], most: Callable[[], float] = _unbounded) -> None:
         self._seconds = seconds
         self._now = now
         self._most = most

@@ -13,7 +13,7 @@ from optim._engine.graphs.stamp import Stamp
 from optim._engine.jobs.prepare import Answer as Prepared
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.plugins.registry import Registry
-from optim._engine.plugins.versions import core_digest, plugin_version_key, version_of
+from optim._engine.plugins.versions import core_digest, plugin_version_key, version_keys, version_of
 from optim._engine.search.effort import Effort
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate, Trial
@@ -83,17 +83,32 @@ class Keys:
         }
         return cache_key("prepare", depends_on)
 
-    def offer(self, candidate: Candidate, offered: OfferedPass, options: dict[str, Any] | None, *, forced: bool) -> str:
-        """Returns the key of what a pass offers for a model."""
+    def offers(
+        self, candidate: Candidate, asked: Sequence[tuple[OfferedPass, dict[str, Any] | None, bool]]
+    ) -> dict[str, str]:
+        """The keys of what passes offer for a model; plugins are looked at once, as they are now.
+
+        Args:
+            candidate: the model.
+            asked: passes, each with the options that the user gave, and whether it must hold.
+
+        Returns:
+            A key for each, by the pass's name.
+        """
+        versions = version_keys(offered.plugin for offered, _, _ in asked)
         depends_on = {
             "model": candidate.digest,
-            "pass": [offered.name, plugin_version_key(offered.plugin), options, forced],
             "goal": self._settings.goal,
             "reference": self._reference,
             "seed": self._settings.seed,
             "machine": self._machine,
         }
-        return cache_key("offer", depends_on)
+        return {
+            offered.name: cache_key(
+                "offer", {**depends_on, "pass": [offered.name, versions[offered.plugin.name], options, forced]}
+            )
+            for offered, options, forced in asked
+        }
 
     def candidate(self, trial: Trial) -> str:
         """Returns the key of a candidate."""

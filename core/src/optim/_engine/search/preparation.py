@@ -15,8 +15,7 @@ from typing import Self
 from optim._engine.compare.comparison import Comparison
 from optim._engine.compare.metric_spec import require_known
 from optim._engine.compare.place import Place, Reference
-from optim._engine.feeds.feedset import SYNTHESIZED, is_intact
-from optim._engine.gate.budget import Budget
+from optim._engine.feeds.feedset import is_intact
 from optim._engine.graphs.file_there import check_file
 from optim._engine.graphs.stamp import stamps_of
 from optim._engine.jobs import arrival, ingest, prepare, refuse
@@ -190,12 +189,6 @@ class Preparation:
         graphs = self.exported.graphs
         graph = self.exported.graph(self.settings.component) if self.settings.component else graphs[0]
         return Ingested(graph.model, graph.size_bytes, graph.operators, work_shares(graph.model.path))
-
-    @property
-    def budget(self) -> Budget:
-        """What the user accepts; after :meth:`prepare`. Drift is foreseen on the user's own samples alone."""
-        own = self.prepared.origin != SYNTHESIZED
-        return self.settings.budget(self.prepared.tolerance, foresees=own)
 
     def comparison(self, candidate: Candidate) -> Comparison:
         """How the model at the end of a chain is held against the original; after :meth:`prepare`."""

@@ -10,6 +10,8 @@ from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Any, Self
 
 from optim._engine.compare.variants import variant_models
+from optim._engine.feeds.feedset import SYNTHESIZED
+from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import worst_drift
 from optim._engine.gate.node_costs import NodeCost
 from optim._engine.gate.repair import Repair
@@ -91,6 +93,12 @@ class Workbench(Preparation):
         """Go on with other settings, before anything is prepared: what keys say follows them."""
         self.settings = settings
         self._settle(self.target)
+
+    @property
+    def budget(self) -> Budget:
+        """What the user accepts; after :meth:`prepare`. Drift is foreseen on the user's own samples alone."""
+        own = self.prepared.origin != SYNTHESIZED
+        return self.settings.budget(self.prepared.tolerance, foresees=own)
 
     def try_all(self, wanted: Sequence[Trial], seconds: Callable[[int], float]) -> list[Tried | None]:
         """Applies passes and judges what they made, so many at the same time as there is room for, the first first.

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from optim.errors import OptimError
 from optim.source import ADAPTER_FILE, CONFIG_FILE, MODULES_FILE
+from optim.user_code import FUNCTION_NAME
 
-_FACTORY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _MODEL_SUFFIXES = (".onnx", ".ort", ".pb", ".pt", ".pth", ".bin", ".npz", ".safetensors", ".zip", ".tflite")
 WEIGHTS = ("*.safetensors", "*.bin", "*.safetensors.index.json")
@@ -32,7 +32,7 @@ def needs_export(spec: str) -> bool:
         if path.suffix.lower() in (*_PICKLES, ".safetensors"):
             raise _weights_alone(path)
         return False
-    if _FACTORY.fullmatch(spec):
+    if FUNCTION_NAME.fullmatch(spec):
         return True
     if _HUB_NAME.fullmatch(spec) and not spec.endswith(_MODEL_SUFFIXES) and not path.parent.is_dir():
         raise OptimError.usage(

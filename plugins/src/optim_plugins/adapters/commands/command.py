@@ -83,7 +83,7 @@ def convert(folder: Path, model: Path, output: Path, base: Path | None, as_json:
     from optim_plugins.adapters.convert.wanted_form import require_form
 
     require_format(output)
-    inputs = taking_adapters(model).adapters
+    inputs = _taking_adapters(model).adapters
     require_form(inputs, words["dtype"], int(words["block_size"] or 0) or None, words["mode"])
     versions = {"version": words["adapter_version"], "model_version": words["model_version"]}
     made = converted_from(folder, inputs, base=base, **versions)
@@ -129,7 +129,7 @@ def check(model: Path, files: tuple[Path, ...], model_version: int, as_json: boo
     """
     from optim.adapters import read_adapter, require_fit
 
-    inputs = taking_adapters(model).adapters
+    inputs = _taking_adapters(model).adapters
     for file in files:
         require_fit(read_adapter(file), inputs, str(file), model_version)
     if as_json:
@@ -139,7 +139,7 @@ def check(model: Path, files: tuple[Path, ...], model_version: int, as_json: boo
         echo(f"{file} fits")
 
 
-def taking_adapters(path: Path) -> Model:
+def _taking_adapters(path: Path) -> Model:
     """The model of a file or of a run folder.
 
     Raises:

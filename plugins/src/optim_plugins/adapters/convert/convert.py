@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from optim import AdapterInput, OptimError
 from optim.adapters import Adapter
 from optim.arrays import dtype_of
+from optim.errors import some_of
 from optim.source import CONFIG_FILE
 from optim_plugins.adapters.convert.peft_folder import AdaptedModule, PeftFolder, read_peft_folder
 from optim_plugins.adapters.form import DOWN, GAIN, Factors, input_name, khatri_rao, role_arrays
@@ -58,7 +59,7 @@ def convert(
     """
     read = read_peft_folder(folder)
     taken = {(one.module, one.role): one for one in inputs}
-    named = match_modules(list(read.modules), sorted({one.module for one in inputs}), folder)
+    named = _match_modules(list(read.modules), sorted({one.module for one in inputs}), folder)
     arrays = {one.info.name: _zeros(one) for one in inputs if one.required or one.supplied_by}
     ranks = set()
     for module, wanted in named.items():
@@ -74,7 +75,7 @@ def convert(
     return Converted(adapter, {found: module for module, found in named.items()}, tuple(sorted(ranks)), left)
 
 
-def match_modules(ours: Sequence[str], theirs: Sequence[str], folder: Path) -> dict[str, str]:
+def _match_modules(ours: Sequence[str], theirs: Sequence[str], folder: Path) -> dict[str, str]:
     """For each module of an adapter that of the model: of the same name, or the one whose name ends as this one's.
 
     Raises:
@@ -90,11 +91,10 @@ def match_modules(ours: Sequence[str], theirs: Sequence[str], folder: Path) -> d
         else:
             missing.append(name)
     if missing:
-        more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
-        named = ", ".join(f"'{name}'" for name in missing[:_SHOWN])
+        named = some_of([f"'{name}'" for name in missing], _SHOWN)
         raise _does_not_fit(
             folder,
-            f"the model has no inputs for {named}{more}: it is another architecture, was exported with an adapter that "
+            f"the model has no inputs for {named}: it is another architecture, was exported with an adapter that "
             f"leaves these layers alone, or its export dropped them; it has '{theirs[0]}'",
         )
     return found

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from optim import OptimError
 from optim.source import ADAPTER_FILE
 
-WEIGHTS_FILE = "adapter_model.safetensors"
+_WEIGHTS_FILE = "adapter_model.safetensors"
 
 _PREFIX = re.compile(r"^base_model\.model\.")
 _TENSOR = re.compile(
@@ -117,7 +117,7 @@ def read_peft_folder(path: Path) -> PeftFolder:
 def _require_files(path: Path) -> None:
     for name, why in (
         (ADAPTER_FILE, "the configuration of an adapter"),
-        (WEIGHTS_FILE, "weights; pickles (.bin) are not read"),
+        (_WEIGHTS_FILE, "weights; pickles (.bin) are not read"),
     ):
         if not (path / name).is_file():
             raise OptimError.usage(

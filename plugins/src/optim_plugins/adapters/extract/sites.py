@@ -69,12 +69,12 @@ def find_parts(graph: ir.Model) -> dict[Part, ir.Value | ir.Node]:
         known = part_of_node(node) if node.op_type in (*PRODUCTS, "Conv") else None
         if known is not None:
             found.setdefault(known, node)
-    for node, known in nodes_by_name(graph, found).items():
+    for node, known in _nodes_by_name(graph, found).items():
         found.setdefault(known, node)
     return found
 
 
-def nodes_by_name(graph: ir.Model, known: Mapping[Part, ir.Value | ir.Node]) -> dict[ir.Node, Part]:
+def _nodes_by_name(graph: ir.Model, known: Mapping[Part, ir.Value | ir.Node]) -> dict[ir.Node, Part]:
     """Nodes with weights of adapters that nothing tells but the names of nodes.
 
     Args:
@@ -118,10 +118,10 @@ def find_sites(graph: ir.Model) -> list[Site]:
     served = {(site.module, site.adapter) for site in sites}
     for part in finder.parts:
         if (part.module, part.adapter) not in served:
-            raise not_extractable(f"{part.module}.{part.part}", _why_not(part))
+            raise _not_extractable(f"{part.module}.{part.part}", _why_not(part))
     adapters = sorted({site.adapter for site in sites})
     if len(adapters) > 1:
-        raise not_extractable(" and ".join(adapters), "several adapters are active at once: export with one of them")
+        raise _not_extractable(" and ".join(adapters), "several adapters are active at once: export with one of them")
     return sites
 
 
@@ -132,10 +132,10 @@ def require_none_left(graph: ir.Model) -> None:
         OptimError[adapter-not-extractable]: one of several places where a layer is applied is of another form.
     """
     for part in find_parts(graph):
-        raise not_extractable(f"{part.module}.{part.part}", _why_not(part))
+        raise _not_extractable(f"{part.module}.{part.part}", _why_not(part))
 
 
-def not_extractable(what: str, cause: str) -> OptimError:
+def _not_extractable(what: str, cause: str) -> OptimError:
     """The refusal of a part that would stay in the base model."""
     return OptimError(
         "adapter-not-extractable",
@@ -162,7 +162,7 @@ class _Finder:
     def __init__(self, graph: ir.Model) -> None:
         self.graph = graph
         self.parts = find_parts(graph)
-        self._named = nodes_by_name(graph, self.parts)
+        self._named = _nodes_by_name(graph, self.parts)
         self._depends: dict[ir.Value, bool] = {}
         self._weights: dict[ir.Value, Part] = {
             value: part for part, value in self.parts.items() if isinstance(value, ir.Value)

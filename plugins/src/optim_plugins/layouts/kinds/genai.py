@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from optim.arrays import Feeds, Outputs
     from optim_plugins.layouts.options import GenaiOptions
 
-GENAI_CONFIG_FILE = "genai_config.json"
+_GENAI_CONFIG_FILE = "genai_config.json"
 _PROVIDERS: Mapping[str, list[dict[str, Any]]] = {"CPUExecutionProvider": [], "CUDAExecutionProvider": [{"cuda": {}}]}
 _TYPE = "decoder"
 """Stands for every decoder of one graph; others of its types look for names of their own, as gpt2 does."""
@@ -67,7 +67,7 @@ class Genai(Layout):
         if folder != result.folder:
             place_graph(result, folder / "model.onnx")
         carry_files(result.files, folder, head=False)
-        (folder / GENAI_CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+        (folder / _GENAI_CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
         carried = {name: value for name, value in session.session_options.items() if name in _OPTIONS}
         return Laid("model.onnx", type(session)(carried, session.session_config), {"tokens": options.tokens})
 

@@ -80,9 +80,10 @@ class TensorrtBackend(CudaBackend):
             OptimError[engine-elsewhere]: the graph holds engines that another device or version built.
         """
         from optim_plugins.nvidia.gpu.engine_cache import built_for, cache_options
+        from optim_plugins.ort.precision.provider_switches import switched_on, types_of
 
         here = built_for(target.hardware)
-        made = model.ir().metadata_props.get(BUILT_FOR, here)
+        made = model.ir_to_read().metadata_props.get(BUILT_FOR, here)
         if made != here:
             raise OptimError(
                 "engine-elsewhere",
@@ -93,7 +94,8 @@ class TensorrtBackend(CudaBackend):
                 "optim-plugins",
                 ExitStatus.TARGET_UNAVAILABLE,
             )
-        options = {**cache_options(target.hardware), **target.provider_options}
+        switches = switched_on(TENSORRT, types_of(model.ir_to_read())).provider_options.get(TENSORRT, {})
+        options = {**cache_options(target.hardware, model.digest), **switches, **target.provider_options}
         return super().open(model, replace(target, provider_options=options))
 
     def versions(self) -> Mapping[str, str]:

@@ -99,8 +99,10 @@ class Engine(Pass):
 
 def _build(model: Model, options: EngineOptions, context: Context, path: str) -> None:
     from optim.onnx import open_session
+    from optim_plugins.ort.precision.provider_switches import switched_on, types_of
 
-    settings = SessionConfig(provider_options={TENSORRT: written_to(path, embed=options.embed)})
+    types = switched_on(TENSORRT, types_of(model.ir_to_read()))
+    settings = types.updated(SessionConfig(provider_options={TENSORRT: written_to(path, embed=options.embed)}))
     open_session(model.path, model.session.updated(settings), context.target)
 
 

@@ -2,7 +2,8 @@
 
 1. constants are folded and shapes inferred: ONNX Runtime gives TensorRT no part of a graph whose shapes it cannot tell;
 2. operators of ONNX Runtime's own are written in standard ones
-   (:mod:`optim_plugins.nvidia.tensorrt.plain_operators`); what is left of them runs on CUDA, and is named.
+   (:mod:`optim_plugins.nvidia.tensorrt.plain_operators`); what is left of them runs on CUDA, and is named;
+3. TensorRT is told which types beside float32 are in the graph.
 """
 
 from __future__ import annotations
@@ -10,11 +11,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Role, Target
+from optim.providers import TENSORRT
 
 if TYPE_CHECKING:
     from optim import NoOptions
 
 _ENGINE = "EPContext"
+_PREPARED = "optim.tensorrt.prepared"
+"""Metadata of a prepared graph: it is another one even where all else stayed, so that a chain with this pass is never
+taken for one without."""
 
 
 class Prepare(Pass):
@@ -34,17 +39,20 @@ class Prepare(Pass):
         """Fold, infer, rewrite."""
         from optim_plugins.nvidia.gpu.engine_cache import other_engines
         from optim_plugins.nvidia.tensorrt.plain_operators import write_plainly
+        from optim_plugins.ort.precision.provider_switches import switched_on, types_of
         from optim_plugins.ort.prepare.clean_graph import clean
 
         graph = model.ir()
         clean(graph)
         counts, left = write_plainly(graph)
         clean(graph)
+        graph.metadata_props[_PREPARED] = "yes"
         notes = [f"left to CUDA, since TensorRT does not have them: {', '.join(left)}"] if left else []
         others = other_engines(context.target.hardware) if context.target.timed else []
         if others:
             notes.append(f"engines in the cache that others built are not used, and built anew: {'; '.join(others)}")
-        after = context.save(graph, model)
+        after = context.save(graph, model).with_session(switched_on(TENSORRT, types_of(graph)))
         if after.digest == model.digest:
-            return PassResult(model, changed=False, notes=(*notes, "TensorRT can read the graph as it is"))
+            notes.append("the graph was prepared before: --without tensorrt.prepare")
+            return PassResult(model, changed=False, notes=tuple(notes))
         return PassResult(after, changed=True, notes=tuple(notes), counts=counts)

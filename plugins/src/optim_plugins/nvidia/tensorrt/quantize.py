@@ -67,7 +67,10 @@ class Quantize(Pass):
         return nothing_to_quantize(model, "no Conv, MatMul or Gemm has a constant float32 weight")
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[QuantizeOptions]:
-        """Convolutions alone and with products; for models of products outliers smoothed, then whole ranges."""
+        """Convolutions alone and with products; for models of products outliers smoothed, then whole ranges.
+
+        No floats of 8 bits: ONNX Runtime 1.31 has no switch for them, and builds networks that need one.
+        """
         from optim_plugins.nvidia.tensorrt.quantize_options import QuantizeOptions
 
         operators = {node.op_type for node in model.ir().graph}
@@ -78,8 +81,6 @@ class Quantize(Pass):
         else:
             yield QuantizeOptions(smoothing=0.8)
             yield QuantizeOptions()
-        if _no_float8(target) is None and target.provider == TENSORRT:
-            yield QuantizeOptions(format="float8")
 
     def keepable(self, model: Model, options: QuantizeOptions) -> list[str]:
         """Every convolution and product it would quantize."""
@@ -98,6 +99,9 @@ class Quantize(Pass):
             OptimError[no-float8]: the GPU has no products of 8-bit floats.
             OptimError[opset-not-raised]: the converter refuses.
         """
+        import onnx_ir as ir
+
+        from optim_plugins.ort.precision.provider_switches import switched_on
         from optim_plugins.ort.quantize.static.static_graph import quantize_graph
 
         if options.format == "int4-weights":
@@ -112,7 +116,9 @@ class Quantize(Pass):
         result = quantize_graph(model, _static(options), context)
         if not result.changed:
             return result
-        return replace(result, model=result.model.with_session(BIASES_IN_FLOAT))
+        types = [ir.DataType.INT8] if options.format == _INTEGERS else []
+        settings = BIASES_IN_FLOAT.updated(switched_on(TENSORRT, types))
+        return replace(result, model=result.model.with_session(settings))
 
 
 def _no_float8(target: Target) -> str | None:

@@ -37,13 +37,15 @@ class TuneProvider(ProviderSettings):
     hardware = "a GPU of NVIDIA's, and TensorRT 10"
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[TuneProviderOptions]:
-        """Profiles alone, with float16, with a longer search."""
+        """Profiles alone, with float16, with a longer search; last without profiles, where those are refused."""
         from optim_plugins.nvidia.tensorrt.tune_provider_options import TuneProviderOptions
 
         yield TuneProviderOptions(precision="float16")
         yield TuneProviderOptions()
         yield TuneProviderOptions(precision="float16", builder_level=5)
         yield TuneProviderOptions(precision="bfloat16")
+        if any(info.is_dynamic for info in model.inputs):  # a part of the graph may begin inside: it has no profile
+            yield TuneProviderOptions(profiles=False, precision="float16")
 
     def apply(self, model: Model, options: TuneProviderOptions, context: Context) -> PassResult:
         """Lay the settings over the model's."""

@@ -46,7 +46,7 @@ def fuse(model: Model, scratch: Path, *, use_gpu: bool = False) -> tuple[Path, d
     return path, {name: count for name, count in grown.items() if count > 0}, notes
 
 
-def model_family(model: Model) -> str:
+def _model_family(model: Model) -> str:
     """The model type whose fusions fit: decoders with a past, vision transformers, or any other."""
     if any("past" in value.name for value in model.inputs):
         return "gpt2"
@@ -57,7 +57,7 @@ def model_family(model: Model) -> str:
 def _first_that_works(model: Model, *, use_gpu: bool) -> tuple[Any, tuple[str, ...]]:
     """The optimizer's model, and how it crashed as other model types."""
     crashes: list[str] = []
-    for family in dict.fromkeys((model_family(model), "bert")):
+    for family in dict.fromkeys((_model_family(model), "bert")):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)  # it leaves a temporary folder behind when it crashes
             try:

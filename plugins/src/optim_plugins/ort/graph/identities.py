@@ -22,6 +22,7 @@ def drop_identities(graph: ir.Model) -> None:
             name, result.name = result.name, f"{result.name}_identity"
             source.name = name
         source.type = source.type or result.type
-        source.shape = source.shape if source.shape is not None else result.shape
+        if source.graph is node.graph:  # else a shape of one branch would be said of what all branches read
+            source.shape = source.shape if source.shape is not None else result.shape
         ir.convenience.replace_all_uses_with(result, source, replace_graph_outputs=True)
         node.graph.remove(node, safe=True)

@@ -15,12 +15,17 @@ _MOST_ELEMENTS = 1000
 """Larger weights are left out of what onnx is given: nothing follows from their numbers."""
 
 
-def infer_shapes(graph: ir.Model) -> None:
-    """Give values the types and shapes that follow from the operators; nothing where onnx refuses the graph."""
+def infer_shapes(graph: ir.Model, *, strict: bool = True) -> None:
+    """Give values the types and shapes that follow from the operators.
+
+    Args:
+        graph: changed in place.
+        strict: leave all as it is where onnx refuses a node; else go on with what it takes.
+    """
     with weights_as_inputs(graph):
         proto = ir.serde.serialize_model(graph)
     try:
-        inferred = onnx.shape_inference.infer_shapes(proto, check_type=True, strict_mode=True, data_prop=True)
+        inferred = onnx.shape_inference.infer_shapes(proto, check_type=strict, strict_mode=strict, data_prop=True)
     except Exception:  # onnx raises whatever its operators' functions raise; what is known already stays
         return
     for part, other in zip(graph.graphs(), ir.serde.deserialize_model(inferred).graphs(), strict=True):

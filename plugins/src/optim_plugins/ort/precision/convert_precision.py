@@ -11,6 +11,7 @@ import onnx_ir as ir
 from onnx_ir.passes.common import LiftConstantsToInitializersPass
 
 from optim import APPLICABLE, Applicable, Context, Interface, Model, OptimError, PassResult, Target
+from optim.errors import some_of
 from optim.onnx import read_ir
 from optim_plugins.ort.graph.fixed_weights import fix_weights
 from optim_plugins.ort.graph.float_values import infer_types
@@ -20,6 +21,7 @@ from optim_plugins.ort.precision.insert_casts import Narrower
 from optim_plugins.ort.precision.measured_magnitudes import Ranges, measure_ranges
 from optim_plugins.ort.precision.operator_kinds import MOVES, WEIGHTED
 from optim_plugins.ort.precision.precision_plan import Obstacle, Plan, make_plan, name_of
+from optim_plugins.ort.precision.provider_switches import switched_on
 from optim_plugins.ort.precision.sixteen_bit_numbers import Narrow
 from optim_plugins.ort.precision.sixteen_bit_weights import LEAST_ELEMENTS, readers, store_narrow
 
@@ -72,8 +74,8 @@ def is_fast(model: Model, target: Target, narrow: Narrow) -> Applicable:
     if 2 * fast >= len(nodes):
         return APPLICABLE
     return Applicable.no(
-        f"known not to have a fast kernel on this machine: {_runtime()} has none for {_list(sorted(slow))} in {narrow} "
-        f"on {target.made_for}, and would compute in float32 between casts"
+        f"known not to have a fast kernel on this machine: {_runtime()} has none for {some_of(sorted(slow), 5)} in "
+        f"{narrow} on {target.made_for}, and would compute in float32 between casts"
     )
 
 
@@ -113,7 +115,8 @@ def convert(
     notes += [f"left in float32: {reasons}"] if (reasons := _reasons(plan)) else []
     notes += [f"masks beyond the range brought into it: {', '.join(sorted(ranges.masks))}"] if ranges.masks else []
     interface = _interface(inputs, outputs)
-    return PassResult(context.save(graph, model), changed=True, notes=tuple(notes), counts=counts, interface=interface)
+    narrowed = context.save(graph, model).with_session(switched_on(context.target.made_for, [narrow.onnx]))
+    return PassResult(narrowed, changed=True, notes=tuple(notes), counts=counts, interface=interface)
 
 
 def weight_readers(model: Model) -> list[str]:
@@ -132,7 +135,8 @@ def convert_weights(model: Model, context: Context, narrow: Narrow, keep: Collec
     if not done:
         return PassResult(model, changed=False, notes=(*notes, "no weight is left to convert"))
     counts = {"weights converted": done, "weights left in float32": left}
-    return PassResult(context.save(graph, model), changed=True, notes=notes, counts=counts)
+    stored = context.save(graph, model).with_session(switched_on(context.target.made_for, [narrow.onnx]))
+    return PassResult(stored, changed=True, notes=notes, counts=counts)
 
 
 def _objection(graph: ir.Model, plan: Plan, narrow: Narrow, provider: str) -> str:
@@ -141,7 +145,7 @@ def _objection(graph: ir.Model, plan: Plan, narrow: Narrow, provider: str) -> st
         return ""
     weighted = {node.op_type for node in graph.graph.all_nodes() if node.op_type in WEIGHTED}
     if weighted and any(why.obstacle is Obstacle.KERNEL for why in plan.why_not):
-        return f"{_runtime()} has no {narrow} kernel for {_list(sorted(weighted))} on {provider}"
+        return f"{_runtime()} has no {narrow} kernel for {some_of(sorted(weighted), 5)} on {provider}"
     if weighted or all(node.op_type in MOVES for node in plan.narrow):
         return f"nothing is left to convert: {_reasons(plan) or 'no node computes in float32'}"
     return ""
@@ -198,10 +202,6 @@ def _reasons(plan: Plan) -> str:
         if why.obstacle is not Obstacle.OTHERS:
             said[why.text] += count
     return "; ".join(f"{count} {'node' if count == 1 else 'nodes'}: {reason}" for reason, count in said.most_common(6))
-
-
-def _list(names: list[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def _runtime() -> str:

@@ -8,10 +8,10 @@ from pydantic import Field
 
 from optim import PassOptions
 
-KEEP = "names of nodes left in float32"
-WEIGHTS_ONLY = "store weights in 16 bits and compute in float32: half the size on disk, the same speed"
+_KEEP = "names of nodes left in float32"
+_WEIGHTS_ONLY = "store weights in 16 bits and compute in float32: half the size on disk, the same speed"
 
-DELICATE = (
+_DELICATE = (
     "Softmax",
     "LogSoftmax",
     "LayerNormalization",
@@ -43,20 +43,20 @@ class ConvertFloat16Options(PassOptions):
     io: Literal["keep", "convert"] = Field(
         "keep", description="inputs and outputs stay float32, or become float16 as well; then whoever calls converts"
     )
-    weights_only: bool = Field(False, description=WEIGHTS_ONLY)
-    keep: tuple[str, ...] = Field((), description=KEEP)
+    weights_only: bool = Field(False, description=_WEIGHTS_ONLY)
+    keep: tuple[str, ...] = Field((), description=_KEEP)
 
 
 class ConvertBfloat16Options(PassOptions):
     """bfloat16 wherever there is a kernel; inputs and outputs stay float32, since numpy has no bfloat16."""
 
-    weights_only: bool = Field(False, description=WEIGHTS_ONLY)
-    keep: tuple[str, ...] = Field((), description=KEEP)
+    weights_only: bool = Field(False, description=_WEIGHTS_ONLY)
+    keep: tuple[str, ...] = Field((), description=_KEEP)
 
 
 class MixedPrecisionOptions(PassOptions):
     """A 16-bit type for products and what is between them, float32 for what is delicate."""
 
     dtype: Literal["float16", "bfloat16"] = Field("float16", description="the 16-bit type")
-    float32_operators: tuple[str, ...] = Field(DELICATE, description="operators left in float32")
+    float32_operators: tuple[str, ...] = Field(_DELICATE, description="operators left in float32")
     keep: tuple[str, ...] = Field((), description="names of more nodes left in float32")

@@ -62,7 +62,7 @@ class Fit:
     """How a constant fits into a narrow type.
 
     Attributes:
-        symbolic: numbers beyond the range that :func:`is_symbolic` lets be anything large.
+        symbolic: numbers beyond the range that :func:`_is_symbolic` lets be anything large.
         beyond: the other numbers beyond the range.
         relative_l2: distance of the rounded constant, what lies beyond the range left out.
     """
@@ -86,8 +86,8 @@ def fit(array: Floats, narrow: Narrow) -> Fit:
         block = flat[start : start + _BLOCK]
         inside = np.abs(block) <= narrow.largest
         outside = block[np.isfinite(block) & ~inside]
-        symbolic += int(is_symbolic(outside).sum())
-        beyond += int((~is_symbolic(outside)).sum())
+        symbolic += int(_is_symbolic(outside).sum())
+        beyond += int((~_is_symbolic(outside)).sum())
         block = block[inside]
         rounded = block.astype(narrow.numpy).astype(np.float32)
         noise += float(np.square(rounded - block, dtype=np.float64).sum())
@@ -95,7 +95,7 @@ def fit(array: Floats, narrow: Narrow) -> Fit:
     return Fit(symbolic, beyond, (noise / signal) ** 0.5 if signal else 0.0)
 
 
-def is_symbolic(array: Floats) -> NDArray[np.bool_]:
+def _is_symbolic(array: Floats) -> NDArray[np.bool_]:
     """Where a number says "leave this out" (a mask's -1e9) or "no limit" (3e38), and any large one would do."""
     return (array <= _MASKED) | (np.abs(array) >= _ENDLESS)
 

@@ -5,11 +5,18 @@ Small constants folded, shapes inferred, equal nodes merged, nodes that do nothi
     Reshape(x, Concat(Gather(Shape(y), 0), [-1], [64]))        becomes, where y is [2, n],
     Reshape(x, [2, -1, 64])
 
+The branch of an ``If`` that is always taken takes its place: the condition is a constant, or an operator that follows
+refuses what the other branch gives (:mod:`optim_plugins.ort.prepare.refused_branches`).
+
 Masks that exporters look up at counted positions become the masks themselves
 (:mod:`optim_plugins.ort.prepare.shorten_masks`).
 
+A product with a one-hot matrix, as jax embeds by, takes rows of the weight by number
+(:mod:`optim_plugins.ort.prepare.one_hot_lookups`).
+
 Old exporters list every weight among the inputs, where a run may replace it, so that nothing can be folded into it;
-there they are taken out. Weights are not read: folding stops at 16,384 elements, so the pass writes a graph, no data.
+there they are taken out; what has a default so that a run may choose it stays. Weights are not read: folding stops at
+16,384 elements, so the pass writes a graph, no data.
 
 The exception is asked for: with ``fold_transposes`` a large ``Transpose(W)`` becomes a weight of its own. ONNX Runtime
 does that itself when it opens the model, and ``ort.quantize-dynamic`` reads through it, so it is for other tools, and
@@ -47,9 +54,10 @@ class Clean(Pass):
         before = sum(1 for _ in graph.graph.all_nodes())
         fixed = fix_weights(graph)
         folded = fold_transposes(graph) if options.fold_transposes else 0
-        clean(graph)
+        looked_up = clean(graph)
         removed = before - sum(1 for _ in graph.graph.all_nodes())
         counts = {"nodes removed": removed, "weights that were inputs": fixed, "Transpose folded": folded}
-        if removed <= 0 and not fixed:
+        counts |= {"one-hot products": looked_up} if looked_up else {}
+        if removed <= 0 and not fixed and not looked_up:
             return PassResult(model, changed=False, notes=("nothing to fold, merge or drop",), counts=counts)
         return PassResult(context.save(graph, model), changed=True, counts=counts)

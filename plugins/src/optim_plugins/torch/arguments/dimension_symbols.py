@@ -10,7 +10,7 @@ from optim.arrays import Array
 from optim.model import Dimension
 
 
-def name_axes(
+def _name_axes(
     first: Sequence[int], second: Sequence[int], sizes: Mapping[str, int], other_sizes: Mapping[str, int]
 ) -> tuple[Dimension, ...]:
     """What each dimension of a shape follows.
@@ -38,7 +38,7 @@ def named_shapes(
     found = []
     for name in names:
         a, b = first[name], second[name]
-        shape = name_axes(a.shape, b.shape, sizes, other_sizes) if a.ndim == b.ndim else None
+        shape = _name_axes(a.shape, b.shape, sizes, other_sizes) if a.ndim == b.ndim else None
         found.append(TensorInfo(name, a.dtype.name, shape))
     return found
 

@@ -114,11 +114,11 @@ def component_of(
 
 def tensors_for(module: FlatModule, feeds: Feeds) -> list[torch.Tensor]:
     """Copies of what a module takes, on the device that it lies on: a factory may give a module of a GPU."""
-    device = device_of(module)
+    device = _device_of(module)
     return [to_tensor(feeds[name]).to(device) for name in module.names]
 
 
-def device_of(module: torch.nn.Module) -> torch.device:
+def _device_of(module: torch.nn.Module) -> torch.device:
     """Where the first parameter of a module lies; the CPU where it has none."""
     first = next(itertools.chain(module.parameters(), module.buffers()), None)
     return torch.device("cpu") if first is None else first.device

@@ -17,9 +17,9 @@ from optim_plugins.torch.available import torch_available
 MODES = ("eager", "compile", "script")
 """As it is, through torch.compile, or traced by TorchScript."""
 
-DEVICES = ("cpu", "cuda")
-DTYPES = ("float32", "float16", "bfloat16")
-_SETTINGS = {"device": DEVICES, "dtype": DTYPES}
+_DEVICES = ("cpu", "cuda")
+_DTYPES = ("float32", "float16", "bfloat16")
+_SETTINGS = {"device": _DEVICES, "dtype": _DTYPES}
 
 _CUDA_LIBRARIES = ("libtorch_cuda.so", "torch_cuda.dll")
 

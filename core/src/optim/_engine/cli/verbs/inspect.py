@@ -9,6 +9,7 @@ import click
 
 from optim.cli_kit.options import MODEL_PATH
 from optim.cli_kit.output import echo, echo_json, print_fields, print_table
+from optim.errors import some_of
 
 if TYPE_CHECKING:
     from optim._engine.graphs.inspection import Inspection
@@ -56,7 +57,7 @@ def _facts(found: Inspection) -> list[tuple[str, str]]:
         ("opset", f"{opset}; IR version {found.ir_version}"),
         ("size", size),
         ("nodes", f"{found.nodes} of {len(found.operators)} operators" + _inside(found)),
-        ("dynamic", "; ".join(f"{name}: {_few(uses)}" for name, uses in found.dynamic.items()) or "nothing"),
+        ("dynamic", "; ".join(f"{name}: {some_of(uses, 4)}" for name, uses in found.dynamic.items()) or "nothing"),
     ]
     if found.missing_files:
         facts.append(("missing", ", ".join(found.missing_files)))
@@ -88,10 +89,6 @@ def _shape(info: TensorInfo) -> str:
     if info.shape is None:
         return "unknown"
     return "[" + ", ".join("?" if size is None else str(size) for size in info.shape) + "]"
-
-
-def _few(uses: tuple[str, ...]) -> str:
-    return ", ".join(uses[:4]) + (f" and {len(uses) - 4} more" if len(uses) > 4 else "")
 
 
 def _bytes(size: int) -> str:

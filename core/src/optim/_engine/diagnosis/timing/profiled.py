@@ -20,6 +20,7 @@ from optim.arrays import Feeds
 from optim.backend import NodeProfile, Session
 from optim.errors import OptimError
 from optim.model import Model, SessionConfig
+from optim.onnx.backend import writing_optimized
 
 _MOST_RUNS = 200
 
@@ -98,14 +99,7 @@ def executed_graph(place: Place, model: Model) -> onnx.ModelProto | None:
     if place.backend().owner is not None:
         return None
     with TemporaryDirectory(prefix="optim-profile-") as text:
-        graph = Path(text) / "optimized.onnx"
-        writing = SessionConfig(
-            {"optimized_model_filepath": str(graph)},
-            {
-                "session.optimized_model_external_initializers_file_name": "weights.bin",
-                "session.optimized_model_external_initializers_min_size_in_bytes": "1024",
-            },
-        )
+        graph, writing = writing_optimized(Path(text))
         try:
             with place.backend().open(_with(model, writing), place.target):
                 return onnx.load(graph, load_external_data=False) if graph.is_file() else None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from optim._engine.reports.answers import Benchmark
     from optim._engine.runs.compare.grid_answer import GridBenchmark
 
-MOST_POINTS = 100
+_MOST_POINTS = 100
 """Each takes seconds to prepare and to time: more is a mistake in the command."""
 
 Bench = Callable[[Sequence[Path], Conditions], "Benchmark"]
@@ -69,11 +69,11 @@ def bench_grid(
 
 
 def _require_sound(models: Sequence[Path], points: int) -> None:
-    if points > MOST_POINTS:
+    if points > _MOST_POINTS:
         raise OptimError.usage(
             "bad-grid",
             f"--grid has {points} points",
-            f"at most {MOST_POINTS} are timed in one command",
+            f"at most {_MOST_POINTS} are timed in one command",
             "name fewer sizes",
         )
     source = next((str(model) for model in models if needs_export(str(model))), "")

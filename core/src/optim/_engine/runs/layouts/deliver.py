@@ -25,7 +25,7 @@ from optim.layout import Result
 from optim.onnx.files import describe_model
 from optim.target import Target
 
-LOCK_FILE = "recipe.lock.toml"
+_LOCK_FILE = "recipe.lock.toml"
 Say = Callable[[str], None]
 Against = tuple[Target, Bench | str]
 
@@ -65,20 +65,20 @@ def deliver(
         OptimError[folder-taken]: something lies at ``output``.
         OptimError: the layout refuses it, or its consumer computes something else; nothing is left then.
     """
-    require_free(output)
+    _require_free(output)
     (one,) = asked.layouts
     exported = read_export_file(folder)
     if exported is not None and len(exported.components) > 1:
         raise of_several(one, exported.components)
     lock = _lock_of(folder)
     require_files(asked, asked.files or folder)
-    feeds = _Feeds(data, named=True) if data else _Feeds(_feeds_of(lock, folder / LOCK_FILE))
+    feeds = _Feeds(data, named=True) if data else _Feeds(_feeds_of(lock, folder / _LOCK_FILE))
     with _against(folder, lock, registry, say, feeds) as (target, against):
-        result = result_of(folder, target, asked.files or folder)
+        result = _result_of(folder, target, asked.files or folder)
         return _whole(one, result, output, against, asked.python)
 
 
-def require_free(output: Path) -> None:
+def _require_free(output: Path) -> None:
     """Refuse to write where something lies.
 
     Raises:
@@ -112,7 +112,7 @@ def deliver_in_run(
     """
     found = []
     with _against(folder, _lock_of(folder), registry, say, _Feeds(data)) as (target, against):
-        result = result_of(folder, target, asked.files or folder)
+        result = _result_of(folder, target, asked.files or folder)
         for one in asked.layouts:
             output = folder if one.layout.in_place else folder / one.layout.name
             before = set(folder.iterdir())
@@ -139,7 +139,7 @@ def deliver_in_run(
     return tuple(found)
 
 
-def result_of(folder: Path, target: Target, files: Path | None) -> Result:
+def _result_of(folder: Path, target: Target, files: Path | None) -> Result:
     """The result that lies in a run folder."""
     saved, exported = read_session_file(folder), read_export_file(folder)
     state = next(iter(exported.components.values())).state if exported else {}
@@ -206,14 +206,14 @@ def _lock_of(folder: Path) -> Lock:
     Raises:
         OptimError[not-a-run-folder]: there is none.
     """
-    there = (folder / MODEL_FILE).is_file() and (folder / LOCK_FILE).is_file()
-    found = load_recipe_or_lock(folder / LOCK_FILE) if there else None
+    there = (folder / MODEL_FILE).is_file() and (folder / _LOCK_FILE).is_file()
+    found = load_recipe_or_lock(folder / _LOCK_FILE) if there else None
     if isinstance(found, Lock):
         return found
     why = "it is a file" if folder.is_file() else "there is no such folder"
     raise OptimError.usage(
         "not-a-run-folder",
         f"{folder} is not a folder that optim run filled with a model",
-        f"it has no {MODEL_FILE} with a {LOCK_FILE}" if folder.is_dir() else why,
+        f"it has no {MODEL_FILE} with a {_LOCK_FILE}" if folder.is_dir() else why,
         "optim run MODEL -o DIR",
     )

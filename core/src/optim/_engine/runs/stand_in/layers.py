@@ -15,7 +15,7 @@ from optim._engine.search.settings import RunSettings
 from optim._engine.search.time_estimate import Load, PassCosts, in_words, search_s
 from optim._engine.search.workbench import Workbench
 
-LEAST_LAYERS = 4
+_LEAST_LAYERS = 4
 """With fewer, the first and the last are most of it; each pass must find its patterns between layers."""
 
 _MOST_SHARE = 0.5
@@ -76,11 +76,11 @@ def stand_in_for(bench: Workbench, plan: Plan, load: Load) -> StandIn | None:
     def seconds(count: int) -> float:
         return search_s(load.part(count / layers), plan.names, PassCosts())
 
-    left, export_s = bench.run_time.left, _EXPORT_S + LEAST_LAYERS / layers * made.seconds
+    left, export_s = bench.run_time.left, _EXPORT_S + _LEAST_LAYERS / layers * made.seconds
     if left < 2 * export_s or left >= _CANDIDATES * load.candidate_s + _LANES * load.lane_s:
         return None
-    in_time = [count for count in range(LEAST_LAYERS, layers + 1) if seconds(count) <= left]
-    count = max(in_time, default=LEAST_LAYERS)
+    in_time = [count for count in range(_LEAST_LAYERS, layers + 1) if seconds(count) <= left]
+    count = max(in_time, default=_LEAST_LAYERS)
     return StandIn(count, layers, seconds(layers)) if seconds(count) <= _MOST_SHARE * seconds(layers) else None
 
 

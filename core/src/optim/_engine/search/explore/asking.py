@@ -68,8 +68,9 @@ class Asker:
         """What each pass offers for a model, by the pass's name."""
         found: dict[str, Proposals] = {}
         left = []
+        keys = self._keys(candidate, passes)
         for offered in passes:
-            key = self._key(candidate, offered)
+            key = keys[offered.name]
             if key in self._asked_before:
                 found[offered.name] = self._asked_before[key]
                 continue
@@ -87,8 +88,8 @@ class Asker:
             answers, broken = self._ask_once(candidate, left)
             for answer in answers:
                 offered = next(p for p in left if p.name == answer.name)
-                self._bench.runner.keep(self._key(candidate, offered), answer)
-                found[answer.name] = self._asked_before[self._key(candidate, offered)] = _asked(answer)
+                self._bench.runner.keep(keys[offered.name], answer)
+                found[answer.name] = self._asked_before[keys[offered.name]] = _asked(answer)
                 self._bench.runner.count += 1
             if broken is not None:
                 self._bench.restore(candidate)
@@ -163,8 +164,10 @@ class Asker:
         left = self._time.left if settings else self._time.left_for_candidates
         return offered.name in self._too_slow or left <= 0
 
-    def _key(self, candidate: Candidate, offered: OfferedPass) -> str:
-        return self._bench.keys.offer(candidate, offered, self._options(offered), forced=self._is_forced(offered))
+    def _keys(self, candidate: Candidate, passes: Sequence[OfferedPass]) -> dict[str, str]:
+        """What answers are kept under, by the pass's name; plugins are as they are before they are asked."""
+        asked = [(offered, self._options(offered), self._is_forced(offered)) for offered in passes]
+        return self._bench.keys.offers(candidate, asked)
 
     def _options(self, offered: OfferedPass) -> dict[str, Any] | None:
         """What the user gave; None where the pass is to propose."""

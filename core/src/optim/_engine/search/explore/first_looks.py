@@ -18,7 +18,7 @@ only what suits the goal is looked at on it: the likeliest chain is there before
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from optim._engine.jobs.offer import Proposal
 from optim._engine.search.explore.expand import Expander
@@ -27,6 +27,7 @@ from optim._engine.search.explore.named_chain import NamedChain
 from optim._engine.search.explore.order import fair_order, for_goal, in_turns, leading_of
 from optim._engine.search.explore.promise import TOO_LITTLE, Promises
 from optim._engine.search.explore.rest import Cut
+from optim._engine.search.explore.second_looks import SecondLooks
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.plan import Plan, Planned
@@ -76,6 +77,7 @@ class FirstLooks:
         self._objective = Objective(bench.settings.goal, bench.target.timed)
         self._promises: Promises = expander.promises
         self._repairs = FirstRepairs(bench, expander, journal, time)
+        self._second = SecondLooks(bench, expander, time)
         self.hoped: dict[str, float] = {}
         self.guessed: set[str] = set()
 
@@ -121,26 +123,57 @@ class FirstLooks:
         named = [whole] if whole.steps else []
         if not found and not named:
             return []
-        lanes = self._time.lanes_to_look_at(len(found) + len(named))
+        items = self._race(found, named, start)
+        late = self._before_a_doubtful_repair(found, items, start)
+        items |= self._race(late, [], start)
+        ratios, found = self._ratios(items), [*found, *late]
+        held = [one.candidate for one in found if one.holds and _begins_with(one.candidate, whole)]
+        right = [items[one.digest] for one in [*named, *held] if one.digest in items]
+        right += [Measured(one, None) for one in (*named, *held) if one.digest not in items]
+        self.hoped |= {one.candidate.digest: self._hoped(one, ratios, start) for one in found if one.holds}
+        self.guessed |= self.hoped.keys() - ratios.keys()
+        unsure = self._unsure(items, start)
+        new = self._repairs.repaired(found, lambda one: self._hoped(one, ratios, start), start, unsure)
+        self.hoped |= self._repairs.hoped
+        return right + [Measured(one, None) for one in new if _begins_with(one, whole)]
+
+    def _race(self, found: Sequence[Look], named: Sequence[Candidate], start: float) -> dict[str, Measured]:
+        """Times looks, and what was named, as far as there is time; returns what was timed, by its digest."""
+        lanes = self._time.lanes_to_look_at(len(found) + len(named)) if found or named else 0
+        if not lanes:
+            return {}
         timed = sorted(found, key=lambda one: -self._promises.gain(one.attempt.step))[: max(0, lanes - len(named))]
-        racing = [*named, *(one.candidate for one in timed)] if lanes else []
-        measured = self._clock.first_look(racing, self._time.left_for_first_race)
-        items = {item.digest: item for item in measured}
-        ratios = {item.digest: ratio for item in measured if (ratio := self._ratio(item)) is not None}
+        racing = [*named, *(one.candidate for one in timed)]
+        items = {item.digest: item for item in self._clock.first_look(racing, self._time.left_for_first_race)}
+        ratios = self._ratios(items)
         for one in found:
             if (ratio := ratios.get(one.candidate.digest)) is None:
                 continue
             if self._objective.goal == "latency":
                 self._promises.note_ratio(one.attempt.step, ratio / (ratios.get(one.parent.digest) or start))
             self._journal.timed(items[one.candidate.digest], start)
-        held = [one.candidate for one in found if one.holds and _begins_with(one.candidate, whole)]
-        right = [items[one.digest] for one in [*named, *held] if one.digest in items]
-        right += [Measured(one, None) for one in (*named, *held) if one.digest not in items]
-        self.hoped |= {one.candidate.digest: self._hoped(one, ratios, start) for one in found if one.holds}
-        self.guessed |= self.hoped.keys() - ratios.keys()
-        new = self._repairs.repaired(found, lambda one: self._hoped(one, ratios, start), start)
-        self.hoped |= self._repairs.hoped
-        return right + [Measured(one, None) for one in new if _begins_with(one, whole)]
+        return items
+
+    def _ratios(self, items: Mapping[str, Measured]) -> dict[str, float]:
+        return {digest: ratio for digest, item in items.items() if (ratio := self._ratio(item)) is not None}
+
+    def _unsure(self, items: Mapping[str, Measured], start: float) -> Collection[str]:
+        """Digests of what may be as slow as the original for all that its look says; other clocks leave it open."""
+        if self._objective.goal != "latency":
+            return ()
+        return {digest for digest, item in items.items() if item.high is not None and item.high >= start}
+
+    def _before_a_doubtful_repair(
+        self, found: Sequence[Look], items: Mapping[str, Measured], start: float
+    ) -> list[Look]:
+        """Looks at guesses that were cut short, before a repair takes the time of the end that is too short for it."""
+        ratios, unsure = self._ratios(items), self._unsure(items, start)
+        per_second = self._repairs.doubtful(found, lambda one: self._hoped(one, ratios, start), start, unsure)
+        if per_second is None or self._objective.goal != "latency":
+            return []
+        tried = self._second.before(per_second)
+        looks = [self._repairs.look(cut.planned, cut.parent, cut.attempt, outcome) for cut, outcome in tried]
+        return [look for look in looks if look is not None]
 
     def _hoped(self, one: Look, ratios: Mapping[str, float], start: float) -> float:
         """The ratio of what was timed; what was not, as on a busy machine, goes by what it promises."""

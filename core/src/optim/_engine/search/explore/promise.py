@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
+from statistics import median_low
 
 from optim._engine.search.plan import Planned
 from optim._engine.search.state import Candidate, Measured, Step, StepKey
@@ -187,9 +188,21 @@ class Promises:
         return self.gain(step) / self.expected_s(step.pass_name)
 
     def expected_s(self, name: str) -> float:
-        """Returns what a candidate of a pass is expected to take: what it took here, else what it took before."""
+        """Returns what a candidate of a pass is expected to take: what it took here, else what it took before.
+
+        Where other passes took longer here than was expected of them, as on a busy machine, it is as much longer.
+        """
+        return self._seconds.get(name) or self._slowness * self._guessed_s(name)
+
+    def _guessed_s(self, name: str) -> float:
         is_dear = name in self._calibrating and not self._costs.knows(name)
-        return self._seconds.get(name) or _GUESSED_S * self._costs.of([name]) * (_CALIBRATION if is_dear else 1.0)
+        return _GUESSED_S * self._costs.of([name]) * (_CALIBRATION if is_dear else 1.0)
+
+    @property
+    def _slowness(self) -> float:
+        """How many times longer passes take here than was guessed, 1 at least; one pass alone may be slow by itself."""
+        times = [seconds / self._guessed_s(name) for name, seconds in self._seconds.items()]
+        return max(1.0, median_low(times)) if len(times) > 1 else 1.0
 
     def needed_s(self, name: str) -> float:
         """Returns what a candidate of a pass should have: more than the last one, where that was stopped."""

@@ -14,7 +14,7 @@ from optim._engine.search.state import Candidate, LaneResult, Measured
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 
-FEWEST_ROUNDS = 2
+_FEWEST_ROUNDS = 2
 """Without which there is no figure: of one round nobody knows how far it is off."""
 
 _ONCE = "there was no time to time the result again in fresh processes: what differs there is not in its interval"
@@ -71,7 +71,7 @@ class Clock:
             memory_only = self._bench.settings.goal == "memory"
             effort = self._time.look(seconds * len(heat) / len(chosen), len(heat), memory_only=memory_only)
             if self._bench.settings.goal == "generate":  # a round is an answer of each model: seconds, or tens of them
-                effort = replace(effort, least_rounds=FEWEST_ROUNDS)
+                effort = replace(effort, least_rounds=_FEWEST_ROUNDS)
             found += self.measure(heat, effort, Wanted("explore", self._bench.prepared.explored, gated=True))
             self._time.note_lanes(self.base.open_s if self.base else 0.0)
         return found
@@ -123,7 +123,7 @@ class Clock:
             score.result, score.base, score.out_of_time = result, base, result.out_of_time
             if self._objects(candidate, result):
                 continue
-            if result.ratio is None or result.ratio.rounds < FEWEST_ROUNDS:
+            if result.ratio is None or result.ratio.rounds < _FEWEST_ROUNDS:
                 score.out_of_time = True
                 self._bench.run_time.note(NOT_TIMED)
                 continue
@@ -152,7 +152,7 @@ class Clock:
         found = []
         for item, second in zip(items, results, strict=True):
             score = self.board[item.candidate]
-            if second.out_of_time or (second.ratio is not None and second.ratio.rounds < FEWEST_ROUNDS):
+            if second.out_of_time or (second.ratio is not None and second.ratio.rounds < _FEWEST_ROUNDS):
                 self._bench.run_time.note(_ONCE)
                 found.append(item)
                 continue

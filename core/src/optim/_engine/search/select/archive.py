@@ -16,7 +16,7 @@ from optim._engine.gate.budget import Budget
 from optim._engine.search.state import Candidate, LaneResult, Measured, unique
 from optim.errors import OptimError, unknown_name
 
-PICKS = ("fastest", "smallest", "most-accurate")
+_PICKS = ("fastest", "smallest", "most-accurate")
 _SAME = 0.005
 """Within half a per cent two figures are the same: noise does not make a front."""
 
@@ -181,7 +181,7 @@ def choose(points: Sequence[Point], wanted: str) -> Point:
         if wanted == str(point.number):
             return point
     numbers = [str(point.number) for point in front]
-    raise unknown_name("point", wanted, [*PICKS, *numbers], fix="report.html shows the points: --pick fastest")
+    raise unknown_name("point", wanted, [*_PICKS, *numbers], fix="report.html shows the points: --pick fastest")
 
 
 def require_pick(wanted: str) -> None:
@@ -190,8 +190,8 @@ def require_pick(wanted: str) -> None:
     Raises:
         OptimError[unknown-point]: it is neither a word nor a number from 1 on.
     """
-    if wanted not in PICKS and not (wanted.isdecimal() and int(wanted)):
-        raise unknown_name("point", wanted, [*PICKS, "1", "2"], fix="a number of report.html, or --pick fastest")
+    if wanted not in _PICKS and not (wanted.isdecimal() and int(wanted)):
+        raise unknown_name("point", wanted, [*_PICKS, "1", "2"], fix="a number of report.html, or --pick fastest")
 
 
 def nothing_to_pick(wanted: str) -> OptimError:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from optim import NoOptions
 
 _KEPT = "optim.decoders.kept_logits"
-NO_CHUNKS = "its kernel takes several new tokens after a past for a batch of one only; one token takes any batch"
+_NO_CHUNKS = "its kernel takes several new tokens after a past for a batch of one only; one token takes any batch"
 
 
 class SharePast(Pass):
@@ -58,4 +58,4 @@ class SharePast(Pass):
         counts = {"GroupQueryAttention": done, **({KEPT_LOGITS: kept} if kept else {})}
         last = Variant("the last token's alone", None, f"{_KEPT}:asking_for_one", outputs=f"{_KEPT}:last_logits")
         interface = Interface(variants=(last,)) if kept else None
-        return PassResult(saved, changed=True, notes=(NO_CHUNKS,), counts=counts, interface=interface)
+        return PassResult(saved, changed=True, notes=(_NO_CHUNKS,), counts=counts, interface=interface)

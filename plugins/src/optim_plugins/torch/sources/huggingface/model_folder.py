@@ -48,14 +48,14 @@ def load_folder(folder: Path, request: SourceRequest) -> Loaded:
     _refuse_unused(folder, request)
     if is_adapter(folder):
         base_folder = find_base(folder, request)
-        _refuse_quantized(base_folder, read_config(base_folder), adapter=folder)
+        _refuse_quantized(base_folder, _read_config(base_folder), adapter=folder)
         base = load_folder(base_folder, replace(request, arguments={}))
         adapted = inject(base.model, folder)
         return replace(base, model=adapted, notes=(*base.notes, f"with the adapter of {folder.name}"))
-    config = read_config(folder)
+    config = _read_config(folder)
     _refuse_code(folder, config, request)
     _refuse_quantized(folder, config)
-    files = find_weights(folder, request)
+    files = _find_weights(folder, request)
     model_class = _model_class(folder, config, request)
     return _load(folder, model_class, files, request)
 
@@ -79,7 +79,7 @@ def _refuse_unused(folder: Path, request: SourceRequest) -> None:
         )
 
 
-def read_config(folder: Path) -> dict[str, Any]:
+def _read_config(folder: Path) -> dict[str, Any]:
     """``config.json`` as JSON values."""
     try:
         config = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
@@ -97,7 +97,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def find_weights(folder: Path, request: SourceRequest) -> tuple[Path, ...]:
+def _find_weights(folder: Path, request: SourceRequest) -> tuple[Path, ...]:
     """The safetensors files of a folder; empty where it has a pickle that the user allows."""
     if (folder / _INDEX).is_file():
         names = _shards(folder / _INDEX)

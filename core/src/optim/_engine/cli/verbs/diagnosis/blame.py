@@ -9,7 +9,7 @@ import click
 
 from optim.cli_kit.options import MODEL_PATH, data_option, seed_option, target_option
 from optim.cli_kit.output import echo, json_option, print_json, print_table
-from optim.errors import ExitStatus, OptimError
+from optim.errors import ExitStatus, OptimError, some_of
 
 if TYPE_CHECKING:
     from optim._engine.diagnosis.found import Blamed
@@ -87,7 +87,7 @@ def _pair(text: str) -> tuple[str, str]:
 def _print(found: Blame) -> None:
     answer = found.found
     for number, one in enumerate(answer.blamed, 1):
-        echo(f"{number}. {_some(one.nodes)} ({', '.join(dict.fromkeys(one.operators))})")
+        echo(f"{number}. {some_of(one.nodes, _NAMES)} ({', '.join(dict.fromkeys(one.operators))})")
         for line in _lines(one):
             echo(f"   {line}")
     drifts = [[name, _number(gap)] for name, gap in answer.outputs.items()]
@@ -95,7 +95,7 @@ def _print(found: Blame) -> None:
     pairs = ", ".join(f"{count} by {how}" for how, count in answer.matched.items())
     echo(f"{sum(answer.matched.values())} of {answer.values} values are in both models: {pairs}")
     if answer.ambiguous:
-        some = _some(tuple(answer.ambiguous))
+        some = some_of(tuple(answer.ambiguous), _NAMES)
         echo(f"ambiguous: {len(answer.ambiguous)} of them are like several of the reference: {some}")
     if not answer.blamed and (grows := answer.steepest) is not None:
         echo(f"the error grows most at {grows.node} ({grows.operator}): from {grows.before:.2g} to {grows.after:.2g}")
@@ -119,19 +119,15 @@ def _lines(one: Blamed) -> list[str]:
         f" (max abs {one.max_abs:.3g}); {one.precision} explains {one.limit:.2g}",
         *([one.problem] if one.problem else []),
         f"this alone moves the outputs by {_number(one.alone)}",
-        f"in the reference: {_some(one.reference_nodes) or one.reference_value}",
+        f"in the reference: {some_of(one.reference_nodes, _NAMES) or one.reference_value}",
     ]
     if one.errors is not None:
         ours, theirs = one.errors
         lines.append(f"nearer to float64: the {one.nearer} model ({ours:.2g} reference, {theirs:.2g} other)")
     elif one.nearer:
         lines.append(f"nearer to float64: the {one.nearer} model")
-    lines.append(f"path to an output: {_some(one.path) or 'it is one itself'}")
+    lines.append(f"path to an output: {some_of(one.path, _NAMES) or 'it is one itself'}")
     return lines
-
-
-def _some(names: tuple[str, ...]) -> str:
-    return ", ".join(names[:_NAMES]) + (f" and {len(names) - _NAMES} more" if len(names) > _NAMES else "")
 
 
 def _number(value: float | None) -> str:
