@@ -95,6 +95,14 @@ def test_why_nobody_can_take_part(worker: object, reason: str) -> None:
     assert "--resources optim-clock-cpu=1" in caught.value.fix
 
 
+def test_all_plugins_that_a_worker_lacks_are_named_with_the_flags_that_leave_them_out() -> None:
+    needs = replace(NEEDS, plugins={"ort": "1", "inc": "1", "house": "1"})
+    with pytest.raises(OptimError) as caught:
+        pool_of(Client({"a": WORKER}), [], needs).settle()
+    assert caught.value.cause == "a on board: it lacks plugins house, inc"
+    assert caught.value.fix.endswith("; or leave out what workers lack: --disable-plugin house --disable-plugin inc")
+
+
 def test_who_is_there_is_named_where_the_clock_is_missing() -> None:
     with pytest.raises(OptimError) as caught:
         pool_of(Client({"a": WORKER}, without_clock=("a",)), []).settle()

@@ -85,6 +85,13 @@ def test_no_race_goes_on_beyond_the_run_but_for_the_proof_and_its_floor(clock):
     assert time.lanes_at_the_end(6) == 1
 
 
+def test_a_lane_more_needs_three_rounds_before_the_run_is_over(clock):
+    time = TimeBudget.of_run(run_of(60.0, clock, run_s=0.2), 300.0)
+    assert time.has_rounds_for(2)
+    clock.seconds += 46
+    assert (time.has_rounds_for(1), time.has_rounds_for(2)) == (True, False)
+
+
 def test_what_is_begun_one_after_another_in_the_end_has_a_fifth_more_together(clock):
     time = TimeBudget.of_run(run_of(100.0, clock), 300.0)
     clock.seconds += 110

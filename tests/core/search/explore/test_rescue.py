@@ -29,7 +29,7 @@ def chain(name, tmp_path):
 def rescued(tmp_path):
     """What is repaired and what came of it; ``ratios`` are those of looks beyond the budget, ``holds`` their places."""
 
-    def found(ratios, holds=(), held=1.0, spent_s=30.0, required=(), took_s=(), guessed=None):
+    def found(ratios, holds=(), held=1.0, high=None, spent_s=30.0, required=(), took_s=(), guessed=None, instead=None):
         seconds = [0.0]
         run = RunTime(60.0, lambda: seconds[0])
         run.announce(60.0 + run.spent)
@@ -54,12 +54,13 @@ def rescued(tmp_path):
 
         ranking = Ranking(Objective("latency", timed=True), SimpleNamespace(base=None), original, timed=True)
         repairs = SimpleNamespace(near=near, repair_again=repair_again, aim=lambda tried: 0.05)
-        items = [Measured(original, held)]
+        items = [Measured(original, held, high=high)]
         if guessed is not None:
             ranking.hoped["guess"] = 0.9
             ranking.guessed = {"guess"} if guessed else set()
             items.append(Measured(chain("guess", tmp_path), None))
-        result = Rescue(repairs, promises, time, ranking, required, None).run(items)
+        second = SimpleNamespace(instead=lambda *_: instead and (chain(instead, tmp_path), 0.1))
+        result = Rescue(repairs, promises, time, ranking, required, second).run(items)
         return [place for place, _ in asked], [(one.digest, ranking.figure(one)) for one in result], asked, time
 
     return found
@@ -91,6 +92,20 @@ def test_it_has_the_time_of_the_end_and_gives_it_back(rescued):
 @pytest.mark.parametrize(("held", "spent_s"), [(0.6, 30.0), (1.0, 57.0)])
 def test_there_is_none_where_something_is_faster_or_only_a_proof_fits(rescued, held, spent_s):
     assert rescued([0.4], holds=(0,), held=held, spent_s=spent_s)[:2] == ([], [])
+
+
+def test_what_may_be_as_slow_as_the_original_is_no_reason_against_a_repair(rescued):
+    assert rescued([0.4], holds=(0,), held=0.8, high=1.1)[0] == [0]
+    assert rescued([0.4], holds=(0,), held=0.8, high=0.9)[0] == []
+
+
+def test_where_the_time_of_the_end_is_too_short_for_a_repair_a_look_may_come_before_it(rescued):
+    assert rescued([0.4], holds=(0,), took_s=(9.0,), instead="look")[:2] == (
+        [],
+        [("look", pytest.approx(0.905, rel=1e-3))],
+    )
+    assert rescued([0.4], holds=(0,), took_s=(9.0,))[0] == [0]
+    assert rescued([0.4], holds=(0,), took_s=(0.5,), instead="look")[0] == [0]
 
 
 @pytest.mark.parametrize("guessed", [True, False])

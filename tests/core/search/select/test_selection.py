@@ -17,6 +17,7 @@ from optim._engine.search.effort import Allowance
 from optim._engine.search.journal import Journal
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.idle_settings import IdleSettings
+from optim._engine.search.select import selection
 from optim._engine.search.select.archive import ParetoArchive
 from optim._engine.search.select.chains import Chains
 from optim._engine.search.select.selection import Selection
@@ -45,7 +46,7 @@ def decide(monkeypatch):
     """Steps of the chain that wins, given ratios with their interval's ends by chain; None for the original.
 
     A chain whose ratios are None breaks the budget on all samples; ``left_s`` of the run are left at the end; ``aside``
-    are chains that only the archive knows,
+    are chains that only the archive knows, ``decide.raced`` those that were proven in the end,
     ``same`` those of which the runtime makes what it makes of the original; ``again`` is the ratio of a second race.
     Settings leave the runtime's graph as it is, but for ``new_graphs``; ``disturbed`` rounds have others beside them.
     """
@@ -116,6 +117,7 @@ def decide(monkeypatch):
         archive.explored(item for item in explored if item.candidate.model.digest in aside)
         winner = selection.decide([item for item in explored if item.candidate.model.digest not in aside])
         assert len({one.model.digest for one in raced}) == len(raced)
+        decided.raced = [one.model.digest for one in raced]
         return None if winner is None else winner.candidate.model.digest
 
     return decided
@@ -128,6 +130,16 @@ def test_the_fastest_is_delivered(decide):
 def test_within_one_per_cent_the_shorter_chain_is_delivered(decide):
     assert decide({"a-b": (0.800, 0.79, 0.81), "a": (0.806, 0.79, 0.82)}) == "a"
     assert decide({"a-b": (0.800, 0.79, 0.81), "a": (0.815, 0.79, 0.83)}) == "a-b"
+
+
+@pytest.mark.parametrize("has_rounds", [True, False])
+def test_what_is_sure_is_proven_beside_the_best_where_both_have_their_rounds(decide, monkeypatch, has_rounds):
+    monkeypatch.setattr(selection, "surest", lambda *_: [candidate("sure")])
+    monkeypatch.setattr(TimeBudget, "has_rounds_for", lambda _, lanes: has_rounds or lanes == 1)
+    monkeypatch.setattr(TimeBudget, "lanes_at_the_end", lambda *_: 1)
+    figures = {"a": (0.6, 0.59, 0.61), "sure": (0.8, 0.79, 0.81)}
+    assert decide(figures, looked={"a": 0.6, "sure": 0.8}) == "a"
+    assert decide.raced == (["a", "sure"] if has_rounds else ["a"])
 
 
 def test_what_is_undecided_and_lossless_is_delivered_where_its_median_is_better(decide):

@@ -205,9 +205,9 @@ class Pool:
         needs = self._needs
         if worker.core != needs.core:
             return f"it has {worker.version}, this process {needs.version}, and their sources differ"
+        if lacked := self._lacked(worker):
+            return f"it lacks {'plugins' if len(lacked) > 1 else 'plugin'} {', '.join(lacked)}"
         for name, key in needs.plugins.items():
-            if name not in worker.plugins:
-                return f"it lacks plugin {name}"
             if worker.plugins[name] != key:
                 return f"its plugin {name}, or a library of that, has another version than here"
         for name in needs.targets:
@@ -217,8 +217,16 @@ class Pool:
                 return f"target {name} cannot be used there: {worker.targets[name].reason}"
         return ""
 
+    def _lacked(self, worker: Worker) -> list[str]:
+        """Plugins of this run that a worker with the same optim does not have."""
+        if worker.core != self._needs.core:
+            return []
+        return sorted(self._needs.plugins.keys() - worker.plugins.keys())
+
     def _unfit(self) -> OptimError:
         clock = self._needs.clock
+        lacked = sorted({name for one in self._members.values() for name in self._lacked(one.worker)})
+        without = f"; or leave out what workers lack: {' '.join(f'--disable-plugin {name}' for name in lacked)}"
         out = [f"{self._name(address)}: {reason}" for address, reason in self._left_out.items()]
         lacking = [f"{one.text} lacks {clock}" for one in self._members.values() if one.address not in self._left_out]
         start = "dask worker ADDRESS --nthreads 1" + (f" --resources {clock}=1" if clock else "")
@@ -226,7 +234,7 @@ class Pool:
             "cluster-unfit",
             f"no worker of {self._cluster} can do what this run needs",
             "; ".join([*out, *lacking]) or "it has no workers",
-            f"on a machine with the target, optim and its plugins: {start}",
+            f"on a machine with the target, optim and its plugins: {start}" + (without if lacked else ""),
             status=ExitStatus.TARGET_UNAVAILABLE,
         )
 

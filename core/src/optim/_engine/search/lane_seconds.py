@@ -247,6 +247,11 @@ class RaceSeconds(LaneSeconds):
         left = self._run.left - self._run.closing_s
         return max((lanes for lanes in range(1, wanted + 1) if self.proof_s(lanes) <= left), default=min(1, wanted))
 
+    def has_rounds_for(self, lanes: int) -> bool:
+        """Whether the run has the time that so many models need to have any figure: opened, and a few rounds."""
+        rounds_s = _LEAST_ROUNDS * (lanes + 1) * self._round_s
+        return self._must or self._opened_s(lanes) + rounds_s <= self._run.spare_s
+
     @property
     def may_time_again(self) -> bool:
         """Whether there is time for a second race of what contends."""

@@ -18,7 +18,7 @@ only what suits the goal is looked at on it: the likeliest chain is there before
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from optim._engine.jobs.offer import Proposal
 from optim._engine.search.explore.expand import Expander
@@ -124,7 +124,7 @@ class FirstLooks:
         if not found and not named:
             return []
         items = self._race(found, named, start)
-        late = self._before_a_doubtful_repair(found, self._ratios(items), start)
+        late = self._before_a_doubtful_repair(found, items, start)
         items |= self._race(late, [], start)
         ratios, found = self._ratios(items), [*found, *late]
         held = [one.candidate for one in found if one.holds and _begins_with(one.candidate, whole)]
@@ -132,7 +132,8 @@ class FirstLooks:
         right += [Measured(one, None) for one in (*named, *held) if one.digest not in items]
         self.hoped |= {one.candidate.digest: self._hoped(one, ratios, start) for one in found if one.holds}
         self.guessed |= self.hoped.keys() - ratios.keys()
-        new = self._repairs.repaired(found, lambda one: self._hoped(one, ratios, start), start)
+        unsure = self._unsure(items, start)
+        new = self._repairs.repaired(found, lambda one: self._hoped(one, ratios, start), start, unsure)
         self.hoped |= self._repairs.hoped
         return right + [Measured(one, None) for one in new if _begins_with(one, whole)]
 
@@ -156,9 +157,18 @@ class FirstLooks:
     def _ratios(self, items: Mapping[str, Measured]) -> dict[str, float]:
         return {digest: ratio for digest, item in items.items() if (ratio := self._ratio(item)) is not None}
 
-    def _before_a_doubtful_repair(self, found: Sequence[Look], ratios: Mapping[str, float], start: float) -> list[Look]:
+    def _unsure(self, items: Mapping[str, Measured], start: float) -> Collection[str]:
+        """Digests of what may be as slow as the original for all that its look says; other clocks leave it open."""
+        if self._objective.goal != "latency":
+            return ()
+        return {digest for digest, item in items.items() if item.high is not None and item.high >= start}
+
+    def _before_a_doubtful_repair(
+        self, found: Sequence[Look], items: Mapping[str, Measured], start: float
+    ) -> list[Look]:
         """Looks at guesses that were cut short, before a repair takes the time of the end that is too short for it."""
-        per_second = self._repairs.doubtful(found, lambda one: self._hoped(one, ratios, start), start)
+        ratios, unsure = self._ratios(items), self._unsure(items, start)
+        per_second = self._repairs.doubtful(found, lambda one: self._hoped(one, ratios, start), start, unsure)
         if per_second is None or self._objective.goal != "latency":
             return []
         tried = self._second.before(per_second)

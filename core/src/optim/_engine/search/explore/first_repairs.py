@@ -10,14 +10,20 @@ that, which is one look too, and the surest of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from optim._engine.jobs.offer import Proposal
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.promise import Promises
-from optim._engine.search.explore.repairs import Near, after_repair, per_evaluation
+from optim._engine.search.explore.repairs import (
+    LOOKS_OF_A_REPAIR,
+    Near,
+    after_repair,
+    per_evaluation,
+    seconds_of_repair,
+)
 from optim._engine.search.explore.rest import OUT_OF_TIME
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.plan import Planned
@@ -39,14 +45,6 @@ _LOOKS_OF_BOTH = 8
 first guess of a repair, and what it finds made. At load 11 a MiniLM given 60 s had 16 s left for a guess that took
 5.6: the others were stopped after 10, their repair after 2, and nothing was delivered. At load 15 a BERT-base given
 300 s had 100 s left for one that took 20, and the others took 67."""
-
-_LOOKS_OF_A_REPAIR = 8
-"""Times that the guess took: all nodes in the precision between, two replays, estimates, two sets that are measured,
-and what it finds made. A BERT-base given 126 s, whose guess takes 5 to 7, had 19 s for it, and had found nothing."""
-
-_LOOKS_OF_ONE = 2
-"""Times that the guess took, where a repair begins with all nodes in the precision between: that, and once more to make
-what it finds."""
 
 _CLEARLY = 0.9
 """Of what holds: a repair may find less than it promises."""
@@ -106,7 +104,9 @@ class FirstRepairs:
         beyond = parent.after(attempt.step, made.model, tried.answer.size_bytes, made.interface)
         return Look(planned, parent, attempt, tried, beyond, holds=False, others=tuple(others[:_OTHERS]))
 
-    def doubtful(self, found: Sequence[Look], ratio: Callable[[Look], float], start: float) -> float | None:
+    def doubtful(
+        self, found: Sequence[Look], ratio: Callable[[Look], float], start: float, unsure: Collection[str] = ()
+    ) -> float | None:
         """Returns what the first repair promises per second, where even the time of the end is too short for it.
 
         A reader of text had static 8 bits at four times the budget; 15 s of the end went to a repair that takes 30,
@@ -116,35 +116,37 @@ class FirstRepairs:
             found: all looks.
             ratio: of one, measured or hoped.
             start: that of the original.
+            unsure: digests of what may be as slow as the original for all that its look says.
 
         Returns:
             None where nothing is to be repaired in the time of the end, or where that is enough.
         """
-        held = min((ratio(one) for one in found if one.holds), default=start)
+        held = _fastest(found, ratio, start, unsure)
         broken = [one for one in found if not one.holds and ratio(one) < min(held, WORTH_A_REPAIR * start)]
         if not broken:
             return None
         first = max(broken, key=lambda one: self._per_second(one, ratio(one)))
         if not (self._has_time_for_one_look(first) or self._promises_the_end(first, ratio(first), held, start)):
             return None
-        needed_s = first.attempt.seconds * (
-            _LOOKS_OF_ONE if "finer" in first.attempt.step.options else _LOOKS_OF_A_REPAIR
-        )
+        needed_s = seconds_of_repair(first.attempt)
         with self._time.lending():
             left_s = self._time.left_for_repairs
         if left_s >= needed_s:
             return None
         return math.log(start / self._after(first, ratio(first))) / needed_s
 
-    def repaired(self, found: Sequence[Look], ratio: Callable[[Look], float], start: float) -> list[Candidate]:
+    def repaired(
+        self, found: Sequence[Look], ratio: Callable[[Look], float], start: float, unsure: Collection[str] = ()
+    ) -> list[Candidate]:
         """Returns what holds in place of guesses that are faster than anything that holds, the best per second first.
 
         Args:
             found: all looks.
             ratio: of one, measured or hoped.
             start: that of the original.
+            unsure: digests of what may be as slow as the original for all that its look says.
         """
-        held = min((ratio(one) for one in found if one.holds), default=start)
+        held = _fastest(found, ratio, start, unsure)
         broken = sorted((one for one in found if not one.holds), key=lambda one: -self._per_second(one, ratio(one)))
         results: list[Candidate] = []
         for place, one in enumerate(broken):
@@ -193,7 +195,7 @@ class FirstRepairs:
 
     def _promises_the_end(self, near: Look, ratio: float, held: float, start: float) -> bool:
         """Whether nothing is there to prove, or what promises much cannot be repaired without the time of the end."""
-        is_short = self._time.left_for_repairs < _LOOKS_OF_A_REPAIR * near.attempt.seconds
+        is_short = self._time.left_for_repairs < LOOKS_OF_A_REPAIR * near.attempt.seconds
         return held >= WORTH_A_REPAIR * start or (is_short and self._after(near, ratio) <= _CLEARLY * held)
 
     def _is_too_far(self, one: Look, ratio: float, held: float) -> bool:
@@ -242,3 +244,9 @@ class FirstRepairs:
         """The ratio to expect of what is there in place of a look, by that of the look."""
         gain = self._promises.gain
         return ratio(one) * math.exp(gain(one.attempt.step) - gain(found.steps[-1]))
+
+
+def _fastest(found: Sequence[Look], ratio: Callable[[Look], float], start: float, unsure: Collection[str]) -> float:
+    """The ratio of the fastest that holds, and is faster than the original for all that is known."""
+    sure = (ratio(one) for one in found if one.holds and one.candidate.digest not in unsure)
+    return min(sure, default=start)

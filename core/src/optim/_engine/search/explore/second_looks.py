@@ -44,7 +44,7 @@ class SecondLooks:
         promises = self._expander.promises
         waiting = [one for one in self._expander.cut if one.is_waiting and promises.gain(one.attempt.step) > TOO_LITTLE]
         for one in sorted(waiting, key=lambda one: -promises.gain(one.attempt.step)):
-            if not {one.attempt.step.pass_name, *one.attempt.on}.issuperset(required):
+            if not _has(one, required):
                 continue
             with self._time.lending():
                 held = self._look(one)
@@ -52,7 +52,23 @@ class SecondLooks:
                 return held, promises.gain(one.attempt.step)
         return None
 
-    def before(self, per_second: float) -> list[tuple[Cut, Tried]]:
+    def instead(self, per_second: float, required: Collection[str]) -> tuple[Candidate, float] | None:
+        """Tries what promises more per second than a repair for which the time of the end is too short.
+
+        Args:
+            per_second: what the repair promises.
+            required: names of passes that every delivered chain has.
+
+        Returns:
+            As :meth:`run`: of what holds the one that promises most.
+        """
+        held = []
+        for one, tried in self.before(per_second, required):
+            new = self._expander.judge(one.parent, one.attempt, tried)
+            held += [(new, self._expander.promises.gain(one.attempt.step))] if new is not None else []
+        return max(held, key=lambda pair: pair[1], default=None)
+
+    def before(self, per_second: float, required: Collection[str] = ()) -> list[tuple[Cut, Tried]]:
         """Tries graphs that were cut short and promise more per second than a repair would, the best first.
 
         Returns:
@@ -66,7 +82,8 @@ class SecondLooks:
         def worth(one: Cut) -> float:
             return promises.gain(one.attempt.step) / needed_s(one)
 
-        waiting = [one for one in self._expander.cut if one.is_waiting and not one.planned.pass_class.session_only]
+        graphs = (one for one in self._expander.cut if one.is_waiting and not one.planned.pass_class.session_only)
+        waiting = [one for one in graphs if _has(one, required)]
         chosen = sorted((one for one in waiting if worth(one) > per_second), key=worth, reverse=True)
         trials = [Trial(one.parent, one.planned.offered, one.attempt.step.options) for one in chosen]
 
@@ -91,3 +108,7 @@ class SecondLooks:
         if held is not None or not self._expander.repairs.is_near(attempt, tried):
             return held
         return self._expander.repairs.repair(one.parent, one.planned, attempt, tried)
+
+
+def _has(one: Cut, required: Collection[str]) -> bool:
+    return {one.attempt.step.pass_name, *one.attempt.on}.issuperset(required)
