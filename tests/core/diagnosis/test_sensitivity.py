@@ -15,7 +15,7 @@ from installed_plugin import installed
 from timed_models import write_network
 
 from optim._engine.cli.main import main
-from optim._engine.diagnosis import isolate
+from optim._engine.diagnosis import isolate, replay
 from optim._engine.diagnosis.subject import Subject
 from optim._engine.plugins.registry import load_registry
 from optim._engine.reports.outcome import RunStatus
@@ -119,6 +119,21 @@ def test_a_pass_that_takes_no_graph_in_pieces_is_measured_by_applying_it(measure
     assert not found.found.estimated
     assert "this is no whole model" in found.found.note
     assert found.found.nodes[0].names == ("useful_2_matmul",)
+
+
+def test_a_model_whose_values_take_too_much_memory_is_measured_by_applying_the_pass(measure, monkeypatch):
+    monkeypatch.setattr(replay, "MOST_BYTES", 20_000)
+    found = measure().found
+    assert not found.estimated
+    assert "GB of memory, too much" in found.note
+
+
+def test_zeros_of_many_values_take_the_memory_of_the_largest():
+    shapes = {"a": (2, 3), "b": (5,), "c": ()}
+    zeros = replay._zeros_like({name: np.ones(shape, np.float32) for name, shape in shapes.items()})
+    assert {name: array.shape for name, array in zeros.items()} == shapes
+    assert not any(array.any() for array in zeros.values())
+    assert np.shares_memory(zeros["a"], zeros["b"])
 
 
 def test_nothing_that_was_only_measured_is_left_in_the_store(estimated):

@@ -88,6 +88,35 @@ def test_a_pipe_or_a_device_is_refused_before_it_is_waited_for(path, store):
         assert error.reference == "model-not-a-file" and error.fix == way_out
 
 
+CHECKS = """
+import sys
+from pathlib import Path
+from optim._engine.graphs.file_there import check_file
+from optim.errors import OptimError
+for path in sorted(Path(sys.argv[1]).iterdir()):
+    try:
+        check_file(path)
+    except OptimError as error:
+        print(error.reference, ascii(error.cause), error.fix)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names are bytes, and a locale says how they are read")
+def test_a_name_that_is_no_text_says_whether_the_file_or_the_locale_is_to_be_changed(tmp_path):
+    for name in (b"a-\xff.onnx", "b-\u00fc.onnx".encode()):
+        Path(os.fsdecode(bytes(tmp_path) + b"/" + name)).write_bytes(b"model")
+    for locale, others in (
+        ("C.UTF-8", []),
+        ("C", [("file-refused", "and this Python reads names as", "PYTHONUTF8=1")]),
+    ):
+        environment = {**os.environ, "LC_ALL": locale, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+        command = [sys.executable, "-c", CHECKS, tmp_path]
+        said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
+        expected = [("file-refused", "its name is no text in UTF-8", "rename it"), *others]
+        assert len(said) == len(expected)
+        assert all(part in line for line, parts in zip(said, expected, strict=True) for part in parts)
+
+
 def test_an_address_is_no_file(store):
     error = refused(Path("https://example.com/model.onnx"), store)
     assert error.reference == "model-missing" and "cannot follow" in error.cause

@@ -179,6 +179,7 @@ def test_profiles_hold_every_shape_of_the_samples(tmp_path: Path) -> None:
         f"{first}:1x64",
     ]
     assert options["trt_fp16_enable"] == "True"
+    assert "no size below or above" in result.notes[0]
     assert profile_options(model.inputs, [])[1].startswith("no profile")
     odd = [replace(info, name=f"a/{info.name}") for info in model.inputs]
     feeds = {info.name: samples[0][info.name.removeprefix("a/")] for info in odd}
@@ -210,7 +211,10 @@ def test_graphs_of_other_types_than_float32_switch_these_on_in_tensorrt(tmp_path
     assert half.session.provider_options == {TENSORRT: {"trt_fp16_enable": "True"}}
     bare = replace(half, session=SessionConfig())  # as a user brings it
     assert apply(Prepare, bare, tmp_path).model.session.provider_options == half.session.provider_options
-    assert not apply(Prepare, model, tmp_path).model.session.provider_options
+    plain = apply(Prepare, model, tmp_path)
+    assert plain.changed  # it holds, whatever else was done to the graph before: the target requires it
+    assert not plain.model.session.provider_options
+    assert "--without tensorrt.prepare" in apply(Prepare, plain.model, tmp_path).notes[-1]
     on_cpu = ConvertFloat16().apply(model, parse_options(ConvertFloat16, {}), context(tmp_path, samples)).model
     assert not on_cpu.session.provider_options
 

@@ -105,30 +105,11 @@ def open_session(
         name: {**options, **settings.provider_options.get(name, {})}
         for name, options in {provider: target.provider_options, **target.also}.items()
     }
-    for name in chosen:
-        preload(name)
-    devices = register_provider(target.library, provider) if target.library else []
-    available = ort.get_available_providers()
-    if not devices and provider not in available:
-        raise OptimError(
-            "provider-missing",
-            f"this onnxruntime has no {provider}",
-            f"it has {', '.join(available)}",
-            build_command(provider)
-            or "install the onnxruntime build that has it, e.g. onnxruntime-gpu instead of onnxruntime",
-            status=ExitStatus.TARGET_UNAVAILABLE,
-        )
+    devices = _devices(target, chosen)
     settings = settings.updated(settings_around_faults(path, target))
-    options = session_options(target.within_threads(settings))
-    for key, text in (extra_config or {}).items():
-        options.add_session_config_entry(key, text)
+    options = _options_on(target, settings, extra_config or {})
     for package in libraries:
         options.register_custom_ops_library(operator_library_path(package))
-    if provider != CPU and not target.fallback and not target.shapes_on_cpu:
-        options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-    if target.shapes_on_cpu:
-        for key, text in RECORD_ASSIGNMENT.items():
-            options.add_session_config_entry(key, text)
     values = {name: ort.OrtValue.ortvalue_from_numpy(array) for name, array in (supplied or {}).items()}
     if values:
         options.add_external_initializers(list(values), list(values.values()))
@@ -155,6 +136,42 @@ def open_session(
     if target.shapes_on_cpu and not target.fallback:
         require_shapes_only(session, path)
     return session
+
+
+def _devices(target: Target, providers: Iterable[str]) -> list[Any]:
+    """Devices of a provider that is a library of its own; none where this onnxruntime has the provider itself.
+
+    Raises:
+        OptimError[provider-missing]: there is neither.
+    """
+    for name in providers:
+        preload(name)
+    provider = target.provider
+    devices = register_provider(target.library, provider) if target.library else []
+    available = ort.get_available_providers()
+    if devices or provider in available:
+        return devices
+    raise OptimError(
+        "provider-missing",
+        f"this onnxruntime has no {provider}",
+        f"it has {', '.join(available)}",
+        build_command(provider)
+        or "install the onnxruntime build that has it, e.g. onnxruntime-gpu instead of onnxruntime",
+        status=ExitStatus.TARGET_UNAVAILABLE,
+    )
+
+
+def _options_on(target: Target, settings: SessionConfig, extra_config: Mapping[str, str]) -> ort.SessionOptions:
+    """The options of a model on a target: its threads, and whether nodes may go to the CPU."""
+    options = session_options(target.within_threads(settings))
+    entries = dict(extra_config)
+    if target.shapes_on_cpu:
+        entries |= RECORD_ASSIGNMENT
+    elif target.provider != CPU and not target.fallback:
+        entries["session.disable_cpu_ep_fallback"] = "1"
+    for key, text in entries.items():
+        options.add_session_config_entry(key, text)
+    return options
 
 
 def _not_opened(path: Path, providers: Iterable[str], error: Exception) -> OptimError:

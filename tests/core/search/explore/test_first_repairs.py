@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -121,9 +122,9 @@ def found(monkeypatch):
     def ratio(one: Look) -> float:
         return 0.3 if one.candidate.digest == "far" else 0.4
 
-    def tried(*others: dict[str, Any], **known: Any) -> tuple[list[str], list[Any]]:
+    def tried(*others: dict[str, Any], unsure: Sequence[str] = (), **known: Any) -> tuple[list[str], list[Any]]:
         repairs, looks, expander = made(*others, **known)
-        results = repairs.repaired(looks, ratio, 1.0)
+        results = repairs.repaired(looks, ratio, 1.0, unsure)
         return [one.digest for one in results], expander.repaired
 
     def doubtful(**known: Any) -> float | None:
@@ -156,6 +157,11 @@ def test_without_time_for_both_what_has_a_precision_between_is_repaired_at_once(
     assert found({"drift": 0.04}, left_s=30.0, finer=[]) == at_once
     assert found({"drift": 0.04}, left_s=60.0, finer=[]) == (["at-0.04"], [])
     assert found({"drift": 0.04}, left_s=30.0) == (["at-0.04"], []), "a repair without it is many looks"
+
+
+def test_what_may_be_as_slow_as_the_original_keeps_nothing_from_being_repaired(found):
+    assert found(beside=0.02) == ([], [])
+    assert found(beside=0.02, unsure=["far"]) == (["repaired"], [{"drift": 0.1}])
 
 
 @pytest.mark.parametrize(

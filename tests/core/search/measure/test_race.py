@@ -17,6 +17,7 @@ from optim._engine.jobs.start_up import Ready
 from optim._engine.plugins.registry import load_registry
 from optim._engine.search.effort import Effort
 from optim._engine.search.measure import race as race_module
+from optim._engine.search.measure import race_lanes, race_rounds
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.racing import Wanted, race_candidates
 from optim._engine.search.settings import RunSettings
@@ -172,10 +173,10 @@ def raced(monkeypatch):
     ready = Ready((), 0, {}, ())
 
     def opened(base, lanes, effort, end):
-        return [race_module._Lane(_told(seconds), ready) for seconds in (base, *lanes)]
+        return [race_lanes.Lane(_told(seconds), ready) for seconds in (base, *lanes)]
 
-    monkeypatch.setattr(race_module, "_open", opened)
-    monkeypatch.setattr(race_module.NoiseWatch, "foreign_share", lambda watch: None)  # whatever else the machine does
+    monkeypatch.setattr(race_module, "open_lanes", opened)
+    monkeypatch.setattr(race_rounds.NoiseWatch, "foreign_share", lambda watch: None)  # whatever else the machine does
 
     def run(*lanes, admit=None, **effort):
         asked = Effort(**{"seconds": 60.0, "width": 0.0, **effort})
@@ -311,10 +312,10 @@ def test_a_model_alone_can_be_timed(bench):
 
 def test_times_and_ratios_of_a_race_say_the_same_however_noisy_it_was():
     def timed(*seconds):
-        return race_module._Lane(Told(), Ready((), 0, {}, ()), [[second] for second in seconds])
+        return race_lanes.Lane(Told(), Ready((), 0, {}, ()), [[second] for second in seconds])
 
     base, lane = timed(0.1, 0.2, 0.1, 0.2, 0.1), timed(0.1, 0.1, 0.09, 0.1, 0.3)
-    rounds = race_module._Rounds([0, 1, 2, 3, 4], {}, 0.0)
+    rounds = race_rounds.Rounds([0, 1, 2, 3, 4], {}, 0.0)
     found, first = (race_module._figures(one, base, rounds) for one in (lane, base))
     assert found.ratio.value == pytest.approx(0.9)
     assert found.latency_ms == pytest.approx(0.9 * first.latency_ms)
@@ -324,13 +325,13 @@ def test_times_and_ratios_of_a_race_say_the_same_however_noisy_it_was():
 def test_a_round_that_the_end_of_the_run_cuts_does_not_count(raced, monkeypatch):
     now = [0.0]
     monkeypatch.setattr(race_module.time, "monotonic", lambda: now[0])
-    run_lane = race_module._run_lane
+    run_lane = race_rounds.run_lane
 
     def slow(lane, timeout_s):
         now[0] += 1.0
         return run_lane(lane, timeout_s)
 
-    monkeypatch.setattr(race_module, "_run_lane", slow)
+    monkeypatch.setattr(race_rounds, "run_lane", slow)
     base, (other,) = raced([0.1], [0.05], whole_s=4.5)
     assert base.cut_short
     assert (other.ratio.rounds, other.ratio.value) == (2, pytest.approx(0.5))
@@ -370,7 +371,7 @@ def test_what_is_not_open_when_the_time_is_over_has_not_failed(monkeypatch):
         said.append(timeout_s)
         return WorkerFailed("did not finish", "timeout")
 
-    monkeypatch.setattr(race_module, "_open_one", late)
+    monkeypatch.setattr(race_lanes, "open_lane", late)
     request = SimpleNamespace(model=SimpleNamespace(digest="a"), comparison=SimpleNamespace(place=None))
     base, (other,) = race_module.race(request, [request], Effort(1.0, fresh=False, whole_s=0.0), seed=0)
     assert (base.out_of_time, base.cut_short) == (True, True)

@@ -12,7 +12,7 @@ import pytest
 from optim._engine.jobs.start_up import Ready
 from optim._engine.search.effort import Effort
 from optim._engine.search.measure import race as race_module
-from optim._engine.search.measure import race_job
+from optim._engine.search.measure import race_job, race_lanes, race_rounds
 
 WAITED_S = 100.0
 
@@ -25,11 +25,11 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def opened(*asked: object) -> list[Any]:
         found.append("opened")
-        return [race_module._Lane(SimpleNamespace(close=lambda: found.append("closed")), Ready((), 0, {}, ()))]
+        return [race_lanes.Lane(SimpleNamespace(close=lambda: found.append("closed")), Ready((), 0, {}, ()))]
 
-    def timed(lanes: object, effort: object, seed: object, end: float) -> race_module._Rounds:
+    def timed(lanes: object, effort: object, seed: object, end: float) -> race_rounds.Rounds:
         found.append(f"timed for {end - now[0]:.0f} s")
-        return race_module._Rounds([], {}, 0.0)
+        return race_rounds.Rounds([], {}, 0.0)
 
     @contextmanager
     def turn() -> Iterator[None]:
@@ -44,9 +44,9 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         yield
         found.append("not quiet")
 
-    monkeypatch.setattr(race_module, "_open", opened)
+    monkeypatch.setattr(race_module, "open_lanes", opened)
     monkeypatch.setattr(race_module, "quiet", quiet)
-    monkeypatch.setattr(race_module, "_run_rounds", timed)
+    monkeypatch.setattr(race_module, "run_rounds", timed)
     monkeypatch.setattr(race_module.time, "monotonic", lambda: now[0])
     turns: Any = SimpleNamespace(turn=turn, await_quiet_end=lambda: found.append("may begin"))
     for one in (request(opens_beside=False), request(opens_beside=True), request(opens_beside=True, patience_s=1.0)):

@@ -28,8 +28,8 @@ LIGHT = ("skip_layer_normalization", "attention")
 FUSED = {
     "bert.dynamo": {"multi_head_attention": 2, "attention": 2, "bias_gelu": 2, "skip_layer_normalization": 4},
     "bert.ts": {"multi_head_attention": 2, "attention": 2, "gelu": 2, "bias_gelu": 2, "skip_layer_normalization": 4},
-    "gpt2.dynamo": {"multi_head_attention": 2, "reshapes": 15, "skip_layer_normalization": 5},
-    "gpt2.ts": {"multi_head_attention": 2, "reshapes": 23, "skip_layer_normalization": 2},
+    "gpt2.dynamo": {"multi_head_attention": 2, "reshapes": 15, "gelu": 2, "skip_layer_normalization": 5},
+    "gpt2.ts": {"multi_head_attention": 2, "reshapes": 23, "gelu": 2, "skip_layer_normalization": 2},
     "llama.dynamo": {"multi_head_attention": 2, "reshapes": 6, "rotary_embedding": 4, "rms_normalization": 5},
     "llama.ts": {"multi_head_attention": 2, "reshapes": 6, "rotary_embedding": 4, "rms_normalization": 5},
 }

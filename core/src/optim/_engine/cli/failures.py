@@ -28,7 +28,9 @@ def diagnose(error: BaseException) -> OptimError:
     if isinstance(error, OSError) and (named or isinstance(error, FileNotFoundError)):
         return _refused(error)
     if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
-        return _no_text(error)
+        from optim._engine.graphs.file_there import name_refused
+
+        return name_refused(error.object)  # it can be opened, and not be written into a report
     message = " ".join(str(error).split())
     if _lacks_memory(error):
         return OptimError.usage(
@@ -105,16 +107,6 @@ def _refused(error: OSError) -> OptimError:
         "a file or folder cannot be used",
         f"{error.strerror or error}" + (f": {error.filename}" if error.filename is not None else ""),
         "check the path, and that you may read and write there; `optim --debug ...` shows where it was needed",
-    )
-
-
-def _no_text(error: UnicodeEncodeError) -> OptimError:
-    """The name of a file has bytes that are no UTF-8: it can be opened, and not be written into a report."""
-    return OptimError.usage(
-        "file-refused",
-        "a file or folder cannot be used",
-        f"its name is no text in UTF-8: {error.object!a}",
-        "rename it",
     )
 
 

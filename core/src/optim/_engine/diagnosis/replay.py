@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
 
@@ -24,9 +24,17 @@ from optim._engine.gate.drift import worst_drift
 from optim.arrays import Array, Feeds
 from optim.backend import Session
 from optim.errors import describe_exception
+from optim.jobs.resources import free_memory_bytes
 
 MOST_BYTES = 1 << 30
-"""Of intermediate values held in memory; a sample that needs more is not replayed."""
+"""Of intermediate values held in memory; a sample that needs more is not replayed.
+
+A detector of text with 83 convolutions needs 0.88 GB for a picture of 736 x 992. With a fourth of this it was not
+replayed, and measuring nodes by applying the pass took longer than a search has.
+"""
+
+_SHARE_OF_FREE = 0.25
+"""Of the free memory, where that is less: the runtime has as much again while it runs."""
 
 
 class NoReplay(Exception):  # noqa: N818 - a way that is closed, not an error
@@ -62,7 +70,7 @@ class _Replayed:
     original_feeds: Feeds
     errors: Mapping[str, Array]
     zeros: Mapping[str, Array]
-    finer: Mapping[str, Array]
+    finer: Mapping[str, Array] = field(default_factory=dict)
 
 
 class Replay:
@@ -141,15 +149,26 @@ class Replay:
         if not places:
             raise NoReplay("none of its nodes is in the main graph")
         arrays = self._capture(places)
-        made = {name for place in places for name in place.made}
         outputs = self._replay(places, arrays)
-        self._replayed = [
-            _difference(sample, values, got, made, subject)
+        local = {place.name: _local_error(place, arrays, outputs) for place in places}
+        self._replayed = self._differences(places, arrays, outputs)
+        self._replay_finer([place for place in places if place.name in self._wanted], places, arrays)
+        self.errors = {
+            name: replace(error, finer=self._share_of_finer(error.place) if name in self.finer else None)
+            for name, error in local.items()
+        }
+        arrays.clear()
+        self._session = self._injected()
+
+    def _differences(
+        self, places: Sequence[NodePlace], arrays: Sequence[Mapping[str, Array]], outputs: Sequence[dict[str, Array]]
+    ) -> list[_Replayed]:
+        """What these nodes' outputs are off by, sample by sample; outputs go as their differences are known."""
+        made = {name for place in places for name in place.made}
+        return [
+            _difference(sample, values, got, made, self._subject)
             for sample, values, got in zip(self._samples, arrays, outputs, strict=True)
         ]
-        self._replay_finer([place for place in places if place.name in self._wanted], places, arrays)
-        self.errors = {place.name: self._local_error(place, arrays, outputs) for place in places}
-        self._session = self._injected(arrays[0])
 
     def _replay_finer(
         self, refined: Sequence[NodePlace], places: Sequence[NodePlace], arrays: Sequence[Mapping[str, Array]]
@@ -159,12 +178,7 @@ class Replay:
             return
         names = frozenset(place.name for place in refined)
         try:
-            outputs = self._replay(places, arrays, names)
-            made = {name for place in refined for name in place.made}
-            again = [
-                _difference(sample, values, got, made, self._subject)
-                for sample, values, got in zip(self._samples, arrays, outputs, strict=True)
-            ]
+            again = self._differences(refined, arrays, self._replay(places, arrays, names))
         except Exception:  # a pass or a runtime that does not take it in such a graph
             return
         self._replayed = [
@@ -176,7 +190,10 @@ class Replay:
     def _capture(self, places: Sequence[NodePlace]) -> list[dict[str, Array]]:
         """Every value that these nodes are given or make, on each sample."""
         subject = self._subject
-        wanted = {name for place in places for name in (*place.given, *place.made)}
+        made = {name for place in places for name in place.made}
+        wanted = made.union(*(place.given for place in places))
+        times_made = 2 if self._wanted else 1
+        most = min(MOST_BYTES, int(free_memory_bytes() * _SHARE_OF_FREE))
         graph = subject.request.model.ir()
         isolate.captured(graph, wanted)
         found = []
@@ -185,13 +202,15 @@ class Replay:
                 feeds = subject.feeds(sample)
                 values = {**feeds, **session.run(feeds)}
                 found.append({name: array for name, array in values.items() if name in wanted})
-                if sum(array.nbytes for values in found for array in values.values()) > MOST_BYTES / 4:
-                    raise NoReplay("its intermediate values take too much memory")
+                sizes = [(name in made, array.nbytes) for values in found for name, array in values.items()]
+                needed = sum(size * (1 + times_made * is_made) for is_made, size in sizes)
+                if needed > most:
+                    raise NoReplay(f"its intermediate values take {needed / 1e9:.2g} GB of memory, too much")
         return found
 
     def _replay(
         self, places: Sequence[NodePlace], arrays: Sequence[Mapping[str, Array]], finer: Collection[str] = ()
-    ) -> list[Mapping[str, Array]]:
+    ) -> list[dict[str, Array]]:
         """What the pass makes of every node's outputs, on each sample."""
         subject = self._subject
         graph = subject.request.model.ir()
@@ -208,22 +227,11 @@ class Replay:
                     dict(mapped_outputs(session.run(mapped_feeds(feeds, interfaces)), interfaces)) for feeds in samples
                 ]
 
-    def _injected(self, arrays: Mapping[str, Array]) -> Session:
+    def _injected(self) -> Session:
         graph = self._subject.request.model.ir()
-        isolate.injected(graph, {name: arrays[name] for name in self._replayed[0].errors})
+        isolate.injected(graph, self._replayed[0].errors)
         model = self._open.enter_context(self._subject.written(graph))
         return self._open.enter_context(self._subject.opened(model))
-
-    def _local_error(
-        self, place: NodePlace, arrays: Sequence[Mapping[str, Array]], outputs: Sequence[Mapping[str, Array]]
-    ) -> LocalError:
-        worst = work = 0.0
-        for values, got in zip(arrays, outputs, strict=True):
-            for name in place.made:
-                if name in got and values[name].dtype.kind == "f":
-                    worst = max(worst, _relative_l2(values[name], got[name]))
-                    work = max(work, place.work(values[name]))
-        return LocalError(place, worst, work, self._share_of_finer(place) if place.name in self.finer else None)
 
     def _share_of_finer(self, place: NodePlace) -> float | None:
         """The norm of a node's errors in the precision between, of that in the pass's; None where that is zero."""
@@ -234,22 +242,48 @@ class Replay:
         return math.sqrt(finer / coarse) if coarse > 0 else None
 
 
+def _local_error(
+    place: NodePlace, arrays: Sequence[Mapping[str, Array]], outputs: Sequence[Mapping[str, Array]]
+) -> LocalError:
+    """How far a node's outputs are off, without its error in the precision between."""
+    worst = work = 0.0
+    for values, got in zip(arrays, outputs, strict=True):
+        for name in place.made:
+            if name in got and values[name].dtype.kind == "f":
+                worst = max(worst, _relative_l2(values[name], got[name]))
+                work = max(work, place.work(values[name]))
+    return LocalError(place, worst, work)
+
+
 def _difference(
-    sample: int, values: Mapping[str, Array], got: Mapping[str, Array], made: Collection[str], subject: Subject
+    sample: int, values: Mapping[str, Array], got: dict[str, Array], made: Collection[str], subject: Subject
 ) -> _Replayed:
-    """What every value is off by; nothing for one that overflows, whose node is left alone anyway."""
-    errors, zeros = {}, {}
-    for name in got:
-        if name not in made or values[name].dtype.kind != "f":
+    """What every value is off by; nothing for one that overflows, whose node is left alone anyway.
+
+    ``got`` is empty afterwards: its arrays and the differences together would take twice the memory.
+    """
+    zeros = _zeros_like({name: values[name] for name in got if name in made and values[name].dtype.kind == "f"})
+    errors = {}
+    for name in list(got):
+        array = got.pop(name)
+        if name not in zeros:
             continue
-        zeros[name] = np.zeros_like(values[name])
         with np.errstate(all="ignore"):
-            error = np.subtract(np.asarray(got[name], values[name].dtype), values[name])
+            error = np.subtract(np.asarray(array, values[name].dtype), values[name])
         errors[name] = error if np.isfinite(error).all() else zeros[name]
     original = subject.request.comparison.reference.feed_set().sample(sample)
     if not errors:
         raise NoReplay("none of its nodes makes floating-point numbers")
-    return _Replayed(sample, subject.feeds(sample), original, errors, zeros, {})
+    return _Replayed(sample, subject.feeds(sample), original, errors, zeros)
+
+
+def _zeros_like(arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """Zeros in the shape of each array, all in the memory of the largest."""
+    sizes: dict[np.dtype[Any], int] = {}
+    for array in arrays.values():
+        sizes[array.dtype] = max(sizes.get(array.dtype, 0), array.size)
+    memory = {dtype: np.zeros(size, dtype) for dtype, size in sizes.items()}
+    return {name: memory[array.dtype][: array.size].reshape(array.shape) for name, array in arrays.items()}
 
 
 def _relative_l2(reference: Array, other: Array) -> float:

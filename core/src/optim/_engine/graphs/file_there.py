@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 from optim.errors import OptimError
@@ -45,3 +47,20 @@ def check_file(path: Path) -> None:
         ) from error
     if empty:
         raise OptimError("model-empty", f"{path} is empty", "it has 0 bytes", "copy or download the file again")
+    try:
+        path.name.encode()
+    except UnicodeEncodeError as error:  # a graph names the file that has its weights
+        raise name_refused(path.name) from error
+
+
+def name_refused(name: str) -> OptimError:
+    """The error for a file whose name, as Python has read it, is no text: it opens, and nothing can say its name."""
+    reading = sys.getfilesystemencoding()
+    try:
+        os.fsencode(name).decode()
+    except UnicodeError:
+        cause, fix = f"its name is no text in UTF-8: {name!a}", "rename it"
+    else:
+        cause = f"its name is text in UTF-8, and this Python reads names as {reading}: {name!a}"
+        fix = "set PYTHONUTF8=1, or a locale in UTF-8: LC_ALL=C.UTF-8"
+    return OptimError.usage("file-refused", "a file or folder cannot be used", cause, fix)

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from optim import NoOptions
 
 _ENGINE = "EPContext"
+_PREPARED = "optim.tensorrt.prepared"
+"""Metadata of a prepared graph: it is another one even where all else stayed, so that a chain with this pass is never
+taken for one without."""
 
 
 class Prepare(Pass):
@@ -43,11 +46,13 @@ class Prepare(Pass):
         clean(graph)
         counts, left = write_plainly(graph)
         clean(graph)
+        graph.metadata_props[_PREPARED] = "yes"
         notes = [f"left to CUDA, since TensorRT does not have them: {', '.join(left)}"] if left else []
         others = other_engines(context.target.hardware) if context.target.timed else []
         if others:
             notes.append(f"engines in the cache that others built are not used, and built anew: {'; '.join(others)}")
         after = context.save(graph, model).with_session(switched_on(TENSORRT, types_of(graph)))
         if after.digest == model.digest:
-            return PassResult(model, changed=False, notes=(*notes, "TensorRT can read the graph as it is"))
+            notes.append("the graph was prepared before: --without tensorrt.prepare")
+            return PassResult(model, changed=False, notes=tuple(notes))
         return PassResult(after, changed=True, notes=tuple(notes), counts=counts)

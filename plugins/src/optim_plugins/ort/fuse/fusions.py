@@ -1,8 +1,8 @@
 """The fusions of ``ort.fuse-transformer``, in their order, each one optional.
 
 Attention is ours (:mod:`optim_plugins.ort.fuse.fuse_attention`): onnxscript's own patterns miss TorchScript exports and
-decoders with a past, and its rewriting of Gemm takes GPT2 apart wrongly. Gelu and SkipLayerNormalization are
-``onnxscript.rewriter.ort_fusions``.
+decoders with a past, and its rewriting of Gemm takes GPT2 apart wrongly. Gelu by erf and SkipLayerNormalization are
+``onnxscript.rewriter.ort_fusions``; Gelu by tanh is found in any form it is written in.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from onnxscript.rewriter.ort_fusions.skip_normalization import fuse_skip_layer_n
 
 from optim_plugins.ort.fuse.fuse_attention import fuse_attention
 from optim_plugins.ort.fuse.fuse_rotary import fuse_rotary
+from optim_plugins.ort.fuse.fuse_tanh_gelu import fuse_tanh_gelu
 from optim_plugins.ort.fuse.pack_attention import find_packable, pack_attention
 from optim_plugins.ort.fuse.simplify_rms import simplify_rms
 from optim_plugins.ort.prepare.clean_graph import clean
@@ -28,7 +29,7 @@ _SIMPLE: tuple[tuple[str, Callable[[ir.Model], int]], ...] = (
     ("rotary_embedding", fuse_rotary),
     ("rms_normalization", simplify_rms),
     ("erf_gelu", fuse_erfgelu),
-    ("gelu", fuse_gelu),
+    ("gelu", lambda graph: int(fuse_gelu(graph)) + fuse_tanh_gelu(graph)),
     ("bias_gelu", fuse_bias_gelu),
     ("skip_layer_normalization", fuse_skip_layer_normalization),
 )

@@ -48,24 +48,42 @@ def _around(erf: ir.Node) -> WrittenGelu | None:
     added = only_reader(erf.outputs[0])
     if source is None or added is None or added.op_type != "Add" or _constant_beside(added, erf.outputs[0]) != 1:
         return None
-    nodes, value, halved, multiplied = [ahead, erf, added], added.outputs[0], False, False
+    product = halved_product(added.outputs[0], source)
+    if product is None:
+        return None
+    return WrittenGelu(source, product.last, frozenset((ahead, erf, added, *product.nodes)))
+
+
+def halved_product(value: ir.Value, source: ir.Value | None) -> WrittenGelu | None:
+    """``value * source * 0.5``, the factors in any order.
+
+    Args:
+        value: which only these factors read.
+        source: None finds it.
+    """
+    nodes: list[ir.Node] = []
+    halved = multiplied = False
     while not (halved and multiplied):
         product = only_reader(value)
         if product is None or product.op_type != "Mul" or product.domain not in ("", "ai.onnx"):
             return None
         other = next((one for one in product.inputs if one is not value), None)
         half = producer(other, "Mul", "Div")
+        of_half = _scaled(half, 0.5) if half is not None and not halved and not multiplied else None
+        if other is None:
+            return None
         if scalar(other) == 0.5 and not halved:
             halved = True
-        elif other is source and not multiplied:
-            multiplied = True
-        elif half is not None and not halved and not multiplied and _scaled(half, 0.5) is source:
-            halved = multiplied = True
+        elif half is not None and of_half is not None and source in (None, of_half):
+            source, halved, multiplied = of_half, True, True
             nodes.append(half)
+        elif source in (None, other) and not multiplied:
+            source, multiplied = other, True
         else:
             return None
         nodes.append(product)
         value = product.outputs[0]
+    assert source is not None
     return WrittenGelu(source, nodes[-1], frozenset(nodes))
 
 

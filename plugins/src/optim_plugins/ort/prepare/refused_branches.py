@@ -34,8 +34,8 @@ from optim_plugins.ort.prepare.fold_constants import fold_constants
 _STANDARD = ("", "ai.onnx")
 _WITH_GRAPHS = frozenset(("If", "Loop", "Scan"))
 
-_MOST_NODES = 128
-"""Of what follows an If: a refusal comes soon. A trial of so many takes some 20 ms."""
+_MOST_NODES = 48
+"""Of what follows an If: a refusal comes soon, in silero-vad as the twelfth. A trial of so many takes some 10 ms."""
 
 _MOST_TRIALS = 64
 """Of one sweep over a graph."""

@@ -9,7 +9,8 @@ from optim._engine.gate.budget import Budget
 from optim._engine.jobs import lane
 from optim._engine.jobs.start_up import Ready
 from optim._engine.search.effort import Effort
-from optim._engine.search.measure.race import look, race
+from optim._engine.search.measure.race import race
+from optim._engine.search.measure.race_lanes import look
 from optim._engine.search.state import LaneResult
 from optim._engine.search.turns import Turns
 

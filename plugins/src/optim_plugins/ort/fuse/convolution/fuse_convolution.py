@@ -11,6 +11,7 @@ tensor. In this order:
 - :mod:`~optim_plugins.ort.fuse.convolution.softmax_first`: a Softmax where its axis lies near the end;
 - :mod:`~optim_plugins.ort.fuse.convolution.constants_in_full`: constants that need no broadcasting;
 - :mod:`~optim_plugins.ort.fuse.convolution.neighbours_as_channels`: convolutions with few output channels, on CPUs.
+- :mod:`~optim_plugins.ort.fuse.fuse_tanh_gelu`: Gelu by tanh, on CPUs.
 
 SiLU, ``x * Sigmoid(x)``, is left as it is: onnxruntime makes its QuickGelu of it when it opens the model.
 """
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 _NOTHING = (
     "no convolution has a scale or a shift beside it that it could take in, or few channels and a wide kernel, and no "
-    "HardSwish is written out"
+    "HardSwish or Gelu is written out"
 )
 _NORMALIZATIONS = "normalizations folded"
 
@@ -56,7 +57,9 @@ class FuseConvolution(Pass):
         """Where there is more to fold than onnxruntime folds itself."""
         graph = model.ir()
         counts = fold(graph)
-        if counts.keys() - {_NORMALIZATIONS} or (_has_lanes(target) and _take_neighbours(graph)):
+        if counts.keys() - {_NORMALIZATIONS} or (
+            _has_lanes(target) and (_take_neighbours(graph) or _write_gelus(graph))
+        ):
             return APPLICABLE
         return Applicable.no("onnxruntime folds its normalizations when it opens the model" if counts else _NOTHING)
 
@@ -78,6 +81,8 @@ class FuseConvolution(Pass):
         graph = model.ir()
         fix_weights(graph)
         counts = fold(graph)
+        if _has_lanes(context.target) and (count := _write_gelus(graph)):
+            counts["Gelus written"] = count
         if options.neighbours and (count := _take_neighbours(graph)):
             counts["neighbours as channels"] = count
         if not counts:
@@ -90,6 +95,18 @@ def _has_lanes(target: Target) -> bool:
     from optim_plugins.ort.kernels import CPU_PROVIDER
 
     return target.made_for == CPU_PROVIDER
+
+
+def _write_gelus(graph: ir.Model) -> int:
+    """In a graph whose shapes are inferred."""
+    from onnx_ir.passes.common import RemoveUnusedNodesPass
+
+    from optim_plugins.ort.fuse.fuse_tanh_gelu import fuse_tanh_gelu
+
+    count = fuse_tanh_gelu(graph)
+    if count:
+        RemoveUnusedNodesPass()(graph)
+    return count
 
 
 def _take_neighbours(graph: ir.Model) -> int:

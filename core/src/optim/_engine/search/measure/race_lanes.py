@@ -1,0 +1,132 @@
+"""The lanes of a race: a process for each model, opened before the race and run round by round."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from optim._engine.jobs.clocks.goal_clock import Figure
+from optim._engine.jobs.lane import JOB, Request
+from optim._engine.jobs.start_up import Ready
+from optim._engine.search.effort import Effort
+from optim._engine.search.state import LaneResult
+from optim.jobs.forked import Server
+from optim.jobs.process import WorkerFailed, WorkerProcess, server_apart
+from optim.jobs.wire import from_wire
+
+_BASE_TIMEOUT_S = 900.0
+"""For the base to open and to be compared: it only ends one that hangs."""
+
+_IMPORTED = (
+    "numpy.random",
+    "onnxruntime",
+    "psutil",
+    JOB.module,
+    "optim.jobs.wire",
+    "optim.onnx.sessions",
+    "optim.providers.repacking",
+)
+"""What a lane needs, for a server of its own: half of what other jobs do."""
+
+
+class LateLane(WorkerFailed):
+    """The time of the race was over before a lane was open: nothing speaks against its model."""
+
+    def __init__(self) -> None:
+        super().__init__("the time of the run was over before it was open", "timeout")
+
+
+@dataclass
+class Lane:
+    """A process with a model open, and what it measured.
+
+    Attributes:
+        worker: the process.
+        ready: what it said when the model was open.
+        times: by round, by sample, in seconds.
+        calls: the same, of every call.
+        goal: by round; empty where the goal has no clock of its own.
+        work: by round, in processor seconds a run.
+        racing: whether further rounds run it.
+    """
+
+    worker: WorkerProcess
+    ready: Ready
+    times: list[list[float]] = field(default_factory=list)
+    calls: list[list[list[float]]] = field(default_factory=list)
+    goal: list[Figure] = field(default_factory=list)
+    work: list[float] = field(default_factory=list)
+    racing: bool = True
+
+
+def open_lanes(base: Request, lanes: Sequence[Request], effort: Effort, end: float) -> list[Lane | WorkerFailed]:
+    """Open the base and all lanes, two at a time: nothing is timed yet. Without the base's own model there is no race.
+
+    Args:
+        base: is opened first.
+        lanes: are opened in order.
+        effort: how long one may take, and whether it is a program of its own.
+        end: when none is waited for any more.
+    """
+
+    def open_one(request: Request) -> Lane | WorkerFailed:
+        patient = request.model.digest == base.model.digest and request.comparison.place == base.comparison.place
+        timeout_s = min(_BASE_TIMEOUT_S if patient else effort.open_timeout_s, end - time.monotonic())
+        if timeout_s <= 0:
+            return LateLane()
+        opened = open_lane(request, timeout_s, fresh=effort.fresh, server=server)
+        if isinstance(opened, WorkerFailed) and opened.kind == "timeout" and time.monotonic() >= end:
+            return LateLane()
+        return opened
+
+    with server_apart(_IMPORTED) if effort.fresh else nullcontext() as server, ThreadPoolExecutor(2) as pool:
+        return [_said_beside(lane) for lane in pool.map(open_one, [base, *lanes])]
+
+
+def _said_beside(lane: Lane | WorkerFailed) -> Lane | WorkerFailed:
+    """A backend that did not open a model beside others may have a device that takes one; then it has to say so."""
+    if not isinstance(lane, WorkerFailed) or lane.error is None or lane.error.reference != "backend-failed":
+        return lane
+    cause = f"{lane.error.cause}; other models were open beside it: does its device take one (Backend.exclusive)?"
+    error = replace(lane.error, cause=cause)
+    return WorkerFailed(f"{error.what}: {cause}", lane.kind, lane.details, error, lane.doing)
+
+
+def look(request: Request, timeout_s: float) -> LaneResult:
+    """Open and compare one model without timing it; holds no clock."""
+    opened = open_lane(request, timeout_s, fresh=False)
+    if isinstance(opened, WorkerFailed):
+        return LaneResult(opened.reason)
+    opened.worker.close()
+    return LaneResult(ready=opened.ready)
+
+
+def open_lane(request: Request, timeout_s: float, *, fresh: bool, server: Server | None = None) -> Lane | WorkerFailed:
+    """A model in a process of its own, compared, or why there is none."""
+    worker = JOB.start(request, fresh=fresh, server=server)
+    try:
+        message = worker.receive(timeout_s)
+        return Lane(worker, from_wire(Ready, message["ready"]))
+    except WorkerFailed as failed:
+        worker.close()
+        return failed
+    except BaseException:
+        worker.close()
+        raise
+
+
+def run_lane(lane: Lane, timeout_s: float) -> float:
+    """One round of one lane; the processor seconds it used."""
+    lane.worker.send({"go": True})
+    answer = lane.worker.receive(timeout_s)
+    lane.times.append([float(np.median(burst)) for burst in answer["seconds"]])
+    lane.calls.append(answer["seconds"])
+    lane.work.append(float(answer["work_s"]))
+    if answer.get("goal"):
+        lane.goal.append(from_wire(Figure, answer["goal"]))
+    return float(answer["cpu_s"])

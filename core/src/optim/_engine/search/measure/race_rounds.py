@@ -1,0 +1,192 @@
+"""The rounds of a race: every lane once, in random order, until the answer is clear or the time is over."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from optim._engine.search.effort import Effort
+from optim._engine.search.measure.noise_watch import NoiseWatch
+from optim._engine.search.measure.race_lanes import Lane, run_lane
+from optim._engine.search.measure.statistics import paired_ratio
+from optim._engine.search.measure.stopping import Standing, next_look_after
+from optim._engine.search.state import Ratio
+from optim.jobs.process import WorkerFailed
+
+_FOREIGN_SHARE = 0.03
+"""Share of the machine that others may use in a round that counts: less drops rounds, more widens intervals."""
+
+_ROUND_TIMEOUT_S = 300.0
+"""For one round of one lane, which takes tenths of seconds: it only ends a lane that hangs."""
+
+_CLEARLY, _HOPELESS = 1.02, 1.35
+"""A lane leaves the race when its interval lies above the best one's by more than the first: less drops what may yet
+win. After a few rounds one that is so much slower as the second needs no interval."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """Rounds to count, lanes that died on the way by their place, and how the rounds went.
+
+    Attributes:
+        kept: places of the rounds that count.
+        failures: why a lane died.
+        disturbed: share of rounds that others disturbed.
+        cut_short: whether rounds ended because the time of the run did.
+    """
+
+    kept: list[int]
+    failures: dict[int, str]
+    disturbed: float
+    cut_short: bool = False
+
+
+def run_rounds(lanes: dict[int, Lane], effort: Effort, seed: int, end: float) -> Rounds:
+    """Rounds until the answer is clear, or the time is spent; at ``end`` none goes on.
+
+    Args:
+        lanes: by their place; that of the base is 0.
+        effort: how long to look.
+        seed: of the order in a round.
+        end: by the monotonic clock.
+
+    Raises:
+        WorkerFailed: the base itself does not run.
+    """
+    running = _Running(lanes, effort, random.Random(seed), min(end, time.monotonic() + effort.seconds), end)
+    for number in range(effort.most_rounds * 3):
+        began = time.monotonic()
+        if not running.run(number):
+            break
+        if running.is_over(number + 1, half_a_round_s=(time.monotonic() - began) / 2):
+            break
+    return running.rounds
+
+
+@dataclass
+class _Running:
+    """A race while it goes on.
+
+    Attributes:
+        order: of the lanes in a round.
+        deadline: when what was asked for is spent; the race goes on only for what is still open.
+        end: when nothing goes on.
+        quiet: rounds in which others left the machine alone.
+        window: rounds of which that is not known yet.
+    """
+
+    lanes: dict[int, Lane]
+    effort: Effort
+    order: random.Random
+    deadline: float
+    end: float
+    watch: NoiseWatch = field(default_factory=NoiseWatch)
+    failures: dict[int, str] = field(default_factory=dict)
+    quiet: list[int] = field(default_factory=list)
+    window: list[int] = field(default_factory=list)
+    standing: Standing | None = None
+    next_look: int = 0
+    cut_short: bool = False
+
+    @property
+    def rounds(self) -> Rounds:
+        """How it went so far."""
+        total = len(self.lanes[0].times)
+        disturbed = 1 - len(self.quiet + self.window) / total if total else 0.0
+        return Rounds(self._kept(total), self.failures, disturbed, self.cut_short)
+
+    def run(self, number: int) -> bool:
+        """Run a round, and see whether others disturbed it; False where the time ended it, and it is forgotten."""
+        alive = [i for i in self.lanes if self.lanes[i].racing and i not in self.failures]
+        self.order.shuffle(alive)
+        for i in alive:
+            if time.monotonic() >= self.end:
+                break
+            try:
+                self.watch.add_own(run_lane(self.lanes[i], min(_ROUND_TIMEOUT_S, self.end - time.monotonic())))
+            except WorkerFailed as failed:
+                if failed.kind == "timeout" and time.monotonic() >= self.end:
+                    break
+                if i == 0:
+                    raise
+                self.failures[i] = failed.reason
+        if time.monotonic() >= self.end and _forget_unfinished(self.lanes, alive, self.failures, number):
+            self.cut_short = True
+            return False
+        self.window.append(number)
+        share = self.watch.foreign_share()
+        if share is not None:
+            self.quiet += self.window if share <= _FOREIGN_SHARE else []
+            self.window = []
+        return True
+
+    def is_over(self, count: int, half_a_round_s: float) -> bool:
+        """Whether no further round is run.
+
+        Args:
+            count: of rounds so far.
+            half_a_round_s: a round is begun where more than half of it is in time.
+        """
+        effort, enough = self.effort, count >= self.effort.least_rounds
+        if enough and not any(self.lanes[i].racing for i in self.lanes if i):  # nothing was admitted, or all died
+            return True
+        if enough and count >= self.next_look:
+            self.standing = _judge(self.lanes, self.failures, self._kept(count), effort.drop)
+            self.next_look = next_look_after(count)
+        undecided = effort.decides and self.standing is not None and self.standing.may_be_faster
+        patience_s = effort.patience_s if len(self.quiet) < effort.least_rounds else 0.0
+        begun_by = time.monotonic() + half_a_round_s
+        spent_s = begun_by - self.deadline
+        if spent_s > max(patience_s, effort.decide_s if undecided else 0.0) and (enough or count >= 3):
+            return True
+        if begun_by > self.end:
+            self.cut_short = True
+            return True
+        if self.standing is not None and self.standing.is_clear(effort):
+            return True
+        return len(self.quiet) >= effort.most_rounds and not undecided
+
+    def _kept(self, count: int) -> list[int]:
+        """Quiet rounds, or all of them where too few were quiet."""
+        found = self.quiet + self.window
+        return found if len(found) >= min(self.effort.least_rounds, count) else list(range(count))
+
+
+def _forget_unfinished(lanes: dict[int, Lane], alive: Sequence[int], failures: dict[int, str], number: int) -> bool:
+    """Whether a round did not come to its end; its times are dropped then."""
+    unfinished = any(len(lanes[i].times) <= number for i in alive if i not in failures)
+    for i in alive if unfinished else ():
+        one = lanes[i]
+        del one.times[number:], one.calls[number:], one.goal[number:], one.work[number:]
+    return unfinished
+
+
+def _judge(lanes: dict[int, Lane], failures: dict[int, str], kept: list[int], drop: bool) -> Standing | None:
+    """How the best lane stands; lanes that are clearly beaten stop racing."""
+    racing = [i for i in lanes if i and lanes[i].racing and i not in failures]
+    ratios = {i: ratio_of(lanes[i], lanes[0], kept) for i in racing}
+    if not ratios:
+        return None
+    best = min(ratios.values(), key=lambda ratio: ratio.value)
+    for i, ratio in ratios.items():
+        if drop and ratio is not best and (ratio.value > _HOPELESS * best.value or ratio.low > best.high * _CLEARLY):
+            lanes[i].racing = False
+    rivals = [ratio for i, ratio in ratios.items() if ratio is not best and lanes[i].racing]
+    return Standing(best, alone=all(ratio.low > best.high for ratio in rivals))
+
+
+def ratio_of(lane: Lane, base: Lane, kept: list[int]) -> Ratio:
+    """A lane's ratio to the base: the geometric mean over samples of each round, and over rounds."""
+    own, other = paired_times(lane, base, kept)
+    logs = np.log(own) - np.log(other)
+    return paired_ratio(np.exp(logs.mean(axis=1)).tolist(), [1.0] * len(own))
+
+
+def paired_times(lane: Lane, base: Lane, kept: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Times of the same rounds, (rounds, samples); a lane that left early has only its own rounds."""
+    rounds = [r for r in kept if r < len(lane.times)] or list(range(len(lane.times)))
+    return np.asarray([lane.times[r] for r in rounds]), np.asarray([base.times[r] for r in rounds])
