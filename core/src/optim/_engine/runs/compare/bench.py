@@ -83,10 +83,6 @@ def bench_models(
         clocks = tuple(clock_of_program(path, bench.settings) for path in programs)
         wanted = Wanted("bench", places=tuple(lanes), programs=clocks)
         base, results = race_candidates(bench, candidates, effort, wanted)
-        if base.ready is None:
-            raise OptimError(
-                "bench-failed", f"{models[0]} does not run", base.failure, "optim inspect shows its inputs"
-            )
         sizes = [first.size_bytes, *(candidate.size_bytes for candidate in candidates), *[0] * len(lanes)]
         sizes += map(size_of_program, programs)
         from optim._engine.reports.answers import Benchmark
