@@ -44,6 +44,22 @@ def test_a_product_of_outliers_comes_much_closer(pass_class: type[Pass], tmp_pat
 
 
 @_PASSES
+def test_what_was_smoothed_before_is_smoothed_again_under_names_of_its_own(
+    pass_class: type[Pass], tmp_path: Path
+) -> None:
+    nodes = [
+        helper.make_node("Mul", ["x", "x_smoothing"], ["x_smoothed"]),
+        helper.make_node("MatMul", ["x_smoothed", "v"], ["q"], name="kept"),
+        helper.make_node("MatMul", ["x", "w"], ["p"], name="dense"),
+        helper.make_node("Add", ["p", "q"], ["y"]),
+    ]
+    model = _model(tmp_path, nodes, {"x_smoothing": np.full(64, 0.01, np.float32), "v": random_weight(64, 96)})
+    result = apply(pass_class, model, tmp_path, _SAMPLES, smoothing=0.5, keep=["kept"])
+    assert result.counts["inputs smoothed"] == 1
+    assert drift(model, result.model, _outliers(9)) < 0.02
+
+
+@_PASSES
 @pytest.mark.parametrize("operator", ["LayerNormalization", "SkipLayerNormalization", "Mul"])
 def test_where_a_normalization_scales_anyway_it_costs_nothing(
     pass_class: type[Pass], operator: str, tmp_path: Path

@@ -30,7 +30,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from optim import Context, Model
-from optim.onnx import add_constant, only_reader, read_constant
+from optim.onnx import UniqueNames, add_constant, only_reader, read_constant
 from optim_plugins.ort.graph.products import Product
 from optim_plugins.ort.measure.captured_values import capture
 from optim_plugins.ort.measure.channel_readers import add_channel_reader, values_named
@@ -115,12 +115,13 @@ def find_factors(
 def add_smoothed(graph: ir.Model, factors: Factors) -> dict[str, ir.Value]:
     """Add the scaled tensors, which nothing reads yet, by name of the tensor they are made of."""
     found = {}
+    names = UniqueNames(graph)  # what was smoothed once may be smoothed again
     for name, value in values_named(graph, factors):
         factor = factors[name]
-        inverse = add_constant(graph.graph, f"{name}_smoothing", np.reciprocal(factor))
+        inverse = add_constant(graph.graph, names.take(f"{name}_smoothing"), np.reciprocal(factor))
         node = ir.node("Mul", [value, inverse], name=f"{name}_smooth")
         output = node.outputs[0]
-        output.name, output.type, output.shape = f"{name}_smoothed", value.type, value.shape
+        output.name, output.type, output.shape = names.take(f"{name}_smoothed"), value.type, value.shape
         producer = value.producer()
         if producer is not None:
             graph.graph.insert_after(producer, node)
@@ -138,9 +139,10 @@ def connect_smoothed(products: Sequence[Product], smoothed: Mapping[str, ir.Valu
             product.node.replace_input_with(0, value)
 
 
-def fold_smoothing(smoothed: Mapping[str, ir.Value]) -> int:
+def fold_smoothing(graph: ir.Model, smoothed: Mapping[str, ir.Value]) -> int:
     """Scale where a normalization scales anyway; how many multiplications that saves."""
-    return sum(_fold(value) for value in smoothed.values())
+    names = UniqueNames(graph)
+    return sum(_fold(value, names) for value in smoothed.values())
 
 
 def can_absorb(value: ir.Value, readers: Sequence[ir.Node]) -> bool:
@@ -182,7 +184,7 @@ def _largest_of_channels(
     return {name: known[name] for name in channels if name in known}
 
 
-def _fold(value: ir.Value) -> int:
+def _fold(value: ir.Value, names: UniqueNames) -> int:
     node = value.producer()
     assert node is not None
     source = node.inputs[0]
@@ -196,7 +198,7 @@ def _fold(value: ir.Value) -> int:
     graph = node.graph
     assert isinstance(graph, ir.Graph)
     for place, array in arrays.items():
-        new = add_constant(graph, f"{value.name}_{place}", (array * inverse).astype(np.float32))
+        new = add_constant(graph, names.take(f"{value.name}_{place}"), (array * inverse).astype(np.float32))
         normalization.replace_input_with(place, new)
     ir.convenience.replace_all_uses_with(value, source)
     graph.remove(node, safe=True)

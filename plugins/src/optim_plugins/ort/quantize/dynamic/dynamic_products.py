@@ -66,7 +66,7 @@ class ProductQuantizer(ProductRewriter):
         self._factors = {product.node: factors.get(product.a.name or "") for product in products}
         smoothed = add_smoothed(graph, factors)
         connect_smoothed(products, smoothed)
-        self.folded = fold_smoothing(smoothed)
+        self.folded = fold_smoothing(graph, smoothed)
         readers = Counter(product.a for product in products)
         self._alone = {product.node for product in products if readers[product.a] == 1}
         self._activations: dict[tuple[ir.Value, ir.Graph | ir.Function | None], _Activation] = {}

@@ -100,7 +100,7 @@ def quantize_graph(model: Model, options: QuantizeStaticOptions, context: Contex
     if options.reduce_range:
         counts |= {"with 7-bit weights": len(narrow)}
     if options.smoothing:
-        counts |= {"inputs smoothed": len(smoothed), "smoothed for nothing": fold_smoothing(smoothed)}
+        counts |= {"inputs smoothed": len(smoothed), "smoothed for nothing": fold_smoothing(graph, smoothed)}
     rewriter.finish()
     samples = "1 sample" if measured.samples == 1 else f"{measured.samples} samples"
     notes += [*left, f"ranges of {len(measured.ranges)} tensors from {samples}"]

@@ -90,7 +90,7 @@ def scale_channels(
         given |= {product.name: scaled for product, _ in group}
     added = add_smoothed(graph, factors)
     connect_smoothed([place for place, _ in work if isinstance(place, Product)], added)
-    return given, fold_smoothing(added) + behind
+    return given, fold_smoothing(graph, added) + behind
 
 
 def _product_behind_gate(
