@@ -47,6 +47,9 @@ _WITH_TORCH = (
 _LOCKS = tempfile.TemporaryDirectory(prefix="optim-tests-")
 """Each process has its own: no test waits for the clock of another, and no figure of theirs is asserted."""
 
+_OF_A_USER = ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "OPTIM_DISABLE_PLUGINS", "OPTIM_PLUGIN_SECONDS")
+"""What commands would print otherwise, or load: a person's shell may have it."""
+
 _ENVIRONMENT: dict[str, str] = {}
 """Of every file when it begins."""
 
@@ -59,6 +62,8 @@ def pytest_configure() -> None:
     TimeBudget.pace, TimeBudget.programs = 0.05, False
     KernelGains.measures = False
     os.environ["XDG_RUNTIME_DIR"] = _LOCKS.name
+    for name in _OF_A_USER:
+        os.environ.pop(name, None)
     let_all_workers_import()
     _ENVIRONMENT.update(os.environ)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

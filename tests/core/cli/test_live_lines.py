@@ -108,12 +108,16 @@ with progress() as say:
 
 def test_on_a_terminal_the_lines_live_and_are_gone_at_the_end():
     ours, theirs = pty.openpty()
+    shown, script = "", SCRIPT.replace("time.sleep(0.6)", "input()")
     with subprocess.Popen(
-        [sys.executable, "-c", SCRIPT], stderr=theirs, env={**os.environ, "TERM": "xterm"}
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stderr=theirs, env={**os.environ, "TERM": "xterm"}
     ) as process:
-        assert process.wait() == 0
+        while shown.count("reading m.onnx") < 2:
+            shown += os.read(ours, 65536).decode()
+        process.communicate(b"\n")
+        assert process.returncode == 0
     os.close(theirs)
-    shown = os.read(ours, 65536).decode()
+    shown += os.read(ours, 65536).decode()
     os.close(ours)
     assert shown.count("reading m.onnx") > 1
     assert shown.endswith("\x1b[2K")  # the line is erased

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from optim._engine.search.explore.kernel_gains import KernelGains
 from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.time_budget import TimeBudget
 from optim.errors import OptimError
+from optim.onnx import OnnxRuntimeBackend
 from optim.passes import Stage
 
 _INSTALLED = pytest.mark.skipif(find_spec("distributed") is None, reason="dask is not installed")
@@ -68,6 +70,10 @@ def two_products(path: Path) -> Path:
     return path
 
 
+def _not_here(_: OnnxRuntimeBackend) -> dict[str, str]:
+    raise ModuleNotFoundError("No module named 'onnxruntime'")
+
+
 def asked(model: Path) -> RunSettings:
     return RunSettings(
         model,
@@ -82,17 +88,19 @@ def asked(model: Path) -> RunSettings:
 def test_its_model_is_that_of_a_run_on_one_machine(
     two: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = asked(two_products(tmp_path / "m.onnx"))
-    far = optim.run(
-        settings.source,
-        tmp_path / "far",
-        goal="size",
-        stages=["quantize"],
-        passes={"ort.quantize-dynamic": {}},
-        max_drift=1.0,
-        search_seconds=2.0,
-        cluster=two.address,
-    )
+    settings = replace(asked(two_products(tmp_path / "m.onnx")), search_seconds=60.0)  # both compare all samples
+    with monkeypatch.context() as without_runtime:
+        without_runtime.setattr(OnnxRuntimeBackend, "versions", _not_here)
+        far = optim.run(
+            settings.source,
+            tmp_path / "far",
+            goal="size",
+            stages=["quantize"],
+            passes={"ort.quantize-dynamic": {}},
+            max_drift=1.0,
+            search_seconds=60.0,
+            cluster=two.address,
+        )
     monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "another"))
     near = run_settings(settings, tmp_path / "near", print)
     assert far.result is not None and near.result is not None, (far.reason, near.reason)
@@ -100,6 +108,7 @@ def test_its_model_is_that_of_a_run_on_one_machine(
     assert [lock.result.model_digest for lock in locks if isinstance(lock, Lock)] == [locks[0].result.model_digest] * 2
     assert (tmp_path / "far" / "model.onnx").read_bytes() == (tmp_path / "near" / "model.onnx").read_bytes()
     assert far.result.drift == near.result.drift
+    assert far.result.requirements == near.result.requirements != ()
     assert {step.status for step in far.steps if step.pass_name == "ort.quantize-dynamic"} == {"kept"}
     assert any((two.cache(place) / "models").glob("*.onnx") for place in range(2))
     logs = [two.log(place) for place in range(2)]

@@ -52,7 +52,7 @@ def test_who_holds_a_lock_is_said_and_waiting_is_bounded(other):
 def test_a_process_that_was_killed_holds_nothing(other):
     other.send_signal(signal.SIGKILL)
     other.wait()
-    acquire("clock", "mine", wait_s=5).release()
+    acquire("clock", "mine", wait_s=200).release()
 
 
 def test_a_lock_that_is_free_is_held_at_once_and_leaves_no_ticket(folder):
@@ -69,7 +69,7 @@ def test_who_came_first_is_served_first(folder):
     first, served = acquire("clock", "first", wait_s=0), []
 
     def wait() -> None:
-        lock = acquire("clock", "second", wait_s=30)
+        lock = acquire("clock", "second", wait_s=200)
         served.append("second")
         lock.release()
 
@@ -78,7 +78,7 @@ def test_who_came_first_is_served_first(folder):
     while not list(folder.glob("clock.*.ticket")):
         time.sleep(0.01)
     first.release()
-    again = acquire("clock", "first again", wait_s=30)
+    again = acquire("clock", "first again", wait_s=200)
     served.append("first again")
     again.release()
     thread.join()

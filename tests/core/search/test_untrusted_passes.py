@@ -42,7 +42,7 @@ def run(folder, counted_clock):
         settings = RunSettings(
             source=folder / "model.onnx",
             without=ours,
-            timeout_s=4.0,
+            timeout_s=8.0,
             search_seconds=300.0,
             named=tuple(Named(f"untrusted.{name}", options) for name in named),
         )
@@ -130,7 +130,7 @@ def test_nothing_that_a_plugin_prints_lands_on_our_stdout(outcome):
         ("littering", FAILED, "its process ended with SIGABRT"),
         ("exiting", FAILED, "SystemExit: 0"),
         ("leaving", FAILED, "its process ended with exit status 0"),
-        ("hanging", FAILED, "did not finish within 4 s and was stopped (while it was applied)"),
+        ("hanging", FAILED, "did not finish within 8 s and was stopped (while it was applied)"),
         ("applicable-raising", FAILED, "KeyError: 'missing'"),
         ("applicable-aborting", FAILED, "its process ended with SIGABRT"),
         ("candidates-exiting", FAILED, "SystemExit: 0"),

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from types import SimpleNamespace
 
+import onnx
 import pytest
 
 from optim import OptimError, SessionConfig, Target, TensorInfo
@@ -112,6 +113,20 @@ def test_a_graph_without_a_batch_everywhere_is_run_request_by_request(tmp_path, 
     assert '"x" data_type: TYPE_FP32 dims: [ -1, 4 ]' in text
     assert '"count" data_type: TYPE_INT64 dims: [ 1 ] reshape { shape: [ ] }' in text
     assert any("one by one" in note for note in notes)
+
+
+def test_strings_are_a_type_of_triton(tmp_path, monkeypatch):
+    path = tmp_path / "label.onnx"
+    onnx.save(onnx.parser.parse_model(LABELS), path)
+    model = describe_model(path)
+    text, _ = config_of(model.inputs, model.outputs, tmp_path, monkeypatch)
+    assert '"y" data_type: TYPE_STRING' in text
+
+
+LABELS = """
+<ir_version: 8, opset_import: ["" : 17, "ai.onnx.ml" : 3]>
+labels (int64[n] x) => (string[n] y) { y = ai.onnx.ml.LabelEncoder <keys_int64s = [0], values_strings = ["a"]> (x) }
+"""
 
 
 def test_a_type_that_triton_does_not_have_is_refused(tmp_path, monkeypatch):

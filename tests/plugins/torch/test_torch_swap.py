@@ -6,6 +6,7 @@ import importlib.util
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -246,3 +247,10 @@ def test_a_node_that_onnxruntime_does_not_run_alone_is_named(example):
         OrtKernels(model, require_target("cpu")).run(("a",), node, {node.input[0]: np.ones((1, 4, 16), np.int8)})
     assert caught.value.reference == "swap-failed"
     assert caught.value.fix.endswith("--kernels MatMul=torch")
+
+
+def test_without_torch_it_says_what_to_install(monkeypatch, capsys):
+    nothing = SimpleNamespace(util=SimpleNamespace(find_spec=lambda name: None))
+    monkeypatch.setattr("optim_plugins.torch.available.importlib", nothing)
+    assert main(["swap", "model.onnx"]) == ExitStatus.USAGE
+    assert "error[torch-missing]: optim swap needs torch\n" in capsys.readouterr().err

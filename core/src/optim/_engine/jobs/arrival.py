@@ -33,11 +33,13 @@ class Answer:
         comparisons: with the original where it was prepared.
         executed_on: share of its nodes by provider.
         versions: of the libraries that run it.
+        requirements: what opens a result needs, as pip takes it.
     """
 
     comparisons: tuple[OutputComparison, ...]
     executed_on: dict[str, float]
     versions: dict[str, str]
+    requirements: tuple[str, ...]
 
 
 JOB = Job(__name__, Request, Answer)
@@ -53,4 +55,6 @@ def run(request: Request, channel: Channel) -> Answer:
     check_limits(request.model, backend.limits(), backend.name)
     with backend.open(request.model, target) as session:
         judged = request.comparison.judge(session, request.samples, measure_task=False, everything=False)
-        return Answer(judged.comparisons, dict(session.executed_on), dict(backend.versions()))
+        return Answer(
+            judged.comparisons, dict(session.executed_on), dict(backend.versions()), tuple(backend.requirements(target))
+        )

@@ -88,6 +88,7 @@ class Answer:
         notes: for the report.
         executed_on: share of the original's nodes by provider.
         versions: of the backend's libraries.
+        requirements: what opens a result needs, as pip takes it.
         open_s: how long the original took to open, in seconds.
         run_s: how long one run of it took on average, in seconds.
         device_bytes: memory that it took on a device or in a process of its backend's own; 0 where that has none.
@@ -120,6 +121,7 @@ class Answer:
     held_out: int = 0
     quiet: dict[str, tuple[float, ...]] = field(default_factory=dict)
     one_size: tuple[str, ...] = ()
+    requirements: tuple[str, ...] = ()
 
 
 JOB = Job(__name__, Request, Answer)
@@ -172,6 +174,7 @@ def run(request: Request, channel: Channel) -> Answer:
         notes=(*found.notes, *_notes_on_outputs(reference, mixed), *task_notes),
         executed_on=executed_on,
         versions=dict(backend.versions()),
+        requirements=tuple(backend.requirements(request.place.target)),
         open_s=open_s,
         run_s=run_s,
         device_bytes=device_bytes,

@@ -148,6 +148,11 @@ class Outcome(Verdict):
         name = candidate.target or self.baseline
         return next((row.target for row in self.targets if row.target and row.name == name), self.target)
 
+    def requirements_of(self, candidate: Candidate) -> tuple[str, ...]:
+        """What opens a candidate of this run, as pip takes it."""
+        name = candidate.target or self.baseline
+        return next((row.requirements for row in self.targets if row.name == name), self.requirements)
+
     @property
     def nearest(self) -> Point | None:
         """The model beyond the budget that is kept aside, where nothing keeps within it."""

@@ -215,6 +215,7 @@ def _outcome(
         prepared=bench.prepared,
         operators=operator_counts(result.candidate.model.path) if result else {},
         versions=_versions(bench, {**bench.prepared.versions, **won.prepared.versions}),
+        requirements=won.prepared.requirements,
         packages={plugin.info.name: (plugin.info.package, plugin.info.version) for plugin in bench.registry.plugins},
         search_s=search_s,
         announced_s=None if math.isinf(bench.run_time.announced_s) else bench.run_time.announced_s,

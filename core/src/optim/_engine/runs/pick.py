@@ -85,6 +85,7 @@ def picked(outcome: Outcome, wanted: str) -> Outcome:
     return replace(
         outcome,
         target=outcome.target_of(point.candidate),
+        requirements=outcome.requirements_of(point.candidate),
         status=RunStatus.IMPROVED if better else RunStatus.PREPARED,
         result=point.measured,
         timing=point.timing,

@@ -127,7 +127,6 @@ def _deliver(outcome: Outcome, candidate: Candidate, registry: Registry, folder:
     delivery = Delivery(folder, model, outcome.target, candidate.interfaces)
     script = LOAD_TEXT if backend.owner is None else backend.load_script(delivery)
     outcome.loader, outcome.load_script = bool(script), "" if backend.owner is None else script
-    outcome.requirements = tuple(backend.requirements(outcome.target))
     generates = bool(script) and backend.owner is not None and backend.kind.loads_sessions
     write_session_files(
         folder,

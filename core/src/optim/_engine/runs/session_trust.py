@@ -6,7 +6,7 @@ the model would then run otherwise than its report says.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from optim._engine.json_file import read_json
@@ -184,15 +184,15 @@ def _require_harmless(saved: SessionFile, path: Path) -> None:
     """
     from optim.onnx.context_files import ARRAY_FILE
 
-    for name in saved.session_options:
-        if name not in OPTIONS:
-            raise _untrusted(path, f"session option '{name}'", OPTIONS)
-    for name in saved.session_config:
-        if name not in CONFIG:
-            raise _untrusted(path, f"config entry '{name}'", CONFIG)
-    for name in saved.operator_libraries:
-        if name not in OPERATOR_LIBRARIES.values():
-            raise _untrusted(path, f"library '{name}'", OPERATOR_LIBRARIES.values())
+    listed: tuple[tuple[str, Iterable[str], Collection[str]], ...] = (
+        ("session option", saved.session_options, OPTIONS),
+        ("config entry", saved.session_config, CONFIG),
+        ("library", saved.operator_libraries, OPERATOR_LIBRARIES.values()),
+    )
+    for kind, names, known in listed:
+        for name in names:
+            if name not in known:
+                raise _untrusted(path, f"{kind} '{name}'", known)
     if saved.library and saved.library not in _PROVIDER_LIBRARIES | _libraries_of_targets():
         raise _untrusted(path, f"library '{saved.library}'", _PROVIDER_LIBRARIES | _libraries_of_targets())
     if saved.adapter and not ARRAY_FILE.fullmatch(saved.adapter):
@@ -200,6 +200,11 @@ def _require_harmless(saved: SessionFile, path: Path) -> None:
     for name, zeros in saved.warm_up.items():
         if not zeros.is_allowed:
             raise _untrusted(path, f"warm-up of input '{name}' on {list(zeros.shape)} of {zeros.dtype}", ())
+    _require_harmless_options(saved, path)
+
+
+def _require_harmless_options(saved: SessionFile, path: Path) -> None:
+    """The same of the options of providers: those that a provider's plugin calls harmless, none of which is a place."""
     told = {saved.provider: saved.provider_options}
     for provider, options in (*told.items(), *saved.also.items(), *saved.tuned_provider_options.items()):
         harmless = _harmless_options(provider, saved, path) if options else frozenset()

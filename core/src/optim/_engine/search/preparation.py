@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from copy import copy
 from dataclasses import dataclass, replace
@@ -130,18 +130,19 @@ class Preparation:
         except OptimError as error:
             raise error.naming(names_in_messages(self.original.model, self.settings.source)) from error
 
-    def on(self, target: Target, versions: Mapping[str, str]) -> Self:
+    def on(self, target: Target, versions: Mapping[str, str], requirements: Sequence[str] = ()) -> Self:
         """The same run on another target: it shares all but where candidates run, and the baseline stays where it is.
 
         Args:
             target: where candidates run.
             versions: of its libraries.
+            requirements: what opens a result there needs.
         """
         other = copy(self)
         other._settle(target)
         other.speak_for(target.name)
         other.original = replace(self.original, target=target.name)
-        other.prepared = replace(self.prepared, versions=dict(versions))
+        other.prepared = replace(self.prepared, versions=dict(versions), requirements=tuple(requirements))
         other.keys.hold_beside(self.keys, other.prepared)
         return other
 

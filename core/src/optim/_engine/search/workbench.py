@@ -83,9 +83,9 @@ class Workbench(Preparation):
     _tried: dict[str, Tried] = field(default_factory=dict, init=False)
     _node_costs: dict[str, dict[str, NodeCost]] = field(default_factory=dict, init=False)
 
-    def on(self, target: Target, versions: Mapping[str, str]) -> Self:
+    def on(self, target: Target, versions: Mapping[str, str], requirements: Sequence[str] = ()) -> Self:
         """The same run on another target; a recast original is made by the passes that are offered there."""
-        other = super().on(target, versions)
+        other = super().on(target, versions, requirements)
         other.recast_originals, other._node_costs = {}, {}
         return other
 

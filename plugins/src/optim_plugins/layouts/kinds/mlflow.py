@@ -85,5 +85,4 @@ def _session_options(options: Any, config: Any) -> tuple[dict[str, Any], dict[st
 def _column(info: TensorInfo) -> dict[str, Any]:
     """A tensor of a signature; a dimension that is not fixed is -1."""
     shape = [size if isinstance(size, int) else -1 for size in info.shape or ()]
-    dtype = "str" if info.dtype == "object" else info.dtype
-    return {"type": "tensor", "tensor-spec": {"dtype": dtype, "shape": shape}, "name": info.name}
+    return {"type": "tensor", "tensor-spec": {"dtype": info.dtype, "shape": shape}, "name": info.name}

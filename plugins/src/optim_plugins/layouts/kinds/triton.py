@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PROVIDERS = ("CPUExecutionProvider", "CUDAExecutionProvider")
 _TYPES = {
     "bool": "BOOL",
-    "object": "STRING",
+    "str": "STRING",
     "float16": "FP16",
     "float32": "FP32",
     "float64": "FP64",

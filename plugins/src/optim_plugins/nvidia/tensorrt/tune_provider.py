@@ -25,6 +25,10 @@ _FLAGS = {
 }
 _PRECISIONS = {"float16": "trt_fp16_enable", "bfloat16": "trt_bf16_enable"}
 _PAIR = "QuantizeLinear"
+_BOUNDED = (
+    "the engine takes no size below or above those of the samples: give --data with the least and the greatest that "
+    "there will be, or profiles=false"
+)
 
 
 class TuneProvider(ProviderSettings):
@@ -56,7 +60,7 @@ class TuneProvider(ProviderSettings):
 
             profiles, reason = profile_options(model.inputs, context.samples())
             chosen |= profiles
-            notes = (reason,) if reason else ()
+            notes = (reason,) if reason else (_BOUNDED,) if profiles else ()
         tuned = model.with_session(SessionConfig(provider_options={TENSORRT: chosen} if chosen else {}))
         if tuned.digest == model.digest:
             return PassResult(model, changed=False, notes=(*notes, "the model has these settings already"))

@@ -68,5 +68,5 @@ def _unavailable(device: str) -> str | None:
     found = importlib.util.find_spec("torch") if device == "cuda" else None
     folders = [Path(place) / "lib" for place in (found.submodule_search_locations or ())] if found else []
     if device == "cuda" and not any((folder / name).is_file() for folder in folders for name in _CUDA_LIBRARIES):
-        return "the torch that is installed is a build for the CPU: pip install torch brings one for CUDA on Linux"
+        return "the torch that is installed is a build for the CPU: pip uninstall -y torch && pip install torch (Linux)"
     return None

@@ -52,6 +52,7 @@ def swap(
     Each combination is held against onnxruntime as it is, against torch's kernels alone, and against ONNX's
     reference in float64.
     """
+    _require_torch()
     import onnx
 
     from optim.cli_kit import read_model, require_target
@@ -78,6 +79,15 @@ def swap(
     _print(rows)
     if chance := [name for name in operators(whole) if name.startswith(_RANDOM)]:
         echo(f"rows differ by chance too, for the model draws numbers anew at each run: {', '.join(chance)}")
+
+
+def _require_torch() -> None:
+    """Refuse what only torch can do, before it is waited for."""
+    from optim import OptimError
+    from optim_plugins.torch.available import INSTALL, torch_available
+
+    if not torch_available().yes:
+        raise OptimError.usage("torch-missing", "optim swap needs torch", "torch is not installed", INSTALL)
 
 
 def _feeds(model: Model, data: str | None, folder: Path, seed: int) -> Feeds:

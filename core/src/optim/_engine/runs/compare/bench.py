@@ -70,22 +70,19 @@ def bench_models(
             registry.target(target).remark,
             "optim targets; on a device the same target is timed",
         )
+    peers = [require_target(registry, name, beside=True) for name in beside]  # before anything is exported
     with workbench_for(models[0], conditions, asked) as (bench, first):
         programs = [path for path in models[1:] if is_program(path)]
         graphs = [path for path in models[1:] if path not in programs]
         candidates = [other_model(bench, path, component) for path in graphs]
         _say_threads(bench, [models[0], *graphs], [first, *candidates])
         bench.original, bench.baseline = first, bench.places.get(first.target, bench.place)
-        lanes = [_source_place(bench, registry, name, models[0], component) for name in beside]
+        lanes = [_source_place(bench, registry, peer, models[0], component) for peer in peers]
         bench.say(f"timing {len(models) + len(lanes)} model{'s' if len(models) + len(lanes) > 1 else ''}")
         effort = Effort(seconds, least_rounds=10, most_rounds=40, width=0.01, drop=False)
         clocks = tuple(clock_of_program(path, bench.settings) for path in programs)
         wanted = Wanted("bench", places=tuple(lanes), programs=clocks)
         base, results = race_candidates(bench, candidates, effort, wanted)
-        if base.ready is None:
-            raise OptimError(
-                "bench-failed", f"{models[0]} does not run", base.failure, "optim inspect shows its inputs"
-            )
         sizes = [first.size_bytes, *(candidate.size_bytes for candidate in candidates), *[0] * len(lanes)]
         sizes += map(size_of_program, programs)
         from optim._engine.reports.answers import Benchmark
@@ -219,16 +216,15 @@ def _timed_model(name: str, size_bytes: int, result: LaneResult, prepared: prepa
     )
 
 
-def _source_place(bench: Workbench, registry: Registry, name: str, model: Path, component: str) -> Place:
+def _source_place(bench: Workbench, registry: Registry, target: Target, model: Path, component: str) -> Place:
     """Where the source of the first model itself is run: its backend is told which source that is."""
     if bench.settings.export is None:
         raise OptimError.usage(
             "not-a-source",
-            f"{name} cannot run {model}",
+            f"{target.name} cannot run {model}",
             "it is an ONNX model, and no module of torch",
             "name the Hugging Face folder or the factory first",
         )
-    target = require_target(registry, name, beside=True)
     told = {"source": json.dumps(to_wire(bench.settings.export)), "component": component}
     plugin = registry.offered("backend")[target.backend].plugin.name
     plain, options = target.plain, {**target.provider_options, **told}

@@ -96,6 +96,7 @@ class Contender:
             drift=self.entrant.drift,
             best_ratio=min(ratios, default=None),
             versions=self.bench.prepared.versions,
+            requirements=self.bench.prepared.requirements,
         )
 
 
@@ -159,7 +160,8 @@ class Contest:
             status = TargetStatus.DELIVERED if target == "" else TargetStatus.BEATEN
             about = "it is only what all are timed against"
             row = TargetOutcome(base.target.name, status, about, base.target, is_baseline=True)
-            rows.append(replace(row, ratio=1.0, low=1.0, high=1.0, versions=base.prepared.versions))
+            libraries, needed = base.prepared.versions, base.prepared.requirements
+            rows.append(replace(row, ratio=1.0, low=1.0, high=1.0, versions=libraries, requirements=needed))
         return rows
 
     def bench_of(self, delivered: Candidate | None, base: Workbench) -> Workbench:

@@ -41,6 +41,7 @@ class TargetOutcome:
         drift: of the original there to the baseline's outputs.
         best_ratio: of the best that held there.
         versions: of the libraries that run it.
+        requirements: what opens a result there needs, as pip takes it.
     """
 
     name: str
@@ -54,6 +55,7 @@ class TargetOutcome:
     drift: Drift = NO_DRIFT
     best_ratio: float | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
+    requirements: tuple[str, ...] = ()
 
 
 @dataclass
@@ -127,7 +129,7 @@ def enter(base: Workbench, chosen: ChosenTargets, plans: Plans, failed: dict[str
             failed[target.name] = error
             continue
         objection = budget.objection(answer.comparisons, lossy=not target.exact)
-        bench = base.on(target, answer.versions)
+        bench = base.on(target, answer.versions, answer.requirements)
         found.append(Entrant(bench, plan, worst_drift(answer.comparisons), objection))
     if not found:
         raise none_runs(failed, chosen)
