@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -172,8 +173,8 @@ def test_nodes_that_hand_on_what_they_make_are_left_alone_in_one_stretch():
     drift_of, _ = drift_model(cost)
     whole, estimate = drift_of(frozenset()), estimate_for(cost)
     apart, chained = (
-        find_keep(NODES, drift_of, whole, limit=0.037, evaluations=40, estimate=estimate, chained=names)
-        for names in ((), NODES)
+        find_keep(NODES, drift_of, whole, limit=0.037, evaluations=40, estimate=replace(estimate, chained=names))
+        for names in ((), tuple(NODES))
     )
     assert apart is not None
     assert chained is not None
@@ -186,7 +187,8 @@ def test_nodes_that_hand_on_what_they_make_are_left_alone_in_one_stretch():
 def test_no_stretch_is_left_alone_where_two_nodes_far_apart_do():
     cost = dict.fromkeys(NODES, 0.002) | {"n3": 0.1, "n20": 0.15}
     drift_of, _ = drift_model(cost)
-    found = find_keep(NODES, drift_of, drift_of(frozenset()), 0.05, 40, estimate=estimate_for(cost), chained=NODES)
+    estimate = replace(estimate_for(cost), chained=tuple(NODES))
+    found = find_keep(NODES, drift_of, drift_of(frozenset()), 0.05, 40, estimate=estimate)
     assert found is not None
     assert set(found.keep) == {"n3", "n20"}
 

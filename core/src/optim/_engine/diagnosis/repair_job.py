@@ -151,10 +151,8 @@ def _search(
         left, work = request.evaluations - evaluations, measured.work
         refines = precisions is not None and bool(precisions.refinable)
         mixed = find_mix(precisions, measured.drift, whole, aim, left, work) if precisions and refines else None
-        estimate = precisions.without_finer if precisions else None
-        found = mixed or find_keep(
-            subject.nodes, measured.drift, whole, aim, left, estimate=estimate, work=work, chained=measured.chained
-        )
+        estimate = replace(precisions.without_finer, chained=measured.chained) if precisions else None
+        found = mixed or find_keep(subject.nodes, measured.drift, whole, aim, left, estimate=estimate, work=work)
         if found is None:
             return None
         evaluations, estimates = evaluations + found.evaluations + 1, estimates + found.estimates

@@ -20,7 +20,7 @@ ask it instead of applying the pass, and only 4 costs evaluations.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -88,12 +88,14 @@ class Estimate:
         nodes: those that it knows, in graph order, the overflowing ones left out.
         overflowing: nodes that must be left alone.
         most: so many guesses may be asked for.
+        chained: nodes that hand on what they make in the pass's precision to the next of them, in graph order.
     """
 
     drift: Callable[[frozenset[str]], float]
     nodes: tuple[str, ...]
     overflowing: tuple[str, ...] = ()
     most: int = 1000
+    chained: tuple[str, ...] = ()
 
 
 class OutOfEvaluations(Exception):  # noqa: N818 - a signal, not an error
@@ -109,7 +111,6 @@ def find_keep(
     *,
     estimate: Estimate | None = None,
     work: Mapping[str, float] | None = None,
-    chained: Collection[str] = (),
 ) -> Repair | None:
     """A small set of nodes to keep in float.
 
@@ -121,7 +122,6 @@ def find_keep(
         evaluations: at most so many drifts are measured.
         estimate: a cheap guess, where there is one.
         work: how much each node computes, in any unit; unknown ones count as the average.
-        chained: nodes that hand on what they make in the pass's precision to the next of them.
 
     Returns:
         The set found that holds and costs the least, in work left in float and changes of precision, or None where none
@@ -130,7 +130,7 @@ def find_keep(
     meter = _Meter(drift_of, evaluations)
     meter.known[frozenset()] = whole
     guess = _Meter(estimate.drift, estimate.most) if estimate else None
-    search = _Search(tuple(nodes), meter, guess, estimate, limit, prices(nodes, work or {}), chained)
+    search = _Search(tuple(nodes), meter, guess, estimate, limit, prices(nodes, work or {}))
     with suppress(OutOfEvaluations):
         search.run()
     best = search.best()
@@ -171,9 +171,8 @@ class _Search:
         estimate: Estimate | None,
         goal: float,
         price: Mapping[str, float],
-        chained: Collection[str],
     ) -> None:
-        self._chained = tuple(name for name in nodes if name in chained)
+        self._chained = estimate.chained if estimate else ()
         self._all = frozenset(nodes)
         self._real = real
         self._guess = guess
