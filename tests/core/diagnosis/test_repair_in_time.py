@@ -11,6 +11,7 @@ from optim._engine.diagnosis import repair_job
 from optim._engine.diagnosis.repair_job import COSTS, HOLDS, Request, _by_costs, _costliest, _Measured
 from optim._engine.gate.node_costs import NodeCost, precisions_of
 from optim._engine.gate.repair import OutOfEvaluations, Repair
+from optim._engine.gate.units import seams
 from optim._engine.search.time_budget import LEAST_REPAIR_S
 from optim._engine.search.workbench import Workbench
 from optim.jobs.process import WorkerFailed
@@ -79,6 +80,16 @@ def test_the_guess_leaves_what_errs_most_as_far_as_the_goal_asks():
     assert _costliest(replay, whole=1.0, goal=0.3) == {"b", "c"}
     replay.overflowing = ["d"]
     assert _costliest(replay, whole=float("inf"), goal=0.3) == set(NODES)
+
+
+def test_the_guess_of_nodes_that_hand_on_what_they_make_is_a_stretch():
+    names = tuple("abcdefgh")
+    errors = {
+        name: SimpleNamespace(relative_l2=0.12 if place % 2 else 0.1, work=1.0) for place, name in enumerate(names)
+    }
+    replay = SimpleNamespace(overflowing=[], errors=errors)
+    assert _costliest(replay, whole=1.0, goal=0.65) == {"b", "d", "f", "h"}
+    assert seams(names, _costliest(replay, whole=1.0, goal=0.65, chained=names)) == 1
 
 
 @pytest.mark.parametrize("told", [True, False])

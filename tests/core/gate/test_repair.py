@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from optim._engine.gate.repair import Estimate, find_keep
-from optim._engine.gate.units import find_units
+from optim._engine.gate.units import find_units, seams
 
 NODES = [f"n{i}" for i in range(24)]
 
@@ -164,3 +165,33 @@ def test_groups_are_halved_where_the_cost_is():
     assert [name for unit in units for name in unit.names] == NODES
     assert max(units, key=lambda unit: unit.cost).names == ("n17",)
     assert len(asked) <= 14
+
+
+def test_nodes_that_hand_on_what_they_make_are_left_alone_in_one_stretch():
+    """Each second node costs a little more: by cost alone these would be left alone, and precision changes at each."""
+    cost = {name: 0.011 if i % 2 else 0.01 for i, name in enumerate(NODES)} | {"n2": 0.05}
+    drift_of, _ = drift_model(cost)
+    whole, estimate = drift_of(frozenset()), estimate_for(cost)
+    apart, chained = (
+        find_keep(NODES, drift_of, whole, limit=0.037, evaluations=40, estimate=replace(estimate, chained=names))
+        for names in ((), tuple(NODES))
+    )
+    assert apart is not None
+    assert chained is not None
+    assert max(drift_of(frozenset(one.keep)) for one in (apart, chained)) <= 0.037
+    assert seams(NODES, apart.keep) > 8
+    assert seams(NODES, chained.keep) <= 4
+    assert len(chained.keep) <= len(apart.keep) + 2
+
+
+def test_no_stretch_is_left_alone_where_two_nodes_far_apart_do():
+    cost = dict.fromkeys(NODES, 0.002) | {"n3": 0.1, "n20": 0.15}
+    drift_of, _ = drift_model(cost)
+    estimate = replace(estimate_for(cost), chained=tuple(NODES))
+    found = find_keep(NODES, drift_of, drift_of(frozenset()), 0.05, 40, estimate=estimate)
+    assert found is not None
+    assert set(found.keep) == {"n3", "n20"}
+
+
+def test_changes_of_precision_are_counted_along_the_nodes_that_hand_on():
+    assert [seams("abcd", kept) for kept in ("", "a", "b", "bc", "bd", "abcd")] == [0, 1, 2, 2, 3, 0]

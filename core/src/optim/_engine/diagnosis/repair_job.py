@@ -25,6 +25,7 @@ from optim._engine.gate.mixed import ESTIMATES_BEYOND, FINER_PRICE, find_mix
 from optim._engine.gate.node_costs import LearnedCosts, NodeCost, precisions_of
 from optim._engine.gate.precisions import Precisions
 from optim._engine.gate.repair import MOST_WORK_KEPT, OutOfEvaluations, Repair, find_keep, prices
+from optim._engine.gate.units import SEAM, Unit, seams, stretches
 from optim._engine.jobs.candidate import Request as CandidateRequest
 from optim._engine.jobs.job import Job
 from optim.jobs.channel import Channel
@@ -103,7 +104,7 @@ def run(request: Request, channel: Channel) -> Answer:
         subject = stack.enter_context(Subject(request.candidate))
         if not subject.nodes:
             return Answer(None, "the pass says of no node that it can leave it alone")
-        measured = _Measured(subject, request, deadline, channel)
+        measured = _Measured(subject, request, deadline, channel, chained=subject.chained())
         known = precisions_of(request.costs, subject.nodes, subject.refinable)
         whole = _look_for_the_worst(subject, request) if known is not None else 0.0
         if known is not None and (found := _by_costs(subject, request, measured, known, whole, deadline)) is not None:
@@ -121,7 +122,7 @@ def run(request: Request, channel: Channel) -> Answer:
         measured.overflowing = tuple(replay.overflowing) if replay else ()
         if replay is not None and not subject.refinable:
             with suppress(OutOfEvaluations):
-                measured.drift(_costliest(replay, whole, request.limit * _GUESSED_SHARE))
+                measured.drift(_costliest(replay, whole, request.limit * _GUESSED_SHARE, measured.chained))
         precisions = _precisions(replay, request, measured) if replay else None
         found = _search(subject, request, measured, precisions, whole, deadline)
         return Answer(found or measured.best, note)
@@ -150,7 +151,7 @@ def _search(
         left, work = request.evaluations - evaluations, measured.work
         refines = precisions is not None and bool(precisions.refinable)
         mixed = find_mix(precisions, measured.drift, whole, aim, left, work) if precisions and refines else None
-        estimate = precisions.without_finer if precisions else None
+        estimate = replace(precisions.without_finer, chained=measured.chained) if precisions else None
         found = mixed or find_keep(subject.nodes, measured.drift, whole, aim, left, estimate=estimate, work=work)
         if found is None:
             return None
@@ -172,6 +173,7 @@ class _Measured:
         overflowing: nodes that must be left alone, as far as they are known.
         learned: what estimates say of the cost of each node; it is told before a set is measured.
         best: the cheapest that holds on all samples, of those that were measured.
+        chained: nodes that hand on what they make in the pass's precision, in graph order.
         evaluation_s: what measuring a set took at most.
         of_finer: the drift with all nodes in the precision between that have one; infinite as long as nobody knows.
     """
@@ -183,6 +185,7 @@ class _Measured:
     work: Mapping[str, float] = field(default_factory=dict)
     overflowing: Sequence[str] = ()
     learned: LearnedCosts = field(default_factory=LearnedCosts)
+    chained: tuple[str, ...] = ()
     best: Repair | None = None
     evaluation_s: float = 0.0
     of_finer: float = math.inf
@@ -225,7 +228,7 @@ class _Measured:
         price = prices(self.subject.nodes, self.work)
         whole = max(1e-12, sum(price.values()))
         share, between = (sum(price[name] for name in names) / whole for names in (keep, finer))
-        cost = share + FINER_PRICE * between
+        cost = share + FINER_PRICE * between + SEAM * seams(self.chained, keep) / whole
         if cost >= self._price or share > MOST_WORK_KEPT:
             return
         drift = max(drift, _worst_of_all(self.subject, tuple(keep), self.deadline + _CHECK_S, tuple(finer)))
@@ -236,18 +239,26 @@ class _Measured:
             self.channel.event(HOLDS, repair=to_wire(self.best))
 
 
-def _costliest(replay: Replay, whole: float, goal: float) -> frozenset[str]:
-    """The nodes that err most by themselves, as many as the goal asks where each counts by the square of its error."""
+def _costliest(replay: Replay, whole: float, goal: float, chained: Sequence[str] = ()) -> frozenset[str]:
+    """The nodes that err most by themselves, as many as the goal asks where each counts by the square of its error.
+
+    Of nodes that hand on what they make one stretch, with the costliest few beside it, where that costs less.
+    """
     overflowing = frozenset(replay.overflowing)
     costs = {name: error.relative_l2**2 for name, error in replay.errors.items() if name not in overflowing}
-    left, allowed = sum(costs.values()), sum(costs.values()) * (goal / whole) ** 2 if math.isfinite(whole) else 0.0
-    keep = set(overflowing)
+    allowed = sum(costs.values()) * (goal / whole) ** 2 if math.isfinite(whole) else 0.0
+    left, keep = sum(costs.values()), set(overflowing)
     for name in sorted(costs, key=lambda name: -costs[name]):
         if left <= allowed:
             break
         keep.add(name)
         left -= costs[name]
-    return frozenset(keep)
+    if not chained:
+        return frozenset(keep)
+    price = prices(tuple(replay.errors), {name: error.work for name, error in replay.errors.items()})
+    units = [Unit((name,), cost) for name, cost in costs.items()]
+    sets = [frozenset(keep), *(overflowing | stretch for stretch in stretches(units, allowed))]
+    return min(sets, key=lambda names: sum(price[name] for name in names) + SEAM * seams(chained, names))
 
 
 def _refined(subject: Subject, found: Repair, limit: float, work: Mapping[str, float], deadline: float) -> Repair:

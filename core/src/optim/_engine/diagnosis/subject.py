@@ -12,6 +12,7 @@ from typing import Any
 import onnx_ir as ir
 
 from optim._engine.compare.place import compare_session, mapped_feeds
+from optim._engine.diagnosis.isolate import find_places
 from optim._engine.feeds.feedset import SYNTHESIZED
 from optim._engine.gate.drift import worst_drift
 from optim._engine.jobs.candidate import Request
@@ -60,6 +61,17 @@ class Subject:
     def applicable(self) -> Applicable:
         """What the pass says of the model."""
         return self._pass.applicable(self.request.model, self.request.target)
+
+    def chained(self) -> tuple[str, ...]:
+        """Convolutions whose results stay integers for the next, in graph order.
+
+        None of a pass that needs no samples: ranges of activations that are found while running are of floats.
+        """
+        if not self._pass.calibrates:
+            return ()
+        return tuple(
+            place.name for place in find_places(self.request.model.ir(), self.nodes) if place.operator == "Conv"
+        )
 
     def __enter__(self) -> Subject:
         self._scratch = TemporaryDirectory(dir=self.request.store.parent, prefix="scratch-")

@@ -10,6 +10,9 @@ converted alone, and what leaving it alone saves is about that. Then:
    allows, and what is not needed of them is given back;
 4. the set is measured for real; where that says otherwise than expected, expectations are corrected, and on from 3.
 
+Where neighbours hand on what they make in the pass's precision, as convolutions of static 8 bits do, each change of
+precision costs something too: then 3 also looks at one stretch of neighbours, with the costliest few beside it.
+
 Where an estimate is at hand (:mod:`optim._engine.diagnosis.replay`: a run of a model that is open already), 2 and 3
 ask it instead of applying the pass, and only 4 costs evaluations.
 """
@@ -21,7 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from optim._engine.gate.units import Unit, find_units
+from optim._engine.gate.units import SEAM, Unit, find_units, names_of, seams, stretches
 
 REPAIRABLE = 20.0
 """Drift beyond the budget by more than this factor is not repaired."""
@@ -31,6 +34,9 @@ MOST_WORK_KEPT = 0.9
 
 PART_FOR_THE_METRIC = 0.5
 """What a loss takes in drift is not known: half of the drift is tried."""
+
+_ROOM = (1.0, 0.8, 0.6)
+"""Of what a stretch may leave, where an estimate says that squares of drifts do not quite add up."""
 
 _CORRECTIONS = 6
 _GIVEN_BACK = 6
@@ -82,12 +88,14 @@ class Estimate:
         nodes: those that it knows, in graph order, the overflowing ones left out.
         overflowing: nodes that must be left alone.
         most: so many guesses may be asked for.
+        chained: nodes that hand on what they make in the pass's precision to the next of them, in graph order.
     """
 
     drift: Callable[[frozenset[str]], float]
     nodes: tuple[str, ...]
     overflowing: tuple[str, ...] = ()
     most: int = 1000
+    chained: tuple[str, ...] = ()
 
 
 class OutOfEvaluations(Exception):  # noqa: N818 - a signal, not an error
@@ -116,8 +124,8 @@ def find_keep(
         work: how much each node computes, in any unit; unknown ones count as the average.
 
     Returns:
-        The set found that holds and leaves the least work in float, or None where none was found in time. Leaving
-        everything alone is no repair.
+        The set found that holds and costs the least, in work left in float and changes of precision, or None where none
+        was found in time. Leaving everything alone is no repair.
     """
     meter = _Meter(drift_of, evaluations)
     meter.known[frozenset()] = whole
@@ -164,6 +172,7 @@ class _Search:
         goal: float,
         price: Mapping[str, float],
     ) -> None:
+        self._chained = estimate.chained if estimate else ()
         self._all = frozenset(nodes)
         self._real = real
         self._guess = guess
@@ -187,7 +196,7 @@ class _Search:
         self._give_back()
 
     def best(self) -> frozenset[str] | None:
-        """Returns, of the measured sets that hold, the one with the least work, then the least drift."""
+        """Returns, of the measured sets that hold, the cheapest, then that of the least drift."""
         holding = [keep for keep, drift in self._real.known.items() if drift <= self._goal and keep != self._all]
         return min(holding, key=lambda keep: (round(self._cost(keep), 9), self._real.known[keep]), default=None)
 
@@ -220,10 +229,26 @@ class _Search:
 
     def _propose(self, units: Sequence[Unit], goal: float) -> frozenset[str]:
         """The units to leave alone, by what the probe says; those of less work where two orders differ."""
-        orders = [sorted(units, key=lambda unit: -unit.cost / self._cost(unit.names))]
+        orders = [sorted(units, key=lambda unit: -unit.cost / sum(self.price[name] for name in unit.names))]
         if self._guess is not None:
             orders.append(sorted(units, key=lambda unit: -unit.cost))
-        return min((self._shortest(order, goal) for order in orders), key=self._cost)
+        sets = [self._shortest(order, goal) for order in orders]
+        if self._guess is not None and self._chained:
+            sets += self._stretches(units, goal)
+        return min(sets, key=self._cost)
+
+    def _stretches(self, units: Sequence[Unit], goal: float) -> list[frozenset[str]]:
+        """The cheapest stretch of neighbours that holds, with the costliest few beside it; none where none does."""
+        known = frozenset(self._known) - self._must
+        total, expected = sum(unit.cost for unit in units), self._probe(known)
+        if not 0 < total < math.inf or expected <= 0:
+            return []
+        for room in _ROOM:
+            allowed = room * total * (goal / expected) ** 2
+            cheapest = min(stretches(units, allowed), key=self._cost, default=known)
+            if self._probe(known - cheapest) <= goal:
+                return [cheapest]
+        return []
 
     def _shortest(self, order: Sequence[Unit], goal: float) -> frozenset[str]:
         """The shortest beginning of an order that holds, without those of it that are not needed."""
@@ -231,7 +256,7 @@ class _Search:
         low, high = 0, len(order)
         while low < high:
             middle = (low + high) // 2
-            if self._probe(known - _names(order[:middle])) <= goal:
+            if self._probe(known - names_of(order[:middle])) <= goal:
                 high = middle
             else:
                 low = middle + 1
@@ -240,9 +265,9 @@ class _Search:
             if len(kept) == 1:
                 break
             fewer = [other for other in kept if other is not unit]
-            if self._probe(known - _names(fewer)) <= goal:
+            if self._probe(known - names_of(fewer)) <= goal:
                 kept = fewer
-        return _names(kept)
+        return names_of(kept)
 
     def _give_back(self) -> None:
         """Release halves of what is left alone, as long as that holds; stops with the evaluations."""
@@ -256,7 +281,7 @@ class _Search:
         while waiting and tries > 0:
             group, held = waiting.pop(0), self.best() or best
             rest = held - frozenset(group)
-            if rest == held or self._expected(rest) > self._goal * _NEAR:
+            if rest == held or self._cost(rest) >= self._cost(held) or self._expected(rest) > self._goal * _NEAR:
                 continue
             tries -= 1
             if self._real(rest) > self._goal and len(group) > 1:
@@ -276,8 +301,8 @@ class _Search:
         self._known = tuple(self.price)
         self._most_probes = max(1, int(self._real.left * _SHARE_TO_PROBE))
 
-    def _cost(self, names: frozenset[str] | tuple[str, ...]) -> float:
-        return sum(self.price[name] for name in names)
+    def _cost(self, names: frozenset[str]) -> float:
+        return sum(self.price[name] for name in names) + SEAM * seams(self._chained, names)
 
 
 def prices(nodes: Sequence[str], work: Mapping[str, float]) -> dict[str, float]:
@@ -285,7 +310,3 @@ def prices(nodes: Sequence[str], work: Mapping[str, float]) -> dict[str, float]:
     known = [work[name] for name in nodes if work.get(name)]
     mean = sum(known) / len(known) if known else 1.0
     return {name: work.get(name, mean) / mean + 0.1 for name in nodes}
-
-
-def _names(units: Sequence[Unit]) -> frozenset[str]:
-    return frozenset(name for unit in units for name in unit.names)
