@@ -31,6 +31,7 @@ from counted_seconds import counted_seconds  # noqa: F401
 from installed_plugin import let_all_workers_import
 from jobs_here import jobs_here  # noqa: F401
 
+from optim._engine.plugins import guard
 from optim._engine.search.explore.kernel_gains import KernelGains
 from optim._engine.search.time_budget import TimeBudget
 
@@ -108,6 +109,9 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
             for name in os.environ.keys() - _ENVIRONMENT.keys() - {"PYTEST_CURRENT_TEST"}:
                 del os.environ[name]
             os.environ.update(_ENVIRONMENT)
+    if guard.is_a_command():
+        guard._process_is_ours.clear()
+        left.append(AssertionError("it made this process a command's: for runs after it, time begins with the process"))
     if left:
         raise BaseExceptionGroup("it left something open", left)
 

@@ -269,7 +269,7 @@ def test_an_interrupt_while_the_program_is_imported_has_no_traceback(monkeypatch
 
 def test_an_exit_that_no_command_asked_for_is_no_success(monkeypatch, capsys):
     monkeypatch.setattr("optim._engine.cli.main._invoke", lambda arguments: sys.exit(0))
-    assert program(["plugins", "list"]) == ExitStatus.INTERNAL
+    assert main(["plugins", "list"]) == ExitStatus.INTERNAL
     assert "SystemExit: 0 (" in capsys.readouterr().err
 
 
