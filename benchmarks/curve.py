@@ -206,10 +206,12 @@ def outputs(session: Any, samples: Sequence[dict[str, Any]]) -> list[dict[str, A
 def measure(model: Path, made: list[Made], feeds: Path) -> dict[str, tuple[float, float, float]]:
     """The latency ratio of each with its interval, all of them timed together."""
     paths = [str(one.path) for one in made]
-    timed = optim("bench", str(model), *paths, "--data", str(feeds), "--seconds", "60")["models"][1:]
+    answer = optim("bench", str(model), *paths, "--data", str(feeds), "--seconds", "60")
+    if "error" in answer:
+        raise SystemExit(f"optim bench: {answer['error']['what']}: {answer['error']['cause']}")
     return {
         one.name: (math.inf,) * 3 if found["error"] else (found["latency_ratio"], *found["latency_ratio_ci"])
-        for one, found in zip(made, timed, strict=True)
+        for one, found in zip(made, answer["models"][1:], strict=True)
     }
 
 

@@ -177,6 +177,23 @@ def test_what_a_file_says_wrongly_of_values_between_its_nodes_is_forgotten(path,
     assert [value.name for value in kept] == ["turned"]
 
 
+@pytest.mark.parametrize(("op_type", "opset"), [("SimplifiedLayerNormalization", 18), ("LayerNormalization", 14)])
+@pytest.mark.parametrize("is_branch", [False, True])
+def test_operators_that_onnxruntime_has_before_onnx_are_taken(path, store, op_type, opset, is_branch):
+    """Optimizers of onnxruntime and builders of decoders write them into the standard domain."""
+    node, result = helper.make_node(op_type, ["x", "w"], ["y"], name="norm", axis=-1), value("y", FLOAT, ["n", 64])
+    if is_branch:
+        both = [helper.make_graph([node], name, [], [result]) for name in ("then", "else")]
+        node = helper.make_node("If", ["yes"], ["y"], then_branch=both[0], else_branch=both[1])
+    weights = [constant("w", WEIGHT[:, 0]), constant("yes", np.array(True))]
+    onnx.save(build([node], [value("x", FLOAT, ["n", 64])], [result], weights, opset=opset), path)
+    feeds, answers = {"x": WEIGHT.T}, []
+    for model in (path, ingest(path, store).path):
+        session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
+        answers.append(session.run(None, feeds)[0])
+    np.testing.assert_array_equal(*answers)
+
+
 def test_functions_of_the_model_are_kept(path, store):
     double = helper.make_function(
         "local", "Double", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])], [helper.make_opsetid("", 17)]

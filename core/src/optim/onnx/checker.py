@@ -14,13 +14,17 @@ import onnx_ir
 from onnx.external_data_helper import _get_all_tensors, uses_external_data
 
 from optim.errors import OptimError
+from optim.onnx.operators import is_before_onnx, walk_nodes
+
+_ASIDE = "optim.put-aside"
 
 
 def check_graph(skeleton: onnx.ModelProto, path: Path) -> None:
     """Refuse an invalid graph.
 
     The checker is given a stand-in by path: it reads no weights, and models above 2 GiB pass through it too. Inputs
-    and outputs of unknown rank, which the checker refuses and every runtime accepts, are let through.
+    and outputs of unknown rank, which the checker refuses and every runtime accepts, are let through, and so are
+    operators that onnxruntime has in the standard domain and ONNX does not.
 
     Args:
         skeleton: from :func:`optim.onnx.skeleton.read_skeleton`; left alone.
@@ -42,6 +46,7 @@ def check_graph(skeleton: onnx.ModelProto, path: Path) -> None:
     for value in (*standin.graph.input, *standin.graph.output):
         if value.type.HasField("tensor_type") and not value.type.tensor_type.HasField("shape"):
             value.type.tensor_type.shape.SetInParent()
+    _put_aside_what_onnx_lacks(standin)
     with tempfile.TemporaryDirectory(prefix="optim-check-") as folder:
         file = Path(folder) / "graph.onnx"
         file.write_bytes(standin.SerializeToString())
@@ -62,6 +67,17 @@ def find_contradiction(skeleton: onnx.ModelProto, path: Path) -> OptimError | No
     except (onnx.shape_inference.InferenceError, ValueError) as error:
         return invalid_graph(path, str(error))
     return None
+
+
+def _put_aside_what_onnx_lacks(standin: onnx.ModelProto) -> None:
+    """Give operators of onnxruntime that stand in the standard domain a domain that the checker does not know."""
+    opset = next((entry.version for entry in standin.opset_import if entry.domain in ("", "ai.onnx")), 0)
+    aside = [node for node in walk_nodes(standin) if is_before_onnx(node, opset)]
+    for node in aside:
+        node.domain = _ASIDE
+    if aside:
+        for part in (standin, *standin.functions):
+            part.opset_import.add(domain=_ASIDE, version=1)
 
 
 def _require_size(tensor: onnx.TensorProto, path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from math import prod
@@ -13,6 +14,11 @@ from optim.onnx.skeleton import read_skeleton
 
 _PLACES = {"MatMul": 1, "Gemm": 1, "Conv": 49}
 """How often a weight is used: a kernel of a convolution at 7 times 7 places where it is at its smallest."""
+
+_BEFORE_ONNX = {"LayerNormalization": 17, "SimplifiedLayerNormalization": math.inf}
+"""What onnxruntime has in the standard domain in every opset, and the first opset of ONNX that has it. Its optimizers,
+its builder of decoders and onnxscript write these; ``ai.onnx:SimplifiedLayerNormalization`` is in most decoders that
+are made for it."""
 
 _HANDING_ON = frozenset(("Cast", "DequantizeLinear", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"))
 """They hand all elements of a weight on: exporters of torch write ``MatMul(x, Transpose(W))``."""
@@ -50,6 +56,16 @@ def work_shares(path: Path) -> dict[str, float]:
             work["MatMul" if node.op_type == "Gemm" else node.op_type] += places * sizes.get(node.input[1], 0)
     total = sum(work.values())
     return {name: count / total for name, count in work.items() if count}
+
+
+def is_before_onnx(node: onnx.NodeProto, opset: int) -> bool:
+    """Whether an operator of the standard domain is onnxruntime's, and not of this opset of ONNX.
+
+    Args:
+        node: of any domain.
+        opset: of the standard domain, as the model says.
+    """
+    return node.domain in ("", "ai.onnx") and opset < _BEFORE_ONNX.get(node.op_type, 0)
 
 
 def walk_nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:

@@ -13,7 +13,7 @@ from optim.backend import BackendLimits
 from optim.errors import OptimError
 from optim.model import Model
 from optim.onnx.libraries import install_hint
-from optim.onnx.operators import qualified_name, walk_nodes
+from optim.onnx.operators import is_before_onnx, qualified_name, walk_nodes
 from optim.onnx.skeleton import read_skeleton
 
 _STANDARD = ("", "ai.onnx.ml")
@@ -67,6 +67,8 @@ def _older(model: Model, limits: BackendLimits) -> str:
 def check_operators(model: onnx.ModelProto, path: Path) -> None:
     """Refuse operators that the standard domains do not have at the model's opset, naming the near ones.
 
+    Those that onnxruntime has there on its own are let through: a backend without them says so itself.
+
     Raises:
         OptimError[unknown-operator]: at the first such node.
     """
@@ -76,7 +78,7 @@ def check_operators(model: onnx.ModelProto, path: Path) -> None:
         domain = _domain(node.domain)
         if domain not in _STANDARD or domain not in versions or (domain, node.op_type) in own:
             continue
-        if not _exists(node.op_type, domain, versions[domain]):
+        if not _exists(node.op_type, domain, versions[domain]) and not is_before_onnx(node, versions[domain]):
             cause, fix = _why_unknown(node.op_type, domain, versions[domain])
             raise OptimError(
                 "unknown-operator",
