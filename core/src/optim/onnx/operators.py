@@ -65,7 +65,7 @@ def is_before_onnx(node: onnx.NodeProto, opset: int) -> bool:
         node: of any domain.
         opset: of the standard domain, as the model says.
     """
-    return node.domain in ("", "ai.onnx") and opset < _BEFORE_ONNX.get(node.op_type, 0)
+    return node.domain in ("", "ai.onnx") and 1 <= opset < _BEFORE_ONNX.get(node.op_type, 0)
 
 
 def walk_nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
