@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 
 import psutil
@@ -11,6 +12,7 @@ import pytest
 from installed_plugin import workers_import
 
 from optim.jobs.frames import foreign_first
+from optim.jobs.leftovers import MARK_VARIABLE, end_marked
 from optim.jobs.process import WorkerFailed, WorkerProcess
 
 
@@ -64,6 +66,19 @@ def test_what_a_worker_leaves_that_dies_or_hangs_is_ended_and_named(how, words):
     assert f"with what it had left running: sleep {LEFT[0]}" in caught.value.reason
     assert "the last word" in caught.value.printed
     assert not running("sleep", LEFT[0])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the environment of others is read on Linux for sure")
+def test_what_is_left_is_ended_also_where_an_earlier_process_had_its_number():
+    mark = f"left-by-{os.getpid()}"
+    with subprocess.Popen(["sleep", LEFT[1]], env={**os.environ, MARK_VARIABLE: mark}) as child:
+        list(psutil.process_iter())
+        cached = psutil._pmap[child.pid]
+        cached._ident = (child.pid, 1.0)  # as if it had begun long ago
+        try:
+            assert end_marked(mark) == [f"sleep {LEFT[1]}"]
+        finally:
+            child.kill()
 
 
 def test_a_diagnosis_of_a_worker_has_its_trace_with_the_lines_of_others_first():

@@ -73,8 +73,9 @@ def end_marked(mark: str) -> list[str]:
     import psutil
 
     found = []
-    for process in psutil.process_iter():
+    for number in psutil.pids():  # process_iter hands out what it saw before: of a number used again it ends nothing
         with contextlib.suppress(psutil.Error, OSError):
+            process = psutil.Process(number)
             if process.environ().get(MARK_VARIABLE) == mark and not _is_of_what_stays(process):
                 found.append(process)
     return _end(found)
