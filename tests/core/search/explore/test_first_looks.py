@@ -16,7 +16,7 @@ from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.execute import execute
 from optim._engine.search.explore.beam import Beam
 from optim._engine.search.explore.first_looks import FirstLooks
-from optim._engine.search.explore.first_repairs import FirstRepairs
+from optim._engine.search.explore.first_repairs import Doubtful, FirstRepairs
 from optim._engine.search.explore.kernel_gains import KernelGains
 from optim._engine.search.explore.order import fair_order, leading_of
 from optim._engine.search.explore.promise import Promises
@@ -278,7 +278,7 @@ def test_what_was_cut_has_its_look_before_a_repair_that_has_too_little_time(look
 
     monkeypatch.setattr(Workbench, "try_all", first_one_alone)
     assert len(timed()) == 1
-    monkeypatch.setattr(FirstRepairs, "doubtful", lambda *_: 0.0)
+    monkeypatch.setattr(FirstRepairs, "doubtful", lambda *_: Doubtful(0.0, lent=True))
     assert timed() == ["timed.drop-a", "timed.round"]
     assert len(looked.found) == 2
 
