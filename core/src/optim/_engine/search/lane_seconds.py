@@ -218,6 +218,16 @@ class RaceSeconds(LaneSeconds):
         return self._must or self._opened_s(1) / 2 <= self._run.end_s
 
     @property
+    def most_for_comparing(self) -> float:
+        """Seconds until the last race must begin, for a model that is compared on all samples ahead of it."""
+        return min(self._timeout_s, self._left_before_proof())
+
+    @property
+    def may_compare(self) -> bool:
+        """Whether one more model can be opened and compared on all samples before the last race must begin."""
+        return self._lane_s + self._run.comparing_s <= self.most_for_comparing
+
+    @property
     def may_prove_more(self) -> bool:
         """Whether one more model is proven before the run ends, where those that were proven did not hold."""
         return self._must or self.least_proof_s <= self._run.spare_s
