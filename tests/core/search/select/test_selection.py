@@ -51,7 +51,7 @@ def decide(monkeypatch):
     ``same`` those of which the runtime makes what it makes of the original; ``again`` is the ratio of a second race.
     Settings leave the runtime's graph as it is, but for ``new_graphs``; ``disturbed`` rounds have others beside them.
     ``drifts`` are those of chains on few samples; ``decide.compared`` those that were compared on all of them ahead of
-    the last race, where there was time for it (``may_compare``).
+    the last race, in so many seconds (``compare_s``, without doubt and with it).
     """
 
     def decided(
@@ -69,7 +69,7 @@ def decide(monkeypatch):
         new_graphs=(),
         left_s=10.0,
         drifts=None,
-        may_compare=True,
+        compare_s=(9.0, 9.0),
         **changes,
     ):
         journal = journal or Journal()
@@ -98,7 +98,7 @@ def decide(monkeypatch):
             right = [one for one in candidates if one.model.digest not in wrong]
             return [replace(Measured(one, *ratios[one.model.digest]), **figures) for one in right]
 
-        def compare_ahead(self, candidate):
+        def compare_ahead(self, candidate, within_s):
             compared.append(candidate.model.digest)
             if ratios[candidate.model.digest] is None:
                 self.board[candidate].objection = BeyondBudget("drift 0.06 is beyond the budget")
@@ -122,7 +122,7 @@ def decide(monkeypatch):
         monkeypatch.setattr(Selection, "measure", measure)
         monkeypatch.setattr(Selection, "check", check)
         monkeypatch.setattr(Clock, "compare_ahead", compare_ahead)
-        monkeypatch.setattr(TimeBudget, "may_compare", may_compare)
+        monkeypatch.setattr(TimeBudget, "most_for_comparing", lambda _, doubtful: compare_s[doubtful])
         monkeypatch.setattr(Chains, "apply", apply)
         monkeypatch.setattr(
             IdleSettings, "reasons", lambda _, on, others: dict.fromkeys(same, "no change") if not on.steps else {}
@@ -155,7 +155,7 @@ def test_what_is_likely_to_hold_is_proven_beside_the_best_where_both_have_their_
     monkeypatch.setattr(TimeBudget, "has_rounds_for", lambda _, lanes: has_rounds or lanes == 1)
     monkeypatch.setattr(TimeBudget, "lanes_at_the_end", lambda *_: 1)
     figures = {"lossy": (0.6, 0.59, 0.61), "sure": (0.8, 0.79, 0.81)}
-    near = {"looked": {"lossy": 0.6, "sure": 0.8}, "drifts": {"lossy": 0.049}, "may_compare": False}
+    near = {"looked": {"lossy": 0.6, "sure": 0.8}, "drifts": {"lossy": 0.049}, "compare_s": (0.0, 0.0)}
     assert decide(figures, **near) == "lossy"
     assert decide.raced == (["lossy", "sure"] if has_rounds else ["lossy"])
 
@@ -178,7 +178,7 @@ def test_without_time_to_compare_what_lies_between_is_proven_beside_the_best(dec
     monkeypatch.setattr(TimeBudget, "has_rounds_for", lambda *_: True)
     monkeypatch.setattr(TimeBudget, "lanes_at_the_end", lambda *_: 1)
     monkeypatch.setattr(Allowance, "left", property(lambda self: -1.0))
-    assert decide(**GPT2, may_compare=False) == "lossy32"
+    assert decide(**GPT2, compare_s=(0.0, 0.0)) == "lossy32"
     assert (decide.compared, decide.raced) == ([], ["lossy128", "lossy32"])
 
 
@@ -186,6 +186,13 @@ def test_where_all_that_is_near_breaks_the_budget_what_is_far_from_it_is_deliver
     ratios = {**GPT2["ratios"], "lossy32": None}
     assert decide(ratios, looked=GPT2["looked"], drifts=GPT2["drifts"]) == "lossless"
     assert decide.raced == ["lossless"]
+
+
+def test_where_time_is_short_only_what_hardly_holds_is_compared(decide):
+    """The chance of .0498 of .05 is small, that of .036 is not."""
+    assert decide(**GPT2, compare_s=(0.0, 9.0)) == "lossy32"
+    assert decide.compared == ["lossy128"]
+    assert "lossy128" not in decide.raced
 
 
 def test_nothing_is_compared_that_is_far_from_the_budget_or_without_loss(decide):

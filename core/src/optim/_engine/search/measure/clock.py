@@ -182,14 +182,14 @@ class Clock:
         result = self.board[candidate].result = check_candidate(self._bench, candidate)
         return None if self._objects(candidate, result) else Measured.of(candidate, result)
 
-    def compare_ahead(self, candidate: Candidate) -> bool | None:
+    def compare_ahead(self, candidate: Candidate, within_s: float) -> bool | None:
         """Whether a candidate is right on all samples, before it is timed; :attr:`board` says why not.
 
         Returns:
-            None where the time until the last race did not suffice to tell.
+            None where ``within_s`` seconds did not suffice to tell.
         """
         self._bench.say("comparing the best on all samples")
-        result = check_candidate(self._bench, candidate, self._time.most_for_comparing, batched=False)
+        result = check_candidate(self._bench, candidate, within_s, batched=False)
         if result.out_of_time:
             return None
         if self._objects(candidate, result):
