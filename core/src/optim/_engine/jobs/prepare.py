@@ -162,6 +162,7 @@ def run(request: Request, channel: Channel) -> Answer:
         request.place.target,
     )
     mixed = _mixed_outputs(reference)
+    notes = (*feeds.notes, *task_notes, *training_notes(request.model.path))
     return Answer(
         digest=feeds.digest,
         origin=feeds.origin,
@@ -172,13 +173,7 @@ def run(request: Request, channel: Channel) -> Answer:
         shapes=shapes,
         assumptions=tuple((assumption.input, assumption.text) for assumption in feeds.assumptions),
         tolerance=found.tolerance,
-        notes=(
-            *found.notes,
-            *_notes_on_outputs(reference, mixed),
-            *feeds.notes,
-            *task_notes,
-            *training_notes(request.model.path),
-        ),
+        notes=(*found.notes, *_notes_on_outputs(reference, mixed), *notes),
         executed_on=executed_on,
         versions=dict(backend.versions()),
         requirements=tuple(backend.requirements(request.place.target)),
