@@ -171,7 +171,7 @@ def run(request: Request, channel: Channel) -> Answer:
         shapes=shapes,
         assumptions=tuple((assumption.input, assumption.text) for assumption in feeds.assumptions),
         tolerance=found.tolerance,
-        notes=(*found.notes, *_notes_on_outputs(reference, mixed), *task_notes),
+        notes=(*found.notes, *_notes_on_outputs(reference, mixed), *feeds.notes, *task_notes),
         executed_on=executed_on,
         versions=dict(backend.versions()),
         requirements=tuple(backend.requirements(request.place.target)),
