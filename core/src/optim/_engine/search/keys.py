@@ -136,6 +136,10 @@ class Keys:
         ran = [[model.digest, to_wire(target)] for model, target in models]
         return cache_key("operator-times", ran, sample, self._reference, self._machine)
 
+    def work(self, model: Model, sample: int) -> str:
+        """Returns the key of what the operators of a model multiply on a sample."""
+        return cache_key("work", model.digest, sample, self._reference)
+
     def repair(self, trial: Trial, limit: float, samples: Sequence[int]) -> str:
         """Returns the key of a repair."""
         return cache_key("repair", self.candidate(trial), limit, samples)
