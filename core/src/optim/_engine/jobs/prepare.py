@@ -19,6 +19,7 @@ from optim._engine.feeds.feedset import FeedSet
 from optim._engine.feeds.one_size import at_one_size
 from optim._engine.gate.max_loss import MaxLoss
 from optim._engine.graphs.limits import check_limits
+from optim._engine.graphs.training_mode import training_notes
 from optim._engine.jobs.job import Job
 from optim._engine.jobs.reference_outputs import Ran, Wanted, run_once, write_reference
 from optim.arrays import Feeds, Outputs
@@ -160,6 +161,7 @@ def run(request: Request, channel: Channel) -> Answer:
         request.place.target,
     )
     mixed = mixing_outputs(reference)
+    notes = (*feeds.notes, *task_notes, *training_notes(request.model.path))
     return Answer(
         digest=feeds.digest,
         origin=feeds.origin,
@@ -170,7 +172,7 @@ def run(request: Request, channel: Channel) -> Answer:
         shapes=shapes,
         assumptions=tuple((assumption.input, assumption.text) for assumption in feeds.assumptions),
         tolerance=found.tolerance,
-        notes=(*found.notes, *notes_on_outputs(reference, mixed), *feeds.notes, *task_notes),
+        notes=(*found.notes, *notes_on_outputs(reference, mixed), *notes),
         executed_on=executed_on,
         versions=dict(backend.versions()),
         requirements=tuple(backend.requirements(request.place.target)),
