@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 from optim.jobs.resources import ControlGroups, usable_cores, usable_memory_bytes
@@ -128,9 +129,10 @@ def _instruction_sets(text: str) -> tuple[str, ...]:
 
 def _asked_by_numpy() -> tuple[str, ...]:
     """Those that numpy found when it was imported; none where it keeps them elsewhere."""
-    import numpy as np
-
-    found: Mapping[str, bool] = getattr(np._core._multiarray_umath, "__cpu_features__", {})
+    try:
+        found: Mapping[str, bool] = import_module("numpy._core._multiarray_umath").__cpu_features__
+    except (ImportError, AttributeError):  # no name of its public interface
+        return ()
     there = {name for numpys, name in _OF_NUMPY.items() if found.get(numpys)}
     return tuple(name for name in _INSTRUCTION_SETS if name in there)
 
