@@ -139,10 +139,11 @@ def _require_named(settings: RunSettings, registry: Registry, target: Target) ->
         registry.find_pass(name, target)
     for named in settings.named:
         offered = registry.find_pass(named.name, target)
-        if named.options is not None:
-            options = parse_options(offered.pass_class, named.options)
-            if issubclass(offered.pass_class, Pass):
-                offered.pass_class().refuse(options, target)
+        options = None if named.options is None else parse_options(offered.pass_class, named.options)
+        if issubclass(offered.pass_class, Pass) and options is None:
+            offered.pass_class().refuse_without_options()
+        elif issubclass(offered.pass_class, Pass):
+            offered.pass_class().refuse(options, target)
         if offered.stage not in MODEL_STAGES and settings.export is None:
             raise OptimError.usage(
                 "conflicting-request",
