@@ -28,7 +28,8 @@ from optim._engine.search.state import FASTER, Attempt, Candidate, OutOfTime, St
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Tried, Workbench
 from optim.jobs.printed import last_lines
-from optim.passes import PassResult, Role
+from optim.onnx.operators import share_within_reach
+from optim.passes import PassResult, Role, Stage
 
 _STOPPED = OutOfTime("search time ran out while it was tried; give more with --search-seconds")
 _NO_FASTER = "not repaired: it is no faster than the model without it"
@@ -38,11 +39,12 @@ _HOPELESS = 1.5
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """A proposal, the pass that made it, and its row."""
+    """A proposal, the pass that made it, its row, and whether it comes first of its pass."""
 
     planned: Planned
     proposal: Proposal
     attempt: Attempt
+    best_guess: bool = False
 
 
 class Expander:
@@ -147,7 +149,7 @@ class Expander:
             against = "" if planned.forced else self.promises.reason_against(planned, self._time.for_candidate())
             for proposal in answer.proposals:
                 attempt = self._journal.open(step_of(planned.offered, proposal.options), candidate)
-                one = _Wanted(planned, proposal, attempt)
+                one = _Wanted(planned, proposal, attempt, proposal is answer.proposals[0])
                 reason = ("" if self._is_open(one, candidate) else against) or self._promises_too_little(candidate, one)
                 far_off = "" if planned.forced else self._hopeless.get(attempt.step.key, "")
                 if (reason or far_off) and not attempt.reason:
@@ -194,7 +196,9 @@ class Expander:
         if reason := self.slower_kernels(one.attempt.step, one.proposal):
             return reason
         is_known = one.proposal.result is not None or one.attempt.ratio is not None
-        return "" if is_known else self.promises.adds_too_little(candidate, one.attempt.step)
+        if is_known:
+            return ""
+        return self.promises.adds_too_little(candidate, one.attempt.step, best_guess=one.best_guess)
 
     def slower_kernels(self, step: Step, proposal: Proposal) -> str:
         """Why its kernels say that a proposal cannot win; what they promise at best is noted."""
@@ -305,7 +309,10 @@ class Expander:
             if attempt.drift.relative_l2 > _HOPELESS * self._budget.limit(new.is_lossy) and attempt.step.lossy:
                 self._hopeless[attempt.step.key] = f"on another chain: {objection}"
             return None
-        self.promises.note_held(attempt.step.pass_name)
+        self.promises.note_held(attempt.step)
+        if attempt.step.stage is Stage.FUSE:
+            reach = share_within_reach(self._bench.original.model.path, new.model.path)
+            self.promises.note_reach(new.digest, reach)
         return replace(new, drift=attempt.drift, task=attempt.task)
 
 
