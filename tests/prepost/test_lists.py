@@ -10,6 +10,7 @@ import pytest
 import task_models
 from PIL import Image
 
+import optim
 from optim import OptimError
 from optim.options import parse_options
 from optim_prepost.append import Append
@@ -312,6 +313,12 @@ def test_what_cannot_be_composed_is_refused(compose, tmp_path, monkeypatch, refe
     with pytest.raises(OptimError) as refused:
         compose(task_models.digits(tmp_path), **options)
     assert refused.value.reference == reference
+
+
+def test_without_a_task_it_is_refused_before_anything_runs(tmp_path):
+    with pytest.raises(OptimError) as refused:
+        optim.run(task_models.digits(tmp_path), tmp_path / "out", passes=["prepost.append"])
+    assert refused.value.reference == "no-task"
 
 
 def test_without_a_task_nothing_is_proposed_and_steps_are_not_put_around_steps(tmp_path, cpu):

@@ -237,6 +237,12 @@ class Pass(ABC):
         heavy.
         """
 
+    def refuse_without_options(self) -> None:  # noqa: B027 - most passes propose options of their own
+        """Raise an :class:`OptimError` where the pass can propose none: whoever names it has to give them.
+
+        Asked in place of :meth:`refuse` where the user named the pass without options.
+        """
+
     def runs_code(self, options: Any) -> tuple[str, ...]:
         """What these options name that applying the pass would import and run, e.g. ``package.module:Class``.
 

@@ -42,7 +42,8 @@ class Target:
             and size.
         exact: False where it computes in less precision than a model says: every result is then held to the budget.
         remark: what whoever reads a report must know of it, in one sentence.
-        requires: passes of role ``requested`` that run for this target unless the user leaves them out by name.
+        requires: passes of role ``requested`` that run for this target unless the user leaves them out by name. Where
+            one changes nothing the model goes on as it is.
         runs_sources: whether it runs the module that a model was exported from, and takes no ONNX file: it is for
             ``optim bench --beside`` only.
         viewer: the command that shows a run folder of this target, with ``DIR`` for the folder; empty where there is

@@ -64,6 +64,11 @@ class Append(Pass):
 
     def candidates(self, model: Model, target: Target, context: Context) -> Sequence[AppendOptions]:
         """None: the task has to be said."""
+        self.refuse_without_options()
+        return ()
+
+    def refuse_without_options(self) -> None:
+        """The task has to be said."""
         from optim import OptimError
         from optim_prepost import PACKAGE
 

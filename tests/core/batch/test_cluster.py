@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import time
 from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Barrier
 from typing import TYPE_CHECKING
 
 import psutil
@@ -17,6 +19,7 @@ from batch_models import relu
 
 from optim._engine.batch.cluster import _unfit, executor_of
 from optim._engine.batch.program import Work, run_program
+from optim._engine.cluster.connect import client_of
 from optim._engine.cluster.describe import Device, Worker
 from optim.errors import OptimError
 
@@ -52,7 +55,7 @@ def test_a_scheduler_without_certificates_for_it(tmp_path: Path) -> None:
     assert caught.value.reference == "cluster-unencrypted"
 
 
-def test_workers_that_do_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_that_do_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """As those of a script that calls optim without asking whether it is the main one."""
 
     def none(**asked: object) -> None:
@@ -60,7 +63,7 @@ def test_workers_that_do_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr("distributed.LocalCluster", none)
     there = pytest.raises(OptimError, match=r"workers of local:2 did not start[^$]*imports the script")
-    with there, executor_of("local:2", 1, ["cpu"], tmp_path):
+    with there, client_of("local:2"):
         pass
 
 
@@ -89,13 +92,14 @@ def test_a_worker_that_is_killed_loses_nothing(tmp_path: Path) -> None:
     assert not any(path.name.startswith(".optim-") for path in output.iterdir())
 
 
-def test_workers_of_this_machine_are_no_processes(tmp_path: Path) -> None:
-    """They wait for programs; as processes they take seconds to start."""
-    (tmp_path / "_batch").mkdir()
+def test_workers_of_this_machine_are_threads_and_need_no_dask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They wait for programs; a scheduler and processes take seconds to start."""
+    monkeypatch.setitem(sys.modules, "distributed", None)
     before = set(psutil.Process().children(recursive=True))
+    together = Barrier(2)
     with executor_of("local:2", 1, ["cpu"], tmp_path) as executor:
-        futures = [executor.submit(pow, 2, power) for power in (3, 4)]
-        assert [future.result(timeout=600) for future in futures] == [8, 16]
+        futures = [executor.submit(together.wait, 60.0) for _ in range(2)]
+        assert sorted(future.result(timeout=60) for future in futures) == [0, 1]
         assert set(psutil.Process().children(recursive=True)) <= before
 
 
@@ -103,7 +107,7 @@ def test_workers_of_this_machine_are_no_processes(tmp_path: Path) -> None:
 def test_a_target_that_no_worker_has(tmp_path: Path) -> None:
     (tmp_path / "_batch").mkdir()
     lacking = pytest.raises(OptimError, match=r"has no target toaster; it has .*cpu")
-    with lacking, executor_of("local:1", 1, ["toaster"], tmp_path):
+    with lacking, executor_of(f"{__name__}:one_process", 1, ["toaster"], tmp_path):
         pass
 
 

@@ -34,6 +34,20 @@ def test_every_source_with_every_target_and_every_budget(models: Path) -> None:
     assert entries[2].source == str(models / "a.onnx")
 
 
+def test_a_budget_of_a_list_may_be_lossless(models: Path) -> None:
+    file = written(models, "b.toml", '[matrix]\nsource = ["a.onnx"]\nmax_drift = ["lossless", 0.02]\n')
+    entries = read_batch([file])
+    assert [entry.name for entry in entries] == ["a-lossless", "a-0.02"]
+    budgets = [entry.recipe.budget for entry in entries if entry.recipe]
+    assert [(one.lossless, one.max_drift) for one in budgets] == [(True, None), (False, 0.02)]
+
+
+@pytest.mark.parametrize("budget", ["0.0", "-1", "inf", "nan", "true", '"none"', "[0.1]"])
+def test_what_is_no_budget_is_refused_with_what_may_be_one(models: Path, budget: str) -> None:
+    (entry,) = read_batch([written(models, "w.toml", f'[matrix]\nsource = ["a.onnx"]\nmax_drift = [{budget}]\n')])
+    assert entry.error is not None and 'a positive number or "lossless"' in entry.error.cause
+
+
 def test_the_rest_of_the_recipe_holds_for_every_run(models: Path) -> None:
     (models / "feeds.npz").write_bytes(b"x")
     file = written(models, "r.toml", 'data = "feeds.npz"\nseed = 7\n[matrix]\nsource = ["a.onnx", "b.onnx"]\n')
@@ -62,9 +76,12 @@ def test_a_wrong_recipe_costs_none_of_the_others(models: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("key", ['target = "cpu"', "[budget]\nlossless = true", "[budget]\nmax_drift = 0.1"])
+BUDGETS = ["lossless = true", "max_drift = 0.1", "max_loss = 0.1"]
+
+
+@pytest.mark.parametrize("key", ['target = "cpu"', *(f"[budget]\n{budget}" for budget in BUDGETS)])
 def test_nothing_is_said_twice(models: Path, key: str) -> None:
-    matrix = '[matrix]\nsource = ["a.onnx"]\ntarget = ["cpu"]\nmax_drift = [0.1]\n'
+    matrix = '[matrix]\nsource = ["a.onnx"]\ntarget = ["cpu"]\nmax_drift = ["lossless", 0.1]\n'
     text = f"{key}\n{matrix}" if "[" not in key else f"{matrix}{key}\n"
     (entry,) = read_batch([written(models, "twice.toml", text)])
     assert entry.error is not None and "exclude" in entry.error.cause

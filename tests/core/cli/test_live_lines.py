@@ -38,15 +38,19 @@ def test_the_clock_ticks_and_what_takes_long_says_for_how_long():
 
 
 def test_the_second_line_says_how_the_search_stands():
-    shown = LiveLines(Clock())
+    clock = Clock()
+    shown = LiveLines(clock)
     told = Teller(shown)
     told.stage("fuse", lambda: 18.2)
-    assert shown.lines()[1] == "18 s left · stage fuse"
+    assert shown.lines()[1] == "[----------] 18 s left · stage fuse"
+    clock.now = 42.0
+    assert shown.lines()[1] == "[######----] 18 s left · stage fuse"
     told.more(12)
     told.trying()
     told.measured(0.42, 0.0123)
     told.measured(0.8, 0.0)  # no better
-    assert shown.lines()[1] == "18 s left · best so far: ratio 0.42, drift 0.012 · stage fuse, candidate 1 of 12"
+    so_far = "[######----] 18 s left · best so far: ratio 0.42, drift 0.012"
+    assert shown.lines()[1] == f"{so_far} · stage fuse, candidate 1 of 12"
     told.stage("")
     assert shown.lines()[1] == "best so far: ratio 0.42, drift 0.012"
 
@@ -69,7 +73,7 @@ def test_at_80_columns_a_line_is_cut_and_never_broken():
     first, second = printed(shown)
     assert len(first) == len(second) == 80
     assert first.endswith("…")
-    assert second.startswith("  10 min left · best so far: ratio 0.42, drift 0.012 · stage convert-precision")
+    assert second.startswith("  [----------] 10 min left · best so far: ratio 0.42, drift 0.012 · stage ")
 
 
 def test_at_80_columns_it_is_seen_how_long_one_has_waited():

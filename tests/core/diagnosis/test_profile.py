@@ -12,15 +12,19 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from optim._engine.backends.held import HeldBackend
 from optim._engine.cli.main import main
-from optim._engine.diagnosis.timing import operators_job
+from optim._engine.diagnosis.timing import operators_job, work_job
 from optim._engine.diagnosis.timing.in_turns import in_turns, record_ms, without_records
 from optim._engine.diagnosis.timing.origin import joined
 from optim._engine.diagnosis.timing.profiled import Runs
 from optim._engine.diagnosis.timing.trace import NodeTime, read_timeline
 from optim._engine.feeds.feedset import FeedWriter
+from optim._engine.plugins.registry import load_registry
 from optim.errors import ExitStatus
 from optim.model import Model
+from optim.onnx.backend import OnnxRuntimeBackend
+from optim.onnx.files import describe_model
 
 pytestmark = pytest.mark.usefixtures("jobs_here")
 
@@ -212,6 +216,42 @@ def test_the_table_of_a_report_has_no_time_of_the_profiler_either(tmp_path, monk
     answer = operators_job.run(asked, channel)
     assert answer.models == ({"Add": pytest.approx(0.012)},)
     assert said == ["progress", "open", "go", "ran"]  # opened before it has the clock, read after it
+
+
+class _Runtime(OnnxRuntimeBackend):
+    name = "runtime"
+
+
+def test_multiplications_are_counted_at_the_size_of_the_sample(tmp_path):
+    """A convolution at 6 x 6 places, behind it a product of one row; the profiler's times are not looked at."""
+    rng = np.random.default_rng(0)
+    sizes = {"kernel": (4, 2, 3, 3), "w": (4, 8), "b": (8, 5)}
+    constants = [numpy_helper.from_array(rng.random(shape, np.float32), name) for name, shape in sizes.items()]
+    nodes = [
+        helper.make_node("Conv", ["x", "kernel"], ["c"]),
+        helper.make_node("GlobalAveragePool", ["c"], ["p"]),
+        helper.make_node("Flatten", ["p"], ["f"]),
+        helper.make_node("MatMul", ["f", "w"], ["m"]),
+        helper.make_node("Gemm", ["m", "b"], ["y"]),
+    ]
+    ends = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 2, "height", "width"]),
+        helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 5]),
+    ]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], constants)
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    with FeedWriter(tmp_path / "feeds") as writer:
+        writer.add({"x": np.zeros((1, 2, 8, 8), np.float32)})
+        writer.finish("x.npz", ())
+    target = load_registry().target("cpu").plain
+    place = SimpleNamespace(target=target, backend=lambda: HeldBackend(_Runtime, "optim"))
+    found = work_job.run(work_job.Request(describe_model(path), place, tmp_path / "feeds", 0), None)
+    conv, product = 4 * 6 * 6 * 2 * 9, 4 * 8 + 8 * 5
+    assert found.shares == {
+        "Conv": pytest.approx(conv / (conv + product)),
+        "MatMul": pytest.approx(product / (conv + product)),
+    }
 
 
 @pytest.mark.parametrize(("share", "ms", "told"), [(0.5, 0.025, 0.015), (0.0, 0.02, 0.01), (1.0, 0.04, 0.03)])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import tracemalloc
@@ -7,9 +8,10 @@ from pathlib import Path
 
 import ml_dtypes
 import numpy as np
+import onnxruntime
 import pytest
-from feed_models import FLOAT, INT64, TensorProto, build, encoder, helper, value, write
-from given_feeds import load, negation, sample
+from feed_models import FLOAT, INT64, TensorProto, build, constant, encoder, helper, value, write
+from given_feeds import load, negation, refused, sample
 
 from optim._engine.feeds import load as load_module
 from optim._engine.feeds.feedset import FeedSet, FeedWriter
@@ -23,6 +25,20 @@ def test_an_npz_whose_names_are_inputs_is_one_sample(tmp_path, model):
     for name, array in feeds.sample(0).items():
         np.testing.assert_array_equal(array, given[name])
         assert array.dtype == given[name].dtype
+
+
+def test_an_input_with_a_default_may_be_fed_and_left_out(tmp_path):
+    node = helper.make_node("Mul", ["x", "scale"], ["y"])
+    inputs, default = [value("x", FLOAT, [2]), value("scale", FLOAT, [1])], constant("scale", np.ones(1, np.float32))
+    model = write(build([node], inputs, [value("y", FLOAT, [2])], [default]), tmp_path / "m.onnx")
+    x, scale = np.ones(2, np.float32), np.full(1, 3, np.float32)
+    fed = load(tmp_path, model, {"0/x": x, "0/scale": scale, "1/x": x})
+    assert [list(sample) for sample in fed.iterate()] == [["x", "scale"], ["x"]]
+    session = onnxruntime.InferenceSession(model.path, providers=["CPUExecutionProvider"])
+    assert [session.run(None, sample)[0][0] for sample in fed.iterate()] == [3, 1]
+    shutil.rmtree(tmp_path / "feeds")
+    assert refused(tmp_path, model, {"x": x, "scale": np.ones(2, np.float32)}).reference == "feeds-shape"
+    assert refused(tmp_path, model, {"scale": scale}).reference == "feeds-missing-input"
 
 
 def test_numbered_samples_come_in_the_order_of_their_numbers(tmp_path, model):

@@ -280,3 +280,36 @@ def test_a_sequence_that_is_a_sound_may_be_longer_than_text(tmp_path):
     proto = build([node], inputs, outputs, [constant("pads", np.array([0, 300, 0, 0]))])
     _, samples = made(tmp_path, proto)
     assert samples[0]["x"].shape == (1, 512)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "most"),
+    [
+        (TensorProto.UINT8, "random whole numbers from 0 to 255", 255),
+        (TensorProto.INT32, "ones for a single number, else random zeros and ones", 1),
+    ],
+)
+def test_whole_numbers_that_nothing_tells_of_are_said_to_be_guessed(tmp_path, kind, said, most):
+    nodes = [helper.make_node("Cast", ["bytes"], ["f"], to=FLOAT), helper.make_node("MatMul", ["f", "w"], ["y"])]
+    weight = constant("w", np.ones((300, 2), np.float32))
+    feeds, samples = made(
+        tmp_path, build(nodes, [value("bytes", kind, [None, 300])], [value("y", FLOAT, None)], [weight])
+    )
+    assert about(feeds, "bytes") == said
+    assert [one.input for one in feeds.assumptions if one.guessed] == ["bytes"]
+    assert {0, most} <= {int(sample["bytes"].min()) for sample in samples} | {
+        int(sample["bytes"].max()) for sample in samples
+    }
+    (note,) = feeds.notes
+    assert note.endswith(f"far from your data: 'bytes' is {said}")
+
+
+def test_sizes_of_pictures_that_are_not_fixed_are_said_to_be_guessed(tmp_path):
+    feeds, _ = made(tmp_path, image(FLOAT))
+    (note,) = feeds.notes
+    assert "far from your data: dimension pixels[2] is 224, 192; dimension pixels[3] is 224, 256" in note
+
+
+def test_what_the_graph_tells_of_is_not_said_to_be_guessed(tmp_path):
+    feeds, _ = made(tmp_path, encoder())
+    assert feeds.notes == ()

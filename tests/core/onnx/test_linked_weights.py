@@ -17,7 +17,7 @@ from optim.model import Model, SessionConfig
 from optim.onnx.data_files import file_digest
 from optim.onnx.external_data import external_files
 from optim.onnx.files import deliver_linked, deliver_model, is_whole, read_ir, save_in_store
-from optim.onnx.linked import is_linked, link
+from optim.onnx.linked import is_linked, link, openable_file
 from optim.onnx.sessions import open_session
 
 WEIGHTS = np.arange(2048, dtype=np.float32)
@@ -69,6 +69,19 @@ def test_a_linked_weight_is_read_where_it_is(model: Model, store: Store, user_fi
     assert not is_linked(graph.graph.initializers["own"].const_value)
     assert np.array_equal(graph.graph.initializers["weights"].const_value.numpy(), WEIGHTS)  # type: ignore[union-attr]
     assert user_file.stat().st_nlink == 1
+
+
+def test_what_opens_it_for_another_reader_lies_where_the_next_run_clears_up(
+    model: Model, store: Store, user_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(user_file))  # a file: nothing can be made in it
+    with openable_file(model.path) as path:
+        assert path.is_relative_to(*store.root.glob("scratch-*"))
+        values = onnx.load(path, load_external_data=False).graph.initializer
+        assert (path.parent / values[0].external_data[0].value).samefile(user_file)
+    assert not list(store.root.glob("scratch-*"))
+    with openable_file(user_file) as path:
+        assert path == user_file and not list(store.root.glob("scratch-*"))
 
 
 def test_it_stays_linked_when_a_pass_writes_the_graph_anew(model: Model, store: Store) -> None:

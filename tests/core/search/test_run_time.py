@@ -13,6 +13,7 @@ import pytest
 
 from optim._engine.cluster import fleet
 from optim._engine.reports.build import _shapes
+from optim._engine.runs.execute import _announce
 from optim._engine.runs.run import _workplace
 from optim._engine.runs.source_run import run_source
 from optim._engine.search import run_time
@@ -206,6 +207,25 @@ def test_what_passes_took_before_corrects_the_estimate(tmp_path):
 @pytest.mark.parametrize(("seconds", "words"), [(31, "30 seconds"), (118, "2 minutes"), (300, "5 minutes")])
 def test_an_estimate_is_told_as_exactly_as_it_is(seconds, words):
     assert in_words(seconds) == words
+
+
+def test_how_long_a_run_takes_is_said_at_its_start_where_nobody_said_it(clock, tmp_path):
+    said: list[str] = []
+
+    def announced(asked):
+        settings = SimpleNamespace(search_seconds=asked)
+        bench = SimpleNamespace(
+            run_time=RunTime(asked, clock), settings=settings, store=Store(tmp_path), hold_to_time=lambda: None
+        )
+        plans = SimpleNamespace(by_target={"cpu": SimpleNamespace(names=PASSES)})
+        _announce(bench, MINILM, plans, said.append)
+        return bench.run_time.announced_s
+
+    seconds = announced(AUTO)
+    assert 60 < seconds < 150
+    assert said == [f"about {in_words(seconds)}: {MINILM.text} (--search-seconds says otherwise)"]
+    assert announced(45.0) == 45.0
+    assert len(said) == 1
 
 
 def test_the_load_is_told_in_a_few_words():

@@ -407,20 +407,24 @@ def test_the_goal_memory_takes_what_needs_least(run, folder):
     assert found.result.peak_memory_bytes < 0.98 * found.original.ready.peak_memory_bytes
 
 
-def test_a_model_that_does_not_repeat_itself_is_one_clear_error(run, folder):
-    from optim.errors import OptimError
-
+@pytest.mark.parametrize("training", [False, True])
+def test_a_model_that_does_not_repeat_itself_is_one_clear_error(run, folder, training):
     model = onnx.load(folder / "model.onnx")
     end = next(node for node in model.graph.node if node.name == "y_end")
-    noise = onnx.helper.make_node("RandomNormalLike", ["x"], ["noise"], "noise")
-    added = onnx.helper.make_node("Add", [end.input[0], "noise"], ["noisy"], "noisy_add")
-    model.graph.node.insert(len(model.graph.node) - 1, noise)
-    model.graph.node.insert(len(model.graph.node) - 1, added)
-    end.input[0] = "noisy"
+    if training:
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(True), "training"))
+        end.CopyFrom(onnx.helper.make_node("Dropout", [end.input[0], "", "training"], ["y"], "y_end"))
+    else:
+        noise = onnx.helper.make_node("RandomNormalLike", ["x"], ["noise"], "noise")
+        added = onnx.helper.make_node("Add", [end.input[0], "noise"], ["noisy"], "noisy_add")
+        model.graph.node.insert(len(model.graph.node) - 1, noise)
+        model.graph.node.insert(len(model.graph.node) - 1, added)
+        end.input[0] = "noisy"
     onnx.save(model, folder / "random.onnx")
     with pytest.raises(OptimError) as caught:
         run("random.onnx")
     assert caught.value.reference == "not-reproducible"
+    assert ("eval mode" in caught.value.fix) == ("Dropout 'y_end'" in caught.value.cause) == training
 
 
 class Heard:

@@ -8,8 +8,12 @@ from pathlib import Path
 import pytest
 
 from optim._engine.cli.main import main
-from optim._engine.search.settings import RunSettings
+from optim._engine.search.settings import AUTO, RunSettings
 from optim.errors import ExitStatus, OptimError
+
+
+def test_how_long_a_run_takes_is_estimated_where_nobody_says_it():
+    assert RunSettings(Path("model.onnx")).search_seconds == AUTO
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from optim._engine.feeds.feedset import FeedSet
 from optim._engine.jobs import prepare
 from optim._engine.jobs.job import Job
 from optim._engine.plugins.registry import load_registry
+from optim._engine.reports.outcome import RunStatus
 from optim._engine.runs.execute import execute
 from optim._engine.search.run_time import RunTime
 from optim._engine.search.settings import RunSettings
@@ -26,6 +27,7 @@ from optim.errors import OptimError
 from optim.jobs.process import WorkerFailed
 from optim.model import TensorInfo
 from optim.onnx.files import describe_model
+from optim.passes import Stage
 from optim.target import Target
 
 LONG_S = 5.0
@@ -156,3 +158,13 @@ def test_a_run_that_has_no_time_to_run_its_model_once_says_so(monkeypatch, tmp_p
     assert caught.value.reference == "original-too-slow"
     assert "--search-seconds" in caught.value.fix
     assert 15.0 < asked[0] <= 24.0
+
+
+@pytest.mark.usefixtures("jobs_here")
+def test_an_original_that_there_is_no_time_to_time_is_delivered_with_a_note(tmp_path):
+    model = write_network(tmp_path / "model.onnx")
+    asked = RunSettings(source=model, search_seconds=0.0, stages=(Stage.POST_PROCESS,))
+    outcome = execute(asked, load_registry(), Store(tmp_path / "cache"), print)
+    assert outcome.status is RunStatus.UNCHANGED
+    assert outcome.result.latency_ms is None
+    assert "the original was not timed: there was no time for that; more --search-seconds buy it" in outcome.notes

@@ -81,6 +81,17 @@ def test_what_only_prepares_is_delivered_where_nothing_lossy_holds(run):
     assert kept(outcome) == ["prepare", "seal"]
 
 
+def test_what_a_target_requires_has_nothing_left_to_do_on_a_result(run):
+    without_seal = {"max_drift": 0.1, "without": ("untimed.seal",)}
+    without_seal["source"] = run(**without_seal).result.candidate.model.path
+    nothing_left = run(**without_seal)
+    assert nothing_left.status is RunStatus.UNCHANGED and nothing_left.result.candidate.is_original
+    assert {one.step.pass_name: one.reason for one in nothing_left.attempts}["untimed.prepare"] == "it is prepared"
+    assert kept(run(**{**without_seal, "without": ()})) == ["seal"]
+    named = run(**without_seal, named=(Named("untimed.prepare"),))
+    assert named.status is RunStatus.FAILED and "it is prepared" in named.reason
+
+
 def test_what_a_target_requires_can_be_left_out_by_name(run):
     outcome = run(max_drift=0.1, without=("untimed.seal",))
     assert kept(outcome) == ["prepare", "round"]

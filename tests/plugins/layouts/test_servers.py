@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import onnx
 import pytest
 
@@ -143,6 +144,24 @@ def test_a_configuration_that_is_not_the_graphs_is_noticed(tuned, consumers, tmp
     file.write_text(file.read_text().replace("dims: [ 32 ]", "dims: [ 33 ]"))
     with pytest.raises(OptimError, match="inputs of the configuration are"):
         open_laid(Triton(), laid, tmp_path, [], consumers)
+
+
+def test_a_size_that_onnxruntime_infers_may_be_free_in_the_graph(consumers, tmp_path):
+    from optim._engine.runs.layouts.opening import open_laid
+
+    (tmp_path / "run").mkdir()
+    path = tmp_path / "run" / "model.onnx"
+    onnx.save(onnx.parser.parse_model(INFERRED), path)
+    laid = Triton().write(Result(path.parent, describe_model(path), PLAIN_CPU), tmp_path, TritonOptions())
+    assert 'name: "y" data_type: TYPE_FP32 dims: [ -1 ]' in (tmp_path / "model" / "config.pbtxt").read_text()
+    opened = open_laid(Triton(), laid, tmp_path, [{"x": np.ones((2, 4), np.float32)}], consumers)
+    assert opened.outputs[0]["y"].shape == (2, 4)
+
+
+INFERRED = """
+<ir_version: 8, opset_import: ["" : 17]>
+infers (float[n, 4] x) => (float[n, size] y) { y = Relu (x) }
+"""
 
 
 @pytest.mark.parametrize("layout", [Triton(), MLflow()])

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from optim._engine.standing import Standing
 
 _SAY_SECONDS_FROM = 3.0
+_BAR = 10
 """What takes longer says for how long it has been going on."""
 
 
@@ -90,7 +91,7 @@ class LiveLines:
         if 1 < room < len(text):
             text = f"{text[: room - 1]}…"
         first = f"{clock}{text}{so_long}"
-        second = _standing_text(self._standing) if self._standing else ""
+        second = _standing_text(self._standing, now - self._started) if self._standing else ""
         return [first, second] if second else [first]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
@@ -104,11 +105,12 @@ class LiveLines:
             yield line
 
 
-def _standing_text(standing: Standing) -> str:
-    """E.g. ``18 s left · best so far: ratio 0.42, drift 0.012 · stage fuse, candidate 7 of 12``: it may be cut."""
+def _standing_text(standing: Standing, spent_s: float) -> str:
+    """E.g. ``[####----] 18 s left · best so far: ratio 0.42, drift 0.012 · stage fuse, candidate 7 of 12``."""
     parts = []
     if standing.seconds_left is not None and (left := standing.seconds_left()) > 0:
-        parts.append(f"{_duration(left)} left")
+        done = min(_BAR, int(_BAR * spent_s / (spent_s + left)))
+        parts.append(f"[{'#' * done}{'-' * (_BAR - done)}] {_duration(left)} left")
     if standing.best_ratio is not None and standing.best_ratio >= 1:
         parts.append("nothing faster so far")
     elif standing.best_ratio is not None:

@@ -18,6 +18,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import onnx
 import onnx_ir as ir
@@ -123,16 +124,26 @@ def _below(root: str, file: Path) -> str:
         ) from error
 
 
-def openable_file(path: Path, folder: Path) -> Path:
-    """A graph of the store as a file that other readers of ONNX open; the path itself where it is such a file.
+@contextmanager
+def openable_file(path: Path) -> Iterator[Path]:
+    """A graph of the store as a file that other readers of ONNX open, while the block lasts.
 
     Args:
         path: of the graph.
-        folder: an empty one, for a graph beside hard links to its data: symbolic ones lead out of a folder, which
-            readers refuse. On another file system they are copies.
+
+    Returns:
+        The path itself where it is such a file. Else that of a graph beside hard links to its data: symbolic ones lead
+        out of a folder, which readers refuse. On another file system than the store's they are copies.
     """
     if session_model(path) is None:
-        return path
+        yield path
+    else:
+        # where the store looks for what killed jobs left
+        with TemporaryDirectory(dir=path.parent.parent, prefix="scratch-") as folder:
+            yield _with_data_beside(path, Path(folder))
+
+
+def _with_data_beside(path: Path, folder: Path) -> Path:
     graph = onnx.ModelProto.FromString(path.read_bytes())
     names: dict[Path, str] = {}
     for entry in locations(graph):

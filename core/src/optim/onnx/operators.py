@@ -12,7 +12,7 @@ import onnx
 
 from optim.onnx.skeleton import read_skeleton
 
-_PLACES = {"MatMul": 1, "Gemm": 1, "Conv": 49}
+_PLACES = {"MatMul": 1, "Conv": 49}
 """How often a weight is used: a kernel of a convolution at 7 times 7 places where it is at its smallest."""
 
 _LEAST_RANK = 2
@@ -46,7 +46,8 @@ def work_shares(path: Path) -> dict[str, float]:
     """About which share of a model's multiplications with weights each operator does, 0..1; a Gemm counts as a MatMul.
 
     A weight of a product is used once for each row, one of a convolution at some fifty places for the same: that is
-    guessed, for shapes may be dynamic. Reads no weights.
+    guessed, for shapes may be dynamic. It is nothing to go by where a model has both: of a reader of text products do
+    9 %, and 2 % by this. Reads no weights.
     """
     work, _ = _work(path)
     total = sum(work.values())
@@ -82,10 +83,15 @@ def _work(path: Path) -> tuple[Counter[str], int]:
             places = _PLACES["Conv"] if "Conv" in node.op_type else 1
             weights = (shapes[name] for name in node.input if len(shapes.get(name, ())) >= _LEAST_RANK)
             taken_in += places * sum(map(prod, weights))
-        elif node.op_type in _PLACES and len(node.input) > 1:
-            name = "MatMul" if node.op_type == "Gemm" else node.op_type
-            work[name] += _PLACES[name] * (prod(shapes[node.input[1]]) if node.input[1] in shapes else 0)
+        elif (operator := weighing_operator(node.op_type)) and len(node.input) > 1 and node.input[1] in shapes:
+            work[operator] += _PLACES[operator] * prod(shapes[node.input[1]])
     return work, taken_in
+
+
+def weighing_operator(op_type: str) -> str:
+    """Under which name the multiplications of an operator count: a Gemm is a MatMul; empty for one that has none."""
+    operator = "MatMul" if op_type == "Gemm" else op_type
+    return operator if operator in _PLACES else ""
 
 
 def is_before_onnx(node: onnx.NodeProto, opset: int) -> bool:

@@ -10,7 +10,6 @@ import math
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from optim import APPLICABLE, Applicable, Context, Model, OptimError, Pass, PassResult, Role, Target
@@ -69,8 +68,8 @@ def write_ir(model: Model, path: Path, *, compress: bool) -> None:
     from optim_openvino.runtime.core import core
     from optim_openvino.runtime.quiet_import import quiet_openvino
 
-    with TemporaryDirectory(prefix="optim-openvino-") as folder:
-        graph = core().read_model(str(openable_file(model.path, Path(folder))))
+    with openable_file(model.path) as onnx_file:
+        graph = core().read_model(str(onnx_file))
         for number, node in enumerate(graph.get_ordered_ops()):
             if node.friendly_name == node.get_name():
                 node.friendly_name = f"{node.get_type_name()}_{number}"

@@ -7,8 +7,6 @@ it reads wrongly would be wrong in the original as well.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from optim import Backend, BackendLimits, Model, Session, SessionConfig, Target
@@ -51,8 +49,8 @@ class OpenVinoBackend(Backend):
         if properties.pop(MODEL_CACHE, "NO") == "YES":
             properties["CACHE_DIR"] = cache_folder()
         try:
-            with TemporaryDirectory(prefix="optim-openvino-") as folder:
-                read = core().read_model(str(openable_file(model.path, Path(folder))))
+            with openable_file(model.path) as path:
+                read = core().read_model(str(path))
                 compiled = core().compile_model(read, device, properties)
             return OpenVinoSession(compiled, model, device)
         except RuntimeError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -15,7 +16,8 @@ from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.execute import execute
 from optim._engine.search.explore.beam import Beam
 from optim._engine.search.explore.first_looks import FirstLooks
-from optim._engine.search.explore.first_repairs import FirstRepairs
+from optim._engine.search.explore.first_repairs import Doubtful, FirstRepairs
+from optim._engine.search.explore.kernel_gains import KernelGains
 from optim._engine.search.explore.order import fair_order, leading_of
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.ranking import Ranking
@@ -276,7 +278,7 @@ def test_what_was_cut_has_its_look_before_a_repair_that_has_too_little_time(look
 
     monkeypatch.setattr(Workbench, "try_all", first_one_alone)
     assert len(timed()) == 1
-    monkeypatch.setattr(FirstRepairs, "doubtful", lambda *_: 0.0)
+    monkeypatch.setattr(FirstRepairs, "doubtful", lambda *_: Doubtful(0.0, lent=True))
     assert timed() == ["timed.drop-a", "timed.round"]
     assert len(looked.found) == 2
 
@@ -302,6 +304,27 @@ def test_what_promises_most_per_second_comes_first(settings, folder, monkeypatch
     bench.run_time.try_s = beam.time.most_before_proof / 2  # two beside each other would be stopped
     looks.run(plan, 1.0)
     assert [len(trials) for trials in batches[:2]] == [1, len(names) - 1]
+    batches.clear()
+    monkeypatch.setattr(Promises, "expected_s", lambda _, name: 20.0 if name == "dawdling.lossily" else 2.0)
+    beam._expander.expand(bench.original, plan.stages[Stage.QUANTIZE])  # stages go by it too, and not by name
+    assert next(trial.offered.name for trials in batches for trial in trials) == "timed.round"
+
+
+def test_what_has_slower_kernels_has_no_first_look(looked, monkeypatch):
+    monkeypatch.setattr(KernelGains, "gain", lambda *_: -math.log(1.5))
+    monkeypatch.setattr(KernelGains, "are_measured", True)
+    looked("timed.drop-a", "timed.round")
+    rows = [one for one in looked.attempts if one.step.pass_name in ("timed.drop-a", "timed.round")]
+    assert [one.status for one in rows] == [StepStatus.SKIPPED] * 2
+    assert all("latency ratio 1.50 at best" in one.reason for one in rows)
+
+
+def test_what_was_looked_at_is_repaired_before_any_stage(looked, monkeypatch):
+    handed = []
+    monkeypatch.setattr(FirstRepairs, "repaired", lambda _, found, *__: handed.extend(found) or [found[0].candidate])
+    looked("timed.drop-a", "timed.round")
+    assert sorted(one.planned.ordered.name for one in handed) == ["timed.drop-a", "timed.round"]
+    assert len(looked.found) == 3
 
 
 def test_the_best_guess_has_most_of_the_time_before_a_proof_however_slow_the_machine():

@@ -13,7 +13,7 @@ import pytest
 
 from optim._engine.jobs.offer import Proposal
 from optim._engine.search.explore import first_repairs
-from optim._engine.search.explore.first_repairs import FirstRepairs, Look
+from optim._engine.search.explore.first_repairs import Doubtful, FirstRepairs, Look
 from optim._engine.search.journal import Journal
 from optim._engine.search.state import Candidate, Step
 from optim.model import Model
@@ -127,9 +127,9 @@ def found(monkeypatch):
         results = repairs.repaired(looks, ratio, 1.0, unsure)
         return [one.digest for one in results], expander.repaired
 
-    def doubtful(**known: Any) -> float | None:
+    def doubtful(far: float = 0.3, **known: Any) -> Doubtful | None:
         repairs, looks, _ = made(**known)
-        return repairs.doubtful(looks, ratio, 1.0)
+        return repairs.doubtful(looks, lambda one: far if one.candidate.digest == "far" else 0.4, 1.0)
 
     tried.doubtful = doubtful  # type: ignore[attr-defined]
     return tried
@@ -178,6 +178,13 @@ def test_what_may_be_as_slow_as_the_original_keeps_nothing_from_being_repaired(f
 def test_a_repair_that_even_the_time_of_the_end_is_too_short_for_is_told_first(found, known, doubtful):
     """A guess takes 5 s; other looks may come before a repair that begins with little hope."""
     assert (found.doubtful(**known) is not None) == doubtful
+
+
+@pytest.mark.parametrize(("lent_s", "far", "lent"), [(30.0, 0.7, True), (30.0, 0.42, False), (50.0, 0.42, None)])
+def test_a_repair_that_does_not_have_the_end_may_be_as_doubtful(found, lent_s, far, lent):
+    """Beside something that holds and is nearly as fast it has the time of the search alone, which may be too short."""
+    doubt = found.doubtful(far, lent_s=lent_s, beside=0.02)
+    assert (doubt.lent if doubt else None) is lent
 
 
 @pytest.mark.parametrize(("beside", "repaired"), [(0.06, [{"drift": 0.06}]), (0.8, [])])

@@ -11,6 +11,7 @@ from onnx import TensorProto, helper
 
 from optim import SessionConfig
 from optim._engine.backends.held import HeldBackend
+from optim._engine.diagnosis.timing import work_job
 from optim._engine.jobs import kernels
 from optim._engine.plugins.registry import load_registry
 from optim._engine.search.explore.kernel_gains import KernelGains
@@ -37,8 +38,11 @@ def bench(tmp_path, monkeypatch):
         target=target,
         place=None,
         machine="this one",
-        keys=SimpleNamespace(backend="ort"),
-        prepared=SimpleNamespace(versions={"onnxruntime": "1"}),
+        keys=SimpleNamespace(backend="ort", work=lambda model, sample: f"work of {model} on {sample}"),
+        prepared=SimpleNamespace(versions={"onnxruntime": "1"}, timed=(2,), open_s=0.1, run_s=0.1),
+        original=SimpleNamespace(model="the original"),
+        reference=SimpleNamespace(feeds="feeds"),
+        shares={},
         run_time=RunTime(60.0),
         say=lambda text: None,
         turns=SimpleNamespace(turn=nullcontext, now=lambda: 0.0),
@@ -48,11 +52,14 @@ def bench(tmp_path, monkeypatch):
     )
 
     def call(job, request, *, timeout_s):
+        if job is work_job.JOB:
+            return work_job.Answer(made.shares)
         made.asked.append(job)
         made.requests.append(request)
         return made.answers[min(len(made.asked), len(made.answers)) - 1]
 
-    made.runner = SimpleNamespace(call=call)
+    kept = {}
+    made.runner = SimpleNamespace(call=call, known=lambda key, kind: kept.get(key), keep=kept.__setitem__)
     return made
 
 
@@ -66,6 +73,17 @@ def test_a_pass_promises_its_best_kernel_on_the_share_of_the_work_that_it_change
     assert gains(bench).gain([STATIC]) == pytest.approx(-math.log(0.25))
     assert gains(bench, MatMul=0.5, Softmax=0.5).gain([STATIC]) == pytest.approx(-math.log(1 - 0.5 * 0.75))
     assert gains(bench).gain([KernelUse(("MatMul",), "unheard-of")]) is None
+
+
+def test_where_products_and_convolutions_share_the_work_it_is_counted(bench):
+    bench.shares = {"MatMul": 0.2, "Conv": 0.8}
+    guessed, counted = -math.log(1 - 0.02 * 0.75), -math.log(1 - 0.2 * 0.75)
+    assert gains(bench, MatMul=0.02, Conv=0.98).gain([STATIC]) == pytest.approx(counted)
+    assert gains(bench, MatMul=1.0).gain([STATIC]) == pytest.approx(-math.log(0.25)), "nothing to share"
+    bench.prepared.run_s = 30.0
+    assert gains(bench, MatMul=0.02, Conv=0.98).gain([STATIC]) == pytest.approx(guessed), "it takes too long"
+    bench.prepared.run_s, bench.original.model, bench.shares = 0.1, "another", {}
+    assert gains(bench, MatMul=0.02, Conv=0.98).gain([STATIC]) == pytest.approx(guessed), "its runtime does not tell"
 
 
 def test_a_pass_that_runs_a_kernel_twice_promises_less(bench):

@@ -115,8 +115,10 @@ def test_every_pair_of_integers_runs(activations: str, weights: str, written: st
 @pytest.mark.parametrize("activations", ["uint16", "int16"])
 def test_sixteen_bits_raise_the_opset_and_are_closer(activations: str, tmp_path: Path) -> None:
     model = _residual(tmp_path)
-    wide = apply(QuantizeStatic, model, tmp_path, _IMAGES, activations=activations, format="qdq")
-    narrow = apply(QuantizeStatic, model, tmp_path, _IMAGES, format="qdq")
+    # without the product: onnxruntime 1.32 computes one whose weights have 8 bits in 8 bits, whatever it is given
+    options = {"format": "qdq", "products": False}
+    wide = apply(QuantizeStatic, model, tmp_path, _IMAGES, activations=activations, **options)
+    narrow = apply(QuantizeStatic, model, tmp_path, _IMAGES, **options)
     assert wide.model.opset[""] == 21
     assert drift(model, wide.model, _FEEDS) < drift(model, narrow.model, _FEEDS)
 

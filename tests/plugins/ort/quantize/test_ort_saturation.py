@@ -111,6 +111,15 @@ def test_a_bit_is_given_only_where_it_is_closer() -> None:
     assert not narrower_is_closer(large, weight, 16 / 255, 0)
 
 
+def test_no_bit_is_given_for_a_pair_that_hardly_saturates() -> None:
+    weight = np.abs(random_weight(64, 16)) + np.float32(0.5)
+    weight[:2] = weight.max(axis=0)
+    rows = np.random.default_rng(0).uniform(0, 96, (8, 64)).astype(np.float32).round()
+    rows[0, :2] = 130
+    assert lost_to_saturation(rows.astype(np.int32), np.full((64, 16), 127, np.int8)).any()
+    assert not narrower_is_closer(rows, weight, 1.0, 0)
+
+
 def two_products(folder: Path) -> Model:
     """One of large numbers alone, and one where each column has a single large weight."""
     light = random_weight(64, 64, seed=2) / np.float32(8)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from optim._engine.feeds.named import is_function
 from optim._engine.plugins.chosen_targets import AUTO_TARGET, BASELINE_TARGET, target_names
@@ -19,6 +20,15 @@ from optim._engine.recipes.trust import untrusted
 from optim.errors import ExitStatus, OptimError
 
 _PATTERN = frozenset("*?[")
+_LOSSLESS: Literal["lossless"] = "lossless"
+
+
+def _budget(value: Any) -> Any:
+    """A budget of a list, refused in one sentence where it is none."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value != _LOSSLESS and not (is_number and 0 < value < math.inf):
+        raise ValueError(f'a budget is a positive number or "{_LOSSLESS}", not {value!r}')
+    return value
 
 
 class MatrixTable(BaseModel):
@@ -28,8 +38,8 @@ class MatrixTable(BaseModel):
 
     source: tuple[str, ...] = Field(min_length=1, description="models, relative to the file; patterns such as *.onnx")
     target: tuple[str, ...] = Field(default=(), description="as in `optim targets`; left out: that of the recipe")
-    max_drift: tuple[Annotated[float, Field(gt=0, strict=True)], ...] = Field(
-        default=(), description="budgets; left out: that of the recipe"
+    max_drift: tuple[Annotated[float | Literal["lossless"], BeforeValidator(_budget)], ...] = Field(
+        default=(), description="budgets: numbers, and 'lossless'; left out: that of the recipe"
     )
 
 
@@ -44,6 +54,8 @@ class BatchRecipe(Recipe):
             raise ValueError("target and matrix.target exclude each other")
         if self.matrix.max_drift and (self.budget.max_drift is not None or self.budget.lossless):
             raise ValueError("matrix.max_drift excludes budget.max_drift and budget.lossless")
+        if _LOSSLESS in self.matrix.max_drift and self.budget.max_loss is not None:
+            raise ValueError(f'"{_LOSSLESS}" in matrix.max_drift and budget.max_loss exclude each other')
         return self
 
 
@@ -123,10 +135,11 @@ def _combined(source: str, asked: BatchRecipe, file: Path) -> Iterator[Entry]:
     for target, drift in itertools.product(matrix.target or (None,), matrix.max_drift or (None,)):
         recipe = plain if target is None else plain.model_copy(update={"target": target})
         if drift is not None:
-            recipe = recipe.model_copy(update={"budget": recipe.budget.model_copy(update={"max_drift": drift})})
+            said = {"lossless": True} if drift == _LOSSLESS else {"max_drift": drift}
+            recipe = recipe.model_copy(update={"budget": recipe.budget.model_copy(update=said)})
         parts = [_stem(source)]
         parts += [_safe(target)] if target is not None and len(matrix.target) > 1 else []
-        parts += [f"{drift:g}"] if drift is not None and len(matrix.max_drift) > 1 else []
+        parts += [drift if isinstance(drift, str) else f"{drift:g}"] if len(matrix.max_drift) > 1 else []
         yield Entry("-".join(parts), source, file, recipe)
 
 

@@ -18,13 +18,12 @@ waits without end for the first word of what is no scheduler."""
 
 
 @contextmanager
-def client_of(cluster: str, resources: Mapping[str, float] | None = None, *, processes: bool = True) -> Iterator[Any]:
+def client_of(cluster: str, resources: Mapping[str, float] | None = None) -> Iterator[Any]:
     """A client of dask.
 
     Args:
         cluster: ``local:N``, an address of a scheduler, or ``package.module:function``.
         resources: of each worker, where they are started here.
-        processes: whether each of these is a process; else a thread of this one, for work that is a program itself.
 
     Raises:
         OptimError[bad-cluster]: the text names none, or its workers do not start.
@@ -41,8 +40,7 @@ def client_of(cluster: str, resources: Mapping[str, float] | None = None, *, pro
         ) from error
     kind, _, rest = cluster.partition(":")
     if is_local(cluster):
-        count = _count(rest, cluster)
-        with _started(count, resources or {}, cluster, processes) as local, distributed.Client(local) as client:
+        with _started(cluster, resources or {}) as local, distributed.Client(local) as client:
             yield client
     elif "://" in cluster:
         _require_private(cluster)
@@ -58,6 +56,20 @@ def client_of(cluster: str, resources: Mapping[str, float] | None = None, *, pro
 def is_local(cluster: str) -> bool:
     """Whether workers are started here."""
     return cluster.partition(":")[0] == "local"
+
+
+def local_count(cluster: str) -> int:
+    """How many workers ``local:N`` asks for; ``local`` alone: half as many as there are processors.
+
+    Raises:
+        OptimError[bad-cluster]: N is no number, or none.
+    """
+    _, _, text = cluster.partition(":")
+    if not text:
+        return max(1, usable_processors() // 2)
+    if not text.isdecimal() or int(text) < 1:
+        raise _bad(cluster)
+    return int(text)
 
 
 @contextmanager
@@ -81,20 +93,22 @@ def connected(address: str) -> Iterator[Any]:
         yield client
 
 
-def _started(count: int, resources: Mapping[str, float], cluster: str, processes: bool) -> Any:
-    """A cluster of so many workers on this machine."""
+def _started(cluster: str, resources: Mapping[str, float]) -> Any:
+    """A cluster of so many workers on this machine, a process each."""
+    import dask
     import distributed
 
+    count = local_count(cluster)
     try:
-        return distributed.LocalCluster(
-            n_workers=count,
-            processes=processes,
-            threads_per_worker=1,
-            dashboard_address="127.0.0.1:0",  # another program may have the usual port
-            scheduler_kwargs={"dashboard": False},
-            silence_logs=logging.CRITICAL,
-            resources=dict(resources),
-        )
+        with dask.config.set({"distributed.worker.profile.enabled": False}):  # it looks at workers 100 times a second
+            return distributed.LocalCluster(
+                n_workers=count,
+                threads_per_worker=1,
+                dashboard_address="127.0.0.1:0",  # another program may have the usual port
+                scheduler_kwargs={"dashboard": False},
+                silence_logs=logging.CRITICAL,
+                resources=dict(resources),
+            )
     except RuntimeError as error:
         raise OptimError.usage(
             "bad-cluster",
@@ -102,14 +116,6 @@ def _started(count: int, resources: Mapping[str, float], cluster: str, processes
             f"{describe_exception(error)}; each of them imports the script that is running, and runs what it calls",
             'call it below if __name__ == "__main__":, or start a scheduler and workers and name the address',
         ) from error
-
-
-def _count(text: str, cluster: str) -> int:
-    if not text:
-        return max(1, usable_processors() // 2)
-    if not text.isdecimal() or int(text) < 1:
-        raise _bad(cluster)
-    return int(text)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from optim._engine.compare.place import Reference, compare_session
 from optim._engine.gate.drift import OutputComparison
 from optim._engine.gate.outputs import magnitudes
 from optim._engine.gate.quiet import floor_of, with_unmeasured
+from optim._engine.graphs.training_mode import EVALUATE, training_node
 from optim.backend import Session
 from optim.errors import OptimError
 from optim.model import Model, SessionConfig
@@ -101,7 +102,7 @@ def measure_tolerance(
             continue
         drift = sizes.note(comparisons)
         if is_first and drift > _CAP:
-            raise _not_itself(drift, backend, target)
+            raise _not_itself(drift, backend, target, model)
         spread = max(spread, drift)
     tolerance = max(floor, _FACTOR * spread)
     quiet = sizes.floors()
@@ -158,7 +159,7 @@ def open_exact(backend: HeldBackend, model: Model, target: Target) -> Session:
     return backend.open(model, target) if target.exact else backend.open_reference(model, target)
 
 
-def _not_itself(drift: float, backend: HeldBackend, target: Target) -> OptimError:
+def _not_itself(drift: float, backend: HeldBackend, target: Target, model: Model) -> OptimError:
     """Why nothing can be held against such an original."""
     if backend.has_reference:
         return OptimError(
@@ -167,7 +168,10 @@ def _not_itself(drift: float, backend: HeldBackend, target: Target) -> OptimErro
             f"its outputs differ by {drift:.2g} from those that {backend.name} is held against",
             "this is an issue of the runtime, not of the model: choose another target, or another version of it",
         )
-    return not_reproducible(f"run twice on the same feeds it differs by {drift:.2g}")
+    cause = f"run twice on the same feeds it differs by {drift:.2g}"
+    if training := training_node(model.path):
+        return replace(not_reproducible(f"{cause}: {training} computes as in training"), fix=EVALUATE)
+    return not_reproducible(cause)
 
 
 def not_reproducible(cause: str) -> OptimError:

@@ -32,10 +32,17 @@ LABEL_PREFIX = "label"
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """What was assumed about one input, in plain words; ``input`` is empty where it is about all of them."""
+    """What was assumed about one input, in plain words; ``input`` is empty where it is about all of them.
+
+    Attributes:
+        input: its name.
+        text: what it is given.
+        guessed: whether nothing in the graph tells, so that it may be far from what the model will see.
+    """
 
     input: str
     text: str
+    guessed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +100,15 @@ class FeedSet:
         """Samples that passes may fit a model to: all that are not held out."""
         held_out = set(self.held_out)
         return tuple(index for index in range(self.count) if index not in held_out)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a report says of made-up samples, where nothing in the graph tells what they are like."""
+        guessed = [f"'{one.input}' is {one.text}" if one.input else one.text for one in self.assumptions if one.guessed]
+        if not guessed:
+            return ()
+        what = "the graph does not tell what some inputs are like, and made-up ones may be far from your data"
+        return (f"{what}: {'; '.join(guessed)}",)
 
     def iterate(self) -> Iterator[Feeds]:
         """A fresh iterator over the samples, one in memory at a time."""

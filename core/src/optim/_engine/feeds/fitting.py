@@ -28,7 +28,12 @@ class FittedSample:
 
 
 def fit_sample(
-    arrays: Mapping[str, Any], inputs: Sequence[TensorInfo], where: str, *, rows: Mapping[str, int] | None = None
+    arrays: Mapping[str, Any],
+    inputs: Sequence[TensorInfo],
+    where: str,
+    *,
+    rows: Mapping[str, int] | None = None,
+    defaults: Sequence[TensorInfo] = (),
 ) -> FittedSample:
     """Check one sample against the inputs of a model.
 
@@ -37,14 +42,16 @@ def fit_sample(
         inputs: of the model.
         where: what to call the sample in a message.
         rows: for inputs that index a table, how many rows it has.
+        defaults: inputs that have a default: a sample may leave them out.
 
     Raises:
         OptimError: feeds-unknown-input, feeds-missing-input, feeds-dtype, feeds-shape, feeds-inconsistent,
             feeds-not-finite, feeds-out-of-range.
     """
-    known = {info.name: info for info in inputs}
+    needed = {info.name: info for info in inputs}
+    known = needed | {info.name: info for info in defaults if info.name in arrays}
     labels = {name: np.asarray(a) for name, a in arrays.items() if name not in known and name.startswith(LABEL_PREFIX)}
-    _check_names([name for name in arrays if name not in labels], known, where)
+    _check_names([name for name in arrays if name not in labels], needed, known, where)
     feeds: dict[str, Array] = {}
     notes: list[Assumption] = []
     sizes: dict[str, tuple[int, str]] = {}
@@ -57,7 +64,9 @@ def fit_sample(
     return FittedSample(feeds, labels, tuple(notes))
 
 
-def _check_names(given: Sequence[str], known: Mapping[str, TensorInfo], where: str) -> None:
+def _check_names(
+    given: Sequence[str], needed: Mapping[str, TensorInfo], known: Mapping[str, TensorInfo], where: str
+) -> None:
     for name in given:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
@@ -68,11 +77,11 @@ def _check_names(given: Sequence[str], known: Mapping[str, TensorInfo], where: s
                 hint,
                 f"rename or leave out '{name}'; labels for a task metric must begin with '{LABEL_PREFIX}'",
             )
-    missing = [name for name in known if name not in given]
+    missing = [name for name in needed if name not in given]
     if missing:
         raise OptimError(
             "feeds-missing-input",
-            f"{where} lacks {len(missing)} of {len(known)} inputs",
+            f"{where} lacks {len(missing)} of {len(needed)} inputs",
             f"missing: {_listed(missing)}; given: {_listed(given)}",
             f"add '{missing[0]}' to every sample",
         )

@@ -9,7 +9,8 @@ from optim._engine.feeds.fitting import fit_sample
 from optim._engine.feeds.sources import read_samples
 from optim._engine.feeds.traces import trace_inputs
 from optim.errors import OptimError
-from optim.model import Model
+from optim.model import Model, TensorInfo
+from optim.onnx.skeleton import read_skeleton
 
 MAX_SAMPLES = 4096
 """More are not read: a generator without an end must not fill the disk."""
@@ -22,8 +23,9 @@ def load_feeds(spec: str, model: Model, folder: Path, seed: int) -> FeedSet:
         spec: a ``.npz`` whose names are inputs; a ``.npz`` of ``<i>/<input>`` samples; a folder of either; or
             ``package.module:function``, called without arguments or with ``seed``, which returns an iterable of
             mappings. The working folder is importable.
-        model: whose inputs they must fit. Integers and floats may be narrower than the model takes, and float64
-            is taken for float32; each conversion is an assumption of the result.
+        model: whose inputs they must fit; those that have a default may be left out. Integers and floats may be
+            narrower than the model takes, and float64 is taken for float32; each conversion is an assumption of the
+            result.
         folder: where to keep them.
         seed: of the run.
 
@@ -31,17 +33,24 @@ def load_feeds(spec: str, model: Model, folder: Path, seed: int) -> FeedSet:
         OptimError: feeds-missing, feeds-unreadable, feeds-pickled, feeds-too-large, feeds-function-failed, feeds-empty,
             and those of :func:`optim._engine.feeds.fitting.fit_sample`. Nothing is left in ``folder``.
     """
-    rows = trace_inputs(model.path).rows
+    rows, defaults = trace_inputs(model.path).rows, _inputs_with_default(model.path)
     notes: dict[Assumption, None] = {}
     with FeedWriter(folder) as writer:
         for sample in read_samples(spec, seed):
             if writer.count == MAX_SAMPLES:
                 notes[Assumption("", f"only the first {MAX_SAMPLES} samples are used")] = None
                 break
-            fitted = fit_sample(sample.arrays, model.inputs, sample.where, rows=rows)
+            fitted = fit_sample(sample.arrays, model.inputs, sample.where, rows=rows, defaults=defaults)
             notes.update(dict.fromkeys(fitted.notes))
             writer.add(fitted.feeds, fitted.labels)
         if writer.count == 0:
             raise OptimError("feeds-empty", f"{spec} has no samples", "it ends before the first", "give at least one")
         origin = spec if ":" in spec else Path(spec).name
         return writer.finish(origin, tuple(notes))
+
+
+def _inputs_with_default(path: Path) -> tuple[TensorInfo, ...]:
+    """The inputs of a graph that are initializers as well: a run may leave them out."""
+    graph = read_skeleton(path).graph
+    initializers = {tensor.name for tensor in graph.initializer}
+    return tuple(TensorInfo.of(value) for value in graph.input if value.name in initializers)

@@ -20,7 +20,7 @@ from optim._engine.feeds.own_past import OwnPasts
 from optim._engine.feeds.roles import Role, role_of
 from optim._engine.feeds.settings import Setting, attempts
 from optim._engine.feeds.traces import trace_inputs
-from optim._engine.feeds.values import describe_values, make_sample
+from optim._engine.feeds.values import describe_values, is_guessed, make_sample
 from optim.arrays import Feeds, dtype_of
 from optim.errors import OptimError
 from optim.model import Model, TensorInfo
@@ -206,7 +206,8 @@ def _assumptions(
     for name, count in own.items():
         rest = f" in {count} of {deep} samples with a past, else {texts[name]}" if count < deep else ""
         texts[name] = f"what the model keeps of random tokens{rest}"
-    found = [Assumption(name, text) for name, text in texts.items()]
+    guessed = {plan.info.name for plan in plans if is_guessed(plan)}
+    found = [Assumption(name, text, name in guessed) for name, text in texts.items()]
     found += _sizes_used(plans, used)
     if any(setting.padded for setting in used):
         padded = sum(setting.padded for setting in used)
@@ -227,7 +228,7 @@ def _sizes_used(plans: Sequence[PlannedInput], used: Sequence[Setting]) -> Itera
         names = symbols[0] + (f" (and {len(symbols) - 1} others)" if len(symbols) > 1 else "")
         text = f"dimension {names} is {', '.join(map(str, dict.fromkeys(values)))}"
         text += ": past and new tokens together" if measure is Measure.TOTAL else ""
-        yield Assumption("", text)
+        yield Assumption("", text, guessed=measure in (Measure.HEIGHT, Measure.WIDTH))
 
 
 def _sizes_text(setting: Setting) -> str:

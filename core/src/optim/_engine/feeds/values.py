@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,8 +55,33 @@ def describe_values(plan: PlannedInput, *, past: bool) -> str:
         Role.RATE: f"{_SAMPLE_RATE_HZ} Hz",
         Role.TIMESTEP: "random from 1 to 999",
         Role.INTEGER: "ones for a single number, else random zeros and ones",
-        Role.FLOAT: "one for a single number, else normal noise, mean 0, sd 1",
+        Role.FLOAT: _describe_numbers(plan),
     }[plan.role]
+
+
+def is_guessed(plan: PlannedInput) -> bool:
+    """Whether nothing in the graph tells which whole numbers an input takes: zeros and ones may stand for bytes."""
+    if plan.rows is not None or plan.role not in (Role.TOKENS, Role.INTEGER, Role.FLOAT):
+        return False
+    is_one = all(one == 1 for one in plan.info.shape or (0,))
+    return dtype_of(plan.info.dtype).kind in "iu" and not is_one
+
+
+def _describe_numbers(plan: PlannedInput) -> str:
+    dtype = dtype_of(plan.info.dtype)
+    if dtype.kind not in "iu":
+        return "one for a single number, else normal noise, mean 0, sd 1"
+    return "random whole numbers from {} to {}".format(*_span(dtype, plan.role))
+
+
+def _span(dtype: np.dtype[Any], role: Role) -> tuple[int, int]:
+    """Lowest and highest of random whole numbers: bytes take all that there are."""
+    if dtype == np.uint8 or role is Role.IMAGE:
+        low, high = 0, 255
+    else:
+        low, high = -50, 50
+    bounds = np.iinfo(dtype)
+    return max(low, int(bounds.min)), min(high, int(bounds.max))
 
 
 def _lowest_id(rows: int) -> int:
@@ -169,9 +195,7 @@ class _Sample:
     def noise(self, plan: PlannedInput, shape: tuple[int, ...]) -> Array:
         dtype = dtype_of(plan.info.dtype)
         if dtype.kind in "iu":
-            low, high = (0, 255) if plan.role is Role.IMAGE else (-50, 50)
-            if dtype.kind == "u" or dtype.itemsize == 1:
-                low, high = max(low, -128 if dtype.kind == "i" else 0), min(high, 127 if dtype.kind == "i" else 255)
+            low, high = _span(dtype, plan.role)
             return self.rng.integers(low, high + 1, shape)
         if plan.role is Role.FLOAT and np.prod(shape) == 1:
             return np.ones(shape)

@@ -19,6 +19,7 @@ from optim._engine.feeds.one_size import at_one_size
 from optim._engine.gate.max_loss import MaxLoss
 from optim._engine.gate.outputs import faint_outputs, mixed_outputs, only_nan, without_padding
 from optim._engine.graphs.limits import check_limits
+from optim._engine.graphs.training_mode import training_notes
 from optim._engine.jobs.job import Job
 from optim._engine.jobs.reference_outputs import Ran, Wanted, run_once, spread_of, write_reference
 from optim.arrays import Feeds, Outputs
@@ -161,6 +162,7 @@ def run(request: Request, channel: Channel) -> Answer:
         request.place.target,
     )
     mixed = _mixed_outputs(reference)
+    notes = (*feeds.notes, *task_notes, *training_notes(request.model.path))
     return Answer(
         digest=feeds.digest,
         origin=feeds.origin,
@@ -171,7 +173,7 @@ def run(request: Request, channel: Channel) -> Answer:
         shapes=shapes,
         assumptions=tuple((assumption.input, assumption.text) for assumption in feeds.assumptions),
         tolerance=found.tolerance,
-        notes=(*found.notes, *_notes_on_outputs(reference, mixed), *task_notes),
+        notes=(*found.notes, *_notes_on_outputs(reference, mixed), *notes),
         executed_on=executed_on,
         versions=dict(backend.versions()),
         requirements=tuple(backend.requirements(request.place.target)),

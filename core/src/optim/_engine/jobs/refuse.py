@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from optim._engine.compare.distrust import Untouched
+from optim._engine.graphs.node_names import unknown_nodes
 from optim._engine.jobs.job import Job
 from optim._engine.plugins.registry import load_registry
 from optim.errors import OptimError
@@ -18,11 +19,19 @@ from optim.target import Target
 
 @dataclass(frozen=True, slots=True)
 class NamedOptions:
-    """A pass that must hold, with the options that the user gave; None where the pass proposes them."""
+    """A pass that must hold.
+
+    Attributes:
+        name: of the pass.
+        plugin: that offers it.
+        options: that the user gave; None where the pass proposes them.
+        written_here: whether the user wrote them for this model, and no recipe or source of several models did.
+    """
 
     name: str
     plugin: str
     options: dict[str, Any] | None
+    written_here: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +50,11 @@ class Answer:
 
     Attributes:
         inputs: of the model, in the sizes that what was asked for leaves.
+        notes: what may turn out to be refused, as soon as earlier passes have done their work.
     """
 
     inputs: tuple[TensorInfo, ...]
+    notes: tuple[str, ...] = ()
 
 
 JOB = Job(__name__, Request, Answer)
@@ -55,11 +66,12 @@ def run(request: Request, channel: Channel) -> Answer:
     Raises:
         OptimError: what the first of them refused.
     """
-    model = request.model
+    model, notes = request.model, list[str]()
     registry = load_registry(only=sorted({asked.plugin for asked in request.passes}))
     for asked in request.passes:
         pass_class = registry.find_pass(asked.name, request.target).over_models
         before = Untouched.now(request.model)
+        notes += _unknown_to_keep(asked, request.model)
         options = _options(pass_class, asked)
         if asked.options is not None:
             pass_class().refuse_for(options, model, request.target)
@@ -70,7 +82,19 @@ def run(request: Request, channel: Channel) -> Answer:
             continue
         model = replace(model, inputs=_fitting(pass_class().inputs_for(options, model), model, asked.name))
         before.require(asked.name)
-    return Answer(model.inputs)
+    return Answer(model.inputs, tuple(notes))
+
+
+def _unknown_to_keep(asked: NamedOptions, model: Model) -> list[str]:
+    """Which nodes to keep the model does not have; what earlier passes make of it may have them."""
+    kept = (asked.options or {}).get("keep")
+    if not asked.written_here or not isinstance(kept, list):
+        return []
+    return [
+        f"the model has no node '{name}' that {asked.name} could keep: "
+        + (f"did you mean {' or '.join(near)}?" if near else "what earlier passes make of it may")
+        for name, near in unknown_nodes(model, map(str, kept)).items()
+    ]
 
 
 def _options(pass_class: type[Pass], asked: NamedOptions) -> object | None:

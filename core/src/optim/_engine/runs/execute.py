@@ -26,6 +26,7 @@ from optim._engine.search.time_estimate import Load, PassCosts, estimate_s, in_w
 from optim._engine.search.workbench import Workbench
 from optim._engine.sources.export_file import KnownExport, known_export, known_facts
 from optim._engine.sources.make import ExportedSource
+from optim._engine.standing import let_stand
 from optim._engine.store import Store, cache_key
 from optim.errors import OptimError
 from optim.jobs.owner import ending_workers
@@ -176,7 +177,7 @@ def _announce(bench: Workbench, load: Load, plans: Plans, say: Callable[[str], N
         costs = PassCosts.known(bench.store)
         each = [estimate_s(load, plan.names, costs, time.spent) for plan in plans.by_target.values()]
         time.announce(round(of_several(each)))
-        say(f"about {in_words(time.announced_s)}: {load.text} (--search-seconds says otherwise)")
+        let_stand(say, f"about {in_words(time.announced_s)}: {load.text} (--search-seconds says otherwise)")
     bench.hold_to_time()
 
 
@@ -194,7 +195,7 @@ def _outcome(
     from optim._engine.runs.operator_times import operator_times
     from optim._engine.search.measure.repacked_original import repacked_original
 
-    started = time.monotonic()
+    started = bench.turns.now()
     rows: list[TargetOutcome] = []
     if chosen.compete:
         verdict, won, rows = _contested(bench, enter(bench, chosen, plans, failed))
@@ -203,7 +204,7 @@ def _outcome(
         verdict, won = judge_lock(bench), bench
     else:
         verdict, won = _searched(bench, plans.by_target[chosen.baseline.name], load), bench
-    search_s, result = time.monotonic() - started, verdict.result
+    search_s, result = bench.turns.now() - started, verdict.result
     if not chosen.compete and bench.settings.chain is None and (note := repacked_original(bench, result)):
         bench.run_time.note(note)
     operator_ms = operator_times(bench, won, verdict.delivered) if verdict.original is not None else ()
@@ -219,7 +220,7 @@ def _outcome(
         packages={plugin.info.name: (plugin.info.package, plugin.info.version) for plugin in bench.registry.plugins},
         search_s=search_s,
         announced_s=None if math.isinf(bench.run_time.announced_s) else bench.run_time.announced_s,
-        notes=tuple(bench.run_time.notes),
+        notes=(*bench.run_time.notes, *bench.turns.notes),
         computed=bench.runner.count,
         from_cache=bench.runner.from_cache,
         exported=bench.exported,

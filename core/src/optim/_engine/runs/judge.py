@@ -25,6 +25,8 @@ from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim.errors import ExitStatus, OptimError
 
+_UNTIMED = "the original was not timed: there was no time for that; more --search-seconds buy it"
+
 _NEAREST = 3
 """Models beyond the budget that are measured at the end: the nearest may be slow where the next is fast."""
 
@@ -145,9 +147,10 @@ class _Ending:
 
     def nothing_better(self) -> Verdict:
         """The verdict where nothing is, and why."""
-        forced = self.plan.forced()
+        idle = {attempt.step.pass_name for attempt in self.beam.journal.attempts if attempt.unchanged}
+        forced = [one.ordered.name for one in self.plan.forced() if one.is_named or one.ordered.name not in idle]
         if forced:
-            name = forced[0].ordered.name
+            name = forced[0]
             self.beam.journal.conclude(self.bench.original)
             tried = failures([a for a in self.beam.journal.attempts if a.status is not StepStatus.SKIPPED], name)
             why = next(iter(self.selection.clock.board.objections), tried)
@@ -212,6 +215,7 @@ class _Ending:
         is_late = self.beam.time.is_up or not self.beam.time.may_prove_more
         timed = self.selection.clock.base or (self.beam.clock.base if is_late or elsewhere else None)
         if timed is None and not self.beam.time.may_prove_more:
+            self.bench.run_time.note(_UNTIMED)
             return Measured(self.bench.original, 1.0, 1.0, 1.0)
         if timed is None and not self.selection.measure([self.bench.original]):
             score = self.selection.clock.board[self.bench.original]

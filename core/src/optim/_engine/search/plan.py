@@ -17,10 +17,17 @@ from optim.target import Target
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A pass in its place, and whether it must hold."""
+    """A pass in its place.
+
+    Attributes:
+        ordered: the pass.
+        forced: whether it must hold: the user named it, or the target requires it.
+        is_named: whether the user did.
+    """
 
     ordered: OrderedPass
     forced: bool
+    is_named: bool
 
     @property
     def offered(self) -> OfferedPass:
@@ -87,7 +94,8 @@ def make_plan(settings: RunSettings, registry: Registry, target: Target) -> Plan
         planned = []
         for ordered in registry.ordered(stage, target):
             required = ordered.name in target.requires and ordered.name not in settings.without
-            forced = required or settings.named_options(ordered.name) is not None
+            named = settings.named_options(ordered.name) is not None
+            forced = required or named
             reason = _reason_against(ordered.offered, stage, settings, forced)
             not_here = "" if reason or forced else _why_not_here(ordered.offered, settings, homeless)
             if reason and forced:
@@ -95,7 +103,7 @@ def make_plan(settings: RunSettings, registry: Registry, target: Target) -> Plan
             if reason or not_here:
                 left_out.append(LeftOut(ordered.offered, reason or not_here, not_here=bool(not_here)))
             else:
-                planned.append(Planned(ordered, forced))
+                planned.append(Planned(ordered, forced, named))
         if planned:
             stages[stage] = tuple(_without_rivals_of_forced(planned, left_out))
     return Plan(stages, tuple(left_out))
@@ -131,10 +139,11 @@ def _require_named(settings: RunSettings, registry: Registry, target: Target) ->
         registry.find_pass(name, target)
     for named in settings.named:
         offered = registry.find_pass(named.name, target)
-        if named.options is not None:
-            options = parse_options(offered.pass_class, named.options)
-            if issubclass(offered.pass_class, Pass):
-                offered.pass_class().refuse(options, target)
+        options = None if named.options is None else parse_options(offered.pass_class, named.options)
+        if issubclass(offered.pass_class, Pass) and options is None:
+            offered.pass_class().refuse_without_options()
+        elif issubclass(offered.pass_class, Pass):
+            offered.pass_class().refuse(options, target)
         if offered.stage not in MODEL_STAGES and settings.export is None:
             raise OptimError.usage(
                 "conflicting-request",

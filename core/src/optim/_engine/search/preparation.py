@@ -207,23 +207,25 @@ class Preparation:
         """
         required = dict.fromkeys(name for name in self.target.requires if name not in self.settings.without)
         named = {one.name: dict(one.options) if one.options else None for one in self.settings.named}
+        written = {one.name for one in self.settings.named if not (one.carried or self.settings.component)}
         asked = []
         there = {offered.name for offered in self.registry.offers(self.target)}
         for name, options in {**required, **named}.items():
-            if name not in there:  # of several targets another has it
-                continue
-            offered = self.registry.find_pass(name, self.target)
-            if offered.stage in MODEL_STAGES:
-                asked.append(refuse.NamedOptions(name, offered.plugin.name, options))
+            offered = self.registry.find_pass(name, self.target) if name in there else None  # another target has it
+            if offered is not None and offered.stage in MODEL_STAGES:
+                asked.append(refuse.NamedOptions(name, offered.plugin.name, options, name in written))
         if not asked:
             return model.inputs
         try:
             request = refuse.Request(model, self.target, tuple(asked), self.settings.data is not None)
-            return self.runner.call(refuse.JOB, request, timeout_s=REFUSAL_S).inputs
+            answer = self.runner.call(refuse.JOB, request, timeout_s=REFUSAL_S)
         except WorkerFailed as failed:
             if failed.error:
                 raise failed.error from failed
             return model.inputs
+        for note in answer.notes:
+            self.say(note)
+        return answer.inputs
 
     def prepare(self, model: Model, inputs: tuple[TensorInfo, ...] = (), within_s: float | None = None) -> Prepared:
         """Feeds, reference outputs and the tolerance; afterwards candidates can be tried.

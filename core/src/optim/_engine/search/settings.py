@@ -223,7 +223,7 @@ class RunSettings:
                 "bad-budget",
                 f"--max-drift cannot be {self.max_drift:g}",
                 "it is a positive number, relative L2",
-                f"leave it out for {DEFAULT_MAX_DRIFT:g}",
+                f"leave it out for {DEFAULT_MAX_DRIFT:g}, or give --lossless",
             )
         if self.batch_invariant is not None and not 0 < self.batch_invariant < math.inf:
             raise OptimError.usage(

@@ -161,6 +161,7 @@ class Attempt:
         objected: whether the gate dropped it: its outputs are not right.
         blame: the nodes that make it wrong, where that was looked into.
         layers: of the stand-in that it was tried on; 0: it was tried on the whole model.
+        unchanged: whether the pass ran, and found nothing to change.
     """
 
     step: Step
@@ -190,6 +191,7 @@ class Attempt:
     objected: bool = False
     blame: Blame | None = None
     layers: int = 0
+    unchanged: bool = False
 
     @property
     def why(self) -> str:

@@ -25,6 +25,9 @@ disturb it. With more, runs beside such a program would wait for nothing."""
 
 _LOOK_S = 0.02
 
+_NOTICED_S = 1.0
+"""Who waits for less sees nothing odd in the seconds of a report."""
+
 
 @contextmanager
 def quiet() -> Iterator[None]:
@@ -80,6 +83,13 @@ class Turns:
     def waited(self, seconds: float) -> None:
         """Note that this run has waited for another machine, or for the clock there."""
         self._waited_s += seconds
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a report says of all this waiting, where it was long enough to be noticed."""
+        if self._waited_s < _NOTICED_S:
+            return ()
+        return (f"the run waited {self._waited_s:.0f} s for others that were timing: that is no search time",)
 
     def await_quiet_end(self) -> None:
         """Return when a job may begin: another run that times what decides has ended, or had its seconds."""

@@ -65,14 +65,25 @@ def _session(model: Path, config: Any) -> Any:
 
 
 def _require_same(kind: str, told: Any, there: Any, config: Any) -> None:
-    """The configuration says what the graph says."""
+    """The configuration says what the graph says, as the backend looks at it.
+
+    A size that either leaves free fits every size, since ONNX Runtime infers some that the graph does not say. The
+    batch is free in both.
+    """
     shapes = {one.name: [size if isinstance(size, int) else -1 for size in one.shape] for one in there}
     said = {}
     for one in told:
         sizes = list(one.reshape.shape) if one.HasField("reshape") else list(one.dims)
         said[one.name] = [-1, *sizes] if config.max_batch_size else sizes
-    if said != shapes:
+    batched = config.max_batch_size > 0
+    if said.keys() != shapes.keys() or not all(_fits(said[name], shapes[name], batched=batched) for name in said):
         raise ValueError(f"{kind}s of the configuration are {said}, of the graph {shapes}")
+
+
+def _fits(told: list[int], there: list[int], *, batched: bool) -> bool:
+    if len(told) != len(there) or (batched and there[0] != -1):
+        return False
+    return all(-1 in pair or pair[0] == pair[1] for pair in zip(told, there, strict=True))
 
 
 def _fitting(sample: dict[str, Any], config: Any) -> dict[str, Any]:

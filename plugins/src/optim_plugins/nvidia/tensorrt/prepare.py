@@ -53,6 +53,6 @@ class Prepare(Pass):
             notes.append(f"engines in the cache that others built are not used, and built anew: {'; '.join(others)}")
         after = context.save(graph, model).with_session(switched_on(TENSORRT, types_of(graph)))
         if after.digest == model.digest:
-            notes.append("the graph was prepared before: --without tensorrt.prepare")
+            notes.append("the graph was prepared before")
             return PassResult(model, changed=False, notes=tuple(notes))
         return PassResult(after, changed=True, notes=tuple(notes), counts=counts)

@@ -7,7 +7,8 @@ Such as RMS normalization::
 ONNX Runtime makes its own operator of that when it opens a model. On the CPU, where it puts casts around nodes of 16
 bits, it takes 1e-05 for the epsilon of such nodes, whatever that is, as soon as two of them follow each other (1.31.1:
 a Llama with an epsilon of 1e-06 drifted by 0.013 in place of 0.0015). They stay in float32, between casts, as
-transformers compute them; the runtime reads the epsilon of that form.
+transformers compute them; every runtime reads the epsilon of that form. 1.32 reads that of 16 bits too; the result may
+run with an earlier one.
 """
 
 from __future__ import annotations

@@ -14,9 +14,12 @@ Masks that exporters look up at counted positions become the masks themselves
 A product with a one-hot matrix, as jax embeds by, takes rows of the weight by number
 (:mod:`optim_plugins.ort.prepare.one_hot_lookups`).
 
+The steps of an LSTM that an exporter wrote out become one operator
+(:mod:`optim_plugins.ort.prepare.recurrent.roll_lstms`).
+
 Old exporters list every weight among the inputs, where a run may replace it, so that nothing can be folded into it;
-there they are taken out; what has a default so that a run may choose it stays. Weights are not read: folding stops at
-16,384 elements, so the pass writes a graph, no data.
+there they are taken out; what has a default so that a run may choose it stays. Weights are not read but those of such
+steps: folding stops at 16,384 elements, so else the pass writes a graph, no data.
 
 The exception is asked for: with ``fold_transposes`` a large ``Transpose(W)`` becomes a weight of its own. ONNX Runtime
 does that itself when it opens the model, and ``ort.quantize-dynamic`` reads through it, so it is for other tools, and
@@ -54,10 +57,10 @@ class Clean(Pass):
         before = sum(1 for _ in graph.graph.all_nodes())
         fixed = fix_weights(graph)
         folded = fold_transposes(graph) if options.fold_transposes else 0
-        looked_up = clean(graph)
+        rewritten = clean(graph)
         removed = before - sum(1 for _ in graph.graph.all_nodes())
         counts = {"nodes removed": removed, "weights that were inputs": fixed, "Transpose folded": folded}
-        counts |= {"one-hot products": looked_up} if looked_up else {}
-        if removed <= 0 and not fixed and not looked_up:
+        counts |= rewritten
+        if removed <= 0 and not fixed and not rewritten:
             return PassResult(model, changed=False, notes=("nothing to fold, merge or drop",), counts=counts)
         return PassResult(context.save(graph, model), changed=True, counts=counts)

@@ -16,15 +16,16 @@ from optim_plugins.ort.graph.transposed_weights import add_transposed
 from optim_plugins.ort.prepare.constant_branches import make_own_outputs
 from optim_plugins.ort.prepare.fold_constants import fold_constants, is_random
 from optim_plugins.ort.prepare.one_hot_lookups import look_up_one_hots
+from optim_plugins.ort.prepare.recurrent.roll_lstms import roll_lstms
 from optim_plugins.ort.prepare.refused_branches import settle_refused_branches
 from optim_plugins.ort.prepare.shorten_masks import shorten_masks
 
 
-def clean(graph: ir.Model) -> int:
+def clean(graph: ir.Model) -> dict[str, int]:
     """Fold small constants, merge equal nodes, drop what does nothing or is not used.
 
     Returns:
-        How many products with one-hot matrices became lookups, which may be more nodes.
+        What was rewritten though it may be more nodes, and how often.
     """
     infer_shapes(graph)
     fold_constants(graph)
@@ -33,7 +34,8 @@ def clean(graph: ir.Model) -> int:
     drop_identities(graph)
     shorten_masks(graph)
     looked_up = look_up_one_hots(graph)
-    if looked_up:
+    rolled = roll_lstms(graph)
+    if looked_up or rolled:
         fold_constants(graph)
     if not any(map(is_random, graph.graph.all_nodes())):  # two drawings are not one
         CommonSubexpressionEliminationPass()(graph)
@@ -43,7 +45,8 @@ def clean(graph: ir.Model) -> int:
     RemoveUnusedNodesPass()(graph)
     RemoveUnusedOpsetsPass()(graph)
     NameFixPass()(graph)
-    return looked_up
+    counts = {"one-hot products": looked_up, "steps of LSTMs": rolled}
+    return {name: count for name, count in counts.items() if count}
 
 
 def fold_transposes(graph: ir.Model) -> int:

@@ -2,7 +2,8 @@
 
 Passes of a stage are tried in order, each on the chain of what held before it (its *frontier*); passes of one
 ``alternatives`` group are tried on the same frontier. Everything that held stands in the pool, the chain that leaves
-the stage out too, unless the user named a pass: then only chains with it go on. What was tried is in the journal.
+the stage out too, unless the user named a pass, or the target requires it: then only chains with it go on, and of what
+the target requires those on which it has nothing left to do. What was tried is in the journal.
 """
 
 from __future__ import annotations
@@ -81,7 +82,8 @@ class Expander:
         for slot in slots(passes):
             new: list[Candidate] = []
             for candidate in frontier:
-                new += [n for n in self._try_slot(candidate, slot) if n.digest not in {m.digest for m in (*pool, *new)}]
+                known = {one.digest for one in (*pool, *new)}
+                new += [one for one in self._try_slot(candidate, slot) if one is candidate or one.digest not in known]
             if any(planned.forced for planned in slot):
                 pool = frontier = new
                 if not new:
@@ -137,11 +139,15 @@ class Expander:
         return new
 
     def _try_slot(self, candidate: Candidate, slot: Sequence[Planned]) -> list[Candidate]:
-        """Returns what holds of the passes of one slot, each tried on the same candidate."""
+        """Returns what holds of the passes of one slot, each tried on the same candidate.
+
+        That is the candidate itself where what the target requires has nothing left to do on it.
+        """
         asked = self.asker.ask(candidate, [planned.offered for planned in slot])
         asked_for: list[Candidate] = []
         tuned: list[tuple[Candidate, Attempt]] = []
         wanted: list[_Wanted] = []
+        rows: list[tuple[Planned, Attempt]] = []
         for planned in slot:
             answer = asked[planned.ordered.name]
             if not answer.proposals:
@@ -149,6 +155,7 @@ class Expander:
             against = "" if planned.forced else self.promises.reason_against(planned, self._time.for_candidate())
             for proposal in answer.proposals:
                 attempt = self._journal.open(step_of(planned.offered, proposal.options), candidate)
+                rows.append((planned, attempt))
                 one = _Wanted(planned, proposal, attempt, proposal is answer.proposals[0])
                 reason = ("" if self._is_open(one, candidate) else against) or self._promises_too_little(candidate, one)
                 far_off = "" if planned.forced else self._hopeless.get(attempt.step.key, "")
@@ -161,12 +168,19 @@ class Expander:
                 elif proposal.result is None or (planned.pass_class.lossy and proposal.result.changed):
                     wanted.append(one)  # lossy settings are compared as graphs are
                 elif not proposal.result.changed:
+                    attempt.unchanged = True
                     attempt.settle(StepStatus.DROPPED, "; ".join(proposal.result.notes))
                 elif planned.forced:
                     asked_for.append(_with_settings(candidate, attempt, proposal.result))
                 else:
                     tuned.append((_with_settings(candidate, attempt, proposal.result), attempt))
-        return asked_for + self.without_idle(candidate, tuned) + self._apply(candidate, wanted)
+        held = asked_for + self.without_idle(candidate, tuned) + self._apply(candidate, wanted)
+        is_needless = not held and any(self.needs_nothing(planned, attempt) for planned, attempt in rows)
+        return [candidate] if is_needless else held
+
+    def needs_nothing(self, planned: Planned, attempt: Attempt) -> bool:
+        """Whether a pass that the target requires, and nobody named, has found nothing left to do."""
+        return planned.forced and not planned.is_named and attempt.unchanged
 
     def _note_no_proposal(self, candidate: Candidate, planned: Planned, answer: Proposals) -> None:
         attempt = self._journal.open(step_of(planned.offered), candidate)
@@ -193,11 +207,9 @@ class Expander:
         """Why a proposal is not tried on a chain; empty where nothing speaks against it, or the user named its pass."""
         if one.planned.forced:
             return ""
-        if reason := self.slower_kernels(one.attempt.step, one.proposal):
+        reason = self.slower_kernels(one.attempt.step, one.proposal)
+        if reason or one.proposal.result is not None or one.attempt.ratio is not None:
             return reason
-        is_known = one.proposal.result is not None or one.attempt.ratio is not None
-        if is_known:
-            return ""
         return self.promises.adds_too_little(candidate, one.attempt.step, best_guess=one.best_guess)
 
     def slower_kernels(self, step: Step, proposal: Proposal) -> str:
@@ -294,6 +306,7 @@ class Expander:
         attempt.counts = dict(result.counts)
         attempt.notes = tuple(dict.fromkeys([*attempt.notes, *result.notes]))  # what a first look said is said again
         if not result.changed:
+            attempt.unchanged = True
             attempt.settle(StepStatus.NOT_APPLICABLE, "; ".join(result.notes))
             return None
         new = candidate.after(attempt.step, result.model, tried.answer.size_bytes, result.interface)
@@ -311,8 +324,7 @@ class Expander:
             return None
         self.promises.note_held(attempt.step)
         if attempt.step.stage is Stage.FUSE:
-            reach = share_within_reach(self._bench.original.model.path, new.model.path)
-            self.promises.note_reach(new.digest, reach)
+            self.promises.note_reach(new.digest, share_within_reach(self._bench.original.model.path, new.model.path))
         return replace(new, drift=attempt.drift, task=attempt.task)
 
 

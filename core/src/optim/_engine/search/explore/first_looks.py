@@ -166,12 +166,12 @@ class FirstLooks:
     def _before_a_doubtful_repair(
         self, found: Sequence[Look], items: Mapping[str, Measured], start: float
     ) -> list[Look]:
-        """Looks at guesses that were cut short, before a repair takes the time of the end that is too short for it."""
+        """Looks at guesses that were cut short, before a repair takes time that is too short for it."""
         ratios, unsure = self._ratios(items), self._unsure(items, start)
-        per_second = self._repairs.doubtful(found, lambda one: self._hoped(one, ratios, start), start, unsure)
-        if per_second is None or self._objective.goal != "latency":
+        repair = self._repairs.doubtful(found, lambda one: self._hoped(one, ratios, start), start, unsure)
+        if repair is None or self._objective.goal != "latency":
             return []
-        tried = self._second.before(per_second)
+        tried = self._second.before(repair.per_second, lent=repair.lent)
         looks = [self._repairs.look(cut.planned, cut.parent, cut.attempt, outcome) for cut, outcome in tried]
         return [look for look in looks if look is not None]
 

@@ -2,6 +2,9 @@
 
 A pass gains at best what its kernels gain in the shape that suits them best, on the share of the model's work that its
 operators do. That is a bound, and no estimate: what does not win even so is not tried.
+
+Where a model has products and convolutions, how much each of them multiplies is counted in one run. Guessed by its
+weights, products did 2 % of a reader of text, and dynamic 8 bits had no look on a busy machine; they do 9 %.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
+from optim._engine.diagnosis.timing import work_job
 from optim._engine.jobs import kernels
 from optim._engine.search.run_time import LEAST_S
 from optim._engine.search.workbench import Workbench
@@ -28,6 +32,9 @@ _ATTEMPTS, _AGAIN_WITHIN = 2, 0.05
 _DISTURBED = 0.25
 """Half of all kernels may be spread by more: else other programs made the figures."""
 
+_COUNTING_SHARE = 0.04
+"""Of the run that is left, for counting multiplications: the original is opened and run once more."""
+
 _LEAST_RATIO = 0.05
 """No kernel is faster than that beside one of float32: what says so was not computed."""
 
@@ -37,7 +44,7 @@ class KernelGains:
 
     Args:
         bench: of the run.
-        work: share of the model's work by operator, 0..1.
+        work: share of the model's work by operator, 0..1, as it is guessed by its weights.
 
     Attributes:
         measures: whether kernels are timed where they are not known yet; tests go by tables.
@@ -63,6 +70,7 @@ class KernelGains:
             known = self._measure(key) if bench.run_time.left >= LEAST_S else self._tables()
         if known is None:
             return
+        self._work = self._counted() or self._work
         self._measured_here = bool(known.measured) and not _is_disturbed(known.measured)
         self._ratios = known.measured if self._measured_here else known.known
         if known.measured and not self._measured_here:
@@ -91,6 +99,24 @@ class KernelGains:
     def are_measured(self) -> bool:
         """Whether they were timed on this machine."""
         return self._measured_here
+
+    def _counted(self) -> Mapping[str, float]:
+        """The shares as they are on a sample; empty where they are known, cannot be counted, or take too long."""
+        bench, prepared = self._bench, self._bench.prepared
+        took_s = prepared.open_s + prepared.run_s
+        if not self.measures or len(self._work) < 2 or took_s > _COUNTING_SHARE * bench.run_time.left:
+            return {}
+        sample = prepared.timed[0]
+        key = bench.keys.work(bench.original.model, sample)
+        answer = bench.runner.known(key, work_job.Answer)
+        if answer is None:
+            request = work_job.Request(bench.original.model, bench.place, bench.reference.feeds, sample)
+            try:
+                answer = bench.runner.call(work_job.JOB, request, timeout_s=MEASURING_S)
+            except WorkerFailed:  # they are guessed then
+                return {}
+            bench.runner.keep(key, answer)
+        return answer.shares
 
     def _tables(self) -> kernels.Answer | None:
         """What the backend knows of machines like this one."""

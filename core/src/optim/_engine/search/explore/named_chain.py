@@ -91,6 +91,8 @@ class NamedChain:
             Trial(parent, planned.offered, attempt.step.options), self._time.for_candidate(named=True)
         )
         made = self._expander.judge(parent, attempt, tried)
+        if self._expander.needs_nothing(planned, attempt):
+            return parent
         if made is None and self._expander.repairs.is_near(attempt, tried):
             made = self._expander.repairs.repair(parent, planned, attempt, tried)
         return made

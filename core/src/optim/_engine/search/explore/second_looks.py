@@ -68,8 +68,15 @@ class SecondLooks:
             held += [(new, self._expander.promises.gain(one.attempt.step))] if new is not None else []
         return max(held, key=lambda pair: pair[1], default=None)
 
-    def before(self, per_second: float, required: Collection[str] = ()) -> list[tuple[Cut, Tried]]:
+    def before(
+        self, per_second: float, required: Collection[str] = (), *, lent: bool = True
+    ) -> list[tuple[Cut, Tried]]:
         """Tries graphs that were cut short and promise more per second than a repair would, the best first.
+
+        Args:
+            per_second: what the repair promises.
+            required: names of passes that every delivered chain has.
+            lent: whether they have the time of the end too, as the repair would.
 
         Returns:
             Each that ran, and what came of it.
@@ -88,7 +95,7 @@ class SecondLooks:
         trials = [Trial(one.parent, one.planned.offered, one.attempt.step.options) for one in chosen]
 
         def seconds(place: int) -> float:
-            left_s = self._time.most_before_proof
+            left_s = self._time.most_before_proof if lent else self._time.for_candidate()
             return left_s if left_s >= needed_s(chosen[place]) else 0.0
 
         self._bench.teller.more(len(trials))

@@ -1,0 +1,54 @@
+"""Nodes that compute as in training: an exporter writes them where nobody has told the module to evaluate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+
+from optim.onnx.operators import walk_graphs
+from optim.onnx.skeleton import read_skeleton
+
+EVALUATE = "export it in eval mode: model.eval() before torch.onnx.export"
+
+_TRAINING_INPUT = 2
+"""Of a Dropout, from opset 12 on."""
+
+
+def training_node(path: Path) -> str:
+    """A node of a graph that computes as in training, in words; empty where there is none.
+
+    Such a Dropout drops at random. Such a BatchNormalization takes mean and variance of the batch that it is given, so
+    that what else lies there changes an answer.
+    """
+    model = read_skeleton(path)
+    true = set()
+    for graph in walk_graphs(model.graph):
+        true |= {tensor.name for tensor in graph.initializer if _is_true(tensor)}
+        true |= {node.output[0] for node in graph.node if node.op_type == "Constant" and _holds_true(node)}
+    for graph in walk_graphs(model.graph):
+        for node in graph.node:
+            if node.domain in ("", "ai.onnx") and _trains(node, true):
+                return f"{node.op_type} '{node.name or node.output[0]}'"
+    return ""
+
+
+def training_notes(path: Path) -> tuple[str, ...]:
+    """Returns what the report of a run says of such a node."""
+    node = training_node(path)
+    return (f"{node} computes as in training: {EVALUATE}",) if node else ()
+
+
+def _trains(node: onnx.NodeProto, true: set[str]) -> bool:
+    if node.op_type == "Dropout":
+        return len(node.input) > _TRAINING_INPUT and node.input[_TRAINING_INPUT] in true
+    return node.op_type == "BatchNormalization" and any(a.name == "training_mode" and a.i == 1 for a in node.attribute)
+
+
+def _holds_true(node: onnx.NodeProto) -> bool:
+    return any(attribute.name == "value" and _is_true(attribute.t) for attribute in node.attribute)
+
+
+def _is_true(tensor: onnx.TensorProto) -> bool:
+    is_one = tensor.data_type == onnx.TensorProto.BOOL and list(tensor.dims) in ([], [1])
+    return is_one and bool(onnx.numpy_helper.to_array(tensor).any())

@@ -1,0 +1,1 @@
+"""Recurrent cells that an exporter wrote out step by step."""
