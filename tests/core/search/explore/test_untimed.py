@@ -67,6 +67,18 @@ def test_what_is_best_beneath_8_bits_leads_and_the_best_in_floats_goes_on_beside
     assert rank.leading(ready, 2, promises, first) == [first[0], ready[0]], "of first looks fusions alone"
 
 
+def test_a_fusion_that_may_be_the_best_beneath_goes_on_beside_what_is_the_best_for_now() -> None:
+    fuse = Step(Stage.FUSE, "fuse", "plugin", {}, Role.IMPROVE, lossy=False)
+    cleaned = Candidate(Model(Path("m"), "cleaned", (), (), {}, 9), 1, (fuse,))
+    ready = [Measured(cleaned, 0.85, 0.8, 1.1), Measured(candidate(), 1.0, 1.0, 1.0)]
+    looked = [Measured(candidate(fuse), 1.07, 0.78, 1.12)]
+    rank, promises = ranking(), Promises(60.0)
+    assert rank.leading(ready, 2, promises, looked) == ready, "nothing that holds is made of them"
+    promises.note_ratio(NAMED, 0.4)
+    promises.note_held(NAMED)
+    assert rank.leading(ready, 2, promises, looked) == [ready[0], looked[0]]
+
+
 def test_settings_that_were_slower_before_come_after_the_graph_as_it_is() -> None:
     graph, tune = candidate(NAMED), Step(Stage.TUNE, "tune", "plugin", {"level": "basic"}, Role.IMPROVE, lossy=False)
     tuned, promises = graph.after(tune, Model(Path("t.onnx"), "t", (), (), {"": 17}, 9), 100, None), Promises(60.0)

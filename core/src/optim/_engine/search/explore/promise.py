@@ -210,9 +210,14 @@ class Promises:
             digest: of the model.
             ratio: its latency to the original's.
         """
+        return ratio * math.exp(-max((self.gain_on(digest, one) for one in self.later), default=0.0))
+
+    @property
+    def later(self) -> list[Step]:
+        """Steps that make another model of what fusions leave, and of which it is known that they hold and gain."""
         lossy = [one for one in self._held.values() if one.stage in BENEATH]
         known = [one for one in lossy if one.key in self._gain_of_step or one.key in self._repaired]
-        return ratio * math.exp(-max((self.gain_on(digest, one) for one in known), default=0.0))
+        return [one for one in known if self.gain(one) > TOO_LITTLE]
 
     def gain_on(self, digest: str, step: Step) -> float:
         """The gain to expect of a step on a model: 8 bits gain nothing of what a fusion took out of their reach."""

@@ -109,9 +109,11 @@ class Ranking:
     def leading(
         self, ready: Sequence[Measured], most: int, promises: Promises | None = None, looked: Iterable[Measured] = ()
     ) -> list[Measured]:
-        """Returns those that lead the next stage: the best, and before them what is best beneath a later stage.
+        """Returns those that lead the next stage: what is best beneath a later one, then the best as it is.
 
-        Attention with its projections taken in is the faster in floats, and none of these can be quantized.
+        Attention with its projections taken in is the faster in floats, and none of these can be quantized. Where one
+        is both, what may be best beneath for all that its interval says goes on beside it: on a busy machine a first
+        look had a fusion at 1.07 [0.78, 1.12] that takes a tenth off 8 bits.
 
         Args:
             ready: what may go on, the best first.
@@ -119,13 +121,15 @@ class Ranking:
             promises: what later stages gain of fusions, where they go by latency.
             looked: at first: fusions of the original may be best beneath.
         """
-        if promises is None or self._objective.goal != "latency":
-            return list(ready[:most])
         there = {item.digest for item in ready}
         fused = [item for item in looked if item.digest not in there and _is_fused(item.candidate)]
         timed = [item for item in (*ready, *fused) if item.ratio is not None]
-        first = min(timed, key=lambda item: promises.beneath(item.digest, item.ratio or 1.0), default=None)
-        return [*([first] if first else ()), *(item for item in ready if item is not first)][:most]
+        if promises is None or not promises.later or not timed or self._objective.goal != "latency":
+            return list(ready[:most])
+        first = min(timed, key=lambda item: promises.beneath(item.digest, item.ratio or 1.0))
+        timed.sort(key=lambda item: promises.beneath(item.digest, item.low or item.ratio or 1.0))
+        order = {item.digest: item for item in (first, *ready[:1], *timed, *ready)}
+        return list(order.values())[:most]
 
     def within_reach(self, items: Iterable[Measured]) -> list[Measured]:
         """Returns those that may lead the next stage: where answers are the goal, none that is far behind the best.
