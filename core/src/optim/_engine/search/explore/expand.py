@@ -175,7 +175,7 @@ class Expander:
                 else:
                     tuned.append((_with_settings(candidate, attempt, proposal.result), attempt))
         held = asked_for + self.without_idle(candidate, tuned) + self._apply(candidate, wanted)
-        is_needless = not held and any(self.needs_nothing(planned, attempt) for planned, attempt in rows)
+        is_needless = not held and any(self.needs_nothing(*row) for row in rows)
         return [candidate] if is_needless else held
 
     def needs_nothing(self, planned: Planned, attempt: Attempt) -> bool:
@@ -284,8 +284,7 @@ class Expander:
         for attempt, outcome in tried:
             if not self.promises.is_faster(attempt.step) and self.repairs.is_near(attempt, outcome):
                 attempt.unrepaired = _NO_FASTER
-        closest = self.repairs.closest(faster)
-        if closest is None:
+        if (closest := self.repairs.closest(faster)) is None:
             return []
         attempt, outcome = closest
         new = self.repairs.repair(parent, planned[attempt.step.pass_name], attempt, outcome)
