@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 import pytest
 import sample_outcome as sample
 
+from optim._engine import machine
 from optim._engine.feeds.feedset import SYNTHESIZED
 from optim._engine.gate.drift import Drift
 from optim._engine.machine import _from_cpuinfo, _instruction_sets, this_machine
@@ -265,6 +266,13 @@ def test_processors_name_themselves_in_different_ways(text, name):
 )
 def test_a_report_names_the_instruction_sets_that_kernels_differ_by(text, names):
     assert _instruction_sets(text) == names
+
+
+def test_numpy_finds_the_same_where_the_system_has_no_list(monkeypatch):
+    here = this_machine().instruction_sets
+    monkeypatch.setattr(machine, "_text", lambda path: "")
+    assert this_machine().instruction_sets == tuple(name for name in here if name in machine._OF_NUMPY.values())
+    assert here
 
 
 def test_latencies_that_stand_side_by_side_are_of_one_measurement():

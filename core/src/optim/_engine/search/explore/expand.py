@@ -149,7 +149,7 @@ class Expander:
         for planned in slot:
             answer = asked[planned.ordered.name]
             if not answer.proposals:
-                self._note_no_proposal(candidate, planned, answer)
+                self.note_no_proposal(candidate, planned, answer)
             against = "" if planned.forced else self.promises.reason_against(planned, self._time.for_candidate())
             for proposal in answer.proposals:
                 attempt = self._journal.open(step_of(planned.offered, proposal.options), candidate)
@@ -181,7 +181,8 @@ class Expander:
         """Whether a pass that the target requires, and nobody named, has found nothing left to do."""
         return planned.forced and not planned.is_named and attempt.unchanged
 
-    def _note_no_proposal(self, candidate: Candidate, planned: Planned, answer: Proposals) -> None:
+    def note_no_proposal(self, candidate: Candidate, planned: Planned, answer: Proposals) -> None:
+        """Has a pass's row say why it offers nothing for a chain."""
         attempt = self._journal.open(step_of(planned.offered), candidate)
         attempt.settle(answer.status, answer.reason)
         if answer.failure:
