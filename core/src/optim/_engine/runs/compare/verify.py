@@ -75,7 +75,8 @@ def _verification(
     bench: Workbench, budget: Budget, comparisons: Sequence[OutputComparison], task: TaskFigure | None
 ) -> Verification:
     from optim._engine.reports.answers import ComparedFeeds, ComparedTask, Verification
-    from optim._engine.reports.schema import DriftReport, OutputReport
+    from optim._engine.reports.parts.drifted import drift_report
+    from optim._engine.reports.schema import OutputReport
 
     objection = budget.objection(comparisons, lossy=True, task=task)
     drift, prepared = worst_drift(comparisons), bench.prepared
@@ -86,7 +87,7 @@ def _verification(
         tolerance=prepared.tolerance,
         limit=budget.limit(lossy=True),
         lossless=worst_beside_rounding(comparisons) <= prepared.tolerance,
-        drift=DriftReport.model_validate(to_wire(drift)),
+        drift=drift_report(drift),
         outputs=tuple(OutputReport.model_validate(to_wire(item)) for item in comparisons),
         feeds=ComparedFeeds(origin=prepared.origin, samples=prepared.available, compared=len(prepared.compared)),
         task=figures or None,
