@@ -1,7 +1,8 @@
-"""What goes on from a stage for whose race there is no time: never a chain without the pass that the user named."""
+"""What goes on from a stage: beneath 8 bits another fusion than in floats; without time for a race what was named."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -48,6 +49,34 @@ def test_the_best_that_holds_and_had_no_time_is_in_the_last_race() -> None:
     assert [one.digest for one in rank.untimed(looked, board)] == ["b"]
     timed = Measured(candidate(NAMED), 0.8)
     assert [one.digest for one in rank.joined([timed], rank.untimed(looked, board))] == ["b", timed.digest]
+
+
+def test_what_is_best_beneath_8_bits_leads_and_the_best_in_floats_goes_on_beside_it() -> None:
+    packed, plain, other = (Candidate(Model(Path("m"), name, (), (), {}, 9), 1, (NAMED,)) for name in "abc")
+    ready = [Measured(packed, 0.84), Measured(other, 0.86), Measured(plain, 0.88), Measured(candidate(), None)]
+    rank, promises = ranking(), Promises(60.0)
+    assert rank.leading(ready, 2) == rank.leading(ready, 2, promises) == ready[:2]
+    promises.note_ratio(NAMED, 0.4)
+    promises.note_held(NAMED)
+    for digest in ("a", "c"):
+        promises.note_reach(digest, 0.75)
+    assert [item.digest for item in rank.leading(ready, 2, promises)] == ["b", "a"]
+    assert rank.leading(ready[3:], 2, promises) == ready[3:], "nothing was timed"
+    fuse = Step(Stage.FUSE, "fuse", "plugin", {}, Role.IMPROVE, lossy=False)
+    first = [Measured(replace(candidate(*steps), size_bytes=1), 0.5) for steps in ([fuse], [fuse, NAMED])]
+    assert rank.leading(ready, 2, promises, first) == [first[0], ready[0]], "of first looks fusions alone"
+
+
+def test_a_fusion_that_may_be_the_best_beneath_goes_on_beside_what_is_the_best_for_now() -> None:
+    fuse = Step(Stage.FUSE, "fuse", "plugin", {}, Role.IMPROVE, lossy=False)
+    cleaned = Candidate(Model(Path("m"), "cleaned", (), (), {}, 9), 1, (fuse,))
+    ready = [Measured(cleaned, 0.85, 0.8, 1.1), Measured(candidate(), 1.0, 1.0, 1.0)]
+    looked = [Measured(candidate(fuse), 1.07, 0.78, 1.12)]
+    rank, promises = ranking(), Promises(60.0)
+    assert rank.leading(ready, 2, promises, looked) == ready, "nothing that holds is made of them"
+    promises.note_ratio(NAMED, 0.4)
+    promises.note_held(NAMED)
+    assert rank.leading(ready, 2, promises, looked) == [ready[0], looked[0]]
 
 
 def test_settings_that_were_slower_before_come_after_the_graph_as_it_is() -> None:

@@ -318,7 +318,8 @@ class Beam:
         ready = [
             item for item in ranking if not item.candidate.steps or item.candidate.steps[-1].role is not Role.ENABLE
         ]
-        chosen = ready[: self._bench.settings.beam]
+        later = self._promises if stage is Stage.FUSE else None
+        chosen = self._rank.leading(ready, self._bench.settings.beam, later, self._looked.values())
         before = {parent.digest for parent in beam}
         if all(item.digest not in before for item in chosen):
             chosen += [item for item in ranking if item.digest in before][:1]

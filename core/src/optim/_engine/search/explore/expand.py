@@ -29,7 +29,8 @@ from optim._engine.search.state import FASTER, Attempt, Candidate, OutOfTime, St
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Tried, Workbench
 from optim.jobs.printed import last_lines
-from optim.passes import PassResult, Role
+from optim.onnx.operators import share_within_reach
+from optim.passes import PassResult, Role, Stage
 
 _STOPPED = OutOfTime("search time ran out while it was tried; give more with --search-seconds")
 _NO_FASTER = "not repaired: it is no faster than the model without it"
@@ -39,11 +40,12 @@ _HOPELESS = 1.5
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """A proposal, the pass that made it, and its row."""
+    """A proposal, the pass that made it, its row, and whether it comes first of its pass."""
 
     planned: Planned
     proposal: Proposal
     attempt: Attempt
+    best_guess: bool = False
 
 
 class Expander:
@@ -154,7 +156,7 @@ class Expander:
             for proposal in answer.proposals:
                 attempt = self._journal.open(step_of(planned.offered, proposal.options), candidate)
                 rows.append((planned, attempt))
-                one = _Wanted(planned, proposal, attempt)
+                one = _Wanted(planned, proposal, attempt, proposal is answer.proposals[0])
                 reason = ("" if self._is_open(one, candidate) else against) or self._promises_too_little(candidate, one)
                 far_off = "" if planned.forced else self._hopeless.get(attempt.step.key, "")
                 if (reason or far_off) and not attempt.reason:
@@ -173,9 +175,8 @@ class Expander:
                 else:
                     tuned.append((_with_settings(candidate, attempt, proposal.result), attempt))
         held = asked_for + self.without_idle(candidate, tuned) + self._apply(candidate, wanted)
-        if not held and any(self.needs_nothing(planned, attempt) for planned, attempt in rows):
-            return [candidate]
-        return held
+        is_needless = not held and any(self.needs_nothing(*row) for row in rows)
+        return [candidate] if is_needless else held
 
     def needs_nothing(self, planned: Planned, attempt: Attempt) -> bool:
         """Whether a pass that the target requires, and nobody named, has found nothing left to do."""
@@ -207,10 +208,10 @@ class Expander:
         """Why a proposal is not tried on a chain; empty where nothing speaks against it, or the user named its pass."""
         if one.planned.forced:
             return ""
-        if reason := self.slower_kernels(one.attempt.step, one.proposal):
+        reason = self.slower_kernels(one.attempt.step, one.proposal)
+        if reason or one.proposal.result is not None or one.attempt.ratio is not None:
             return reason
-        is_known = one.proposal.result is not None or one.attempt.ratio is not None
-        return "" if is_known else self.promises.adds_too_little(candidate, one.attempt.step)
+        return self.promises.adds_too_little(candidate, one.attempt.step, best_guess=one.best_guess)
 
     def slower_kernels(self, step: Step, proposal: Proposal) -> str:
         """Why its kernels say that a proposal cannot win; what they promise at best is noted."""
@@ -283,8 +284,7 @@ class Expander:
         for attempt, outcome in tried:
             if not self.promises.is_faster(attempt.step) and self.repairs.is_near(attempt, outcome):
                 attempt.unrepaired = _NO_FASTER
-        closest = self.repairs.closest(faster)
-        if closest is None:
+        if (closest := self.repairs.closest(faster)) is None:
             return []
         attempt, outcome = closest
         new = self.repairs.repair(parent, planned[attempt.step.pass_name], attempt, outcome)
@@ -322,7 +322,9 @@ class Expander:
             if attempt.drift.relative_l2 > _HOPELESS * self._budget.limit(new.is_lossy) and attempt.step.lossy:
                 self._hopeless[attempt.step.key] = f"on another chain: {objection}"
             return None
-        self.promises.note_held(attempt.step.pass_name)
+        self.promises.note_held(attempt.step)
+        if attempt.step.stage is Stage.FUSE:
+            self.promises.note_reach(new.digest, share_within_reach(self._bench.original.model.path, new.model.path))
         return replace(new, drift=attempt.drift, task=attempt.task)
 
 

@@ -38,8 +38,9 @@ class Grown:
 
     def promised(self, candidate: Candidate, promises: Promises) -> float:
         """The latency to expect of a candidate, as a ratio to the original."""
-        ratio = self.parents[candidate.digest].ratio or 1.0
-        return ratio * math.exp(-promises.gain(candidate.steps[-1])) if self.is_new(candidate) else ratio
+        parent = self.parents[candidate.digest]
+        gain = promises.gain_on(parent.digest, candidate.steps[-1]) if self.is_new(candidate) else 0.0
+        return (parent.ratio or 1.0) * math.exp(-gain)
 
 
 def in_turns(
