@@ -8,8 +8,8 @@ Before and after::
     ReduceMean(x, all axes behind the second)       GlobalAveragePool(x), and Squeeze where the axes go
 
 The first two are those of :mod:`optim_plugins.ort.fuse.convolution`; of the operator HardSwish onnxruntime makes its
-second form itself, but only when it opens the model. Nothing is approximated; weights are written anew
-only where steps go into them.
+second form itself, but only when it opens the model. Nothing is approximated; weights are written anew only where steps
+go into them. Means of which a normalization is made stay: the runtime has an operator for all of it.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _pool(node: ir.Node, opset: int, names: UniqueNames) -> int:
         return 0
     axes = _axes(node)
     rank = len(source.shape)
-    if axes is None or sorted(axis % rank for axis in axes) != list(range(2, rank)):
+    if axes is None or sorted(axis % rank for axis in axes) != list(range(2, rank)) or _normalizes(node, source):
         return 0
     pool = ir.node("GlobalAveragePool", [source], name=node.name)
     if "keepdims" in node.attributes and node.attributes["keepdims"].as_int() == 0:
@@ -105,6 +105,15 @@ def _pool(node: ir.Node, opset: int, names: UniqueNames) -> int:
     else:
         _take_place(node, pool)
     return 1
+
+
+def _normalizes(mean: ir.Node, source: ir.Value) -> bool:
+    """Whether a mean is one of squares, or is taken off what it is the mean of."""
+    made = source.producer()
+    squares = made is not None and (
+        made.op_type == "Pow" or (made.op_type == "Mul" and made.inputs[0] is made.inputs[1])
+    )
+    return squares or any(node.op_type == "Sub" and source in node.inputs for node in mean.outputs[0].consumers())
 
 
 def _axes(node: ir.Node) -> Sequence[int] | None:
