@@ -18,7 +18,7 @@ from optim._engine.search.explore.grown import merged_settings
 from optim._engine.search.explore.kernel_gains import KernelGains
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.repairs import Repairs, as_elsewhere
-from optim._engine.search.explore.rest import OUT_OF_TIME, Cut
+from optim._engine.search.explore.rest import NOT_TIMED, OUT_OF_TIME, Cut
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.measure.idle_settings import IdleSettings
 from optim._engine.search.measure.source_gate import SourceGate
@@ -270,8 +270,8 @@ class Expander:
         self._bench.teller.more(len(wanted))
         for one, outcome in zip(order, self._bench.try_all(trials, seconds), strict=True):
             if outcome is None:
-                if one.attempt.ratio is None:  # a first look has none of it to say
-                    one.attempt.settle(StepStatus.SKIPPED, OUT_OF_TIME)
+                if one.attempt.ratio is None and not one.attempt.reason:  # else its first look has said it
+                    one.attempt.settle(StepStatus.SKIPPED, OUT_OF_TIME if one.attempt.drift is None else NOT_TIMED)
             else:
                 tried.append((one.attempt, outcome))
         return tried
