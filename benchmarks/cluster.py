@@ -4,8 +4,9 @@
                                  [--models FOLDER] [--trace FILE]
 
 - ``runs``: ``optim batch`` of four small models here, and again with ``--cluster local:2``, each with a cache of its
-  own; clocks are exclusive. Prints the seconds of both, processor seconds for each run (Linux), and how many runs two
-  workers finish in the time of one. With ``--target cpu:threads=1`` sessions have one thread, as where services do.
+  own; clocks are exclusive. Prints the seconds of both, how many runs two workers finish in the time of one, and on
+  Linux what a run uses of the machine, at the clock and beside it, with what two workers can gain at most by that.
+  With ``--target cpu:threads=1`` sessions have one thread, as where services do.
 - ``overhead``: a job that does next to nothing, handed to a worker many times; prints the median of what is not the
   worker's: from :meth:`Fleet.do` to its answer, less the time that the worker had the job.
 - ``weights``: a run on a model of 537 MB with two workers that share no disk; prints the bytes that went to each of
@@ -21,7 +22,6 @@ Workers are processes of this machine. On a machine that others use the figures 
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
 import os
 import socket
@@ -32,7 +32,7 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,7 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+from processor_time import Busy, processor_s, watched_clock
 
 import optim
 import optim_plugins
@@ -54,15 +55,13 @@ from optim._engine.runs.run import run_settings
 from optim._engine.search.settings import RunSettings
 from optim._engine.store import Store
 from optim.jobs import to_wire
+from optim.jobs.resources import usable_processors
 
 _SMALL = {"wide": (4, 512), "deep": (24, 128), "thin": (8, 256), "even": (12, 256)}
 """Products and their width, of four small models."""
 
 _LARGE = (8, 4096)
 """8 products of 4096x4096 floats: 537 MB."""
-
-_SUBREAPER = 36
-"""``PR_SET_CHILD_SUBREAPER``."""
 
 _JOBS = 60
 """For the overhead: the median of fewer moves by a millisecond from run to run."""
@@ -97,33 +96,36 @@ def runs(root: Path, seconds: float, target: str) -> None:
     recipe = root / "recipe.toml"
     recipe.write_text(f'search_seconds = {seconds}\ntarget = "{target}"\n[matrix]\nsource = ["models/*.onnx"]\n')
     subprocess.run([sys.executable, "-m", "compileall", "-q", *optim.__path__, *optim_plugins.__path__], check=True)
-    took = {}
+    took: dict[str, float] = {}
+    bounds: list[tuple[float, float]] = []
     for name, more in {"here": [], "local:2": ["--cluster", "local:2"]}.items():
         environment = {**os.environ, "OPTIM_CACHE_DIR": str(root / f"cache-{len(took)}")}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)  # else each process compiles what has changed
         command = [sys.executable, "-m", "optim", "batch", str(recipe), "-o", str(root / f"out-{len(took)}"), *more]
         began, used_s = time.monotonic(), processor_s()
-        done = subprocess.run([*command, "--json"], env=environment, check=True, stdout=subprocess.PIPE, text=True)
+        with watched_clock() as busy:
+            done = subprocess.run([*command, "--json"], env=environment, check=True, stdout=subprocess.PIPE, text=True)
         took[name] = time.monotonic() - began
         each = ", ".join(f"{row['seconds']:.1f}" for row in json.loads(done.stdout)["rows"])
         print(f"runs: {len(_SMALL)} of {seconds:.0f} s of search on {target}, {name}: {took[name]:.1f} s (each {each})")
         if sys.platform == "linux":
-            print(f"runs: {name}: {(processor_s() - used_s) / len(_SMALL):.1f} s of processor time for each run")
+            used_s = processor_s() - used_s
+            print_use(name, busy, used_s, took[name])
+            bounds.append((usable_processors() * took[name] / used_s, busy.bound(usable_processors())))
     print(f"runs: finished in the same time, two workers to none: {took['here'] / took['local:2']:.2f}")
+    if bounds:
+        print(
+            "runs: at most {:.2f}, were no core ever idle; {:.2f}, where all waits while one times".format(*bounds[0])
+        )
 
 
-def processor_s() -> float:
-    """Of all that this process has started, and what that has: what was left behind comes to it, and is waited for."""
-    if sys.platform != "linux":
-        return 0.0
-    import resource
-
-    ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
-    with suppress(ChildProcessError):
-        while True:
-            os.waitpid(-1, 0)
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+def print_use(name: str, busy: Busy, used_s: float, took_s: float) -> None:
+    """What a batch used of the machine, for each run."""
+    print(
+        f"runs: {name}: {used_s / len(_SMALL):.1f} s of processor time for each run, {used_s / took_s:.2f} cores busy; "
+        f"{busy.timing_s / len(_SMALL):.1f} s at the clock with {busy.timing_busy_s / max(1e-9, busy.timing_s):.2f}, "
+        f"{busy.else_s / len(_SMALL):.1f} s beside it with {busy.else_busy_s / max(1e-9, busy.else_s):.2f}"
+    )
 
 
 def overhead(root: Path) -> None:

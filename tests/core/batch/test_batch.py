@@ -16,8 +16,8 @@ from batch_models import relu
 
 import optim.__main__
 from optim._engine.batch import program
-from optim._engine.batch.index import read_index, worst_status
-from optim._engine.batch.live import Standing
+from optim._engine.batch.index import error_row, read_index, worst_status
+from optim._engine.batch.live import Standing, line_of
 from optim._engine.batch.matrix import read_batch
 from optim._engine.batch.program import Done, Work, end_programs, run_program
 from optim._engine.batch.runs import Told, claimed, run_batch
@@ -101,6 +101,12 @@ def test_a_run_that_is_lost_is_a_row(batch: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("optim._engine.batch.runs.run_program", lost)
     index = run(batch, Here(), fresh=True)
     assert index.rows[0].status == "error" and "the worker was killed" in index.rows[0].reason
+
+
+def test_an_error_of_several_lines_is_told_in_one(batch: Path) -> None:
+    (entry,) = read_batch([batch / "wrong.toml"])
+    row = error_row(entry, OptimError("bad-toml", "it is no TOML", "an end is missing:\n    a =", "add it"))
+    assert line_of(row).endswith("it is no TOML: an end is missing: a =, 0 s")
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:

@@ -34,6 +34,8 @@ pytestmark = pytest.mark.skipif(find_spec("distributed") is None, reason="dask i
     [
         ("tcp://10.0.0.1:8786", "cluster-unencrypted"),
         ("nonsense", "bad-cluster"),
+        ("http://localhost:8786", "bad-cluster"),
+        ("tcp://localhost", "bad-cluster"),
         ("local:0", "bad-cluster"),
         ("local:²", "bad-cluster"),
         ("no_such_module:cluster", "bad-cluster"),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from optim._engine.compare.chosen_samples import judged_on
 from optim._engine.feeds.feedset import SYNTHESIZED, FeedWriter
 from optim._engine.jobs.calibration import Calibration
-from optim._engine.jobs.prepare import _judged_on
 
 
 @pytest.fixture
@@ -37,10 +37,10 @@ def test_a_pass_is_given_the_others(feeds):
 
 
 def test_drift_is_measured_on_those_held_out_first(feeds):
-    assert _judged_on(feeds(8), 32) == (2, 6, 0, 1, 3, 4, 5, 7)
-    assert _judged_on(feeds(8), 3) == (2, 6, 0)
-    assert _judged_on(feeds(40), 4) == (2, 14, 26, 38)
-    assert _judged_on(feeds(2), 32) == (0, 1)
+    assert judged_on(feeds(8), 32) == (2, 6, 0, 1, 3, 4, 5, 7)
+    assert judged_on(feeds(8), 3) == (2, 6, 0)
+    assert judged_on(feeds(40), 4) == (2, 14, 26, 38)
+    assert judged_on(feeds(2), 32) == (0, 1)
 
 
 def test_of_made_up_samples_none_is_held_out(tmp_path):

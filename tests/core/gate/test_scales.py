@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from optim._engine.compare.original_outputs import mixing_outputs
 from optim._engine.compare.place import Reference
 from optim._engine.feeds.feedset import FeedWriter
 from optim._engine.gate.budget import BeyondBudget, Budget
 from optim._engine.gate.outputs import compare_output, compare_sample, mixed_outputs
-from optim._engine.jobs.prepare import _mixed_outputs
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def test_whether_an_output_mixes_scales_is_looked_at_once_on_every_sample(detect
                 writer.add(sample)
             writer.finish("made", ())
     original = SimpleNamespace(inputs=(), outputs=())
-    assert list(_mixed_outputs(Reference(tmp_path / "feeds", tmp_path / "outputs", original, (0, 1)))) == ["output0"]
+    assert list(mixing_outputs(Reference(tmp_path / "feeds", tmp_path / "outputs", original, (0, 1)))) == ["output0"]
     other = {"output0": detections.copy()}
     other["output0"][:, 4:11] *= np.float32(1.3)
 

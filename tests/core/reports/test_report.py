@@ -7,6 +7,8 @@ from dataclasses import asdict, replace
 import pytest
 import sample_outcome as sample
 
+from optim._engine import machine
+from optim._engine.feeds.feedset import SYNTHESIZED
 from optim._engine.gate.drift import Drift
 from optim._engine.machine import _from_cpuinfo, _instruction_sets, this_machine
 from optim._engine.reports.build import build_report
@@ -193,6 +195,21 @@ def test_a_lossy_result_of_samples_of_one_size_says_so():
     assert not any("sequence=128" in note for note in build_report(lossless).notes)
 
 
+@pytest.mark.parametrize(
+    ("samples", "drift", "said"),
+    [(3, 0.16, "by the 3 samples"), (1, 0.16, "by the 1 sample "), (4, 0.16, ""), (3, 0.08, "")],
+)
+def test_a_lossy_result_near_the_budget_says_that_few_samples_chose_it(samples, drift, said):
+    outcome = sample.improved()
+    candidate = replace(outcome.result.candidate, drift=replace(outcome.result.candidate.drift, relative_l2=drift))
+    outcome.result = replace(outcome.result, candidate=candidate)
+    outcome.prepared = replace(outcome.prepared, available=samples, origin="feeds.npz")
+    notes = [note for note in build_report(outcome).notes if "the result was chosen" in note]
+    assert [said in note for note in notes] == [True] * bool(said)
+    outcome.prepared = replace(outcome.prepared, origin=SYNTHESIZED)
+    assert not any("the result was chosen" in note for note in build_report(outcome).notes)
+
+
 def test_an_unchanged_run_delivers_the_original():
     report = build_report(sample.unchanged())
     assert report.status == RunStatus.UNCHANGED.value
@@ -249,6 +266,13 @@ def test_processors_name_themselves_in_different_ways(text, name):
 )
 def test_a_report_names_the_instruction_sets_that_kernels_differ_by(text, names):
     assert _instruction_sets(text) == names
+
+
+def test_numpy_finds_the_same_where_the_system_has_no_list(monkeypatch):
+    here = this_machine().instruction_sets
+    monkeypatch.setattr(machine, "_text", lambda path: "")
+    assert this_machine().instruction_sets == tuple(name for name in here if name in machine._OF_NUMPY.values())
+    assert here
 
 
 def test_latencies_that_stand_side_by_side_are_of_one_measurement():

@@ -182,6 +182,20 @@ def test_the_end_of_a_short_run_keeps_time_for_two_models_and_not_for_five(clock
     assert kept_s(300.0) < 100.0
 
 
+def test_what_hardly_holds_is_compared_in_the_time_of_the_proof_but_for_the_least(clock):
+    run = RunTime(60.0, clock)
+    run.announce(60.0 + run.spent)
+    run.expect(open_s=0.4, run_s=0.04, size_bytes=10)
+    run.compares(8)
+    time = TimeBudget.of_run(run, 300.0)
+    assert time.most_for_comparing(doubtful=False) > 0
+    clock.seconds += time.search_s + 8.0
+    assert time.most_for_comparing(doubtful=False) == 0.0
+    assert 0 < time.most_for_comparing(doubtful=True) == pytest.approx(run.spare_s - time.least_proof_s)
+    clock.seconds += run.spare_s - time.least_proof_s - 1.0
+    assert time.most_for_comparing(doubtful=True) == 0.0
+
+
 def test_what_a_repair_found_is_tried_though_the_search_is_over(clock):
     run = RunTime(60.0, clock)
     run.announce(60.0 + run.spent)

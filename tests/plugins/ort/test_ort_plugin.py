@@ -103,7 +103,7 @@ def test_fusions_are_those_of_the_target(tmp_path: Path, monkeypatch: pytest.Mon
         FuseTransformer().apply(model, FuseTransformerOptions(engine="onnxruntime"), given)
     assert told == [False, True]
     best = [next(iter(FuseTransformer().candidates(model, target, context(tmp_path)))) for target in (CPU, gpu)]
-    assert [one.leave_out for one in best] == [("skip_layer_normalization",), ()]
+    assert [one.leave_out for one in best] == [("skip_layer_normalization", "attention"), ()]
 
 
 def test_the_backend_runs_a_model_and_says_where(tmp_path: Path) -> None:

@@ -6,7 +6,9 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 from optim.jobs.resources import ControlGroups, usable_cores, usable_memory_bytes
@@ -33,6 +35,24 @@ _INSTRUCTION_SETS = [
     "sve2",
 ]
 """What kernels of runtimes differ by: a figure of a machine with VNNI says nothing about one without."""
+
+
+_OF_NUMPY = {
+    "SSE41": "sse4_1",
+    "AVX": "avx",
+    "AVX2": "avx2",
+    "FMA3": "fma",
+    "AVX512F": "avx512f",
+    "AVX512BW": "avx512bw",
+    "AVX512VNNI": "avx512_vnni",
+    "AVX512BF16": "avx512_bf16",
+    "AVX512FP16": "avx512_fp16",
+    "ASIMD": "asimd",
+    "ASIMDHP": "asimdhp",
+    "ASIMDDP": "asimddp",
+    "SVE": "sve",
+}
+"""Those that numpy asks the processor for, on Windows and macOS too; AVX-VNNI, AMX and i8mm are not among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +90,7 @@ def this_machine() -> Machine:
         memory_bytes=usable_memory_bytes(),
         os=platform.platform(aliased=True, terse=False),
         python=platform.python_version(),
-        instruction_sets=_instruction_sets(_text(Path("/proc/cpuinfo"))) if sys.platform == "linux" else (),
+        instruction_sets=_instruction_sets(_text(Path("/proc/cpuinfo"))) or _asked_by_numpy(),
     )
 
 
@@ -105,6 +125,16 @@ def _instruction_sets(text: str) -> tuple[str, ...]:
             there = set(value.split())
             return tuple(name for name in _INSTRUCTION_SETS if name in there)
     return ()
+
+
+def _asked_by_numpy() -> tuple[str, ...]:
+    """Those that numpy found when it was imported; none where it keeps them elsewhere."""
+    try:
+        found: Mapping[str, bool] = import_module("numpy._core._multiarray_umath").__cpu_features__
+    except (ImportError, AttributeError):  # no name of its public interface
+        return ()
+    there = {name for numpys, name in _OF_NUMPY.items() if found.get(numpys)}
+    return tuple(name for name in _INSTRUCTION_SETS if name in there)
 
 
 def _text(path: Path) -> str:

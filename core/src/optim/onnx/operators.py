@@ -15,6 +15,9 @@ from optim.onnx.skeleton import read_skeleton
 _PLACES = {"MatMul": 1, "Conv": 49}
 """How often a weight is used: a kernel of a convolution at 7 times 7 places where it is at its smallest."""
 
+_LEAST_RANK = 2
+"""Of a weight that something is multiplied with."""
+
 _BEFORE_ONNX = {"LayerNormalization": 17, "SimplifiedLayerNormalization": math.inf}
 """What onnxruntime has in the standard domain in every opset, and the first opset of ONNX that has it. Its optimizers,
 its builder of decoders and onnxscript write these; ``ai.onnx:SimplifiedLayerNormalization`` is in most decoders that
@@ -46,16 +49,43 @@ def work_shares(path: Path) -> dict[str, float]:
     guessed, for shapes may be dynamic. It is nothing to go by where a model has both: of a reader of text products do
     9 %, and 2 % by this. Reads no weights.
     """
-    model = read_skeleton(path)
-    sizes = {tensor.name: prod(tensor.dims) for tensor in model.graph.initializer}
-    work: Counter[str] = Counter()
-    for node in model.graph.node:
-        if node.op_type in _HANDING_ON and node.input and node.input[0] in sizes:
-            sizes[node.output[0]] = sizes[node.input[0]]
-        if (operator := weighing_operator(node.op_type)) and len(node.input) > 1:
-            work[operator] += _PLACES[operator] * sizes.get(node.input[1], 0)
+    work, _ = _work(path)
     total = sum(work.values())
     return {name: count / total for name, count in work.items() if count}
+
+
+def share_within_reach(before: Path, after: Path) -> float:
+    """About which share of a graph's work passes still reach that rewrite products and convolutions, 0..1.
+
+    A fusion may take weights into operators of its own, which stay as they are: Attention takes in those of its three
+    projections, a third of those of a transformer's block. Work that is gone is none that is out of reach.
+
+    Args:
+        before: the graph that was fused.
+        after: what came of it.
+    """
+    (plain_before, _), (plain_after, taken_in) = _work(before), _work(after)
+    within = sum(plain_after.values())
+    hidden = min(taken_in, max(0, sum(plain_before.values()) - within))
+    return within / (within + hidden) if within + hidden else 1.0
+
+
+def _work(path: Path) -> tuple[Counter[str], int]:
+    """Multiplications for each row by operator, and those of operators that are not of ONNX."""
+    model = read_skeleton(path)
+    shapes = {tensor.name: tensor.dims for tensor in model.graph.initializer}
+    work: Counter[str] = Counter()
+    taken_in = 0
+    for node in model.graph.node:
+        if node.op_type in _HANDING_ON and node.input and node.input[0] in shapes:
+            shapes[node.output[0]] = shapes[node.input[0]]
+        if node.domain not in ("", "ai.onnx"):
+            places = _PLACES["Conv"] if "Conv" in node.op_type else 1
+            weights = (shapes[name] for name in node.input if len(shapes.get(name, ())) >= _LEAST_RANK)
+            taken_in += places * sum(map(prod, weights))
+        elif (operator := weighing_operator(node.op_type)) and len(node.input) > 1 and node.input[1] in shapes:
+            work[operator] += _PLACES[operator] * prod(shapes[node.input[1]])
+    return work, taken_in
 
 
 def weighing_operator(op_type: str) -> str:

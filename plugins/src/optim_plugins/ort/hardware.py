@@ -17,8 +17,8 @@ class Processor:
 
     Attributes:
         machine: as ``platform.machine()`` says it.
-        flags: instruction sets by their Linux names; empty where the system does not tell, which is taken for a modern
-            one.
+        flags: instruction sets by their Linux names; empty where the system does not tell: the runtime is asked how it
+            adds 8-bit products, and the rest is taken for that of a modern one.
     """
 
     machine: str
@@ -40,7 +40,9 @@ class Processor:
 
         AVX2 alone, and AVX512 without VNNI, add pairs of products in 16 bits and saturate.
         """
-        return self.is_arm or not self.flags or bool(self.flags & _ADDS_IN_32_BITS)
+        if self.flags and self.is_x86:
+            return bool(self.flags & _ADDS_IN_32_BITS)
+        return not self.is_x86 or _adds_in_32_bits()
 
     @property
     def multiplies_blocks(self) -> bool:
@@ -72,6 +74,27 @@ def multiplies_integers_exactly() -> bool:
 def multiplies_blocks() -> bool:
     """Whether onnxruntime computes with blocks of 8 and fewer bits as they are here."""
     return this_processor().multiplies_blocks
+
+
+@cache
+def _adds_in_32_bits() -> bool:
+    """Whether the runtime adds 8-bit products here as they are: one whose every pair would saturate tells it."""
+    import numpy as np
+    import onnxruntime
+    from onnx import TensorProto, helper, numpy_helper
+
+    size = 64  # more than one tile of every kernel
+    a, w = np.full((size, size), 255, np.uint8), np.full((size, size), 127, np.int8)
+    ends = [
+        helper.make_tensor_value_info(name, kind, a.shape)
+        for name, kind in (("a", TensorProto.UINT8), ("y", TensorProto.INT32))
+    ]
+    node = helper.make_node("MatMulInteger", ["a", "w"], ["y"])
+    graph = helper.make_graph([node], "sums", ends[:1], ends[1:], [numpy_helper.from_array(w, "w")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    sums = np.asarray(session.run(None, {"a": a})[0])
+    return bool((sums == a.astype(np.int32) @ w.astype(np.int32)).all())
 
 
 def _flags() -> frozenset[str]:

@@ -18,7 +18,7 @@ from optim._engine.search.explore.beam import Beam
 from optim._engine.search.explore.first_looks import FirstLooks
 from optim._engine.search.explore.first_repairs import Doubtful, FirstRepairs
 from optim._engine.search.explore.kernel_gains import KernelGains
-from optim._engine.search.explore.order import fair_order, leading_of
+from optim._engine.search.explore.order import fair_order
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.ranking import Ranking
 from optim._engine.search.measure.clock import Clock
@@ -179,34 +179,6 @@ def test_a_goal_of_its_own_clock_has_first_looks_too(looked):
     assert {chain[0] for chain in looked.found} <= {"timed.drop-a", "timed.drop-b"}
 
 
-def named(name, stage, plugin):
-    pass_class = SimpleNamespace(session_only=False, goals=(), lossy=stage is not Stage.FUSE)
-    offered = SimpleNamespace(stage=stage, plugin=SimpleNamespace(name=plugin))
-    return SimpleNamespace(ordered=SimpleNamespace(name=name), offered=offered, pass_class=pass_class)
-
-
-def test_settings_of_a_plugin_lead_nothing():
-    quick, slow = named("quick", Stage.QUANTIZE, "one"), named("slow", Stage.QUANTIZE, "one")
-    tune = named("tune", Stage.TUNE, "one")
-    tune.pass_class.session_only, tune.pass_class.lossy = True, False
-    gains = {"quick": 0.8, "slow": 0.8, "tune": 0.03}
-    assert leading_of([tune, quick, slow], [quick, slow, tune], gains) == [quick]
-
-
-def test_the_best_of_each_plugin_and_of_each_stage_lead():
-    quick, slow = named("quick", Stage.QUANTIZE, "one"), named("slow", Stage.QUANTIZE, "one")
-    clean, fuse = named("clean", Stage.FUSE, "one"), named("fuse", Stage.FUSE, "one")
-    theirs, also = named("theirs", Stage.QUANTIZE, "two"), named("also", Stage.FUSE, "two")
-    worse = named("worse", Stage.CONVERT_PRECISION, "one")
-    gains = {"quick": 0.8, "slow": 0.9, "clean": 0.1, "fuse": 0.1, "theirs": 0.3, "also": 0.1, "worse": -0.4}
-    alone = [clean, fuse, quick, slow, worse]
-    assert leading_of([quick, slow, clean, fuse, worse], alone, gains) == [quick, fuse, clean]
-    assert leading_of([quick, slow, clean, fuse, worse], alone, {**gains, "clean": 0.09}) == [quick, fuse]
-    both = [quick, theirs, slow, also, clean, fuse, worse]
-    assert leading_of(both, [*alone, theirs, also], gains) == [quick, theirs, also]
-    assert leading_of(both, [*alone, also, theirs], {**gains, "fuse": 0.2}) == [quick, theirs, fuse]
-
-
 @pytest.mark.parametrize(("goal", "expected"), [("throughput", 0.5), ("generate", 0.5), ("startup", 0.25)])
 def test_calls_and_starts_stand_for_the_clock_of_a_goal(goal, expected):
     def lane(ratio, open_s, first_s):
@@ -304,10 +276,25 @@ def test_what_promises_most_per_second_comes_first(settings, folder, monkeypatch
     bench.run_time.try_s = beam.time.most_before_proof / 2  # two beside each other would be stopped
     looks.run(plan, 1.0)
     assert [len(trials) for trials in batches[:2]] == [1, len(names) - 1]
+    monkeypatch.setattr(TimeBudget, "most_before_proof", 0.0)  # a slow model: the best guess is begun all the same
+    given = []
+    monkeypatch.setattr(
+        Workbench, "try_all", lambda _, trials, seconds: given.append(seconds(0)) or [None] * len(trials)
+    )
+    looks.run(plan, 1.0)
+    assert given[0] >= given[1] > 0
     batches.clear()
+    monkeypatch.setattr(Workbench, "try_all", lambda _, trials, seconds: batches.append(trials) or [None] * len(trials))
     monkeypatch.setattr(Promises, "expected_s", lambda _, name: 20.0 if name == "dawdling.lossily" else 2.0)
     beam._expander.expand(bench.original, plan.stages[Stage.QUANTIZE])  # stages go by it too, and not by name
     assert next(trial.offered.name for trials in batches for trial in trials) == "timed.round"
+
+
+def test_what_offers_nothing_says_so_at_once(looked):
+    """There may be no time for its stage: the verdict would name it among what more time is for."""
+    looked("timed.drop-a", "timed.round", "ort.fuse-convolution")
+    (row,) = [one for one in looked.attempts if one.step.pass_name == "ort.fuse-convolution"]
+    assert (row.status, row.reason) == (StepStatus.NOT_APPLICABLE, "the graph has no Conv")
 
 
 def test_what_has_slower_kernels_has_no_first_look(looked, monkeypatch):

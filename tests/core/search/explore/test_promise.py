@@ -95,7 +95,7 @@ def test_a_slow_pass_of_which_nothing_came_is_not_tried_again_and_one_that_held_
     assert promises.reason_against(planned("slow"), 30.0).startswith(
         "its first candidate took 22 s and nothing came of it"
     )
-    promises.note_held("slow")
+    promises.note_held(step("slow"))
     assert promises.reason_against(planned("slow"), 30.0) == ""
     promises.note_ratio(step("slow"), 0.97)
     assert promises.reason_against(planned("slow"), 30.0).startswith(
@@ -127,3 +127,29 @@ def test_what_is_far_from_the_budget_promises_less_for_a_repair():
     near, far = (SimpleNamespace(seconds=1.0, drift=SimpleNamespace(relative_l2=drift)) for drift in (0.02, 0.08))
     assert per_evaluation(far, 0.3, 0.01) < per_evaluation(near, 0.4, 0.01)
     assert per_evaluation(far, 0.3) > per_evaluation(near, 0.4)
+
+
+def test_8_bits_gain_nothing_of_what_a_fusion_took_out_of_their_reach(promises):
+    weights, half = step("weights"), step("bfloat16", Stage.CONVERT_PRECISION)
+    promises.note_ratio(weights, 0.4)
+    promises.note_ratio(half, 0.5)
+    promises.note_reach("packed", 0.75)
+    assert promises.gain_on("plain", weights) == pytest.approx(-math.log(0.4))
+    assert promises.gain_on("packed", weights) == pytest.approx(-math.log(1 - 0.75 * 0.6))
+    assert promises.gain_on("packed", half) == pytest.approx(-math.log(0.5)), "whole graphs are converted"
+
+
+def test_what_is_slower_in_floats_may_be_the_faster_beneath_8_bits_that_hold(promises):
+    promises.note_reach("packed", 0.75)
+    promises.note_ratio(step("weights"), 0.4)
+    assert promises.beneath("packed", 0.84) < promises.beneath("plain", 0.88), "they may be beyond the budget"
+    promises.note_held(step("weights"))
+    assert promises.beneath("packed", 0.84) > promises.beneath("plain", 0.88)
+
+
+def test_beneath_a_repair_goes_by_what_the_repair_leaves(promises):
+    weights, repaired = step("weights"), step("weights", keep=("a",))
+    promises.note_ratio(weights, 0.4)
+    promises.note_repaired(weights, repaired, 0.5)
+    promises.note_held(repaired)
+    assert promises.beneath("any", 1.0) == pytest.approx(0.7)

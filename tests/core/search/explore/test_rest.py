@@ -99,6 +99,43 @@ def test_what_cannot_reach_what_is_found_is_not_tried_on_another_chain(promises)
     assert promises.adds_too_little(fused, step("never timed")) == ""
 
 
+def test_what_a_fusion_takes_off_a_model_in_8_bits_makes_it_worth_its_time(promises):
+    original, best = (SimpleNamespace(digest=name) for name in ("original", "best"))
+    fusion = step("fusion", Stage.FUSE)
+    promises.note_ratio(fusion, 0.95)
+    promises.note_latency([Measured(original, 1.0), Measured(best, 0.4)])
+    promises.note_ratio(step("weights"), 0.4)
+    assert promises.adds_too_little(original, fusion) != "", "nobody knows whether 8 bits hold"
+    promises.note_held(step("weights"))
+    assert promises.adds_too_little(original, fusion) == ""
+    assert promises.adds_too_little(original, fusion, best_guess=False) != "", "one fusion stands for all"
+    promises.note_reach("original", 0.5)
+    assert promises.adds_too_little(original, fusion) != "", "8 bits gain little of what was fused before"
+
+
+def test_a_fusion_of_what_was_cleaned_adds_nothing_where_it_is_there_without(promises):
+    fused, cleaned, best = (SimpleNamespace(digest=name) for name in ("fused", "cleaned", "best"))
+    fusion, weights = step("fusion", Stage.FUSE), step("weights")
+    promises.note_ratio(fusion, 0.9)
+    promises.note_ratio(weights, 0.4)
+    promises.note_held(weights)
+    promises.note_latency([Measured(cleaned, 0.99), Measured(best, 0.4)])
+    assert promises.adds_too_little(cleaned, fusion) == ""
+    promises.note_reach("fused", 1.0)
+    promises.note_latency([Measured(fused, 0.9)])
+    assert promises.adds_too_little(cleaned, fusion) != ""
+
+
+def test_a_fusion_that_gains_nothing_takes_nothing_off_8_bits(promises):
+    original, best = (SimpleNamespace(digest=name) for name in ("original", "best"))
+    fusion, weights = step("fusion", Stage.FUSE), step("weights")
+    promises.note_ratio(fusion, 1.05)
+    promises.note_ratio(weights, 0.4)
+    promises.note_held(weights)
+    promises.note_latency([Measured(original, 1.0), Measured(best, 0.4)])
+    assert promises.adds_too_little(original, fusion) != ""
+
+
 def test_a_step_that_comes_near_what_is_found_may_surprise(promises):
     fused, best = (SimpleNamespace(digest=name) for name in ("fused", "best"))
     promises.note_ratio(step("weights"), 0.6)
@@ -115,6 +152,23 @@ def test_a_stage_leaves_time_for_what_promises_more_and_was_not_looked_at(promis
     assert share_of_later([planned("fuse", forced=True)], [weights], promises, for_size=False) == 0.0
     promises.note_ratio(step("weights"), 0.5)
     assert share_of_later([fuse], [weights], promises, for_size=False) == 0.0
+
+
+def test_fusions_leave_time_for_8_bits_that_hold_and_are_made_anew_of_each(promises):
+    fuse, weights = planned("fuse", Stage.FUSE), planned("weights")
+    promises.note_ratio(step("weights"), 0.5)
+    promises.note_held(step("weights"))
+    assert share_of_later([fuse], [weights], promises, for_size=False) == LEFT_FOR_LATER
+    promises.note_ratio(step("fuse", Stage.FUSE), 0.4)
+    assert share_of_later([fuse], [weights], promises, for_size=False) == 0.0
+
+
+def test_settings_that_hold_take_no_time_from_fusions(promises):
+    promises.note_ratio(step("settings", Stage.TUNE), 0.5)
+    promises.note_held(step("settings", Stage.TUNE))
+    assert (
+        share_of_later([planned("fuse", Stage.FUSE)], [planned("settings", Stage.TUNE)], promises, for_size=False) == 0
+    )
 
 
 def test_what_time_ran_out_for_says_so_and_what_was_tried_keeps_its_reason():

@@ -1,17 +1,22 @@
-"""What goes on from a stage for whose race there is no time: never a chain without the pass that the user named."""
+"""What goes on from a stage: beneath 8 bits another fusion than in floats; without time for a race what was named."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+from optim._engine.gate.drift import Drift
+from optim._engine.jobs.offer import Proposal
 from optim._engine.search.explore.beam import Beam
+from optim._engine.search.explore.expand import Expander, _Wanted
 from optim._engine.search.explore.grown import Grown, in_turns
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.ranking import Ranking
+from optim._engine.search.explore.rest import NOT_TIMED, OUT_OF_TIME
 from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.select.goal import Objective
-from optim._engine.search.state import Candidate, Measured, Step
+from optim._engine.search.state import Attempt, Candidate, Measured, Step
 from optim.model import Model
 from optim.passes import Role, Stage
 
@@ -50,6 +55,34 @@ def test_the_best_that_holds_and_had_no_time_is_in_the_last_race() -> None:
     assert [one.digest for one in rank.joined([timed], rank.untimed(looked, board))] == ["b", timed.digest]
 
 
+def test_what_is_best_beneath_8_bits_leads_and_the_best_in_floats_goes_on_beside_it() -> None:
+    packed, plain, other = (Candidate(Model(Path("m"), name, (), (), {}, 9), 1, (NAMED,)) for name in "abc")
+    ready = [Measured(packed, 0.84), Measured(other, 0.86), Measured(plain, 0.88), Measured(candidate(), None)]
+    rank, promises = ranking(), Promises(60.0)
+    assert rank.leading(ready, 2) == rank.leading(ready, 2, promises) == ready[:2]
+    promises.note_ratio(NAMED, 0.4)
+    promises.note_held(NAMED)
+    for digest in ("a", "c"):
+        promises.note_reach(digest, 0.75)
+    assert [item.digest for item in rank.leading(ready, 2, promises)] == ["b", "a"]
+    assert rank.leading(ready[3:], 2, promises) == ready[3:], "nothing was timed"
+    fuse = Step(Stage.FUSE, "fuse", "plugin", {}, Role.IMPROVE, lossy=False)
+    first = [Measured(replace(candidate(*steps), size_bytes=1), 0.5) for steps in ([fuse], [fuse, NAMED])]
+    assert rank.leading(ready, 2, promises, first) == [first[0], ready[0]], "of first looks fusions alone"
+
+
+def test_a_fusion_that_may_be_the_best_beneath_goes_on_beside_what_is_the_best_for_now() -> None:
+    fuse = Step(Stage.FUSE, "fuse", "plugin", {}, Role.IMPROVE, lossy=False)
+    cleaned = Candidate(Model(Path("m"), "cleaned", (), (), {}, 9), 1, (fuse,))
+    ready = [Measured(cleaned, 0.85, 0.8, 1.1), Measured(candidate(), 1.0, 1.0, 1.0)]
+    looked = [Measured(candidate(fuse), 1.07, 0.78, 1.12)]
+    rank, promises = ranking(), Promises(60.0)
+    assert rank.leading(ready, 2, promises, looked) == ready, "nothing that holds is made of them"
+    promises.note_ratio(NAMED, 0.4)
+    promises.note_held(NAMED)
+    assert rank.leading(ready, 2, promises, looked) == [ready[0], looked[0]]
+
+
 def test_settings_that_were_slower_before_come_after_the_graph_as_it_is() -> None:
     graph, tune = candidate(NAMED), Step(Stage.TUNE, "tune", "plugin", {"level": "basic"}, Role.IMPROVE, lossy=False)
     tuned, promises = graph.after(tune, Model(Path("t.onnx"), "t", (), (), {"": 17}, 9), 100, None), Promises(60.0)
@@ -58,3 +91,14 @@ def test_settings_that_were_slower_before_come_after_the_graph_as_it_is() -> Non
         promises.note_ratio(tune, ratio)
         assert in_turns([graph], {graph.digest: [tuned]}, promises) == order
     assert in_turns([graph], {graph.digest: []}, promises) == [graph]
+
+
+def test_what_had_its_first_look_is_not_said_to_be_untried() -> None:
+    teller = SimpleNamespace(more=lambda count: None)
+    bench = SimpleNamespace(teller=teller, try_all=lambda trials, seconds: [None] * len(trials))
+    planned = SimpleNamespace(forced=False, offered=None)
+    rows = [Attempt(NAMED, ()), Attempt(NAMED, (), drift=Drift(0.02, 0.1, 0.99)), Attempt(NAMED, (), reason="broke")]
+    expander = object.__new__(Expander)
+    expander._bench, expander.promises = bench, Promises(60.0)  # type: ignore[assignment]
+    expander._try_all(candidate(), [_Wanted(planned, Proposal({}), row) for row in rows])  # type: ignore[arg-type]
+    assert [row.reason for row in rows] == [OUT_OF_TIME, NOT_TIMED, "broke"]

@@ -340,9 +340,10 @@ def test_a_round_that_the_end_of_the_run_cuts_does_not_count(raced, monkeypatch)
     assert (other.ratio, other.failure, other.out_of_time) == (None, "", True)
 
 
-def test_a_race_with_nothing_beside_the_base_ends_after_the_least_rounds(raced):
-    base, (other,) = raced([0.1], [0.05], admit=lambda place, ready: False, least_rounds=3, most_rounds=20)
-    assert (base.ratio.rounds, other.ratio) == (3, None)
+@pytest.mark.parametrize(("least", "rounds"), [(10, 3), (2, 2)])
+def test_a_race_with_nothing_beside_the_base_ends_after_few_rounds(raced, least, rounds):
+    base, (other,) = raced([0.1], [0.05], admit=lambda place, ready: False, least_rounds=least, most_rounds=20)
+    assert (base.ratio.rounds, other.ratio) == (rounds, None)
 
 
 def test_processor_seconds_of_a_run_are_counted_beside_its_latency(raced):

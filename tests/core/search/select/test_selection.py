@@ -12,12 +12,12 @@ from types import SimpleNamespace
 import pytest
 
 from optim._engine.gate.budget import BeyondBudget, Budget
+from optim._engine.gate.drift import NO_DRIFT
 from optim._engine.jobs.start_up import Ready
 from optim._engine.search.effort import Allowance
 from optim._engine.search.journal import Journal
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.idle_settings import IdleSettings
-from optim._engine.search.select import selection
 from optim._engine.search.select.archive import ParetoArchive
 from optim._engine.search.select.chains import Chains
 from optim._engine.search.select.selection import Selection
@@ -31,7 +31,8 @@ from optim.target import Target
 
 def step(name: str) -> Step:
     role = Role.ENABLE if name.startswith("way") else Role.REQUESTED if name == "wish" else Role.IMPROVE
-    return Step(Stage.FUSE, name, "plugin", {}, role, lossy=name == "lossy", session_only=name.startswith("set"))
+    lossy = name.startswith("lossy")
+    return Step(Stage.FUSE, name, "plugin", {}, role, lossy=lossy, session_only=name.startswith("set"))
 
 
 def candidate(*names: str, size: int = 100) -> Candidate:
@@ -49,6 +50,8 @@ def decide(monkeypatch):
     are chains that only the archive knows, ``decide.raced`` those that were proven in the end,
     ``same`` those of which the runtime makes what it makes of the original; ``again`` is the ratio of a second race.
     Settings leave the runtime's graph as it is, but for ``new_graphs``; ``disturbed`` rounds have others beside them.
+    ``drifts`` are those of chains on few samples; ``decide.compared`` those that were compared on all of them ahead of
+    the last race, in so many seconds (``compare_s``, without doubt and with it).
     """
 
     def decided(
@@ -65,6 +68,8 @@ def decide(monkeypatch):
         disturbed=0.0,
         new_graphs=(),
         left_s=10.0,
+        drifts=None,
+        compare_s=(9.0, 9.0),
         **changes,
     ):
         journal = journal or Journal()
@@ -72,7 +77,7 @@ def decide(monkeypatch):
             settings=RunSettings(Path("m.onnx"), **changes),
             target=Target("cpu", "ort", "CPUExecutionProvider"),
             original=candidate(),
-            prepared=SimpleNamespace(open_s=0.0, run_s=0.0, timed=(0,)),
+            prepared=SimpleNamespace(open_s=0.0, run_s=0.0, timed=(0,), compared=(0, 1, 2), explored=(0,), task=None),
             device_free_bytes=lambda: None,
             recast_originals={},
             elsewhere=None,
@@ -82,7 +87,7 @@ def decide(monkeypatch):
         )
         archive = ParetoArchive(bench.budget)
         selection = Selection(bench, journal, archive, TimeBudget(left_s, 300.0))
-        raced, figures = [], {"again": again, "work": work, "disturbed": disturbed}
+        raced, compared, figures = [], [], {"again": again, "work": work, "disturbed": disturbed}
 
         def measure(self, candidates):
             raced.extend(candidates)
@@ -92,6 +97,15 @@ def decide(monkeypatch):
                     self.clock.board[one].objection = BeyondBudget("drift 0.06 is beyond the budget")
             right = [one for one in candidates if one.model.digest not in wrong]
             return [replace(Measured(one, *ratios[one.model.digest]), **figures) for one in right]
+
+        def compare_ahead(self, candidate, within_s):
+            compared.append(candidate.model.digest)
+            if ratios[candidate.model.digest] is None:
+                self.board[candidate].objection = BeyondBudget("drift 0.06 is beyond the budget")
+                self.board[candidate].broken = candidate
+                return False
+            self.board[candidate].ahead = Ready((), 0, {}, ())
+            return True
 
         def check(self, candidate):
             if ratios[candidate.model.digest] is None:
@@ -107,17 +121,21 @@ def decide(monkeypatch):
 
         monkeypatch.setattr(Selection, "measure", measure)
         monkeypatch.setattr(Selection, "check", check)
+        monkeypatch.setattr(Clock, "compare_ahead", compare_ahead)
+        monkeypatch.setattr(TimeBudget, "most_for_comparing", lambda _, doubtful: compare_s[doubtful])
         monkeypatch.setattr(Chains, "apply", apply)
         monkeypatch.setattr(
             IdleSettings, "reasons", lambda _, on, others: dict.fromkeys(same, "no change") if not on.steps else {}
         )
         monkeypatch.setattr(IdleSettings, "same_graph", lambda _, one, other: other.model.digest not in new_graphs)
         chains = [candidate(*key.split("-"), size=(sizes or {}).get(key, 100)) for key in ratios if key not in rebuilds]
+        few = {name: replace(NO_DRIFT, relative_l2=drift) for name, drift in (drifts or {}).items()}
+        chains = [replace(one, drift=few.get(one.model.digest, NO_DRIFT)) for one in chains]
         explored = [Measured(one, (looked or {}).get(one.model.digest, 0.5)) for one in chains]
         archive.explored(item for item in explored if item.candidate.model.digest in aside)
         winner = selection.decide([item for item in explored if item.candidate.model.digest not in aside])
         assert len({one.model.digest for one in raced}) == len(raced)
-        decided.raced = [one.model.digest for one in raced]
+        decided.raced, decided.compared = [one.model.digest for one in raced], compared
         return None if winner is None else winner.candidate.model.digest
 
     return decided
@@ -133,13 +151,60 @@ def test_within_one_per_cent_the_shorter_chain_is_delivered(decide):
 
 
 @pytest.mark.parametrize("has_rounds", [True, False])
-def test_what_is_sure_is_proven_beside_the_best_where_both_have_their_rounds(decide, monkeypatch, has_rounds):
-    monkeypatch.setattr(selection, "surest", lambda *_: [candidate("sure")])
+def test_what_is_likely_to_hold_is_proven_beside_the_best_where_both_have_their_rounds(decide, monkeypatch, has_rounds):
     monkeypatch.setattr(TimeBudget, "has_rounds_for", lambda _, lanes: has_rounds or lanes == 1)
     monkeypatch.setattr(TimeBudget, "lanes_at_the_end", lambda *_: 1)
-    figures = {"a": (0.6, 0.59, 0.61), "sure": (0.8, 0.79, 0.81)}
-    assert decide(figures, looked={"a": 0.6, "sure": 0.8}) == "a"
-    assert decide.raced == (["a", "sure"] if has_rounds else ["a"])
+    figures = {"lossy": (0.6, 0.59, 0.61), "sure": (0.8, 0.79, 0.81)}
+    near = {"looked": {"lossy": 0.6, "sure": 0.8}, "drifts": {"lossy": 0.049}, "compare_s": (0.0, 0.0)}
+    assert decide(figures, **near) == "lossy"
+    assert decide.raced == (["lossy", "sure"] if has_rounds else ["lossy"])
+
+
+GPT2 = {
+    "ratios": {"lossy128": None, "lossy32": (0.34, 0.33, 0.35), "lossless": (0.9, 0.89, 0.91)},
+    "looked": {"lossy128": 0.335, "lossy32": 0.34, "lossless": 0.9},
+    "drifts": {"lossy128": 0.0498, "lossy32": 0.036},
+}
+"""Weights in blocks of 128 and of 32, as near a budget of .05 as they were to .03, and the graph without loss."""
+
+
+def test_what_breaks_the_budget_on_all_samples_has_no_lane_and_what_comes_next_has(decide):
+    assert decide(**GPT2) == "lossy32"
+    assert decide.compared == ["lossy128", "lossy32"]
+    assert "lossy128" not in decide.raced
+
+
+def test_without_time_to_compare_what_lies_between_is_proven_beside_the_best(decide, monkeypatch):
+    monkeypatch.setattr(TimeBudget, "has_rounds_for", lambda *_: True)
+    monkeypatch.setattr(TimeBudget, "lanes_at_the_end", lambda *_: 1)
+    monkeypatch.setattr(Allowance, "left", property(lambda self: -1.0))
+    assert decide(**GPT2, compare_s=(0.0, 0.0)) == "lossy32"
+    assert (decide.compared, decide.raced) == ([], ["lossy128", "lossy32"])
+
+
+def test_where_all_that_is_near_breaks_the_budget_what_is_far_from_it_is_delivered(decide):
+    ratios = {**GPT2["ratios"], "lossy32": None}
+    assert decide(ratios, looked=GPT2["looked"], drifts=GPT2["drifts"]) == "lossless"
+    assert decide.raced == ["lossless"]
+
+
+def test_where_time_is_short_only_what_hardly_holds_is_compared(decide):
+    """The chance of .0498 of .05 is small, that of .036 is not."""
+    assert decide(**GPT2, compare_s=(0.0, 9.0)) == "lossy32"
+    assert decide.compared == ["lossy128"]
+    assert "lossy128" not in decide.raced
+
+
+def test_nothing_is_compared_that_is_far_from_the_budget_or_without_loss(decide):
+    assert decide({"lossy": (0.5, 0.49, 0.51)}, drifts={"lossy": 0.02}, work=Ratio(0.5, 0.4, 0.6, 9)) == "lossy"
+    assert decide({"a": (0.5, 0.49, 0.51)}, drifts={"a": 0.049}) == "a"
+    assert decide.compared == []
+
+
+def test_what_only_a_quick_look_knows_is_compared_where_nothing_else_holds(decide):
+    ratios = {"lossy1": None, "lossy2": (0.5, 0.49, 0.51)}
+    assert decide(ratios, aside=("lossy2",), drifts={"lossy1": 0.049, "lossy2": 0.048}) == "lossy2"
+    assert decide.compared == ["lossy1", "lossy2"]
 
 
 def test_what_is_undecided_and_lossless_is_delivered_where_its_median_is_better(decide):

@@ -72,6 +72,13 @@ def test_the_runtime_here_loses_what_is_said_of_its_processor() -> None:
     assert np.array_equal(by_runtime(a, w), expected)
 
 
+def test_where_the_system_does_not_tell_the_runtime_does() -> None:
+    here = this_processor()
+    unknown = Processor(here.machine, frozenset())
+    assert unknown.multiplies_integers_exactly == here.multiplies_integers_exactly
+    assert Processor("arm64", frozenset()).multiplies_integers_exactly
+
+
 @pytest.mark.slow
 def test_the_kernels_for_avx2_lose_just_that(tmp_path: Path) -> None:
     compiler = shutil.which("gcc")

@@ -38,10 +38,44 @@ def quantized(folder: Path, model: Model, **options: object) -> tuple[list[str],
     return operators(result.model), drift(model, result.model, SAMPLES[0])
 
 
-def test_hard_swish_is_a_sum_and_a_product_of_integers(tmp_path: Path) -> None:
-    middle = [node("HardSigmoid", "c", "s", alpha=1 / 6, beta=0.5), node("Mul", "c s", "d")]
-    found, distance = quantized(tmp_path, net(tmp_path, *middle))
-    assert found == ["QuantizeLinear", "QLinearConv", "QLinearAdd", "QLinearMul", "QLinearConv", "DequantizeLinear"]
+GATE = node("HardSigmoid", "c", "s", alpha=1 / 6, beta=0.5)
+HARD_SWISH = [[GATE, node("Mul", "c s", "d")], [node("HardSwish", "c", "d")]]
+
+
+@pytest.mark.parametrize("middle", HARD_SWISH, ids=["written out", "an operator"])
+def test_hard_swish_clips_integers_and_multiplies_them(middle: list[NodeProto], tmp_path: Path) -> None:
+    model = net(tmp_path, *middle)
+    made = apply(QuantizeStatic, model, tmp_path, SAMPLES).model
+    between = ["Clip", "QLinearMul"]
+    assert operators(made) == ["QuantizeLinear", "QLinearConv", *between, "QLinearConv", "DequantizeLinear"]
+    assert drift(model, made, SAMPLES[0]) < _ROUNDING
+    clip, product = (one for one in proto(made).graph.node if one.op_type in between)
+    least, most, size, closed = (
+        float(onnx.numpy_helper.to_array(initializer(made, name))) for name in (*clip.input[1:], *product.input[4:6])
+    )
+    assert (least - closed) * size == 0
+    assert (most - closed) * size == pytest.approx(1) or (most == 255 and (most - closed) * size < 1)
+
+
+def test_a_gate_that_would_cost_its_source_much_of_its_range_is_a_sum(tmp_path: Path) -> None:
+    weight = np.abs(random_weight(8, 4, 1, 1))
+    samples = [{"x": np.abs(sample["x"])} for sample in SAMPLES]
+    model = net(tmp_path, *HARD_SWISH[0], w=0.1 * weight)  # nothing is below 0, where half of the gate lies
+    made = apply(QuantizeStatic, model, tmp_path, samples).model
+    assert Counter(operators(made))["QLinearAdd"] == 1
+    assert drift(model, made, samples[0]) < _ROUNDING
+
+
+@pytest.mark.parametrize(
+    ("operator", "mean"), [("HardSwish", "GlobalAveragePool"), ("Relu", "QLinearGlobalAveragePool")]
+)
+def test_what_an_activation_leaves_next_to_zero_is_not_rounded_before_its_mean(
+    operator: str, mean: str, tmp_path: Path
+) -> None:
+    model = net(tmp_path, node(operator, "c", "a"), node("GlobalAveragePool", "a", "d"))
+    found, distance = quantized(tmp_path, model)
+    assert mean in found
+    assert found.count("QLinearConv") == 2
     assert distance < _ROUNDING
 
 

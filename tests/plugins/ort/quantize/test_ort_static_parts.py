@@ -107,6 +107,33 @@ def test_a_mean_over_the_image_becomes_pooling(keep: int, opset: int, tmp_path: 
     assert drift(model, made, _FEEDS) < 1e-6
 
 
+@pytest.mark.parametrize("centred", [True, False])
+@pytest.mark.parametrize("square", ["Pow", "Mul"])
+def test_means_of_a_normalization_of_tokens_stay_where_the_runtime_fuses_them(
+    centred: bool, square: str, tmp_path: Path
+) -> None:
+    """LayerNormalization and T5's RMSNorm in parts, over the last of three axes, as exporters write them."""
+    x = "c" if centred else "x"
+    nodes = [helper.make_node("ReduceMean", ["x"], ["m"], axes=[-1]), helper.make_node("Sub", ["x", "m"], ["c"])]
+    nodes = nodes if centred else []
+    nodes += [
+        helper.make_node(square, [x, "two" if square == "Pow" else x], ["s"]),
+        helper.make_node("ReduceMean", ["s"], ["v"], axes=[-1]),
+        helper.make_node("Add", ["v", "tiny"], ["e"]),
+        helper.make_node("Sqrt", ["e"], ["r"]),
+        helper.make_node("Div", [x, "r"], ["n"]),
+        helper.make_node("Mul", ["n", "scale"], ["y"]),
+    ]
+    scalars = {"two": np.array(2, np.float32), "tiny": np.array(1e-6, np.float32)}
+    weights = {**scalars, "scale": random_weight(16)}
+    model = build(tmp_path, nodes, weights, {"x": ["n", 8, 16]}, {"y": ["n", 8, 16]}, opset=13)
+    graph = model.ir()
+    for node in graph.graph:
+        node.outputs[0].shape, node.outputs[0].type = graph.graph.inputs[0].shape, graph.graph.inputs[0].type
+    assert make_friendly(graph) == {}
+    assert [node.op_type for node in graph.graph].count("ReduceMean") == 1 + centred
+
+
 def _position_path(folder: Path) -> Model:
     """As in T5: distances, through a product and a logarithm, are buckets of a table; beside it a plain product."""
     nodes = [

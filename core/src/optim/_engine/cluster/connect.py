@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import Any
@@ -15,6 +16,9 @@ from optim.jobs.resources import usable_processors
 CONNECT_S = 30.0
 """For a scheduler to answer where somebody listens, as dask has it: one on a busy machine takes seconds. Dask itself
 waits without end for the first word of what is no scheduler."""
+
+_ADDRESS = re.compile(r"(tcp|tls)://.+:[0-9]+")
+_FUNCTION = re.compile(r"[^:/]+:[^/]+")
 
 
 @contextmanager
@@ -31,6 +35,7 @@ def client_of(cluster: str, resources: Mapping[str, float] | None = None) -> Ite
         OptimError[cluster-unreachable]: nobody answers at the address.
         OptimError[cluster-unencrypted]: the address is on another machine, and nothing is encrypted.
     """
+    _require_sound(cluster)
     require_listener(cluster)  # before dask is imported, which takes a second
     try:
         import distributed
@@ -38,7 +43,6 @@ def client_of(cluster: str, resources: Mapping[str, float] | None = None) -> Ite
         raise OptimError.usage(
             "cluster-missing", "--cluster needs dask", str(error), 'pip install "optim-core[cluster]"'
         ) from error
-    kind, _, rest = cluster.partition(":")
     if is_local(cluster):
         with _started(cluster, resources or {}) as local, distributed.Client(local) as client:
             yield client
@@ -46,10 +50,16 @@ def client_of(cluster: str, resources: Mapping[str, float] | None = None) -> Ite
         _require_private(cluster)
         with connected(cluster) as client:
             yield client
-    elif kind and rest and "/" not in cluster:
-        with _made_by(kind, rest, cluster) as client:
-            yield client
     else:
+        with _made_by(cluster) as client:
+            yield client
+
+
+def _require_sound(cluster: str) -> None:
+    """Refuse a text that names no cluster."""
+    if is_local(cluster):
+        local_count(cluster)
+    elif not re.fullmatch(_ADDRESS if "://" in cluster else _FUNCTION, cluster):
         raise _bad(cluster)
 
 
@@ -119,10 +129,11 @@ def _started(cluster: str, resources: Mapping[str, float]) -> Any:
 
 
 @contextmanager
-def _made_by(module: str, name: str, cluster: str) -> Iterator[Any]:
+def _made_by(cluster: str) -> Iterator[Any]:
     """The client of a user's function, which returns a client or a cluster of dask."""
     import distributed
 
+    module, _, name = cluster.partition(":")
     try:
         made = getattr(importlib.import_module(module), name)()
     except Exception as error:  # code of the user's

@@ -7,30 +7,29 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from optim._engine.backends.held import HeldBackend
+from optim._engine.compare.chosen_samples import judged_on, timed_samples
 from optim._engine.compare.metric_spec import MetricSpec
-from optim._engine.compare.place import Place, Reference, TaskUse, chosen
+from optim._engine.compare.original_outputs import mixing_outputs, notes_on_outputs, require_numbers
+from optim._engine.compare.place import Place, Reference, TaskUse
 from optim._engine.feeds.feedset import FeedSet
 from optim._engine.feeds.one_size import at_one_size
 from optim._engine.gate.max_loss import MaxLoss
-from optim._engine.gate.outputs import faint_outputs, mixed_outputs, only_nan, without_padding
 from optim._engine.graphs.limits import check_limits
 from optim._engine.graphs.training_mode import training_notes
 from optim._engine.jobs.job import Job
-from optim._engine.jobs.reference_outputs import Ran, Wanted, run_once, spread_of, write_reference
+from optim._engine.jobs.reference_outputs import Ran, Wanted, run_once, write_reference
 from optim.arrays import Feeds, Outputs
 from optim.backend import Session
-from optim.errors import OptimError, some_of
+from optim.errors import OptimError
 from optim.jobs.channel import Channel
 from optim.model import Model, TensorInfo
 from optim.onnx.checker import find_contradiction
 from optim.onnx.skeleton import read_skeleton
 
-_TIMED_SHAPES = 3
 _EXPLORED = 2
 
 _OUTPUTS_SHARE = 0.25
@@ -142,15 +141,15 @@ def run(request: Request, channel: Channel) -> Answer:
         began = time.perf_counter()
         known: list[Ran] = []
         feeds = _make_feeds(request, session, known)
-        wanted = _judged_on(feeds, request.most_samples)
+        wanted = judged_on(feeds, request.most_samples)
         asked = Wanted(wanted, request.outputs, _for_outputs(request, began), known)
         compared, run_s = write_reference(request.model, request.place, backend, session, feeds, asked, channel)
         reference = Reference(request.feeds, request.outputs, request.model, compared)
-        _require_numbers(request, reference)
+        require_numbers(reference, request.place.target)
         executed_on = dict(session.executed_on)
         device_bytes = session.peak_memory_bytes() or 0
         task, task_notes = _measure_task(request, session, reference, run_s)
-    timed, shapes = _timed_samples(sorted(compared), feeds)
+    timed, shapes = timed_samples(sorted(compared), feeds)
     few = dict.fromkeys([*feeds.held_out[:1], *timed, *compared])
     explored = tuple(few)[: 1 if _is_long(run_s, request.within_s) else _EXPLORED]
     found = measure_tolerance(
@@ -161,7 +160,7 @@ def run(request: Request, channel: Channel) -> Answer:
         ToleranceTime(open_s + len(explored) * run_s, *_for_rounding(request, began)),
         request.place.target,
     )
-    mixed = _mixed_outputs(reference)
+    mixed = mixing_outputs(reference)
     notes = (*feeds.notes, *task_notes, *training_notes(request.model.path))
     return Answer(
         digest=feeds.digest,
@@ -173,7 +172,7 @@ def run(request: Request, channel: Channel) -> Answer:
         shapes=shapes,
         assumptions=tuple((assumption.input, assumption.text) for assumption in feeds.assumptions),
         tolerance=found.tolerance,
-        notes=(*found.notes, *_notes_on_outputs(reference, mixed), *notes),
+        notes=(*found.notes, *notes_on_outputs(reference, mixed), *notes),
         executed_on=executed_on,
         versions=dict(backend.versions()),
         requirements=tuple(backend.requirements(request.place.target)),
@@ -187,38 +186,6 @@ def run(request: Request, channel: Channel) -> Answer:
         quiet=found.quiet,
         one_size=at_one_size(feeds, compared, request.model.inputs),
     )
-
-
-def _notes_on_outputs(reference: Reference, mixed: Mapping[str, str]) -> Iterator[str]:
-    """What to know of outputs before their drift is read."""
-    for name, value in faint_outputs(map(reference.expected, reference.compared)).items():
-        yield f"output '{name}' is next to zero on every sample ({value:.2g} at most), so its drift says little"
-    for name, slices in mixed.items():
-        yield f"output '{name}' mixes scales, {slices}: each kind has a drift of its own, and the worst is held"
-
-
-def _mixed_outputs(reference: Reference) -> dict[str, str]:
-    """Outputs that mix scales on some sample, padding left out, with the slices that do."""
-    found: dict[str, str] = {}
-    for sample, feeds in chosen(reference.feed_set(), reference.compared):
-        outputs = reference.expected(sample)
-        found = mixed_outputs({**outputs, **without_padding(outputs, feeds, reference.original)}) | found
-    return found
-
-
-def _require_numbers(request: Request, reference: Reference) -> None:
-    """Refuse an original that computes nothing: against NaN everything would be right.
-
-    Raises:
-        OptimError[only-nan]: no output has a number, on any sample.
-    """
-    if only_nan(reference.expected(sample) for sample in reference.compared):
-        raise OptimError(
-            "only-nan",
-            f"the original model computes only NaN on {request.place.target.name}",
-            f"no output has one number, on {len(reference.compared)} samples",
-            "optim verify MODEL MODEL --target cpu tells whether it is the model or its feeds (--data), or the backend",
-        )
 
 
 def _measure_task(
@@ -323,24 +290,3 @@ def _for_rounding(request: Request, began: float) -> tuple[float, float]:
 def _is_long(run_s: float, within_s: float | None) -> bool:
     """Whether one run takes so much of the time that candidates are explored on a single sample."""
     return within_s is not None and run_s * _RUNS_IN_TIME > within_s
-
-
-def _judged_on(feeds: FeedSet, most: int) -> tuple[int, ...]:
-    """At most so many samples to compare on: first those that no pass sees, then others, spread evenly."""
-    held_out = spread_of(feeds.held_out, most)
-    return held_out + spread_of(feeds.calibration, most - len(held_out))
-
-
-def _timed_samples(compared: Sequence[int], feeds: FeedSet) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    found: dict[str, int] = {}
-    for sample in compared:
-        found.setdefault(shape_text(feeds.sample(sample)), sample)
-        if len(found) == _TIMED_SHAPES:
-            break
-    return tuple(found.values()), tuple(found)
-
-
-def shape_text(feeds: Feeds) -> str:
-    """The shapes of one sample in a few words; many alike (past key/values) are named once."""
-    words = [f"{name} {'x'.join(map(str, array.shape)) or 'scalar'}" for name, array in feeds.items()]
-    return some_of(words, 4)

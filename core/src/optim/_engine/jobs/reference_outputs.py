@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from optim._engine.backends.held import HeldBackend
+from optim._engine.compare.chosen_samples import spread_of
 from optim._engine.compare.place import Place, chosen
 from optim._engine.feeds.feedset import FeedSet, FeedWriter
 from optim.arrays import Feeds, Outputs
@@ -106,14 +107,3 @@ def run_once(session: Session, feeds: Feeds) -> Ran:
     started = time.perf_counter()
     outputs = session.run(feeds)
     return Ran(feeds, outputs, time.perf_counter() - started)
-
-
-def spread_of(samples: Sequence[int], most: int) -> tuple[int, ...]:
-    """At most so many of some samples, spread evenly, the first among them."""
-    return tuple(samples[place] for place in spread(len(samples), most))
-
-
-def spread(available: int, most: int) -> tuple[int, ...]:
-    """Places of at most so many of some samples, spread evenly, the first among them."""
-    count = min(available, most)
-    return tuple(sorted({round(i * (available - 1) / max(1, count - 1)) for i in range(count)}))

@@ -14,9 +14,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from optim._engine.jobs.clocks.serving import Percentiles
 from optim._engine.reports import notebook, words
+from optim._engine.reports.parts.drifted import DriftReport
+from optim._engine.reports.parts.exported import ExportStepReport
 from optim._engine.reports.parts.fields import Figure
 from optim._engine.reports.parts.running import GenerationReport, GoalRatioReport, ThroughputReport
-from optim._engine.reports.schema import DriftReport, ExportStepReport, OutputReport
+from optim._engine.reports.schema import OutputReport
 from optim.cli_kit.output import printable, tabbed
 
 if TYPE_CHECKING:

@@ -7,19 +7,17 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import chain, repeat
 
-from optim._engine.gate.drift import Drift
 from optim._engine.gate.task import TaskFigure
 from optim._engine.jobs.clocks.serving import Percentiles
 from optim._engine.machine import this_machine
 from optim._engine.reports.outcome import Outcome
 from optim._engine.reports.parts.blamed import blame_report
+from optim._engine.reports.parts.drifted import drift_report
+from optim._engine.reports.parts.exported import ExportReport, export_report
 from optim._engine.reports.parts.running import generation_report, goal_ratio_report, start_report, throughput_report
 from optim._engine.reports.schema import (
     Assumption,
     BudgetReport,
-    DriftReport,
-    ExportReport,
-    ExportStepReport,
     FeedsReport,
     MachineReport,
     OriginalReport,
@@ -29,7 +27,6 @@ from optim._engine.reports.schema import (
     ResultReport,
     SearchReport,
     ShapeReport,
-    SourceDriftReport,
     StepReport,
     TargetReport,
     TaskReport,
@@ -116,41 +113,10 @@ def _original(outcome: Outcome) -> OriginalReport:
 
 
 def _export(outcome: Outcome) -> ExportReport | None:
-    made = outcome.exported
+    made, result = outcome.exported, outcome.result
     if made is None:
         return None
-    component = outcome.settings.component or made.graphs[0].component
-    found = next(verified for verified in made.verified if verified.component == component)
-    return ExportReport(
-        source=made.request.spec,
-        component=component,
-        drift=_drift(found.drift),
-        trials=found.trials,
-        skipped=found.skipped,
-        tokens=found.tokens,
-        result_drift=_source_drift(outcome),
-        steps=tuple(
-            ExportStepReport(**{**asdict(step), "stage": step.stage.value})
-            for step in made.steps
-            if step.component in ("", component)
-        ),
-        notes=(*made.notes, *found.notes),
-    )
-
-
-def _source_drift(outcome: Outcome) -> SourceDriftReport | None:
-    found = outcome.result.source if outcome.result else None
-    if found is None:
-        return None
-    return SourceDriftReport(
-        drift=_drift(found.drift),
-        samples=found.samples,
-        trials=found.trials,
-        skipped=found.skipped,
-        worst=f"output '{found.output}' {found.place}" if found.output else "",
-        limit=found.limit,
-        note=found.note,
-    )
+    return export_report(made, outcome.settings.component, result.source if result is not None else None)
 
 
 def _result(outcome: Outcome) -> ResultReport | None:
@@ -167,7 +133,7 @@ def _result(outcome: Outcome) -> ResultReport | None:
         size_bytes=found.candidate.size_bytes,
         peak_memory_bytes=found.peak_memory_bytes or None,
         executed_on=dict(outcome.timing.ready.executed_on) if outcome.timing and outcome.timing.ready else {},
-        drift=_drift(found.candidate.drift),
+        drift=drift_report(found.candidate.drift),
         task=_task(outcome, found.candidate.task),
         operators=outcome.operators,
         operator_ms=_operator_ms(found, outcome),
@@ -243,7 +209,7 @@ def _target(row: TargetOutcome) -> TargetReport:
         baseline=row.is_baseline,
         original_ratio=row.ratio,
         original_ratio_ci=_interval(row),
-        original_drift=_drift(row.drift) if row.ratio is not None else None,
+        original_drift=drift_report(row.drift) if row.ratio is not None else None,
         best_ratio=row.best_ratio,
         versions=dict(row.versions),
     )
@@ -264,7 +230,7 @@ def _step(attempt: Attempt, outcome: Outcome) -> StepReport:
         ratio_ci=_interval(attempt),
         size_bytes=attempt.size_bytes,
         ratio_to_best=against,
-        drift=_drift(attempt.drift) if attempt.drift else None,
+        drift=drift_report(attempt.drift) if attempt.drift else None,
         task_value=attempt.task.value if attempt.task else None,
         task_loss=attempt.task.loss if attempt.task else None,
         seconds=attempt.seconds,
@@ -291,7 +257,7 @@ def _point(point: Point, outcome: Outcome) -> PointReport:
         latency_ratio_ci=_interval(found),
         size_bytes=candidate.size_bytes,
         peak_memory_bytes=found.peak_memory_bytes or None,
-        drift=_drift(candidate.drift),
+        drift=drift_report(candidate.drift),
         task_value=candidate.task.value if candidate.task else None,
         lossy=candidate.is_lossy,
         proven=point.proven,
@@ -315,15 +281,6 @@ def _task(outcome: Outcome, figure: TaskFigure | None) -> TaskReport | None:
         loss=found.loss,
         standard_error=found.error,
         samples=found.samples,
-    )
-
-
-def _drift(drift: Drift) -> DriftReport:
-    return DriftReport(
-        relative_l2=drift.relative_l2,
-        max_abs=drift.max_abs,
-        cosine=drift.cosine,
-        foreseen=max(drift.relative_l2, drift.foreseen),
     )
 
 

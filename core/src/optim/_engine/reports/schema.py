@@ -14,23 +14,14 @@ from pydantic import Field
 from optim._engine.gate.batch_drift import BatchDrift
 from optim._engine.jobs.clocks.serving import Percentiles
 from optim._engine.reports.parts.blamed import BlameReport
+from optim._engine.reports.parts.drifted import DriftReport
+from optim._engine.reports.parts.exported import ExportReport
 from optim._engine.reports.parts.fields import Figure, Part
 from optim._engine.reports.parts.laid_out import LayoutReport
 from optim._engine.reports.parts.running import GenerationReport, GoalRatioReport, StartReport, ThroughputReport
 from optim.backend import Check, KernelCount
 
 REPORT_FILE = "report.json"
-
-
-class DriftReport(Part):
-    """How far outputs are from the original's, each figure of the worst output."""
-
-    relative_l2: Figure = Field(description="||other - original|| / ||original||, >= 0")
-    max_abs: Figure = Field(description="largest absolute difference, in the output's unit")
-    cosine: Figure = Field(description="of the flattened outputs, 1 is the same direction")
-    foreseen: Figure = Field(
-        default=None, description="relative_l2 that a further sample stays below, from the spread of those measured"
-    )
 
 
 class BudgetReport(Part):
@@ -58,50 +49,6 @@ class OriginalReport(Part):
     batch: BatchDrift | None = Field(default=None, description="null where it was not looked at")
     generation: GenerationReport | None = Field(default=None, description="null where the goal is not generate")
     throughput: ThroughputReport | None = Field(default=None, description="null where it is not the goal")
-
-
-class ExportStepReport(Part):
-    """One pass over the source, or one exporter on one component."""
-
-    name: str
-    plugin: str
-    stage: str
-    status: Literal["kept", "dropped", "not-applicable", "failed", "skipped"]
-    reason: str
-    component: str = Field(description="empty for a pass over the whole source")
-    options: dict[str, Any]
-    counts: dict[str, int]
-    notes: tuple[str, ...]
-    seconds: float
-    printed: tuple[str, ...] = Field(default=(), description="what it printed")
-
-
-class SourceDriftReport(Part):
-    """How far the result is from what the source itself computes."""
-
-    drift: DriftReport
-    samples: int = Field(description="runs compared; 0 where the result takes none of the trials")
-    trials: tuple[str, ...] = Field(description="shapes, padding and past lengths it was held against")
-    skipped: tuple[str, ...] = Field(description="trials that the result does not take, with the reason")
-    worst: str = Field(description="the output that is furthest, and on which trial")
-    limit: Figure = Field(description="what it was held to, relative L2; null where nothing bounds the drift")
-    note: str = ""
-
-
-class ExportReport(Part):
-    """How the original was exported, and how far it is from its source."""
-
-    source: str
-    component: str
-    drift: DriftReport = Field(description="from what the source itself computes, on every trial")
-    trials: tuple[str, ...] = Field(description="shapes, padding and past lengths it was held against")
-    skipped: tuple[str, ...] = Field(description="trials that the source itself refuses, with the reason")
-    tokens: int = Field(description="greedy tokens compared one by one")
-    result_drift: SourceDriftReport | None = Field(
-        default=None, description="of the result, from the same record; null where it is the exported graph itself"
-    )
-    steps: tuple[ExportStepReport, ...]
-    notes: tuple[str, ...]
 
 
 class OutputReport(Part):

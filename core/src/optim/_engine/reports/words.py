@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from optim._engine.reports.parts.exported import ExportReport, SourceDriftReport
 from optim._engine.reports.parts.running import ThroughputReport
-from optim._engine.reports.schema import ExportReport, MachineReport, SourceDriftReport, StepReport
+from optim._engine.reports.schema import MachineReport, StepReport
 from optim.cli_kit.output import NOTHING as NOTHING  # the page's words are these too
 from optim.cli_kit.output import options_text as options_text
 from optim.cli_kit.output import size_text as size_text

@@ -88,7 +88,7 @@ def export_source(
 def _described(made: ExportedSource, output: Path) -> ExportedFolder:
     """What a caller is told of the folder."""
     from optim._engine.reports.answers import ExportedComponent, ExportedFolder
-    from optim._engine.reports.schema import ExportStepReport
+    from optim._engine.reports.parts.exported import ExportStepReport
 
     verified = {found.component: found for found in made.verified}
     components = [

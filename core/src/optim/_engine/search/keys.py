@@ -154,9 +154,9 @@ class Keys:
         """Returns the key of what the runtime makes of a model under its settings."""
         return cache_key("session-digest", model.digest, self._place, self._prepared.versions, self._machine)
 
-    def check(self, candidate: Candidate, samples: Sequence[int]) -> str:
-        """Returns the key of a look at a model that is not timed."""
-        return cache_key("check", *_of(candidate), samples, self._reference)
+    def check(self, candidate: Candidate, samples: Sequence[int], *, batched: bool) -> str:
+        """Returns the key of a look at a model that is not timed; ``batched``: at its answers in a batch too."""
+        return cache_key("check", *_of(candidate), samples, batched, self._reference)
 
     def _data(self) -> object:
         """What tells one set of feeds from another before it is read."""

@@ -217,6 +217,15 @@ class RaceSeconds(LaneSeconds):
         """Whether there is time for half of what one model takes to be open: with less it has no figure."""
         return self._must or self._opened_s(1) / 2 <= self._run.end_s
 
+    def most_for_comparing(self, *, doubtful: bool) -> float:
+        """Seconds for a model that is compared on all samples ahead of the last race; 0 where they are too few.
+
+        It has what is left until that race must begin, of two models; where it is ``doubtful``, until the least proof
+        of one must: a race of what does not hold is worth nothing.
+        """
+        left_s = self._run.spare_s - self.least_proof_s if doubtful else self._left_before_proof()
+        return min(self._timeout_s, left_s) if self._lane_s + self._run.comparing_s <= left_s else 0.0
+
     @property
     def may_prove_more(self) -> bool:
         """Whether one more model is proven before the run ends, where those that were proven did not hold."""

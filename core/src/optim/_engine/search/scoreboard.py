@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from optim._engine.jobs.start_up import Ready
 from optim._engine.search.state import Candidate, LaneResult
 from optim._engine.sources.result import SourceDrift
 from optim.model import Model
@@ -21,6 +22,7 @@ class Score:
         explored: its latency ratio in the last race.
         result: all that its lane said, of both races where it was timed twice.
         base: the original in the same race.
+        ahead: what it said when it was compared on all samples ahead of the last race.
         source: how far it is from the source that was exported.
         source_objection: why it is not what that source computes.
     """
@@ -31,8 +33,15 @@ class Score:
     explored: float | None = None
     result: LaneResult | None = None
     base: LaneResult | None = None
+    ahead: Ready | None = None
     source: SourceDrift | None = None
     source_objection: str = ""
+
+    def with_comparisons(self, result: LaneResult) -> LaneResult:
+        """Returns a lane's result with what was compared ahead of its race."""
+        if result.ready is None or self.ahead is None:
+            return result
+        return replace(result, ready=replace(result.ready, comparisons=self.ahead.comparisons, task=self.ahead.task))
 
     @property
     def times_too_far(self) -> float:

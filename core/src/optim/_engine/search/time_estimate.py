@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import geometric_mean, median
 
+from optim._engine.compare.chosen_samples import spread_of
 from optim._engine.jobs.prepare import Answer as Prepared
-from optim._engine.jobs.reference_outputs import spread_of
 from optim._engine.search.keys import machine_key
 from optim._engine.search.run_time import LEAST_S, MOST_S, RunTime
 from optim._engine.search.state import Attempt

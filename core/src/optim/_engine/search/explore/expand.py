@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from optim._engine.gate.drift import worst_drift
 from optim._engine.jobs.offer import Proposal
 from optim._engine.search.explore.asking import Asker, Proposals
+from optim._engine.search.explore.grown import merged_settings
 from optim._engine.search.explore.kernel_gains import KernelGains
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.repairs import Repairs, as_elsewhere
-from optim._engine.search.explore.rest import OUT_OF_TIME, Cut
+from optim._engine.search.explore.rest import NOT_TIMED, OUT_OF_TIME, Cut
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.measure.idle_settings import IdleSettings
 from optim._engine.search.measure.source_gate import SourceGate
@@ -29,7 +29,8 @@ from optim._engine.search.state import FASTER, Attempt, Candidate, OutOfTime, St
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Tried, Workbench
 from optim.jobs.printed import last_lines
-from optim.passes import PassResult, Role
+from optim.onnx.operators import share_within_reach
+from optim.passes import PassResult, Role, Stage
 
 _STOPPED = OutOfTime("search time ran out while it was tried; give more with --search-seconds")
 _NO_FASTER = "not repaired: it is no faster than the model without it"
@@ -39,11 +40,12 @@ _HOPELESS = 1.5
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """A proposal, the pass that made it, and its row."""
+    """A proposal, the pass that made it, its row, and whether it comes first of its pass."""
 
     planned: Planned
     proposal: Proposal
     attempt: Attempt
+    best_guess: bool = False
 
 
 class Expander:
@@ -123,7 +125,7 @@ class Expander:
 
     def together(self, candidate: Candidate, passes: Sequence[Planned], won: Sequence[Candidate]) -> Candidate | None:
         """Merges the last steps of several chains, all of one pass on ``candidate``, into one step."""
-        options = _merged_settings([other.steps[-1] for other in won])
+        options = merged_settings([other.steps[-1] for other in won])
         if options is None:
             return None
         planned = next(planned for planned in passes if planned.ordered.name == won[0].steps[-1].pass_name)
@@ -149,12 +151,12 @@ class Expander:
         for planned in slot:
             answer = asked[planned.ordered.name]
             if not answer.proposals:
-                self._note_no_proposal(candidate, planned, answer)
+                self.note_no_proposal(candidate, planned, answer)
             against = "" if planned.forced else self.promises.reason_against(planned, self._time.for_candidate())
             for proposal in answer.proposals:
                 attempt = self._journal.open(step_of(planned.offered, proposal.options), candidate)
                 rows.append((planned, attempt))
-                one = _Wanted(planned, proposal, attempt)
+                one = _Wanted(planned, proposal, attempt, proposal is answer.proposals[0])
                 reason = ("" if self._is_open(one, candidate) else against) or self._promises_too_little(candidate, one)
                 far_off = "" if planned.forced else self._hopeless.get(attempt.step.key, "")
                 if (reason or far_off) and not attempt.reason:
@@ -173,15 +175,15 @@ class Expander:
                 else:
                     tuned.append((_with_settings(candidate, attempt, proposal.result), attempt))
         held = asked_for + self.without_idle(candidate, tuned) + self._apply(candidate, wanted)
-        if not held and any(self.needs_nothing(planned, attempt) for planned, attempt in rows):
-            return [candidate]
-        return held
+        is_needless = not held and any(self.needs_nothing(*row) for row in rows)
+        return [candidate] if is_needless else held
 
     def needs_nothing(self, planned: Planned, attempt: Attempt) -> bool:
         """Whether a pass that the target requires, and nobody named, has found nothing left to do."""
         return planned.forced and not planned.is_named and attempt.unchanged
 
-    def _note_no_proposal(self, candidate: Candidate, planned: Planned, answer: Proposals) -> None:
+    def note_no_proposal(self, candidate: Candidate, planned: Planned, answer: Proposals) -> None:
+        """Has a pass's row say why it offers nothing for a chain."""
         attempt = self._journal.open(step_of(planned.offered), candidate)
         attempt.settle(answer.status, answer.reason)
         if answer.failure:
@@ -206,10 +208,10 @@ class Expander:
         """Why a proposal is not tried on a chain; empty where nothing speaks against it, or the user named its pass."""
         if one.planned.forced:
             return ""
-        if reason := self.slower_kernels(one.attempt.step, one.proposal):
+        reason = self.slower_kernels(one.attempt.step, one.proposal)
+        if reason or one.proposal.result is not None or one.attempt.ratio is not None:
             return reason
-        is_known = one.proposal.result is not None or one.attempt.ratio is not None
-        return "" if is_known else self.promises.adds_too_little(candidate, one.attempt.step)
+        return self.promises.adds_too_little(candidate, one.attempt.step, best_guess=one.best_guess)
 
     def slower_kernels(self, step: Step, proposal: Proposal) -> str:
         """Why its kernels say that a proposal cannot win; what they promise at best is noted."""
@@ -268,8 +270,8 @@ class Expander:
         self._bench.teller.more(len(wanted))
         for one, outcome in zip(order, self._bench.try_all(trials, seconds), strict=True):
             if outcome is None:
-                if one.attempt.ratio is None:  # a first look has none of it to say
-                    one.attempt.settle(StepStatus.SKIPPED, OUT_OF_TIME)
+                if one.attempt.ratio is None and not one.attempt.reason:  # else its first look has said it
+                    one.attempt.settle(StepStatus.SKIPPED, OUT_OF_TIME if one.attempt.drift is None else NOT_TIMED)
             else:
                 tried.append((one.attempt, outcome))
         return tried
@@ -282,8 +284,7 @@ class Expander:
         for attempt, outcome in tried:
             if not self.promises.is_faster(attempt.step) and self.repairs.is_near(attempt, outcome):
                 attempt.unrepaired = _NO_FASTER
-        closest = self.repairs.closest(faster)
-        if closest is None:
+        if (closest := self.repairs.closest(faster)) is None:
             return []
         attempt, outcome = closest
         new = self.repairs.repair(parent, planned[attempt.step.pass_name], attempt, outcome)
@@ -321,7 +322,9 @@ class Expander:
             if attempt.drift.relative_l2 > _HOPELESS * self._budget.limit(new.is_lossy) and attempt.step.lossy:
                 self._hopeless[attempt.step.key] = f"on another chain: {objection}"
             return None
-        self.promises.note_held(attempt.step.pass_name)
+        self.promises.note_held(attempt.step)
+        if attempt.step.stage is Stage.FUSE:
+            self.promises.note_reach(new.digest, share_within_reach(self._bench.original.model.path, new.model.path))
         return replace(new, drift=attempt.drift, task=attempt.task)
 
 
@@ -329,19 +332,3 @@ def _with_settings(candidate: Candidate, attempt: Attempt, result: PassResult) -
     """The chain with a step that sets how the model is opened; its row has what the pass said."""
     attempt.notes, attempt.size_bytes, attempt.printed = result.notes, candidate.size_bytes, result.printed
     return candidate.after(attempt.step, result.model, candidate.size_bytes, result.interface)
-
-
-_UNSET: tuple[Any, ...] = (None, [], ())
-
-
-def _merged_settings(steps: Sequence[Step]) -> dict[str, Any] | None:
-    """Returns what each step sets, and where two set the same, what the better one does, which comes first.
-
-    None unless several are of one pass of settings.
-    """
-    names = {step.pass_name for step in steps if step.session_only}
-    if len(steps) < 2 or len(names) != 1:
-        return None
-    plain = {name: value for step in steps for name, value in step.options.items() if value in _UNSET}
-    chosen = {name: value for step in reversed(steps) for name, value in step.options.items() if value not in _UNSET}
-    return plain | chosen

@@ -258,6 +258,8 @@ class FirstLooks:
                 if not answer.ran_out:
                     self._promises.note_offer(planned.ordered.name, is_one=bool(proposals))
                 if not proposals:
+                    if not answer.proposals and not answer.ran_out:  # there may be no time to ask it again
+                        self._expander.note_no_proposal(parent, planned, answer)
                     continue
                 attempt = self._journal.open(step_of(planned.offered, proposals[0].options), parent)
                 if reason := self._expander.slower_kernels(attempt.step, proposals[0]):
@@ -275,7 +277,9 @@ class FirstLooks:
 
         self._bench.teller.more(len(trials))
         alone = 1 if leading and self._has_time_for_one else 0
-        outcomes = self._bench.try_all(trials[:alone], lambda _: self._time.most_before_proof)
+        outcomes = self._bench.try_all(
+            trials[:alone], lambda _: max(self._time.most_before_proof, seconds(wanted[0][0], 0, len(leading)))
+        )
         outcomes += self._bench.try_all(
             trials[alone:], lambda place: seconds(wanted[alone + place][0], alone + place, len(leading))
         )

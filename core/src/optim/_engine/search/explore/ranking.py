@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+from optim._engine.search.explore.promise import Promises
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.select.archive import tie_of
 from optim._engine.search.select.goal import Objective
 from optim._engine.search.settings import CLOCKED
 from optim._engine.search.state import Candidate, Measured
+from optim.passes import Stage
 
 _SAME_SIZE = 0.03
 """Sizes that differ by less go by the order in which passes offer them: more hides what is really smaller."""
@@ -104,6 +106,31 @@ class Ranking:
         more = {item.digest: item for item in others if item.digest not in there}
         return self.of([*items, *more.values()]) if more else list(items)
 
+    def leading(
+        self, ready: Sequence[Measured], most: int, promises: Promises | None = None, looked: Iterable[Measured] = ()
+    ) -> list[Measured]:
+        """Returns those that lead the next stage: what is best beneath a later one, then the best as it is.
+
+        Attention with its projections taken in is the faster in floats, and none of these can be quantized. Where one
+        is both, what may be best beneath for all that its interval says goes on beside it: on a busy machine a first
+        look had a fusion at 1.07 [0.78, 1.12] that takes a tenth off 8 bits.
+
+        Args:
+            ready: what may go on, the best first.
+            most: so many at most.
+            promises: what later stages gain of fusions, where they go by latency.
+            looked: at first: fusions of the original may be best beneath.
+        """
+        there = {item.digest for item in ready}
+        fused = [item for item in looked if item.digest not in there and _is_fused(item.candidate)]
+        timed = [item for item in (*ready, *fused) if item.ratio is not None]
+        if promises is None or not promises.later or not timed or self._objective.goal != "latency":
+            return list(ready[:most])
+        first = min(timed, key=lambda item: promises.beneath(item.digest, item.ratio or 1.0))
+        timed.sort(key=lambda item: promises.beneath(item.digest, item.low or item.ratio or 1.0))
+        order = {item.digest: item for item in (first, *ready[:1], *timed, *ready)}
+        return list(order.values())[:most]
+
     def within_reach(self, items: Iterable[Measured]) -> list[Measured]:
         """Returns those that may lead the next stage: where answers are the goal, none that is far behind the best.
 
@@ -117,3 +144,7 @@ class Ranking:
         furthest = _WITHIN_REACH * min(figures, default=math.inf)
         pairs = zip(items, figures, strict=True)
         return [item for item, figure in pairs if figure <= furthest or math.isinf(figure)]
+
+
+def _is_fused(candidate: Candidate) -> bool:
+    return bool(candidate.steps) and all(one.stage is Stage.FUSE for one in candidate.steps)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from optim._engine.search.explore.promise import GUESSES, TOO_LITTLE, Promises
+from optim._engine.search.explore.promise import BENEATH, GUESSES, TOO_LITTLE, Promises
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.plan import Planned
 from optim._engine.search.run_time import RunTime
@@ -15,6 +15,8 @@ from optim._engine.search.state import Attempt, Candidate, OutOfTime, StepStatus
 from optim.passes import Role, Stage
 
 OUT_OF_TIME = OutOfTime("search time ran out before it was tried; give more with --search-seconds")
+
+NOT_TIMED = OutOfTime("it is right, but search time ran out before it was timed; give more with --search-seconds")
 
 EARLY = "exploring ended {left:.0f} s early: the rest ({names}) promised less than 2 %"
 
@@ -59,16 +61,22 @@ def share_of_later(own: Sequence[Planned], later: Sequence[Planned], promises: P
     """The share of the time for candidates that a stage leaves to those after it, 0..1.
 
     Where size is the goal what makes a model small is lossy; else it is left to what promises more than this stage
-    and had no time for its first look, as on a busy machine.
+    and had no time for its first look, as on a busy machine; or to what gains more and is made anew of each fusion.
     """
     if for_size:
         lossy_later = any(planned.pass_class.lossy for planned in later)
         return LEFT_FOR_LATER if lossy_later and not any(planned.pass_class.lossy for planned in own) else 0.0
     if any(planned.forced for planned in own):
         return 0.0
-    waiting = [promises.of_pass(planned) for planned in later if promises.is_open(planned.ordered.name)]
+    waiting = [promises.of_pass(one) for one in later if _has_a_claim(one, promises)]
     best = max(map(promises.of_pass, own), default=0.0)
     return LEFT_FOR_LATER if max(waiting, default=0.0) > best else 0.0
+
+
+def _has_a_claim(planned: Planned, promises: Promises) -> bool:
+    """Whether an earlier stage leaves time to a pass that promises more."""
+    is_made_anew = planned.offered.stage in BENEATH and promises.holds(planned.ordered.name)
+    return promises.is_open(planned.ordered.name) or is_made_anew
 
 
 def leave_out(legs: Sequence[Leg], promises: Promises, journal: Journal, candidate: Candidate) -> str:

@@ -108,7 +108,9 @@ class Clock:
         """Fresh rounds for what may be delivered, compared on every sample that the gate uses."""
         effort = self._decided(self._time.final(len(candidates), drop=len(candidates) > 1))
         samples = self._bench.prepared.compared
-        found = self.measure(candidates, effort, Wanted("final", samples, measure_task=True, gated=True))
+        known = tuple(one.digest for one in candidates if self.board[one].ahead is not None)
+        wanted = Wanted("final", samples, measure_task=True, gated=True, compared=known)
+        found = self.measure(candidates, effort, wanted)
         self._time.note_proof(self.base.open_s if self.base else 0.0)
         return found
 
@@ -118,8 +120,9 @@ class Clock:
         base, results = race_candidates(self._bench, candidates, effort, wanted)
         self._note_base(base)
         found = []
-        for candidate, result in zip(candidates, results, strict=True):
+        for candidate, timed in zip(candidates, results, strict=True):
             score = self.board[candidate]
+            result = score.with_comparisons(timed) if candidate.digest in wanted.compared else timed
             score.result, score.base, score.out_of_time = result, base, result.out_of_time
             if self._objects(candidate, result):
                 continue
@@ -178,6 +181,21 @@ class Clock:
         self._bench.say("running the result on every sample")
         result = self.board[candidate].result = check_candidate(self._bench, candidate)
         return None if self._objects(candidate, result) else Measured.of(candidate, result)
+
+    def compare_ahead(self, candidate: Candidate, within_s: float) -> bool | None:
+        """Whether a candidate is right on all samples, before it is timed; :attr:`board` says why not.
+
+        Returns:
+            None where ``within_s`` seconds did not suffice to tell.
+        """
+        self._bench.say("comparing the best on all samples")
+        result = check_candidate(self._bench, candidate, within_s, batched=False)
+        if result.out_of_time:
+            return None
+        if self._objects(candidate, result):
+            return False
+        self.board[candidate].ahead = result.ready
+        return True
 
     def _expect(self, candidates: Sequence[Candidate], results: Sequence[LaneResult], base: LaneResult) -> None:
         """Note what calls, or starts, let expect of the goal's own clock."""

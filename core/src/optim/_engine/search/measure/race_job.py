@@ -79,6 +79,7 @@ def run(request: Request, turns: Turns) -> Answer:
         WorkerFailed: the base itself does not run.
     """
     if request.effort is None:
+        turns.await_quiet_end()
         return Answer(look(request.base, request.timeout_s), ())
     if request.opens_beside:
         turns.await_quiet_end()

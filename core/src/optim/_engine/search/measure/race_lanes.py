@@ -101,7 +101,7 @@ def look(request: Request, timeout_s: float) -> LaneResult:
     """Open and compare one model without timing it; holds no clock."""
     opened = open_lane(request, timeout_s, fresh=False)
     if isinstance(opened, WorkerFailed):
-        return LaneResult(opened.reason)
+        return LaneResult(opened.reason, out_of_time=opened.kind == "timeout")
     opened.worker.close()
     return LaneResult(ready=opened.ready)
 

@@ -23,6 +23,10 @@ _FOREIGN_SHARE = 0.03
 _ROUND_TIMEOUT_S = 300.0
 """For one round of one lane, which takes tenths of seconds: it only ends a lane that hangs."""
 
+_ALONE = 3
+"""Rounds of a base beside which nothing races: they say what the original takes, and decide nothing. Ten of a GPT2's
+answers took the time in which what came next was to be proven."""
+
 _CLEARLY, _HOPELESS = 1.02, 1.35
 """A lane leaves the race when its interval lies above the best one's by more than the first: less drops what may yet
 win. After a few rounds one that is so much slower as the second needs no interval."""
@@ -132,7 +136,8 @@ class _Running:
             half_a_round_s: a round is begun where more than half of it is in time.
         """
         effort, enough = self.effort, count >= self.effort.least_rounds
-        if enough and not any(self.lanes[i].racing for i in self.lanes if i):  # nothing was admitted, or all died
+        alone = len(self.lanes) > 1 and not any(self.lanes[i].racing for i in self.lanes if i)
+        if alone and count >= min(_ALONE, effort.least_rounds):  # nothing was admitted, or all died
             return True
         if enough and count >= self.next_look:
             self.standing = _judge(self.lanes, self.failures, self._kept(count), effort.drop)

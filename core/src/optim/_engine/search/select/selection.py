@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from optim._engine.search.journal import Journal
 from optim._engine.search.measure.clock import NOT_TIMED, SIZE_ALONE, Clock
 from optim._engine.search.measure.racing import comparable_original, lanes_at_once
 from optim._engine.search.measure.source_gate import SourceGate
+from optim._engine.search.select.all_samples import SAME, AllSamples
 from optim._engine.search.select.archive import ParetoArchive, beats, tie_of
+from optim._engine.search.select.chances import Hope, best_beside, chance_of, is_alike
 from optim._engine.search.select.goal import Objective
 from optim._engine.search.select.nearest import Nearest
 from optim._engine.search.select.objections import note_no_faster, note_objections
-from optim._engine.search.select.repair import Repairer
 from optim._engine.search.select.shorter import ShorterChains
-from optim._engine.search.select.sure import is_alike, surest
 from optim._engine.search.select.undecided import takes_less_work, why_delivered
 from optim._engine.search.state import FASTER, Candidate, Measured, unique
 from optim._engine.search.time_budget import TimeBudget
@@ -42,9 +42,6 @@ _A_LOT = 0.8
 """Where size is the goal, what is as small and as accurate has to be so much faster: the same bytes can be slower for
 nothing, and what less decides differs from run to run."""
 
-_SAME = 1.01
-"""Within one per cent the shorter chain is taken: less than processes of one graph differ by."""
-
 
 class Selection:
     """Selects the candidate that is delivered.
@@ -62,9 +59,9 @@ class Selection:
         self.clock = Clock(bench, time)
         self._board = self.clock.board
         self._shorter = ShorterChains(bench, journal, time)
-        self._repairer = Repairer(bench, journal, self._board, time)
         self._source = SourceGate(bench, self._board)
         self._nearest = Nearest(bench, journal, archive, self.clock, self._source)
+        self._all_samples = AllSamples(bench, journal, archive, self.clock, time)
         self._looked: dict[str, float | None] = {}
 
     def decide(self, ranking: Sequence[Measured]) -> Measured | None:
@@ -77,6 +74,8 @@ class Selection:
         finalists = [item.candidate for item in ranking if self._may_win(item)]
         if self.objective.goal == "size" and self._bench.target.timed:
             return self._smallest(finalists)
+        if self._bench.target.timed:
+            finalists = self._leading(finalists, ranking)
         finalists = finalists[: self._time.lanes_at_the_end(_FINALISTS)]
         finalists = self._shorter.without_idle(finalists)
         if not finalists:
@@ -87,12 +86,11 @@ class Selection:
         asked = self._shorter.only_what_was_asked_for(finalists[0])
         shorter = self._shorter.without_doubtful(finalists[0])
         plain = [one for one in shorter if self._shorter.only_set(finalists[0].steps[len(one.steps) :])]
-        hoped = [item for item in (*self._archive.held(), *ranking) if self._may_win(item)]
-        sure = surest(finalists, sorted(hoped, key=self._rank), self._bench.budget)
+        beside = self._beside(finalists, ranking)
         # 8 bits of a MiniLM had 12 s at a load of 14: with a fusion beside them neither had three rounds
-        sure = sure if self._time.has_rounds_for(1 + len(asked) + len(sure)) else []
-        finalists = unique([finalists[0], *asked, *sure, *plain, *finalists[1:], *shorter])
-        finalists = finalists[: max(1 + len(asked) + len(sure), self._time.lanes_at_the_end(len(finalists)))]
+        beside = beside if self._time.has_rounds_for(1 + len(asked) + len(beside)) else []
+        finalists = unique([finalists[0], *asked, *beside, *plain, *finalists[1:], *shorter])
+        finalists = finalists[: max(1 + len(asked) + len(beside), self._time.lanes_at_the_end(len(finalists)))]
         measured = self._timed(ranking, finalists) if self._bench.target.timed else self._first_right(finalists)
         while (chosen := self._choose(measured)) is not None and self.objective.goal == "latency":
             rest = self._shorter.without_gains_of_load(chosen)
@@ -103,6 +101,33 @@ class Selection:
             if rest is not None and rest.digest not in known and self._time.may_prove:
                 measured += self._prove([rest])
         return chosen
+
+    def _leading(self, ranked: Sequence[Candidate], ranking: Sequence[Measured]) -> list[Candidate]:
+        """Returns what may win without what breaks the budget on all samples, the best of that repaired."""
+        promised = self._promised(ranking)
+        others = sorted(filter(self._may_win, self._archive.held()), key=self._rank)
+        return self._all_samples.leading(ranked, promised) or self._all_samples.leading(
+            [item.candidate for item in others], promised
+        )
+
+    def _beside(self, finalists: Sequence[Candidate], ranking: Sequence[Measured]) -> list[Candidate]:
+        """Returns what is proven beside the finalists, since all samples may not allow what few did."""
+        promised = self._promised(ranking)
+        whole = self.objective.figure(Measured(self._bench.original, 1.0), self.clock.base)
+
+        def hope(candidate: Candidate) -> Hope:
+            known = self._board[candidate].ahead is not None
+            gain = math.log(whole / promised(candidate)) if 0 < promised(candidate) < math.inf else 0.0
+            return Hope(candidate, gain, 1.0 if known else chance_of(candidate, self._bench.budget))
+
+        others = unique(item.candidate for item in (*self._archive.held(), *ranking) if self._may_win(item))
+        right = [one for one in others if not self._board.is_wrong(one)]
+        return best_beside([hope(one) for one in finalists], map(hope, right))
+
+    def _promised(self, ranking: Sequence[Measured]) -> Callable[[Candidate], float]:
+        """Tells what was explored of a candidate, as what is made small; infinite where nothing was."""
+        explored = {item.digest: self._rank(item) for item in (*self._archive.held(), *ranking)}
+        return lambda candidate: explored.get(candidate.digest, math.inf)
 
     def _smallest(self, ranked: Sequence[Candidate]) -> Measured | None:
         """Returns the smallest that is right on all samples, timed beside what came next where there is time for it."""
@@ -204,14 +229,16 @@ class Selection:
         """Proves the finalists with other points of the front, and what came next where they did not hold."""
         others = self._archive.worth_proving(finalists, self._room(finalists))
         finalists = [*finalists, *(one for one in others if is_alike(one, finalists[0]))]
+        promised = self._promised(ranking)
         measured = self._prove(finalists)
-        measured += self._repaired(finalists, ranking, measured)
+        repaired = self._all_samples.repaired(finalists, promised, self._best(measured))
+        measured += self._prove([repaired]) if repaired is not None else []
         known = {candidate.digest for candidate in finalists}
         with self._time.fallbacks.spending():
             for _ in range(_FALLBACKS):
-                promised = [item for item in ranking if not self._shorter.only_makes_way(item.candidate)]
-                promised += [item for item in self._archive.held() if is_alike(item.candidate, finalists[0])]
-                new = [item for item in promised if item.digest not in known]
+                explored = [item for item in ranking if not self._shorter.only_makes_way(item.candidate)]
+                explored += [item for item in self._archive.held() if is_alike(item.candidate, finalists[0])]
+                new = [item for item in explored if item.digest not in known]
                 waiting = self._promising(new, measured)
                 if self._time.fallbacks.left < 0:  # with nothing to deliver one more is proven all the same
                     waiting = waiting[:1] if math.isinf(self._best(measured)) and self._time.may_prove_more else []
@@ -221,34 +248,6 @@ class Selection:
                 known |= {candidate.digest for candidate in waiting}
                 measured += self._prove(waiting)
         return measured
-
-    def _repaired(
-        self, candidates: Sequence[Candidate], ranking: Sequence[Measured], measured: Sequence[Measured]
-    ) -> list[Measured]:
-        """Repairs the best of those that break the budget on all samples, where nothing that holds is as fast."""
-        explored = {item.digest: self._rank(item) for item in (*self._archive.held(), *ranking)}
-
-        def promise(candidate: Candidate) -> float:
-            return explored.get(candidate.digest, math.inf)
-
-        best = self._best(measured)
-        for candidate in sorted(filter(self._may_be_repaired, candidates), key=promise):
-            if promise(candidate) * _SAME >= best:
-                break
-            self._bench.say("the best did not hold on all samples: repairing it")
-            repaired = self._repair(candidate)
-            if repaired is not None:
-                return self._prove([repaired])
-        return []
-
-    def _may_be_repaired(self, candidate: Candidate) -> bool:
-        """Whether samples of the run showed it to be beyond the budget: a repair measures on those, not on a source."""
-        score = self._board[candidate]
-        return score.broken is not None and not score.source_objection
-
-    def _repair(self, candidate: Candidate) -> Candidate | None:
-        broken = self._board[candidate].broken
-        return self._repairer.on_all_samples(broken) if broken is not None else None
 
     def _prove(self, candidates: Sequence[Candidate]) -> list[Measured]:
         """Measures candidates, and tells the journal what does not hold on all samples."""
@@ -306,9 +305,8 @@ class Selection:
         """Returns the first candidate that is right, where no clock tells which is better: the others need no look."""
         for candidate in candidates:
             found = self._checked(candidate)
-            if found is None and self._may_be_repaired(candidate):
-                repaired = self._repair(candidate)
-                found = self._checked(repaired) if repaired is not None else None
+            if found is None and (repaired := self._all_samples.repair(candidate)) is not None:
+                found = self._checked(repaired)
             if found is not None and self.is_better(found):
                 self._archive.proven(found, None)
                 return [found]
@@ -331,7 +329,7 @@ class Selection:
             return True
         if self.objective.goal == "size":
             return False
-        if self._rank(item) <= self._rank(best) * _SAME:
+        if self._rank(item) <= self._rank(best) * SAME:
             return True
         more = [step for step in best.candidate.steps if step not in item.candidate.steps]
         fits = all(step in best.candidate.steps for step in item.candidate.steps)

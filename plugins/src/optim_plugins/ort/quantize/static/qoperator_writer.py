@@ -9,7 +9,8 @@ After, with scale and zero point of each tensor::
     x_q = QuantizeLinear(x)                             where x is not integers already
     y_q = QLinearConv(x_q, W_q, b_q)                    ReLU is the lower end of y's range
     z_q = com.microsoft.QLinearAdd(y_q, r_q)
-    h_q = com.microsoft.QLinearAdd(y_q, c_q)                HardSigmoid: a * y + c, clipped by the range of h
+    h_q = Clip(y_q)                                     HardSigmoid, where scales fit (:mod:`.clipped_gates`)
+    h_q = com.microsoft.QLinearAdd(y_q, c_q)                a * y + c; else HardSigmoid, clipped by the range of h
     s_q = QuantizeLinear(com.microsoft.QuickGelu(DequantizeLinear(y_q)))        SiLU; Gelu so, too
     z = DequantizeLinear(z_q)                           where something reads floats
     p = com.microsoft.MatMulIntegerToFloat(QuantizeLinear(a), V_q, c)
@@ -24,9 +25,11 @@ from collections.abc import Callable
 import numpy as np
 import onnx_ir as ir
 
+from optim.arrays import Array
 from optim_plugins.ort.fuse.convolution.affine_steps import Affine
 from optim_plugins.ort.graph.products import Product
 from optim_plugins.ort.quantize.product_rewriter import MICROSOFT
+from optim_plugins.ort.quantize.static.clipped_gates import clip_bounds
 from optim_plugins.ort.quantize.static.integer_initializers import StaticRewriter
 from optim_plugins.ort.quantize.static.scales_and_zero_points import constant_integers
 from optim_plugins.ort.quantize.static.static_plan import SAME_RANGE, Quantized
@@ -127,9 +130,19 @@ class OperatorRewriter(StaticRewriter):
             operands.append(stored.bias.integers)
         return ir.node("QLinearConv", operands, one.node.attributes.copy(), name=f"{one.name}_quantized")
 
+    def _bounds(self, one: Quantized, step: Affine) -> tuple[Array, Array] | None:
+        """Those of a HardSigmoid that has the integers of its source."""
+        if one.node.op_type != "HardSigmoid":
+            return None
+        return clip_bounds(step, self.scales[one.sources[0].name or ""], self.scales[one.result.name or ""])
+
     def _linear(self, one: Quantized, step: Affine) -> ir.Node:
         """``a * x + c`` as a sum of integers: a goes into the scale of x; the range of the result clips."""
         source, name = one.sources[0], one.name
+        if (bounds := self._bounds(one, step)) is not None:
+            named = zip(("least", "most"), bounds, strict=True)
+            operands = [self.initializer(f"{name}_{part}", bound) for part, bound in named]
+            return ir.node("Clip", [self._integer(source), *operands], name=f"{name}_quantized")
         scale, zero = self.scales[source.name or ""].scale, self.scales[source.name or ""].zero
         factored = self.initializer(f"{name}_factor", np.asarray(scale * step.factor, np.float32))
         addend = constant_integers(step.shift, zero.dtype, len(one.result.shape or ()))

@@ -3,12 +3,13 @@
 Before and after::
 
     factor * Conv(x, W, b) + shift                  Conv(x, factor * W, ...)        BatchNormalization is such a step
-    x * Clip(x + 3, 0, 6) / 6                       x * HardSigmoid(x)
+    x * Clip(x + 3, 0, 6) / 6, HardSwish(x)         x * HardSigmoid(x)
     Conv(Pad(x, zeros), W, b)                       Conv(x, W, b, pads=...)
     ReduceMean(x, all axes behind the second)       GlobalAveragePool(x), and Squeeze where the axes go
 
-The first two are those of :mod:`optim_plugins.ort.fuse.convolution`. Nothing is approximated; weights are written anew
-only where steps go into them.
+The first two are those of :mod:`optim_plugins.ort.fuse.convolution`; of the operator HardSwish onnxruntime makes its
+second form itself, but only when it opens the model. Nothing is approximated; weights are written anew only where steps
+go into them. Means of which a normalization is made stay: the runtime has an operator for all of it.
 """
 
 from __future__ import annotations
@@ -27,13 +28,15 @@ _STANDARD = ("", "ai.onnx")
 
 def make_friendly(graph: ir.Model) -> dict[str, int]:
     """Change a graph in place; what was done how often."""
-    counts = fold(graph) | {"Pad folded": 0, "ReduceMean as pooling": 0}
+    counts = fold(graph) | {"Pad folded": 0, "ReduceMean as pooling": 0, "HardSwish written out": 0}
     names = UniqueNames(graph)
     for node in list(graph.graph.all_nodes()):
         if node.domain not in _STANDARD:
             continue
         if node.op_type == "Conv":
             counts["Pad folded"] += _fold_pad(node)
+        elif node.op_type == "HardSwish":
+            counts["HardSwish written out"] += _write_out(node, names)
         elif node.op_type == "ReduceMean":
             counts["ReduceMean as pooling"] += _pool(node, graph.graph.opset_imports.get("", 1), names)
     RemoveUnusedNodesPass()(graph)
@@ -64,13 +67,27 @@ def _fold_pad(conv: ir.Node) -> int:
     return 1
 
 
+def _write_out(swish: ir.Node, names: UniqueNames) -> int:
+    """A HardSwish as ``x * HardSigmoid(x)``."""
+    source = swish.inputs[0]
+    assert source is not None
+    name = names.take(f"{swish.name or swish.outputs[0].name}_gate")
+    gate = ir.node("HardSigmoid", [source], {"alpha": 1 / 6, "beta": 0.5}, name=name)
+    factor = gate.outputs[0]
+    factor.type, factor.shape, factor.name = source.type, source.shape, names.take(f"{name}_output")
+    assert swish.graph is not None
+    swish.graph.insert_before(swish, gate)
+    _take_place(swish, ir.node("Mul", [source, factor], name=swish.name))
+    return 1
+
+
 def _pool(node: ir.Node, opset: int, names: UniqueNames) -> int:
     source = node.inputs[0]
     if source is None or source.shape is None or len(source.shape) < 3 or source.dtype != ir.DataType.FLOAT:
         return 0
     axes = _axes(node)
     rank = len(source.shape)
-    if axes is None or sorted(axis % rank for axis in axes) != list(range(2, rank)):
+    if axes is None or sorted(axis % rank for axis in axes) != list(range(2, rank)) or _normalizes(node, source):
         return 0
     pool = ir.node("GlobalAveragePool", [source], name=node.name)
     if "keepdims" in node.attributes and node.attributes["keepdims"].as_int() == 0:
@@ -88,6 +105,15 @@ def _pool(node: ir.Node, opset: int, names: UniqueNames) -> int:
     else:
         _take_place(node, pool)
     return 1
+
+
+def _normalizes(mean: ir.Node, source: ir.Value) -> bool:
+    """Whether a mean is one of squares, or is taken off what it is the mean of."""
+    made = source.producer()
+    squares = made is not None and (
+        made.op_type == "Pow" or (made.op_type == "Mul" and made.inputs[0] is made.inputs[1])
+    )
+    return squares or any(node.op_type == "Sub" and source in node.inputs for node in mean.outputs[0].consumers())
 
 
 def _axes(node: ir.Node) -> Sequence[int] | None:

@@ -16,6 +16,7 @@ from optim_plugins.ort.quantize.dynamic.recurrent import quantize_lstm
 from optim_plugins.ort.quantize.narrow_weights import judged_convolution, judged_product, narrow_nodes
 from optim_plugins.ort.quantize.smoothing import Factors, add_smoothed, connect_smoothed, find_factors, fold_smoothing
 from optim_plugins.ort.quantize.static.activations import activation_behind
+from optim_plugins.ort.quantize.static.clipped_gates import gate_scales
 from optim_plugins.ort.quantize.static.integer_initializers import StaticRewriter
 from optim_plugins.ort.quantize.static.qdq_writer import FloatBiasRewriter, PairRewriter
 from optim_plugins.ort.quantize.static.qoperator_writer import OperatorRewriter
@@ -184,6 +185,11 @@ def _scales(plan: Plan, measured: Measured, options: QuantizeStaticOptions) -> d
         known = measured.ranges.get(plan.root(value).name or "")
         if known is not None and known.is_finite:
             found[value.name or ""] = scale_of(known, options.activations, symmetric=options.symmetric)
+    if options.format == "qoperator" and not options.symmetric:
+        ranges = {
+            value.name or "": measured.ranges[plan.root(value).name or ""] for value in tensors if value.name in found
+        }
+        found |= gate_scales(plan, found, ranges, options.activations)
     return found
 
 
