@@ -142,12 +142,17 @@ def test_a_fork_or_a_thread_of_a_plugin_ends_as_it_likes(site):
 
 
 UNINTERRUPTIBLE = """
-import threading, time
+import threading
 from optim._engine.plugins import guard
 guard._GRACE_S = 0.1
+end, told = guard._end, threading.Event()
+def told_of(*words):
+    end(*words)
+    told.set()
+guard._end = told_of
 def load():
     with guard.limited('hangs', 'loading'):
-        time.sleep(3)
+        assert told.wait(60)
     print('it went on')
 threading.Thread(target=load).start()
 """

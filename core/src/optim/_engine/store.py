@@ -270,6 +270,11 @@ class Store:
             raise disk_error(error, f"the cache folder {self.root} cannot be used") from error
 
 
+def names_in_messages(stored: Path, source: Path) -> dict[str, str]:
+    """The user's name for a file of the cache, which messages call by its digest or the first part of it."""
+    return dict.fromkeys((stored.name, f"{stored.stem[:12]}{stored.suffix}"), source.name)
+
+
 def cache_key(*parts: object) -> str:
     """Sha256 over JSON values, hex."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()

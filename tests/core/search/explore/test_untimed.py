@@ -6,13 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+from optim._engine.gate.drift import Drift
+from optim._engine.jobs.offer import Proposal
 from optim._engine.search.explore.beam import Beam
+from optim._engine.search.explore.expand import Expander, _Wanted
 from optim._engine.search.explore.grown import Grown, in_turns
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.ranking import Ranking
+from optim._engine.search.explore.rest import NOT_TIMED, OUT_OF_TIME
 from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.select.goal import Objective
-from optim._engine.search.state import Candidate, Measured, Step
+from optim._engine.search.state import Attempt, Candidate, Measured, Step
 from optim.model import Model
 from optim.passes import Role, Stage
 
@@ -87,3 +91,14 @@ def test_settings_that_were_slower_before_come_after_the_graph_as_it_is() -> Non
         promises.note_ratio(tune, ratio)
         assert in_turns([graph], {graph.digest: [tuned]}, promises) == order
     assert in_turns([graph], {graph.digest: []}, promises) == [graph]
+
+
+def test_what_had_its_first_look_is_not_said_to_be_untried() -> None:
+    teller = SimpleNamespace(more=lambda count: None)
+    bench = SimpleNamespace(teller=teller, try_all=lambda trials, seconds: [None] * len(trials))
+    planned = SimpleNamespace(forced=False, offered=None)
+    rows = [Attempt(NAMED, ()), Attempt(NAMED, (), drift=Drift(0.02, 0.1, 0.99)), Attempt(NAMED, (), reason="broke")]
+    expander = object.__new__(Expander)
+    expander._bench, expander.promises = bench, Promises(60.0)  # type: ignore[assignment]
+    expander._try_all(candidate(), [_Wanted(planned, Proposal({}), row) for row in rows])  # type: ignore[arg-type]
+    assert [row.reason for row in rows] == [OUT_OF_TIME, NOT_TIMED, "broke"]

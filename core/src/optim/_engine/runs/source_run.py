@@ -57,7 +57,6 @@ def run_source(
     from optim._engine.plugins.chosen_targets import choose_targets
     from optim._engine.plugins.registry import load_registry
     from optim._engine.runs.found_goal import require_foretold_context
-    from optim._engine.search.preparation import source_choice
     from optim._engine.search.run_time import start_of_command
     from optim._engine.search.targets.entrants import Plans
     from optim._engine.sources.make import make_graphs
@@ -73,7 +72,7 @@ def run_source(
             settings.export,
             chosen.baseline,
             registry,
-            source_choice(settings),
+            settings.source_choice,
             Runner(store, say, fresh=settings.fresh),
             timeout_s=settings.needed_timeout_s,
         )

@@ -33,9 +33,8 @@ from optim._engine.search.state import Candidate
 from optim._engine.search.time_estimate import in_time
 from optim._engine.search.turns import Turns
 from optim._engine.sources.make import ExportedSource, make_graphs
-from optim._engine.sources.pipeline import Choice
 from optim._engine.standing import Teller
-from optim._engine.store import Store
+from optim._engine.store import Store, names_in_messages
 from optim.errors import OptimError
 from optim.jobs.process import WorkerFailed
 from optim.model import Model, TensorInfo
@@ -128,7 +127,7 @@ class Preparation:
                 release=self.registry.offered("backend")[target.backend].plugin.release,
             )
         except OptimError as error:
-            raise error.naming(names_in_messages(self.original.model, self.settings.source)) from error
+            raise error.naming(names_in_messages(self.original.model.path, self.settings.source)) from error
 
     def on(self, target: Target, versions: Mapping[str, str], requirements: Sequence[str] = ()) -> Self:
         """The same run on another target: it shares all but where candidates run, and the baseline stays where it is.
@@ -183,7 +182,7 @@ class Preparation:
                 self.settings.export,
                 self.target,
                 self.registry,
-                source_choice(self.settings),
+                self.settings.source_choice,
                 Runner(self.store, self.say, fresh=fresh or self.settings.fresh),
                 timeout_s=self.settings.needed_timeout_s,
             )
@@ -271,7 +270,7 @@ class Preparation:
     ) -> Prepared:
         """Fill a new folder of references: feeds, and what the original makes of them."""
         data = self.settings.data
-        names = names_in_messages(model, self.settings.source)
+        names = names_in_messages(model.path, self.settings.source)
         if self.elsewhere is not None and data is not None and Path(data).exists():
             given = _carried(Path(data), folder)
             names[str(given)], data = data, str(given)
@@ -337,13 +336,3 @@ def _carried(data: Path, folder: Path) -> Path:
 def _ran_out(error: OptimError) -> bool:
     """Whether a job was stopped because its time was over."""
     return isinstance(error.__cause__, WorkerFailed) and error.__cause__.kind == "timeout"
-
-
-def source_choice(settings: RunSettings) -> Choice:
-    """The user's word on passes that run before there is a model."""
-    return Choice({named.name: named.options for named in settings.named}, settings.without)
-
-
-def names_in_messages(model: Model, source: Path) -> dict[str, str]:
-    """The user's name for a file of the cache, which messages call by its digest or the first part of it."""
-    return dict.fromkeys((model.path.name, f"{model.path.stem[:12]}{model.path.suffix}"), source.name)

@@ -17,6 +17,7 @@ from optim.source import SourceRequest
 
 if TYPE_CHECKING:
     from optim._engine.gate.budget import Budget
+    from optim._engine.sources.pipeline import Choice
 
 Goal: TypeAlias = Literal["latency", "size", "memory", "startup", "throughput", "generate"]
 
@@ -169,6 +170,13 @@ class RunSettings:
 
         max_drift = None if self.lossless else self.drift_limit
         return Budget(max_drift, tolerance, self.max_loss, foresees, self.batch_invariant)
+
+    @property
+    def source_choice(self) -> Choice:
+        """The user's word on passes that run before there is a model."""
+        from optim._engine.sources.pipeline import Choice
+
+        return Choice({named.name: named.options for named in self.named}, self.without)
 
     @property
     def says_a_budget(self) -> bool:

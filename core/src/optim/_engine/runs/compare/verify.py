@@ -15,10 +15,10 @@ from optim._engine.plugins.registry import require_target
 from optim._engine.runs.compare.conditions import Conditions, other_model, workbench_for
 from optim._engine.search.effort import Effort
 from optim._engine.search.measure.racing import Wanted, check_candidate, race_candidates
-from optim._engine.search.preparation import names_in_messages
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate, LaneResult
 from optim._engine.search.workbench import Workbench
+from optim._engine.store import names_in_messages
 from optim.errors import OptimError
 from optim.jobs.wire import to_wire
 
@@ -67,7 +67,7 @@ def verify_models(
                 f"{other} does not run on the same feeds",
                 result.failure,
                 "optim inspect shows its inputs and operators",
-            ).naming(names_in_messages(candidate.model, other))
+            ).naming(names_in_messages(candidate.model.path, other))
         return _verification(bench, budget, result.ready.comparisons, result.ready.task)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from optim._engine.diagnosis import blame_job
 from optim._engine.jobs import prepare
 from optim._engine.runs.compare.conditions import Conditions, other_model, workbench_for
-from optim._engine.search.preparation import names_in_messages
+from optim._engine.store import names_in_messages
 from optim.errors import ExitStatus, OptimError
 from optim.model import Model
 
@@ -51,7 +51,7 @@ def blame_models(reference: Path, other: Path, conditions: Conditions, names: Ma
         try:
             return Blame(bench.need(blame_job.JOB, request, "blame"), bench.prepared)
         except OptimError as error:
-            names_of_files = names_in_messages(first.model, reference) | names_in_messages(second, other)
+            names_of_files = names_in_messages(first.model.path, reference) | names_in_messages(second.path, other)
             raise error.naming(names_of_files) from error
 
 

@@ -16,7 +16,6 @@ from optim._engine.runs.judge import judge_search
 from optim._engine.runs.stand_in.layers import StandIn
 from optim._engine.runs.stand_in.names import Nodes, names_nodes, nodes_of
 from optim._engine.search.plan import Plan
-from optim._engine.search.preparation import source_choice
 from optim._engine.search.run_time import LEAST_S, RunTime, Start
 from optim._engine.search.state import Candidate, Trial, unique
 from optim._engine.search.time_estimate import Load
@@ -118,7 +117,7 @@ def _exported(bench: Workbench, stand_in: StandIn) -> ExportedSource:
         replace(bench.settings.export, layers=stand_in.layers, weights="copy"),
         bench.target,
         bench.registry,
-        source_choice(bench.settings),
+        bench.settings.source_choice,
         Runner(bench.store, _saying(bench, stand_in), fresh=bench.settings.fresh),
         timeout_s=bench.settings.needed_timeout_s,
         beside=bench.original.model,

@@ -19,6 +19,7 @@ from optim._engine.search.explore.ranking import Ranking
 from optim._engine.search.explore.rescue import Rescue
 from optim._engine.search.explore.rest import (
     EARLY,
+    NOT_TIMED,
     OUT_OF_TIME,
     leave_out,
     promises_too_little,
@@ -31,7 +32,7 @@ from optim._engine.search.measure.clock import Clock
 from optim._engine.search.plan import Plan, Planned, legs, slots
 from optim._engine.search.select.archive import ParetoArchive
 from optim._engine.search.select.goal import Objective
-from optim._engine.search.state import FASTER, Candidate, Measured, OutOfTime, StepStatus, unique
+from optim._engine.search.state import FASTER, Candidate, Measured, StepStatus, unique
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.time_estimate import PassCosts
 from optim._engine.search.workbench import Workbench
@@ -40,8 +41,6 @@ from optim.passes import Role, Stage
 
 _LEAST_LANES = 8
 """Lanes in a stage with enough new graphs, as far as time allows: more leave each of them less of the race."""
-
-_NOT_TIMED = OutOfTime("it is right, but search time ran out before it was timed; give more with --search-seconds")
 
 
 class NamedPassError(OptimError):
@@ -297,7 +296,7 @@ class Beam:
             score = self.clock.board[candidate]
             without = ratios.get(chain_key(candidate)[:-1], grown.parents[candidate.digest].ratio)
             if candidate.digest in best and best[candidate.digest].ratio is None:
-                attempt.settle(StepStatus.SKIPPED, _NOT_TIMED)
+                attempt.settle(StepStatus.SKIPPED, NOT_TIMED)
             elif candidate.digest in best:
                 self.journal.timed(best[candidate.digest], without)
                 self._note_gain(candidate, best[candidate.digest].ratio, without)
@@ -306,7 +305,7 @@ class Beam:
             elif score.explored is not None:
                 attempt.ratio, attempt.parent_ratio = score.explored, without
             else:
-                attempt.settle(StepStatus.SKIPPED, _NOT_TIMED)
+                attempt.settle(StepStatus.SKIPPED, NOT_TIMED)
 
     def _note_gain(self, candidate: Candidate, ratio: float | None, without: float | None) -> None:
         """Notes what the last step of a chain gained, for other chains."""

@@ -16,6 +16,8 @@ from optim.passes import Role, Stage
 
 OUT_OF_TIME = OutOfTime("search time ran out before it was tried; give more with --search-seconds")
 
+NOT_TIMED = OutOfTime("it is right, but search time ran out before it was timed; give more with --search-seconds")
+
 EARLY = "exploring ended {left:.0f} s early: the rest ({names}) promised less than 2 %"
 
 LEFT_FOR_LATER = 0.75
