@@ -131,7 +131,7 @@ def test_a_quick_model_runs_on_every_sample(slow):
 def test_notes_say_which_inputs_are_guessed_and_which_outputs_mix_scales(slow, monkeypatch):
     slow.run_s = 0.001
     monkeypatch.setattr(FeedSet, "notes", ("'x' is random zeros and ones",))
-    monkeypatch.setattr(prepare, "_mixed_outputs", lambda reference: {"y": "slices 0 to 3 of axis 1"})
+    monkeypatch.setattr(prepare, "mixing_outputs", lambda reference: {"y": "slices 0 to 3 of axis 1"})
     notes = prepared(slow.request(within_s=12.0)).notes
     assert "'x' is random zeros and ones" in notes
     mixes = "output 'y' mixes scales, slices 0 to 3 of axis 1: each kind has a drift of its own, and the worst is held"

@@ -132,7 +132,7 @@ def test_engines_of_each_device_and_version_have_a_folder_of_their_own(
     assert engine_cache.other_engines(HERE) == []
     (Path(other["trt_engine_cache_path"]) / "one.engine").touch()
     assert [text.partition(";")[0] for text in engine_cache.other_engines(HERE)] == ["NVIDIA H100, driver 580.95"]
-    monkeypatch.setattr(engine_cache, "_version", lambda _name: "1.32.0")
+    monkeypatch.setattr(engine_cache, "_version", lambda _name: "1.0.0")
     assert engine_cache.cache_options(HERE, MODEL) != own
 
 

@@ -240,6 +240,17 @@ def test_weights_of_types_that_numpy_does_not_hand_over_are_run(kind, tmp_path):
     assert np.allclose(made, x @ (0.1 * numbers), atol=1e-5)
 
 
+def test_an_operator_that_the_reference_lacks_is_named(tmp_path):
+    node = helper.make_node("FastGelu", ["x"], ["y"], "gelu", domain="com.microsoft")
+    ends = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 8])] for name in "xy"]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(helper.make_graph([node], "g", *ends), opset_imports=opsets, ir_version=10)
+    with pytest.raises(OptimError) as caught:
+        attribute(model, {"x": np.ones((2, 8), np.float32)}, [], require_target("cpu"), "", tmp_path)
+    assert (caught.value.reference, caught.value.status) == ("swap-failed", ExitStatus.BAD_INPUT)
+    assert "'gelu'" in caught.value.cause
+
+
 def test_a_node_that_onnxruntime_does_not_run_alone_is_named(example):
     model = example.layer_norm_model(16)
     node = next(node for node in model.graph.node if node.op_type == "MatMul")

@@ -51,7 +51,8 @@ def decide(monkeypatch):
     ``same`` those of which the runtime makes what it makes of the original; ``again`` is the ratio of a second race.
     Settings leave the runtime's graph as it is, but for ``new_graphs``; ``disturbed`` rounds have others beside them.
     ``drifts`` are those of chains on few samples; ``decide.compared`` those that were compared on all of them ahead of
-    the last race, in so many seconds (``compare_s``, without doubt and with it).
+    the last race, in so many seconds (``compare_s``, without doubt and with it). ``works`` are processor seconds by
+    chain, in place of ``work``.
     """
 
     def decided(
@@ -70,6 +71,7 @@ def decide(monkeypatch):
         left_s=10.0,
         drifts=None,
         compare_s=(9.0, 9.0),
+        works=None,
         **changes,
     ):
         journal = journal or Journal()
@@ -96,7 +98,8 @@ def decide(monkeypatch):
                 if one.model.digest in wrong:
                     self.clock.board[one].objection = BeyondBudget("drift 0.06 is beyond the budget")
             right = [one for one in candidates if one.model.digest not in wrong]
-            return [replace(Measured(one, *ratios[one.model.digest]), **figures) for one in right]
+            found = [replace(Measured(one, *ratios[one.model.digest]), **figures) for one in right]
+            return [replace(item, work=(works or {}).get(item.digest, item.work)) for item in found]
 
         def compare_ahead(self, candidate, within_s):
             compared.append(candidate.model.digest)
@@ -463,3 +466,20 @@ def test_settings_alone_are_no_gain_beside_other_programs_unless_they_were_asked
     journal.open(candidate("set").steps[0], candidate())
     assert decide(ratios, disturbed=0.98, journal=journal) is None
     assert decide(ratios, disturbed=0.98, named=(Named("set"),)) == "set"
+
+
+@pytest.mark.parametrize(
+    ("disturbed", "low", "work", "delivered"),
+    [(0.9, 0.40, 0.36, "fused-a"), (0.1, 0.40, 0.36, "a"), (0.9, 0.48, 0.36, "a"), (0.9, 0.40, 0.385, "a")],
+)
+def test_beside_other_programs_processor_seconds_decide_what_noise_leaves_open(decide, disturbed, low, work, delivered):
+    """T5's encoder in 8 bits, with attention fused and without."""
+    ratios = {"a": (0.42, 0.31, 0.47), "fused-a": (0.435, low, 0.5)}
+    works = {"a": Ratio(0.39, 0.38, 0.40, 9), "fused-a": Ratio(work, work - 0.01, work + 0.01, 9)}
+    assert decide(ratios, works=works, disturbed=disturbed) == delivered
+
+
+def test_processor_seconds_do_not_decide_where_settings_change_how_threads_wait(decide):
+    ratios = {"a": (0.42, 0.31, 0.47), "a-set": (0.45, 0.40, 0.5)}
+    works = {"a": Ratio(0.39, 0.38, 0.40, 9), "a-set": Ratio(0.2, 0.19, 0.21, 9)}
+    assert decide(ratios, works=works, disturbed=0.9, new_graphs=("a-set",)) == "a"

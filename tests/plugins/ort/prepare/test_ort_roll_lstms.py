@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ort_models import apply, drift, operators, parsed
+from ort_models import apply, drift, operators, parsed, proto
 
 from optim import Model
 from optim_plugins.ort.prepare.clean import Clean
@@ -56,6 +56,7 @@ def _written(
     cell: str = CELL,
     last_input: str = "",
     opset: int = 17,
+    outputs: str = "float[p, q, s] y",
 ) -> Model:
     """STEPS steps on a batch of unknown size; ``end`` may read each state as s<number>, or with an axis of 1 as _u."""
     columns = products is KERAS
@@ -79,7 +80,7 @@ def _written(
         state, before = to, f"{to}_c"
     shape = f"{STEPS}, n" if axis == 0 else f"n, {STEPS}"
     inputs = f"float[{shape}, {INPUTS}] x, float[n, {UNITS}] h, float[n, {UNITS}] c"
-    head = f'<opset_import: ["": {opset}], ir_version: 8> g ({inputs}) => (float[p, q, s] y) <{", ".join(weights)}>'
+    head = f'<opset_import: ["": {opset}], ir_version: 8> g ({inputs}) => ({outputs}) <{", ".join(weights)}>'
     return parsed(folder, f"{head} {{ {nodes} {end} }}")
 
 
@@ -161,4 +162,13 @@ def test_a_layer_above_reads_the_layer_below(tmp_path: Path) -> None:
     assert result.counts["steps of LSTMs"] == 2 * STEPS
     assert operators(result.model).count("LSTM") == 2
     assert "Gather" not in operators(result.model)
+    assert drift(model, result.model, _feeds(0, 2)) < 1e-6
+
+
+def test_two_outputs_may_be_the_same_states(tmp_path: Path) -> None:
+    again = JOINED.replace("y =", "z =")
+    model = _written(tmp_path, end=f"{JOINED} {again}", outputs="float[p, q, s] y, float[p, q, s] z")
+    result = apply(Clean, model, tmp_path)
+    assert result.counts["steps of LSTMs"] == STEPS
+    assert [value.name for value in proto(result.model).graph.output] == ["y", "z"]
     assert drift(model, result.model, _feeds(0, 2)) < 1e-6

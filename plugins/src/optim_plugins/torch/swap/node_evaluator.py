@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from optim import Target
+from optim import ExitStatus, OptimError, Target
 from optim.arrays import Array, Feeds
 from optim_plugins.torch.swap.ort_kernels import BFLOAT16, OrtKernels, single_node
 from optim_plugins.torch.swap.types import as_dtype, computes_in
@@ -72,6 +72,9 @@ class NodeEvaluator:
             feeds: inputs by name.
             kernels: ``torch``, ``ort`` or ``float64`` by operator.
             rest: for every other operator.
+
+        Raises:
+            OptimError[swap-failed]: a node cannot be run alone.
         """
         wide = rest == FLOAT64
         values = {name: _widened(array) if wide else array for name, array in {**self._weights, **feeds}.items()}
@@ -141,9 +144,18 @@ class NodeEvaluator:
     def _on_reference(self, node: onnx.NodeProto, outer: Mapping[str, Array]) -> list[Array]:
         from onnx.reference import ReferenceEvaluator
 
-        evaluator: ReferenceEvaluator = ReferenceEvaluator(
-            as_dtype(single_node(self._model, node, outer), np.dtype(np.float64))
-        )
+        single = as_dtype(single_node(self._model, node, outer), np.dtype(np.float64))
+        try:
+            evaluator: ReferenceEvaluator = ReferenceEvaluator(single)
+        except NotImplementedError as error:
+            raise OptimError(
+                "swap-failed",
+                f"ONNX's reference has no {node.op_type}",
+                f"node '{node.name}': {error}",
+                "give the model as it was exported, without operators that onnxruntime's tools put in",
+                "optim-plugins",
+                ExitStatus.BAD_INPUT,
+            ) from error
         made: Any = evaluator.run(None, dict(outer))
         return [_widened(np.asarray(array)) for array in made]
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from optim._engine.gate.drift import worst_drift
 from optim._engine.jobs.offer import Proposal
 from optim._engine.search.explore.asking import Asker, Proposals
+from optim._engine.search.explore.grown import merged_settings
 from optim._engine.search.explore.kernel_gains import KernelGains
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.repairs import Repairs, as_elsewhere
@@ -125,7 +125,7 @@ class Expander:
 
     def together(self, candidate: Candidate, passes: Sequence[Planned], won: Sequence[Candidate]) -> Candidate | None:
         """Merges the last steps of several chains, all of one pass on ``candidate``, into one step."""
-        options = _merged_settings([other.steps[-1] for other in won])
+        options = merged_settings([other.steps[-1] for other in won])
         if options is None:
             return None
         planned = next(planned for planned in passes if planned.ordered.name == won[0].steps[-1].pass_name)
@@ -332,19 +332,3 @@ def _with_settings(candidate: Candidate, attempt: Attempt, result: PassResult) -
     """The chain with a step that sets how the model is opened; its row has what the pass said."""
     attempt.notes, attempt.size_bytes, attempt.printed = result.notes, candidate.size_bytes, result.printed
     return candidate.after(attempt.step, result.model, candidate.size_bytes, result.interface)
-
-
-_UNSET: tuple[Any, ...] = (None, [], ())
-
-
-def _merged_settings(steps: Sequence[Step]) -> dict[str, Any] | None:
-    """Returns what each step sets, and where two set the same, what the better one does, which comes first.
-
-    None unless several are of one pass of settings.
-    """
-    names = {step.pass_name for step in steps if step.session_only}
-    if len(steps) < 2 or len(names) != 1:
-        return None
-    plain = {name: value for step in steps for name, value in step.options.items() if value in _UNSET}
-    chosen = {name: value for step in reversed(steps) for name, value in step.options.items() if value not in _UNSET}
-    return plain | chosen

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from optim._engine.search.explore.promise import Promises
-from optim._engine.search.state import Candidate, Measured, unique
+from optim._engine.search.state import Candidate, Measured, Step, unique
 from optim.passes import Role
 
 LOOK_AHEAD = 3
 """Session settings that each new graph is looked at through: more leave each of them less of the race."""
+
+_UNSET: tuple[Any, ...] = (None, [], ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +59,16 @@ def in_turns(
         with_first = [first, candidate] if promises.gain(first.steps[-1]) >= 0 else [candidate, first]
         rows.append(list(unique([*with_first, *others])))
     return [row[i] for i in range(LOOK_AHEAD + 1) for row in rows if i < len(row)]
+
+
+def merged_settings(steps: Sequence[Step]) -> dict[str, Any] | None:
+    """Returns what each step sets, and where two set the same, what the better one does, which comes first.
+
+    None unless several are of one pass of settings.
+    """
+    names = {step.pass_name for step in steps if step.session_only}
+    if len(steps) < 2 or len(names) != 1:
+        return None
+    plain = {name: value for step in steps for name, value in step.options.items() if value in _UNSET}
+    chosen = {name: value for step in reversed(steps) for name, value in step.options.items() if value not in _UNSET}
+    return plain | chosen

@@ -17,7 +17,7 @@ from optim._engine.search.select.goal import Objective
 from optim._engine.search.select.nearest import Nearest
 from optim._engine.search.select.objections import note_no_faster, note_objections
 from optim._engine.search.select.shorter import ShorterChains
-from optim._engine.search.select.undecided import takes_less_work, why_delivered
+from optim._engine.search.select.undecided import of_least_work, takes_less_work, why_delivered
 from optim._engine.search.state import FASTER, Candidate, Measured, unique
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
@@ -156,6 +156,8 @@ class Selection:
         if self.objective.goal == "size":
             return self._unbeaten(better)
         best = min(better, key=lambda item: (self._rank(item), item.ratio or 1.0))
+        if self.objective.goal == "latency" and (less := of_least_work(best, better, self._bench.target)) is not best:
+            return less
         as_good = [item for item in better if self._is_as_good(item, best)]
         return min(as_good, key=lambda item: len(item.candidate.steps))
 

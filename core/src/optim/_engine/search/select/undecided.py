@@ -9,6 +9,9 @@ of what runs on another device.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from optim._engine.search.measure.noise_watch import BUSY
 from optim._engine.search.state import FASTER, Measured
 from optim.target import Target
 
@@ -45,10 +48,31 @@ def why_delivered(item: Measured, looked: float | None, target: Target) -> str:
 
 
 def takes_less_work(item: Measured, target: Target) -> bool:
-    """Whether a run of it clearly takes fewer processor seconds than one of the original, where that tells of latency.
+    """Whether a run of it clearly takes fewer processor seconds than the original's, where that tells of latency."""
+    return _work_tells(item, target) and item.work is not None and item.work.high < FASTER
 
-    It does on processors, with as many threads as the original has.
+
+def of_least_work(best: Measured, others: Iterable[Measured], target: Target) -> Measured:
+    """Returns what clearly takes fewer processor seconds than the best, where noise does not tell the two apart.
+
+    Beside other programs two chains had 0.42 [0.31, 0.47] and 0.43 of the latency, and 0.39 and 0.36 of the work.
+
+    Args:
+        best: by its latency.
+        others: that are better than the original too.
+        target: where they run.
     """
+    if best.disturbed <= BUSY or best.high is None or best.work is None or not _work_tells(best, target):
+        return best
+    found = best
+    for item in others:
+        is_open = item.low is not None and item.low <= best.high and _work_tells(item, target)
+        if is_open and item.work is not None and found.work is not None and item.work.high < found.work.low:
+            found = item
+    return found
+
+
+def _work_tells(item: Measured, target: Target) -> bool:
+    """Whether processor seconds tell of latency: on processors, with as many threads as the original has."""
     settings = [step for step in item.candidate.steps if step.session_only and not step.lossy]
-    counts = not settings and (target.provider == "CPUExecutionProvider" or target.device == "CPU")
-    return counts and item.work is not None and item.work.high < FASTER
+    return not settings and (target.provider == "CPUExecutionProvider" or target.device == "CPU")

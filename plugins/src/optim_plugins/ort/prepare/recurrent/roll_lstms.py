@@ -177,7 +177,9 @@ def _hand_on(states: list[ir.Value], products: list[ir.Node], rows: ir.Value, wr
             fits = joined.op_type == "Concat" and all(one is not None and one.tolist() == [axis] for one in axes)
             if fits and axis in (0, 1) and [part.inputs[0] for part in parts if part is not None] == states:
                 joining |= {part for part in parts if part is not None and len(part.outputs[0].uses()) == 1}
-                take_over(joined.outputs[0], writer.transpose(rows, [1, 0, 2]) if axis else rows)
+                whole = writer.transpose(rows, [1, 0, 2]) if axis else rows
+                is_named = joined.outputs[0].is_graph_output()  # two outputs of a graph may be the same
+                take_over(joined.outputs[0], writer.add("Identity", [whole]) if is_named else whole)
     for number, (state, product) in enumerate(zip(states, [*products[1:], None], strict=True)):
         if state.is_graph_output() or any(use.node not in {product, *joining} for use in state.uses()):
             place = writer.constant(np.array(number, np.int64))
