@@ -238,15 +238,16 @@ def watched(
         )
         return reply
 
-    def sending(carrier: Carrier, file: File, worker: str) -> None:
-        before, began = carrier.sent_bytes[worker], time.monotonic()
-        send(carrier, file, worker)
+    def sending(carrier: Carrier, file: File, worker: str) -> bool:
+        began = time.monotonic()
+        was_sent = send(carrier, file, worker)
         carrying[worker] += time.monotonic() - began
         sizes[file.name] = file.size_bytes
-        if carrier.sent_bytes[worker] > before:
+        if was_sent:
             sent[worker, file.name] += 1
             if jobs:
                 jobs[-1]["sent_bytes"] = jobs[-1].get("sent_bytes", 0) + file.size_bytes
+        return was_sent
 
     Fleet._ask, Carrier.send = asked, sending
     try:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,6 +13,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from optim._engine.cluster import files, work
+from optim._engine.cluster.carrier import Carrier
 from optim._engine.cluster.exchange import Exchange
 from optim._engine.cluster.order import File, Order, Reply, State, incoming, outgoing, store_names
 from optim._engine.jobs.workplace import Done, Work
@@ -153,3 +156,20 @@ def test_a_bucket_is_not_made_and_a_cloud_that_refuses_is_one_error(
         with pytest.raises(OptimError, match="403 Forbidden") as caught:
             ask()
         assert caught.value.reference == "bad-store-url"
+
+
+def test_what_several_jobs_lack_at_once_goes_to_a_worker_once(worker: Path, tmp_path: Path) -> None:
+    root = tmp_path / "here"
+    (root / FILE.name).parent.mkdir(parents=True)
+    (root / FILE.name).write_bytes(CONTENT)
+
+    class Here:
+        def on(self, address: str, call: Callable[..., Any], *arguments: Any) -> Any:
+            answer = call(*arguments)
+            return asyncio.run(answer) if asyncio.iscoroutine(answer) else answer
+
+    carrier = Carrier(Here(), root, "run")  # type: ignore[arg-type]
+    with ThreadPoolExecutor(4) as jobs:
+        sent = list(jobs.map(lambda _: carrier.send(FILE, "worker"), range(4)))
+    assert sorted(sent) == [False, False, False, True]
+    assert (worker / FILE.name).read_bytes() == CONTENT

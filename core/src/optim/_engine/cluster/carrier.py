@@ -19,21 +19,17 @@ class Carrier:
         connection: to the cluster.
         root: of this machine's store.
         run: whose files they are.
-
-    Attributes:
-        sent_bytes: that went to each worker.
     """
 
     def __init__(self, connection: Connection, root: Path, run: str) -> None:
-        self.sent_bytes: defaultdict[str, int] = defaultdict(int)
         self._connection = connection
         self._root = root
         self._run = run
         self._guard = threading.Lock()
         self._under_way: defaultdict[tuple[str, str], threading.Lock] = defaultdict(threading.Lock)
 
-    def send(self, file: File, worker: str) -> None:
-        """Bring a worker a file, unless it has come there meanwhile.
+    def send(self, file: File, worker: str) -> bool:
+        """Bring a worker a file, unless it has come there meanwhile; returns whether it was sent.
 
         Raises:
             LostError: the worker is gone.
@@ -41,13 +37,13 @@ class Carrier:
         """
         with self._alone(file, worker):
             if self._connection.on(worker, files.is_there, file.name, file.size_bytes, file.digest):
-                return
+                return False
             with (self._root / file.name).open("rb") as stream:
                 for offset in range(0, max(1, file.size_bytes), files.PIECE_BYTES):
                     piece = stream.read(files.PIECE_BYTES)
                     self._connection.on(worker, files.take, file.name, file.digest, self._run, offset, piece)
-                    self.sent_bytes[worker] += len(piece)
             self._connection.on(worker, files.put, file.name, file.size_bytes, file.digest, self._run)
+        return True
 
     def fetch(self, file: File, worker: str) -> None:
         """Bring a worker's file into this machine's store, unless it is there.
