@@ -82,7 +82,7 @@ def make(model: BenchModel, *, again: bool) -> None:
         script, *arguments = model.maker
         folder.mkdir(parents=True, exist_ok=True)
         subprocess.run([str(PYTHON), str(HERE / script), *arguments, "--out", str(folder)], check=True)
-    if again or not model.unseen_path.is_file():
+    if model.unseen_path != model.feeds_path and (again or not model.unseen_path.is_file()):
         command = [str(PYTHON), str(HERE / "models" / "unseen.py"), model.feeds, "--out", str(folder)]
         subprocess.run(command, check=True)
 
