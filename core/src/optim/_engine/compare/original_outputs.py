@@ -5,26 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from optim._engine.compare.place import Reference, chosen
-from optim._engine.gate.outputs import faint_outputs, mixed_outputs, only_nan, without_padding
+from optim._engine.gate.outputs import only_nan, variations_of
+from optim._engine.gate.variation import Variation, write
 from optim.errors import OptimError
 from optim.target import Target
 
 
-def notes_on_outputs(reference: Reference, mixed: Mapping[str, str]) -> Iterator[str]:
-    """What to know of outputs before their drift is read."""
-    for name, value in faint_outputs(map(reference.expected, reference.compared)).items():
-        yield f"output '{name}' is next to zero on every sample ({value:.2g} at most), so its drift says little"
-    for name, slices in mixed.items():
-        yield f"output '{name}' mixes scales, {slices}: each kind has a drift of its own, and the worst is held"
-
-
-def mixing_outputs(reference: Reference) -> dict[str, str]:
-    """Outputs that mix scales on some sample, padding left out, with the slices that do."""
-    found: dict[str, str] = {}
-    for sample, feeds in chosen(reference.feed_set(), reference.compared):
-        outputs = reference.expected(sample)
-        found = mixed_outputs({**outputs, **without_padding(outputs, feeds, reference.original)}) | found
+def measure_variations(reference: Reference) -> dict[str, Variation]:
+    """Measure how each output of the original varies over its samples, and keep it beside its outputs."""
+    feeds = chosen(reference.feed_set(), reference.compared)
+    found = variations_of(((reference.expected(sample), fed) for sample, fed in feeds), reference.original)
+    write(reference.outputs, found)
     return found
+
+
+def notes_on_outputs(variations: Mapping[str, Variation]) -> Iterator[str]:
+    """What cannot be judged on these samples."""
+    for name, one in variations.items():
+        if one.unjudged:
+            yield f"output '{name}' is not judged: {one.unjudged}; give --data on which it differs"
 
 
 def require_numbers(reference: Reference, target: Target) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from optim._engine.feeds.feedset import FeedSet
 from optim._engine.gate.drift import OutputComparison, merge_samples
 from optim._engine.gate.max_loss import MaxLoss
 from optim._engine.gate.outputs import compare_sample
-from optim._engine.gate.quiet import floors_on
+from optim._engine.gate.variation import Variation, read
 from optim._engine.plugins.registry import load_registry
 from optim.arrays import Feeds, Outputs
 from optim.backend import Session
@@ -77,9 +77,6 @@ class Reference:
         original: for the names and symbolic dimensions of inputs and outputs.
         compared: the samples there are outputs for.
         task: the task metric, where the user named one.
-        mixed: outputs that mix scales on some sample; None: not looked at yet.
-        quiet: outputs that are next to nothing on some sample, with a floor for each of :attr:`compared`, see
-            :mod:`optim._engine.gate.quiet`.
     """
 
     feeds: Path
@@ -87,8 +84,6 @@ class Reference:
     original: Model
     compared: tuple[int, ...]
     task: TaskUse | None = None
-    mixed: tuple[str, ...] | None = None
-    quiet: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
     def feed_set(self) -> FeedSet:
         """The feeds of the run."""
@@ -98,9 +93,9 @@ class Reference:
         """The original's outputs on one sample."""
         return FeedSet.open(self.outputs).sample(self.compared.index(sample))
 
-    def floors(self, sample: int) -> dict[str, float]:
-        """Of outputs that are next to nothing on one sample."""
-        return floors_on(self.quiet, self.compared.index(sample))
+    def variations(self) -> dict[str, Variation]:
+        """How each of the original's outputs varies over :attr:`compared`, by name."""
+        return read(self.outputs)
 
 
 def mapped_feeds(feeds: Feeds, interfaces: Sequence[Interface]) -> Feeds:
@@ -129,9 +124,10 @@ def compare_session(
         OptimError[interface-changed]: the candidate lost an output, or has one that no interface accounts for.
     """
     merged: dict[str, OutputComparison] = {}
+    variations = reference.variations()
     for sample, feeds in chosen(reference.feed_set(), samples):
         outputs = session.run(mapped_feeds(feeds, interfaces))
-        merged = merge_samples(merged, compare_run(outputs, reference, sample, feeds, interfaces))
+        merged = merge_samples(merged, compare_run(outputs, reference, sample, feeds, interfaces, variations))
     if not merged:
         raise OptimError(
             "nothing-compared", "the models have nothing to compare", "there is no sample", "give --data with one"
@@ -140,7 +136,12 @@ def compare_session(
 
 
 def compare_run(
-    outputs: Outputs, reference: Reference, sample: int, feeds: Feeds, interfaces: Sequence[Interface]
+    outputs: Outputs,
+    reference: Reference,
+    sample: int,
+    feeds: Feeds,
+    interfaces: Sequence[Interface],
+    variations: Mapping[str, Variation],
 ) -> list[OutputComparison]:
     """Compare a candidate's own outputs on one sample with the original's.
 
@@ -150,6 +151,7 @@ def compare_run(
         sample: which one.
         feeds: of the original on that sample.
         interfaces: of the candidate.
+        variations: of the original's outputs.
 
     Raises:
         OptimError: nothing-compared, interface-changed.
@@ -163,8 +165,7 @@ def compare_run(
             "a pass that changes inputs or outputs must return PassResult(interface=...)",
         )
     original = reference.original
-    floors = reference.floors(sample)
-    return compare_sample(expected, got, feeds, original.inputs, original.outputs, reference.mixed, floors)
+    return compare_sample(expected, got, feeds, original.inputs, original.outputs, variations)
 
 
 def chosen(feeds: FeedSet, samples: Sequence[int]) -> Iterator[tuple[int, Feeds]]:

@@ -1,35 +1,25 @@
 """How far rounding alone moves a model's outputs: what counts as lossless.
 
-``lossless`` means a drift of at most max(1e-4, 10 times the drift between the original's own equivalent settings):
-reductions are not reproducible between optimization levels and thread counts, and the tolerance is measured. Outputs of
-float16 are rounded to a thousandth themselves, and wherever kernels round on the way: there it is 4e-3 at least.
+Reductions are not reproducible between optimization levels and thread counts. So the original is compared with itself
+under settings that should not matter, slice by slice; :mod:`optim._engine.gate.outputs` says what follows from it.
 """
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from optim._engine.backends.held import HeldBackend
-from optim._engine.compare.place import Reference, compare_session
-from optim._engine.gate.drift import OutputComparison
-from optim._engine.gate.outputs import magnitudes
-from optim._engine.gate.quiet import floor_of, with_unmeasured
+from optim._engine.compare.place import Reference, chosen
+from optim._engine.gate.drift import merge_samples, worst_drift
+from optim._engine.gate.outputs import CAP, FACTOR, FLOOR, compare_sample, rounding_of
+from optim._engine.gate.variation import Variation, write
 from optim._engine.graphs.training_mode import EVALUATE, training_node
 from optim.backend import Session
 from optim.errors import OptimError
 from optim.model import Model, SessionConfig
 from optim.target import Target
-
-_FLOOR = 1e-4
-_FLOOR_FLOAT16 = 4e-3
-"""Four units in the last place. A Llama of two layers in float16, and the same with attention as one operator, are each
-0.9e-3 from that in float32, and 1.5e-3 from each other; settings of either move it by 0.1e-3 only."""
-
-_FACTOR = 10.0
-_CAP = 1e-2
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,24 +45,23 @@ class Tolerance:
         tolerance: largest drift that counts as lossless.
         notes: for the report.
         complete: whether all settings were looked at.
-        quiet: outputs that are next to nothing on some sample, with a floor for each that is compared.
     """
 
     tolerance: float
     notes: tuple[str, ...] = ()
     complete: bool = True
-    quiet: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
 
 def measure_tolerance(
     backend: HeldBackend,
     model: Model,
     reference: Reference,
+    variations: Mapping[str, Variation],
     samples: Sequence[int],
     time_for: ToleranceTime,
     target: Target,
 ) -> Tolerance:
-    """Compare the original under settings that should not matter with itself.
+    """Compare the original under settings that should not matter with itself, and keep what rounding does.
 
     Whether it repeats its own outputs is looked at first, whatever the time, unless that alone takes longer than all of
     this may and is left.
@@ -82,12 +71,11 @@ def measure_tolerance(
         OptimError[not-reproducible]: it gives other outputs each time.
         OptimError[nothing-compared]: there is nothing to compare.
     """
-    floor = _FLOOR_FLOAT16 if any(info.dtype == "float16" for info in model.outputs) else _FLOOR
     if time_for.once_s > max(time_for.most_s, time_for.left_s):
-        return Tolerance(floor, complete=False)
+        return Tolerance(FLOOR, complete=False)
     within_s = min(time_for.most_s, time_for.left_s)
     spread, began, complete = 0.0, time.perf_counter(), True
-    sizes = _Sizes(reference, samples)
+    known = dict(variations)
     for settings in (SessionConfig(), *backend.equivalent_settings(target)):
         is_first = settings == SessionConfig()
         if not is_first and time.perf_counter() - began > within_s:
@@ -95,63 +83,39 @@ def measure_tolerance(
             break
         try:
             with open_exact(backend, replace(model, session=settings), target) as session:
-                comparisons = compare_session(session, reference, samples, ())
+                drift, known = _rounded(session, reference, samples, known)
         except OptimError as error:
             if error.reference == "nothing-compared":
                 raise
             continue
-        drift = sizes.note(comparisons)
-        if is_first and drift > _CAP:
+        if is_first and drift > CAP:
             raise _not_itself(drift, backend, target, model)
         spread = max(spread, drift)
-    tolerance = max(floor, _FACTOR * spread)
-    quiet = sizes.floors()
-    notes = tuple(
-        f"output '{name}' is next to nothing on some sample: lossless there is what moves it by ten times what "
-        "rounding does at most; lossy passes have the budget, as everywhere"
-        for name in quiet
-    )
-    if tolerance <= _CAP:
-        return Tolerance(tolerance, notes, complete, quiet)
+    write(reference.outputs, known)
+    tolerance = max(FLOOR, FACTOR * spread)
+    if tolerance <= CAP:
+        return Tolerance(tolerance, complete=complete)
     note = (
         f"the original's own outputs differ by {spread:.2g} between settings that should not matter; "
-        f"lossless is capped at a drift of {_CAP:g}"
+        f"lossless is capped at a drift of {CAP:g}"
     )
-    return Tolerance(_CAP, (*notes, note), complete, quiet)
+    return Tolerance(CAP, (note,), complete)
 
 
-class _Sizes:
-    """How large outputs are on each sample, and how far rounding moves them.
-
-    Args:
-        reference: the original.
-        samples: that are compared.
-    """
-
-    def __init__(self, reference: Reference, samples: Sequence[int]) -> None:
-        self._reference = reference
-        self._samples = tuple(samples)
-        self._sizes = [
-            magnitudes(reference.expected(one), reference.feed_set().sample(one), reference.original) for one in samples
-        ]
-        self._floors: dict[str, dict[int, float]] = {}
-
-    def note(self, comparisons: Iterable[OutputComparison]) -> float:
-        """Notes what one setting changed; returns the drift, where what is next to nothing counts as ordinary."""
-        worst = 0.0
-        for one in comparisons:
-            for sample, sizes, drift in zip(self._samples, self._sizes, one.by_sample, strict=True):
-                size = sizes.get(one.name, math.inf)
-                floor = 0.0 if one.slices or one.problem else floor_of(drift * size, size)
-                known = self._floors.setdefault(one.name, {})
-                known[sample] = max(floor, known.get(sample, 0.0))
-                worst = max(worst, drift * size / floor if floor else drift)
-        return worst
-
-    def floors(self) -> dict[str, tuple[float, ...]]:
-        """Of outputs that are next to nothing on some sample, for each that there are outputs of."""
-        found = {name: with_unmeasured(floors, self._reference.compared) for name, floors in self._floors.items()}
-        return {name: floors for name, floors in found.items() if any(floors)}
+def _rounded(
+    session: Session, reference: Reference, samples: Sequence[int], variations: Mapping[str, Variation]
+) -> tuple[float, dict[str, Variation]]:
+    """The original's drift from itself under other settings, and its variations with what these changed."""
+    merged, known, original = {}, dict(variations), reference.original
+    for sample, feeds in chosen(reference.feed_set(), samples):
+        expected, got = reference.expected(sample), session.run(feeds)
+        found = compare_sample(expected, got, feeds, original.inputs, original.outputs, variations)
+        merged = merge_samples(merged, found)
+        for one in found:
+            if not one.problem:
+                measured = rounding_of(one.name, expected[one.name], got[one.name], feeds, original, known[one.name])
+                known[one.name] = known[one.name].with_rounding(measured)
+    return worst_drift(merged.values()).relative_l2, known
 
 
 def open_exact(backend: HeldBackend, model: Model, target: Target) -> Session:

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from optim._engine.diagnosis.cutting import OpenGraph, Part
-from optim._engine.gate.outputs import FLOOR_PER_ELEMENT
 from optim.arrays import Array, Feeds, is_float
 
 _MOST_WEIGHT_BYTES = 128 << 20
@@ -64,7 +63,7 @@ def distance(reference: Array, other: Array) -> Distance:
         return Distance(math.inf, largest, ulp, f"{count} of {a.size} elements became {kind}")
     if reference.dtype == bool or (reference.dtype.kind in "iu" and other.dtype.kind in "iu"):
         return Distance(float(np.mean(a[both] != b[both])) if a[both].size else 0.0, largest, ulp)
-    signal = max(_norm(a[both]), FLOOR_PER_ELEMENT * math.sqrt(max(1, gap.size)))
+    signal = max(_norm(a[both]), 1e-6 * math.sqrt(max(1, gap.size)))
     return Distance(_norm(gap) / signal, largest, ulp)
 
 

@@ -129,6 +129,7 @@ class Replay:
             {value for name in names for value in self.errors[name].place.made} for names in (converted, finer)
         )
         worst = 0.0
+        asked = self._subject.request.comparison
         for one in self._replayed:
             added = {
                 isolate.error_name(name): (
@@ -137,8 +138,8 @@ class Replay:
                 for name in one.errors
             }
             outputs = self._session.run({**one.feeds, **added})
-            asked = self._subject.request.comparison
-            found = compare_run(outputs, asked.reference, one.sample, one.original_feeds, asked.interfaces)
+            fed, variations = one.original_feeds, self._variations
+            found = compare_run(outputs, asked.reference, one.sample, fed, asked.interfaces, variations)
             worst = max(worst, worst_drift(found).relative_l2)
             self.runs += 1
         return worst
@@ -159,6 +160,7 @@ class Replay:
         }
         arrays.clear()
         self._session = self._injected()
+        self._variations = subject.request.comparison.reference.variations()
 
     def _differences(
         self, places: Sequence[NodePlace], arrays: Sequence[Mapping[str, Array]], outputs: Sequence[dict[str, Array]]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from optim._engine.gate.batch_drift import BatchDrift
-from optim._engine.gate.drift import Drift, OutputComparison, worst_beside_rounding, worst_drift
+from optim._engine.gate.drift import Drift, OutputComparison, worst_drift
 from optim._engine.gate.max_loss import MaxLoss
 from optim._engine.gate.task import TaskFigure, loss_objection
 
@@ -26,12 +26,13 @@ class Budget:
     """What the user accepts.
 
     Attributes:
-        max_drift: of a chain with a lossy pass, relative L2; None with ``--lossless``, infinite where only the loss
+        max_drift: of a chain with a lossy pass, drift; None with ``--lossless``, infinite where only the loss
             counts.
         tolerance: of a chain without one, measured on the original itself.
         max_loss: how much worse a task metric may get with a lossy pass.
         foresees: whether the drift is held on further samples like those measured too; on made-up ones, which are not
             drawn from anything, only the worst counts.
+        max_mismatch: share of texts and whole numbers of one output that may differ, 0..1.
         batch_invariant: how far a sample's answer may move with what it is run with; None: as far as it likes.
     """
 
@@ -40,6 +41,7 @@ class Budget:
     max_loss: MaxLoss | None = None
     foresees: bool = False
     batch_invariant: float | None = None
+    max_mismatch: float = 0.0
 
     @property
     def text(self) -> str:
@@ -52,10 +54,22 @@ class Budget:
         return " and ".join(parts)
 
     def limit(self, lossy: bool) -> float:
-        """Largest relative L2 for a chain; a lossy chain is held to the user's budget, never to less than rounding."""
+        """Largest drift for a chain; a lossy chain is held to the user's budget, never to less than rounding."""
         if lossy and self.max_drift is not None:
             return max(self.max_drift, self.tolerance)
         return self.tolerance
+
+    def _never_right(self, found: OutputComparison) -> str:
+        """What is wrong with one output whatever drift is accepted; empty where nothing is."""
+        if found.problem:
+            return f"output '{found.name}': {found.problem}"
+        if found.mismatched is not None and found.mismatched > self.max_mismatch and not found.is_rounding:
+            accepted = f"--max-mismatch accepts {self.max_mismatch:.2%}" if self.max_mismatch else "none may differ"
+            return f"{found.mismatched:.2%} of '{found.name}' differ; {accepted}"
+        if found.limit is not None and not (found.relative_l2 <= found.limit or found.is_rounding):
+            far = f"drift {found.relative_l2:.3g} at {found.place}"
+            return f"{far}, is beyond what its pass says of it ({max(found.limit, self.tolerance):.3g})"
+        return ""
 
     @property
     def repair_limit(self) -> float:
@@ -101,29 +115,22 @@ class Budget:
         """
         comparisons = list(comparisons)
         for comparison in comparisons:
-            if comparison.problem:
-                return f"output '{comparison.name}': {comparison.problem}"
-            own = max(comparison.limit or 0.0, self.tolerance)
-            if comparison.limit is not None and comparison.relative_l2 > own:
-                far = f"drift {comparison.relative_l2:.3g} at output '{comparison.name}'"
-                return f"{far} is beyond what its pass says of it ({own:.3g})"
+            if reason := self._never_right(comparison):
+                return reason
         limit = self.limit(lossy)
-        drift = worst_drift(comparisons)
-        beyond = drift.relative_l2 if lossy else worst_beside_rounding(comparisons)
-        kind, bound = (
-            (BeyondBudget, "the budget") if lossy and self.max_drift is not None else (str, "what rounding explains")
-        )
-        free = [comparison for comparison in comparisons if comparison.limit is None]
-        if beyond > limit:
-            worst = max(free, key=lambda one: one.relative_l2 if lossy else one.beside_rounding)
-            where = f"output '{worst.name}'" + (f" ({worst.slices})" if worst.slices else "")
-            return kind(f"drift {beyond:.3g} at {where} is beyond {bound} ({limit:.3g})")
-        if lossy and self.held(drift) > limit:
+        free = [one for one in comparisons if one.limit is None and one.mismatched is None and not one.is_rounding]
+        worst = max(free, key=lambda one: one.relative_l2 if lossy else one.rounding_excess, default=None)
+        if worst is not None and (not lossy or self.max_drift is None or not worst.relative_l2 <= limit):
+            is_the_users = lossy and self.max_drift is not None
+            kind, bound = (BeyondBudget, "the budget") if is_the_users else (str, "what rounding explains")
+            return kind(f"drift {worst.relative_l2:.3g} at {worst.place}, is beyond {bound} ({limit:.3g})")
+        drift = worst_drift(free)
+        if lossy and self.max_drift is not None and not self.held(drift) <= limit:
             worst = max(free, key=lambda comparison: comparison.foreseen)
             seen = f"{min(worst.by_sample):.3g} to {worst.relative_l2:.3g} on {len(worst.by_sample)} samples"
-            return kind(
-                f"drift of further samples at output '{worst.name}', up to {worst.foreseen:.3g} after {seen}, "
-                f"is beyond {bound} ({limit:.3g})"
+            return BeyondBudget(
+                f"drift of further samples at '{worst.name}', up to {worst.foreseen:.3g} after {seen}, "
+                f"is beyond the budget ({limit:.3g})"
             )
         if task is None or self.max_loss is None or not lossy:
             return ""

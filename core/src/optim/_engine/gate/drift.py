@@ -1,9 +1,7 @@
 """How far a model's outputs are from the reference model's on the same feeds.
 
-The drift of an output is ``||other - reference|| / max(||reference||, 1e-6 * sqrt(n))`` in float64: the relative
-Frobenius distance, with a floor so that an output of zeros does not divide by zero. A model's drift is the worst
-over outputs and samples. Where an output mixes scales, its drift is that of its worst slices,
-see :mod:`optim._engine.gate.scales`.
+What the drift of an output is, :mod:`optim._engine.gate.outputs` defines. A model's drift is the worst over outputs and
+samples.
 
 A budget that is just held on eight samples is broken by every third of the next ones. Drifts of samples of one kind lie
 close together, so their mean and spread tell where the next will be: the upper end of a one-sided prediction interval
@@ -54,7 +52,7 @@ NO_DRIFT = Drift(0.0, 0.0, 1.0)
 
 
 DIFFERENCES = ("0", "1e-4", "1e-3", "1e-2", "0.1", "1")
-"""Absolute differences, in the output's unit, that elements are counted above."""
+"""Errors, in scales of the output, that elements are counted above."""
 
 
 def _no_differences() -> dict[str, int]:
@@ -78,13 +76,14 @@ class OutputComparison:
         max_ulp: largest distance in units in the last place of the larger of the two, None for other than floats.
         top1_agreement: share of rows whose largest element is at the same place, None below two columns.
         problem: what makes it incomparable or infinitely far, or empty.
-        limit: relative L2 that this output alone is held to, in place of the budget; None for most.
-        each: relative L2 of every sample, where several were compared; empty for one.
+        limit: drift that this output alone is held to, in place of the budget; None for most.
+        each: drift of every sample, where several were compared; empty for one.
         overflowed: whether NaN or infinity appeared in an output that is as it should be otherwise.
-        slices: where ``relative_l2`` is that of some slices, see :mod:`optim._engine.gate.scales`; else empty.
-        above: elements whose difference is above each of :data:`DIFFERENCES`.
-        quiet: relative L2 where samples on which the output is next to nothing are held to what rounding does there,
-            see :mod:`optim._engine.gate.quiet`; None where there are none.
+        where: the slice whose drift is the worst; empty where it is that of the whole output.
+        above: elements whose error is above each of :data:`DIFFERENCES`.
+        rounding_excess: how many times what rounding explains the drift is; up to 1 the outputs are equal but for it.
+        mismatched: share of elements that differ, of texts and whole numbers; None for floats.
+        unjudged: why an error of the usual kind could not show on these samples; empty where it could.
     """
 
     name: str
@@ -101,14 +100,21 @@ class OutputComparison:
     limit: float | None = None
     each: tuple[float, ...] = ()
     overflowed: bool = False
-    slices: str = ""
+    where: str = ""
     above: dict[str, int] = field(default_factory=_no_differences)
-    quiet: float | None = None
+    rounding_excess: float = 0.0
+    mismatched: float | None = None
+    unjudged: str = ""
 
     @property
-    def beside_rounding(self) -> float:
-        """Relative L2 that a chain without a lossy pass is held to."""
-        return self.relative_l2 if self.quiet is None else self.quiet
+    def is_rounding(self) -> bool:
+        """Whether rounding explains all of it."""
+        return self.rounding_excess <= 1 and not self.problem
+
+    @property
+    def place(self) -> str:
+        """Where the drift is the worst, for a message."""
+        return f"'{self.name}'" + (f", {self.where}" if self.where else "")
 
     @property
     def drift(self) -> Drift:
@@ -140,10 +146,10 @@ class OutputComparison:
             each=(*self.by_sample, *other.by_sample),
             overflowed=self.overflowed if self.problem else other.overflowed,
             above={limit: count + other.above.get(limit, 0) for limit, count in self.above.items()},
-            slices=self.slices if self.relative_l2 >= other.relative_l2 else other.slices,
-            quiet=None
-            if self.quiet is None and other.quiet is None
-            else max(self.beside_rounding, other.beside_rounding),
+            where=self.where if self.relative_l2 >= other.relative_l2 else other.where,
+            rounding_excess=max(self.rounding_excess, other.rounding_excess),
+            mismatched=_both(max, self.mismatched, other.mismatched),
+            unjudged=self.unjudged or other.unjudged,
         )
 
 
@@ -155,10 +161,9 @@ def worst_drift(comparisons: Iterable[OutputComparison]) -> Drift:
     return total
 
 
-def worst_beside_rounding(comparisons: Iterable[OutputComparison]) -> float:
-    """What a chain without a lossy pass is held to: of all outputs but those with a limit of their own."""
-    free = (one for one in comparisons if one.limit is None or one.problem)
-    return max((one.beside_rounding for one in free), default=0.0)
+def is_rounding(comparisons: Iterable[OutputComparison]) -> bool:
+    """Whether rounding explains every output but those with a limit of their own."""
+    return all(one.is_rounding for one in comparisons if one.limit is None or one.problem)
 
 
 def merge_samples(

@@ -1,4 +1,18 @@
-"""Comparing outputs: each output of one run against the reference's, element by element.
+"""Whether two models compute the same: each output of one run against the original's.
+
+*Computes the same* means, for every output on every sample:
+
+- it has the same name, shape and type; texts and whole numbers are equal, but for the share of mismatches that the user
+  accepts; NaN and infinities, with their signs, stand at the same places;
+- its floats are near the original's, measured by how the original varies (:mod:`optim._engine.gate.variation`).
+  The error of an element is ``|other - original|`` beyond four units in the last place of its type, divided by the
+  scale of its slice. Each *question* is the root mean square of these errors: over the whole output, and over every
+  slice of every axis, so that one wrong token, channel or row counts. The error of a slice is divided by what chance
+  gives the worst of so many slices if errors are spread evenly;
+- the drift is the worst answer, and :attr:`~optim._engine.gate.drift.OutputComparison.where` names the question.
+
+*Equal up to rounding* means that rounding explains each answer: it is below 1e-4, or below ten times what settings of
+the original that should not matter change in the same slice, and never above 1e-2.
 
 A model may compute anything at a padded position, and different kernels do. Such positions are left out where an
 output carries the sequence dimension of an attention mask among the feeds: by its symbolic name where the graph names
@@ -8,20 +22,30 @@ it, else by its size where only one dimension of the output has that size.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
 from optim._engine.gate.drift import DIFFERENCES, OutputComparison
-from optim._engine.gate.scales import worst_group
-from optim.arrays import Array, Feeds, Outputs
+from optim._engine.gate.variation import Numbers, Variation, epsilon, measure
+from optim.arrays import Array, Feeds, Outputs, is_float
 from optim.errors import OptimError
 from optim.model import Model, TensorInfo
 
-FLOOR_PER_ELEMENT = 1e-6
-"""Of the root mean square: the drift of an output of zeros would be infinite without."""
+_STEPS = 4.0
+"""Units in the last place of an element that are no error: a few operations on the way to it round as much."""
+
+FLOOR, FACTOR, CAP = 1e-4, 10.0, 1e-2
+"""Rounding explains a drift below the floor, or below the factor times what was measured, but nothing above the cap."""
+
+_CHANCE = 1e-3
+"""Probability that the worst of evenly spread errors is above what is divided by."""
+
+WHOLE = -1
+"""In place of an axis: the output as a whole."""
 
 
 def compare_sample(
@@ -30,8 +54,7 @@ def compare_sample(
     feeds: Feeds,
     inputs: Iterable[TensorInfo],
     outputs: Iterable[TensorInfo],
-    mixed: Collection[str] | None = None,
-    floors: Mapping[str, float] | None = None,
+    variations: Mapping[str, Variation] | None = None,
 ) -> list[OutputComparison]:
     """Compare every output of one run.
 
@@ -41,8 +64,7 @@ def compare_sample(
         feeds: what the reference was fed; its attention mask says which positions are padding.
         inputs: of the reference model, for their symbolic dimensions.
         outputs: of the reference model.
-        mixed: outputs that mix scales, where that was looked at before; None: it is looked at.
-        floors: of outputs that are next to nothing on this sample, see :mod:`optim._engine.gate.quiet`.
+        variations: how each output varies over samples; None: it is measured on this one alone.
 
     Raises:
         OptimError[nothing-compared]: there is no output, or not one element.
@@ -54,10 +76,8 @@ def compare_sample(
         if name not in other:
             results.append(_incomparable(OutputComparison(name, "", ()), f"output '{name}' is missing"))
             continue
-        valid = valid_positions(name, expected, feeds, inputs, infos.get(name))
-        by_slices = mixed is None or name in mixed
-        floor = (floors or {}).get(name, 0.0)
-        results.append(compare_output(name, expected, other[name], valid, by_slices=by_slices, floor=floor))
+        valid = valid_positions(name, np.asarray(expected), feeds, inputs, infos.get(name))
+        results.append(compare_output(name, expected, other[name], valid, (variations or {}).get(name)))
     if not results or not any(result.compared or result.problem for result in results):
         raise _nothing_compared(reference)
     return results
@@ -82,94 +102,228 @@ def compare_output(
     reference: Array,
     other: Array,
     valid: NDArray[np.bool_] | None = None,
-    *,
-    by_slices: bool = True,
-    floor: float = 0.0,
+    variation: Variation | None = None,
 ) -> OutputComparison:
-    """Compare one output.
+    """Compare one output on one sample.
 
     Args:
         name: of the output.
         reference: any dtype, any shape.
         other: the candidate's; another shape or kind of dtype is a problem, not an exception.
         valid: broadcastable to the shape; False where a position is padding.
-        by_slices: whether the reference may mix scales.
-        floor: root mean square that the reference counts for at least where nothing lossy was done.
+        variation: how the reference varies over samples; None: it is measured on this one.
     """
     reference, other = np.asarray(reference), np.asarray(other)
     found = OutputComparison(name, str(other.dtype), tuple(other.shape))
     if reference.shape != other.shape:
         return _incomparable(found, f"shape {list(reference.shape)} became {list(other.shape)}")
     if reference.dtype.kind in "SUO" or other.dtype.kind in "SUO":
-        return _compare_exactly(found, reference, other)
+        return _compare_exactly(found, reference, other, valid, variation)
     if reference.dtype != other.dtype:
         return _incomparable(found, f"dtype {reference.dtype} became {other.dtype}")
-    rows = _top1_agreement(reference, other, valid)
-    whole, whole_other = reference, other
-    if valid is not None:
-        chosen = np.broadcast_to(valid, reference.shape)
-        reference, other = reference[chosen], other[chosen]
-    a, b = reference.astype(np.float64).ravel(), other.astype(np.float64).ravel()
-    if not a.size:
+    if reference.dtype.kind == "c":
+        reference, other = (np.stack([array.real, array.imag], axis=-1) for array in (reference, other))
+        valid, variation = None if valid is None else valid[..., None], None
+    if not is_float(reference.dtype):
+        return _compare_exactly(found, reference, other, valid, variation)
+    return _compare_floats(found, reference, other, valid, variation)
+
+
+def _compare_floats(
+    found: OutputComparison,
+    reference: Array,
+    other: Array,
+    valid: NDArray[np.bool_] | None,
+    variation: Variation | None,
+) -> OutputComparison:
+    a, b = reference.astype(np.float64), other.astype(np.float64)
+    counted = np.ones(a.shape, bool) if valid is None else np.broadcast_to(valid, a.shape)
+    if not counted.any():
         return found
-    if nans := int((np.isnan(b) & ~np.isnan(a)).sum()):
+    if nans := int((counted & np.isnan(b) & ~np.isnan(a)).sum()):
         return replace(_incomparable(found, f"{nans} elements became NaN"), overflowed=True)
-    if nans := int((np.isnan(a) & ~np.isnan(b)).sum()):
+    if nans := int((counted & np.isnan(a) & ~np.isnan(b)).sum()):
         return _incomparable(found, f"{nans} elements are NaN in the reference only")
     infinite = np.isinf(a) | np.isinf(b)
-    if moved := int((a[infinite] != b[infinite]).sum()):
+    if moved := int((counted & infinite & (a != b)).sum()):
         return replace(_incomparable(found, f"{moved} elements became, or are no longer, infinite"), overflowed=True)
-    finite = np.isfinite(a) & np.isfinite(b)
-    ulp = _max_ulp(reference.ravel()[finite], other.ravel()[finite])
-    found = _with_figures(replace(found, max_ulp=ulp, top1_agreement=rows), a[finite], b[finite], floor)
-    return _held_by_slices(found, whole, whole_other, valid) if by_slices and finite.all() else found
+    counted = counted & np.isfinite(a)
+    if not counted.any():  # the same NaN or infinity everywhere
+        return found
+    found = _with_figures(replace(found, top1_agreement=_top1_agreement(a, b, counted)), a, b, counted, reference.dtype)
+    if variation is None:
+        variation = measure([(reference, valid)])
+    for sentinel in variation.sentinels:
+        counted = counted & ((a != sentinel) | (b != sentinel))
+    return _answered(found, _errors(a, b, counted, reference.dtype), counted, variation)
 
 
-def _held_by_slices(
-    found: OutputComparison, reference: Array, other: Array, valid: NDArray[np.bool_] | None
+def _errors(a: Numbers, b: Numbers, counted: NDArray[np.bool_], dtype: np.dtype[np.generic]) -> Numbers:
+    """How far apart elements are beyond what writing them down rounds; zero where they do not count."""
+    gap = np.where(counted, np.abs(b - a), 0.0)
+    largest = np.where(counted, np.maximum(np.abs(a), np.abs(b)), 0.0)
+    return np.maximum(gap - _STEPS * epsilon(dtype) * largest - _smallest(dtype), 0.0)
+
+
+def _smallest(dtype: np.dtype[np.generic]) -> float:
+    """The smallest normal number of a float type: kernels may take what is smaller for zero."""
+    if dtype.kind == "f":
+        return float(np.finfo(dtype).smallest_normal)
+    import ml_dtypes
+
+    return float(ml_dtypes.finfo(dtype).smallest_normal)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one axis says: the error of each of its slices, in the scales of the original.
+
+    Attributes:
+        axis: whose slices; :data:`WHOLE` for the output.
+        errors: root mean square of each slice.
+        chance: what the worst of so many slices has by chance where errors are spread evenly; 1 and more.
+    """
+
+    axis: int
+    errors: Numbers
+    chance: Numbers
+
+
+def answers(errors: Numbers, counted: NDArray[np.bool_], variation: Variation) -> Iterator[Answer]:
+    """The errors of an output by its axes, each measured in the scale of its own slice where it has one.
+
+    Args:
+        errors: absolute, in the output's unit; zero where an element does not count.
+        counted: elements that count.
+        variation: of the original's output.
+    """
+    worst = None
+    with np.errstate(over="ignore"):
+        for axis, scales in variation.slices.items() or {WHOLE: np.array(variation.scale)}.items():
+            if axis != WHOLE and (axis >= errors.ndim or scales.size != errors.shape[axis]):
+                continue
+            shape = [1] * errors.ndim
+            if axis != WHOLE:
+                shape[axis] = -1
+            squares = np.square(errors / scales.reshape(shape))
+            whole = float(squares.sum()) / int(counted.sum())
+            if axis != WHOLE:
+                yield _of_axis(axis, squares, counted)
+            if worst is None or whole > worst[0]:
+                worst = whole, squares, axis
+        if worst is None:
+            squares = np.square(errors / variation.scale)
+            worst = float(squares.sum()) / int(counted.sum()), squares, WHOLE
+    yield Answer(WHOLE, np.array([math.sqrt(worst[0])]), np.ones(1))
+    for axis in range(errors.ndim):
+        if axis != worst[2] and errors.shape[axis] > 1 and axis not in variation.slices:
+            yield _of_axis(axis, worst[1], counted)
+
+
+def _of_axis(axis: int, squares: Numbers, counted: NDArray[np.bool_]) -> Answer:
+    rest = tuple(place for place in range(squares.ndim) if place != axis)
+    counts = counted.sum(axis=rest)
+    errors = np.sqrt(squares.sum(axis=rest) / np.maximum(counts, 1))
+    return Answer(axis, errors, _chance(counts))
+
+
+def _chance(counts: NDArray[np.int_]) -> Numbers:
+    """What the root mean square of the worst of slices of so many normal errors of deviation 1 stays below.
+
+    Source: Wilson and Hilferty, The distribution of chi-square, PNAS 17, 1931.
+    """
+    z = NormalDist().inv_cdf(1 - _CHANCE / max(2, counts.size))
+    ninth = 2 / (9 * np.maximum(counts, 1))
+    found: Numbers = np.sqrt((1 - ninth + z * np.sqrt(ninth)) ** 3)
+    return found
+
+
+def _answered(
+    found: OutputComparison, errors: Numbers, counted: NDArray[np.bool_], variation: Variation
 ) -> OutputComparison:
-    """The comparison, with the drift of the worst slices where the output mixes scales."""
-    if reference.dtype.kind != "f" or not found.relative_l2:
-        return found
-    mask = np.ones((), bool) if valid is None else valid
-    a, b = (np.where(mask, array, 0).astype(np.float64) for array in (reference, other))
-    worst = worst_group(a, b)
-    if worst is None or worst[0].relative_l2 <= found.relative_l2:
-        return found
-    return replace(found, relative_l2=worst[0].relative_l2, quiet=None, slices=worst[0].text(worst[1]))
+    """The comparison with its drift: the worst answer, and the question."""
+    compared = int(counted.sum())
+    if not compared:
+        return replace(found, compared=found.compared, unjudged=variation.unjudged)
+    if variation.scale == 0:
+        if errors.any():
+            problem = f"it is zero on all samples, and became up to {float(errors.max()):.3g}"
+            return _incomparable(found, problem)
+        return replace(found, unjudged=variation.unjudged)
+    drift, excess, where = 0.0, 0.0, ""
+    for answer in answers(errors, counted, variation):
+        values = answer.errors / answer.chance
+        explained = np.clip(FACTOR * _measured(answer.axis, variation), FLOOR, CAP)
+        excess = max(excess, float((values / explained).max()))
+        place = int(values.argmax())
+        if values[place] > drift:
+            drift, where = float(values[place]), _place(answer.axis, place, errors.ndim)
+    drift, excess = (math.inf if math.isnan(one) else one for one in (drift, excess))
+    above = _counts(errors[counted] / variation.scale)
+    unjudged = variation.unjudged
+    return replace(found, relative_l2=drift, rounding_excess=excess, where=where, above=above, unjudged=unjudged)
 
 
-def mixed_outputs(outputs: Outputs) -> dict[str, str]:
-    """Outputs of which slices differ in scale by orders of magnitude, with which these are."""
-    floats = {name: array.astype(np.float64) for name, array in outputs.items() if array.dtype.kind == "f"}
-    found = {name: worst_group(a, a) for name, a in floats.items() if a.size and np.isfinite(a).all()}
-    return {name: group[0].text(group[1]) for name, group in found.items() if group is not None}
+def _measured(axis: int, variation: Variation) -> Numbers:
+    """How far rounding moves the slices of an axis; where it was not seen to move one, what it does to most."""
+    known = variation.rounding.get(axis)
+    if known is None:
+        known = variation.rounding.get(WHOLE, np.zeros(1))
+    found: Numbers = np.maximum(known, np.median(known))
+    return found
 
 
-def without_padding(outputs: Outputs, feeds: Feeds, model: Model) -> dict[str, Array]:
-    """Outputs that have padded positions, with zeros there."""
+def _place(axis: int, place: int, rank: int) -> str:
+    """Where a slice is, in words."""
+    if axis == WHOLE:
+        return ""
+    if rank == 2:
+        return f"row {place}" if axis == 0 else f"column {place}"
+    return f"slice {place} of axis {axis}"
+
+
+def variations_of(samples: Iterable[tuple[Outputs, Feeds]], model: Model) -> dict[str, Variation]:
+    """How each output of a model varies.
+
+    Args:
+        samples: what it computed, and what it was fed.
+        model: for names and symbolic dimensions.
+    """
     infos = {info.name: info for info in model.outputs}
-    valid = {
-        name: valid_positions(name, array, feeds, model.inputs, infos.get(name)) for name, array in outputs.items()
-    }
-    return {name: np.where(mask, outputs[name], 0) for name, mask in valid.items() if mask is not None}
-
-
-def magnitudes(outputs: Outputs, feeds: Feeds, model: Model) -> dict[str, float]:
-    """Root mean square of each output of floats, padding left out; :data:`FLOOR_PER_ELEMENT` at least."""
-    found = {**outputs, **without_padding(outputs, feeds, model)}
-    floats = {name: array.astype(np.float64) for name, array in found.items() if array.dtype.kind == "f" and array.size}
-    return {name: max(FLOOR_PER_ELEMENT, float(np.sqrt(np.mean(np.square(one))))) for name, one in floats.items()}
-
-
-def faint_outputs(samples: Iterable[Outputs]) -> dict[str, float]:
-    """Outputs so near to zero on every sample that their drift says little, with their largest magnitude."""
-    largest: dict[str, float] = {}
-    for outputs in samples:
+    gathered: dict[str, list[tuple[Array, NDArray[np.bool_] | None]]] = {}
+    for outputs, feeds in samples:
         for name, array in outputs.items():
-            if array.dtype.kind == "f" and array.size:
-                largest[name] = max(largest.get(name, 0.0), float(np.abs(array).max()))
-    return {name: value for name, value in largest.items() if value < FLOOR_PER_ELEMENT}
+            valid = valid_positions(name, np.asarray(array), feeds, model.inputs, infos.get(name))
+            gathered.setdefault(name, []).append((np.asarray(array), valid))
+    return {name: measure(one) for name, one in gathered.items()}
+
+
+def rounding_of(
+    name: str, reference: Array, other: Array, feeds: Feeds, model: Model, variation: Variation
+) -> dict[int, Numbers]:
+    """What a setting that should not matter moves, by axis; under :data:`WHOLE` the output as a whole.
+
+    Args:
+        name: of the output.
+        reference: the original's.
+        other: the original's under the setting, comparable to it.
+        feeds: of both.
+        model: the original.
+        variation: of the output.
+    """
+    reference, other = np.asarray(reference), np.asarray(other)
+    info = next((one for one in model.outputs if one.name == name), None)
+    valid = valid_positions(name, reference, feeds, model.inputs, info)
+    counted = np.ones(reference.shape, bool) if valid is None else np.broadcast_to(valid, reference.shape)
+    if not is_float(reference.dtype):
+        different = counted & (reference != other) if reference.dtype.kind != "c" else np.zeros(1, bool)
+        return {WHOLE: np.array([float(different.sum()) / max(1, int(counted.sum()))])}
+    a, b = reference.astype(np.float64), other.astype(np.float64)
+    counted = counted & np.isfinite(a)
+    if not counted.any() or variation.scale == 0:
+        return {}
+    found = answers(_errors(a, b, counted, reference.dtype), counted, variation)
+    return {one.axis: one.errors for one in found if one.axis == WHOLE or one.axis in variation.slices}
 
 
 def only_nan(samples: Iterable[Outputs]) -> bool:
@@ -184,22 +338,21 @@ def only_nan(samples: Iterable[Outputs]) -> bool:
 
 
 def _with_figures(
-    found: OutputComparison, a: NDArray[np.float64], b: NDArray[np.float64], floor: float
+    found: OutputComparison, a: Numbers, b: Numbers, counted: NDArray[np.bool_], dtype: np.dtype[np.generic]
 ) -> OutputComparison:
-    if not a.size:  # the same NaN or infinity everywhere
-        return found
-    difference = b - a
-    noise, signal, other = (math.sqrt(_dot(v, v)) for v in (difference, a, b))
-    cosine = 1.0 if noise == 0 else _dot(a, b) / (signal * other) if signal and other else 0.0
-    least = max(floor, FLOOR_PER_ELEMENT) * math.sqrt(a.size)
+    """The comparison with figures that inform, and decide nothing."""
+    a, b = a[counted], b[counted]
+    unit = float(np.abs(a).max()) or 1.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        gap = np.abs(b - a)
+        noise, signal, other = (math.sqrt(_dot(v / unit, v / unit)) for v in (gap, a, b))
+        cosine = 1.0 if noise == 0 else _dot(a / unit, b / unit) / (signal * other) if signal and other else 0.0
     return replace(
         found,
         compared=int(a.size),
-        quiet=noise / least if floor and signal < least else None,
-        relative_l2=noise / max(signal, FLOOR_PER_ELEMENT * math.sqrt(a.size)),
-        max_abs=float(np.abs(difference).max()),
-        above=_counts(np.abs(difference)),
-        cosine=max(-1.0, min(1.0, cosine)),
+        max_abs=float(gap.max()),
+        max_ulp=_max_ulp(gap, np.maximum(np.abs(a), np.abs(b)), dtype),
+        cosine=max(-1.0, min(1.0, cosine)) if math.isfinite(cosine) else -1.0,
         sqnr_db=math.inf if noise == 0 else 20 * math.log10(signal / noise) if signal else -math.inf,
     )
 
@@ -215,37 +368,54 @@ def _dot(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
     return float(np.einsum("i,i->", a, b))
 
 
-def _compare_exactly(found: OutputComparison, reference: Array, other: Array) -> OutputComparison:
-    different = int((reference != other).sum())
-    if different:
-        return _incomparable(found, f"{different} of {reference.size} strings differ")
-    return replace(found, compared=int(reference.size))
+def _compare_exactly(
+    found: OutputComparison,
+    reference: Array,
+    other: Array,
+    valid: NDArray[np.bool_] | None,
+    variation: Variation | None,
+) -> OutputComparison:
+    """Texts and whole numbers: the share of elements that differ."""
+    counted = np.ones(reference.shape, bool) if valid is None else np.broadcast_to(valid, reference.shape)
+    compared = int(counted.sum())
+    if not compared:
+        return replace(found, unjudged=variation.unjudged if variation else "")
+    different = int((counted & (reference != other)).sum())
+    explained = FACTOR * float(variation.rounding[WHOLE][0]) if variation and WHOLE in variation.rounding else 0.0
+    share = different / compared
+    return replace(
+        found,
+        compared=compared,
+        mismatched=share,
+        relative_l2=share,
+        rounding_excess=0.0 if not different else share / min(explained, CAP) if explained else math.inf,
+    )
 
 
 def _incomparable(found: OutputComparison, problem: str) -> OutputComparison:
     """The comparison as infinitely far."""
-    far = replace(found, relative_l2=math.inf, quiet=None, max_abs=math.inf, cosine=-1.0, sqnr_db=-math.inf)
-    return replace(far, problem=problem)
+    far = replace(found, relative_l2=math.inf, rounding_excess=math.inf, max_abs=math.inf, cosine=-1.0)
+    return replace(far, sqnr_db=-math.inf, problem=problem)
 
 
-def _max_ulp(reference: Array, other: Array) -> float | None:
-    if reference.dtype.kind != "f" or not reference.size:
+def _max_ulp(gap: Numbers, largest: Numbers, dtype: np.dtype[np.generic]) -> float | None:
+    if dtype.kind != "f":
         return None
-    larger = np.maximum(np.abs(reference), np.abs(other))
-    spacing = np.spacing(larger).astype(np.float64)
-    return float((np.abs(other.astype(np.float64) - reference.astype(np.float64)) / spacing).max())
+    with np.errstate(over="ignore"):
+        spacing = np.spacing(largest.astype(dtype)).astype(np.float64)
+    return float(np.nanmax(gap / spacing, initial=0.0))
 
 
-def _top1_agreement(reference: Array, other: Array, valid: NDArray[np.bool_] | None) -> float | None:
-    if reference.ndim < 2 or reference.shape[-1] < 2 or not reference.size:
+def _top1_agreement(a: Numbers, b: Numbers, counted: NDArray[np.bool_]) -> float | None:
+    """The share of rows whose largest element is at the same place, or as large there in both."""
+    if a.ndim < 2 or a.shape[-1] < 2:
         return None
-    same = reference.argmax(-1) == other.argmax(-1)
-    if valid is not None:
-        rows = np.broadcast_to(valid, reference.shape).any(-1)
-        if not rows.any():
-            return None
-        same = same[rows]
-    return float(same.mean())
+    rows = counted.any(-1)
+    if not rows.any():
+        return None
+    first, second = a.argmax(-1)[..., None], b.argmax(-1)[..., None]
+    tied = np.take_along_axis(a, first, -1) == np.take_along_axis(a, second, -1)
+    return float(((first == second) | tied)[..., 0][rows].mean())
 
 
 def valid_positions(

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from optim._engine.backends.held import HeldBackend
 from optim._engine.compare.chosen_samples import judged_on, timed_samples
 from optim._engine.compare.metric_spec import MetricSpec
-from optim._engine.compare.original_outputs import mixing_outputs, notes_on_outputs, require_numbers
+from optim._engine.compare.original_outputs import measure_variations, notes_on_outputs, require_numbers
 from optim._engine.compare.place import Place, Reference, TaskUse
 from optim._engine.feeds.feedset import FeedSet
 from optim._engine.feeds.one_size import at_one_size
@@ -94,8 +94,6 @@ class Answer:
         device_bytes: memory that it took on a device or in a process of its backend's own; 0 where that has none.
         cut_short: whether more samples, settings or figures were left out for their time.
         held_out: samples that no pass sees, and that the gate compares on first.
-        mixed: outputs that mix scales on some sample: only these are compared by slices.
-        quiet: outputs that are next to nothing on some sample, with a floor for each of :attr:`compared`.
         one_size: dynamic dimensions that all of the user's samples have at one size.
         task: the task metric and its value on the original, where the user named one.
     """
@@ -117,9 +115,7 @@ class Answer:
     task: TaskUse | None = None
     device_bytes: int = 0
     cut_short: bool = False
-    mixed: tuple[str, ...] | None = None
     held_out: int = 0
-    quiet: dict[str, tuple[float, ...]] = field(default_factory=dict)
     one_size: tuple[str, ...] = ()
     requirements: tuple[str, ...] = ()
 
@@ -152,15 +148,16 @@ def run(request: Request, channel: Channel) -> Answer:
     timed, shapes = timed_samples(sorted(compared), feeds)
     few = dict.fromkeys([*feeds.held_out[:1], *timed, *compared])
     explored = tuple(few)[: 1 if _is_long(run_s, request.within_s) else _EXPLORED]
+    variations = measure_variations(reference)
     found = measure_tolerance(
         backend,
         request.model,
         reference,
+        variations,
         explored,
         ToleranceTime(open_s + len(explored) * run_s, *_for_rounding(request, began)),
         request.place.target,
     )
-    mixed = mixing_outputs(reference)
     notes = (*feeds.notes, *task_notes, *training_notes(request.model.path))
     return Answer(
         digest=feeds.digest,
@@ -172,7 +169,7 @@ def run(request: Request, channel: Channel) -> Answer:
         shapes=shapes,
         assumptions=tuple((assumption.input, assumption.text) for assumption in feeds.assumptions),
         tolerance=found.tolerance,
-        notes=(*found.notes, *notes_on_outputs(reference, mixed), *notes),
+        notes=(*found.notes, *notes_on_outputs(variations), *notes),
         executed_on=executed_on,
         versions=dict(backend.versions()),
         requirements=tuple(backend.requirements(request.place.target)),
@@ -181,9 +178,7 @@ def run(request: Request, channel: Channel) -> Answer:
         device_bytes=device_bytes,
         task=task,
         cut_short=not found.complete or len(compared) < len(wanted) or (request.data is None and len(feeds) < SAMPLES),
-        mixed=tuple(mixed),
         held_out=len(feeds.held_out),
-        quiet=found.quiet,
         one_size=at_one_size(feeds, compared, request.model.inputs),
     )
 

@@ -69,8 +69,10 @@ class OutputReport(Part):
     each: tuple[Figure, ...] = Field(default=(), description="relative_l2 of every sample, where several were compared")
     overflowed: bool = Field(default=False, description="whether NaN or infinity appeared in it")
     above: dict[str, int] = Field(default={}, description="elements whose difference is above so much, in its unit")
-    slices: str = Field(default="", description="the slices whose drift relative_l2 is, where scales are mixed")
-    quiet: Figure = Field(default=None, description="relative_l2 beside rounding of samples with next to nothing in it")
+    where: str = Field(default="", description="the slice whose drift is the worst; empty: the whole output")
+    rounding_excess: Figure = Field(default=None, description="times what rounding explains; up to 1 it is rounding")
+    mismatched: Figure = Field(default=None, description="share of texts or whole numbers that differ; null for floats")
+    unjudged: str = Field(default="", description="why samples could not show an error; empty where they could")
 
 
 class ShapeReport(Part):

@@ -260,8 +260,6 @@ class Preparation:
             model,
             self.prepared.compared,
             replace(task, rows=folder / "task.npy") if task else None,
-            self.prepared.mixed,
-            self.prepared.quiet,
         )
         return self.prepared
 

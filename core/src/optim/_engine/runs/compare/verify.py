@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from optim._engine.compare.metric_spec import MetricSpec
 from optim._engine.gate.budget import Budget
-from optim._engine.gate.drift import OutputComparison, worst_beside_rounding, worst_drift
+from optim._engine.gate.drift import OutputComparison, is_rounding, worst_drift
 from optim._engine.gate.max_loss import MaxLoss
 from optim._engine.gate.task import TaskFigure
 from optim._engine.plugins.registry import require_target
@@ -86,7 +86,7 @@ def _verification(
         reason=objection,
         tolerance=prepared.tolerance,
         limit=budget.limit(lossy=True),
-        lossless=worst_beside_rounding(comparisons) <= prepared.tolerance,
+        lossless=is_rounding(comparisons),
         drift=drift_report(drift),
         outputs=tuple(OutputReport.model_validate(to_wire(item)) for item in comparisons),
         feeds=ComparedFeeds(origin=prepared.origin, samples=prepared.available, compared=len(prepared.compared)),

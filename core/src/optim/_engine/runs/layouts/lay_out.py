@@ -6,7 +6,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from optim._engine.gate.drift import OutputComparison, merge_samples, worst_beside_rounding
+from optim._engine.gate.drift import OutputComparison, is_rounding, merge_samples, worst_drift
 from optim._engine.gate.outputs import compare_sample
 from optim._engine.reports.parts.laid_out import LayoutReport, OpenedCost
 from optim._engine.runs.layouts.asked import AskedLayout
@@ -115,6 +115,7 @@ def _compared(
         return report.model_copy(update={"text": text})
     found: dict[str, OutputComparison] = {}
     left_out: tuple[str, ...] = ()
+    variations = bench.reference.variations()
     for index, sample, outputs in zip(indexes, samples, opened.outputs, strict=True):
         with asked.blaming("could not say what its consumer should give"):
             own = asked.layout.expected(result, sample, outputs)
@@ -124,12 +125,11 @@ def _compared(
             raise _differs(asked, opened, gives)
         left_out = tuple(name for name in expected if name not in outputs)
         both = {name: expected[name] for name in outputs}
-        floors = bench.reference.floors(index)
-        compared = compare_sample(both, outputs, sample, result.model.inputs, result.model.outputs, floors=floors)
+        compared = compare_sample(both, outputs, sample, result.model.inputs, result.model.outputs, variations)
         found = merge_samples(found, compared)
-    drift, tolerance = worst_beside_rounding(found.values()), bench.prepared.tolerance
+    drift, tolerance = worst_drift(found.values()).relative_l2, bench.prepared.tolerance
     problem = next((f"{one.name}: {one.problem}" for one in found.values() if one.problem), "")
-    if problem or drift > tolerance:
+    if problem or not is_rounding(found.values()):
         far = f"its outputs drift by {drift:.3g}, and rounding explains {tolerance:.3g}"
         raise _differs(asked, opened, problem or far)
     measured = {"drift": drift, "tolerance": tolerance, "samples": len(samples)}
