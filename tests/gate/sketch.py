@@ -22,10 +22,14 @@ class Sketch:
 
     Args:
         dtype: of floating-point numbers, unless another is named.
+
+    Attributes:
+        count: of samples; None: as many as the size of the pair says.
     """
 
     def __init__(self, dtype: str) -> None:
         self.dtype = np.dtype(dtype)
+        self.count: int | None = None
         self._nodes: list[onnx.NodeProto] = []
         self._inputs: list[onnx.ValueInfoProto] = []
         self._outputs: list[onnx.ValueInfoProto] = []
@@ -122,5 +126,5 @@ class Sketch:
         rng = np.random.default_rng([seed, 3])
         return [
             {name: np.asarray(draw(rng, number)).astype(kind) for name, (kind, draw) in self._draws.items()}
-            for number in range(count)
+            for number in range(self.count or count)
         ]

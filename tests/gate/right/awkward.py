@@ -156,13 +156,49 @@ def mostly_zero(s: Sketch, t: Trial, other: bool) -> None:
     s.give("answer", s.op("Relu", s.op("Sub", _answer(s, t, other), 2.5)))
 
 
-@right(ORDER + "; the data holds one sample")
+@right(ORDER + "; all samples are one and the same", accepted=EQUAL_OR_NOT_JUDGED)
+def samples_all_alike(s: Sketch, t: Trial, other: bool) -> None:
+    sample = t.rng.standard_normal((1, 1, t.width))
+    x = s.feed("x", 1, 1, t.width, draw=lambda *_: sample)
+    s.give("answer", reordered(s, t, x, t.weights(t.width, t.classes), other))
+
+
+@right(ORDER + "; the data holds one sample of several rows")
+def one_sample(s: Sketch, t: Trial, other: bool) -> None:
+    s.count = 1
+    x = s.feed("x", 8, t.length, t.width)
+    s.give("answer", reordered(s, t, x, t.weights(t.width, t.classes), other))
+
+
+@right(ORDER + "; ordinary answers lie beside huge ones, at other places in each sample")
+def rare_and_equal_huge_elements(s: Sketch, t: Trial, other: bool) -> None:
+    shape = (t.batch, t.length, t.classes)
+    rare = s.feed("rare", *shape, dtype="bool", draw=lambda rng, _: rng.random(shape) < 0.02)
+    y = _answer(s, t, other)
+    s.give("answer", s.op("Where", rare, s.op("Mul", y, 1e5), y))
+
+
+@right(ORDER + "; one sample is gigantic beside the others")
+def gigantic_and_equal_sample(s: Sketch, t: Trial, other: bool) -> None:
+    loud = s.feed("loud", 1, draw=lambda _, number: [1e6 if number == 2 else 1.0])
+    s.give("answer", s.op("Mul", _answer(s, t, other), loud))
+
+
+@right("a long chain of layers, each sum in another order: rounding adds up")
+def deep_network(s: Sketch, t: Trial, other: bool) -> None:
+    x = s.feed("x", t.batch, t.length, t.width)
+    for _ in range(24):
+        x = s.op("Tanh", reordered(s, t, x, t.weights(t.width, t.width, scale=1.5), other))
+    s.give("hidden", x)
+
+
+@right(ORDER + "; a sample has one row")
 def one_row(s: Sketch, t: Trial, other: bool) -> None:
     x = s.feed("x", 1, 1, t.width)
     s.give("answer", reordered(s, t, x, t.weights(t.width, 8), other))
 
 
-@right(ORDER + "; a sample has one number for an answer")
+@right(ORDER + "; a sample has one row, and one number for an answer")
 def one_number(s: Sketch, t: Trial, other: bool) -> None:
     x = s.feed("x", 1, 1, t.width)
     s.give("answer", reordered(s, t, x, t.weights(t.width, 1), other))

@@ -2,6 +2,7 @@
 
 from gate.wrong import (  # noqa: F401 - importing a file registers its generators
     concentrated,
+    decoys,
     discrete,
     ignored,
     moved,

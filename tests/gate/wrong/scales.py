@@ -82,7 +82,7 @@ def second_output_is_small(s: Sketch, t: Trial, other: bool) -> None:
 
 
 @wrong("all probabilities below a millionth are lost; whoever takes their logarithm gets minus infinity")
-def vanishing_probabilities_in_doubles(s: Sketch, t: Trial, other: bool) -> None:
+def vanishing_probabilities(s: Sketch, t: Trial, other: bool) -> None:
     x = s.feed("x", t.batch, t.width)
     p = s.op(
         "Mul", s.op("Exp", s.linear(x, t.weights(t.width, t.classes))), np.where(np.arange(t.classes) < 2, 1, 1e-9)
