@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from optim._engine.compare.padding import outputs_with_padding
 from optim._engine.compare.place import Reference, chosen
 from optim._engine.gate.outputs import only_nan, variations_of
 from optim._engine.gate.variation import Variation, write
+from optim.backend import Session
 from optim.errors import OptimError
 from optim.target import Target
 
 
-def measure_variations(reference: Reference) -> dict[str, Variation]:
+def measure_variations(session: Session, reference: Reference) -> dict[str, Variation]:
     """Measure how each output of the original varies over its samples, and keep it beside its outputs."""
+    padded = outputs_with_padding(session, reference)
     feeds = chosen(reference.feed_set(), reference.compared)
-    found = variations_of(((reference.expected(sample), fed) for sample, fed in feeds), reference.original)
+    found = variations_of(((reference.expected(sample), fed) for sample, fed in feeds), reference.original, padded)
     write(reference.outputs, found)
     return found
 

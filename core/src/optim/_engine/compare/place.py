@@ -12,7 +12,7 @@ from optim._engine.compare.metric_spec import MetricSpec
 from optim._engine.feeds.feedset import FeedSet
 from optim._engine.gate.drift import OutputComparison, merge_samples
 from optim._engine.gate.max_loss import MaxLoss
-from optim._engine.gate.outputs import compare_sample
+from optim._engine.gate.outputs import compare_sample, elements, require_compared
 from optim._engine.gate.variation import Variation, read
 from optim._engine.plugins.registry import load_registry
 from optim.arrays import Feeds, Outputs
@@ -132,6 +132,7 @@ def compare_session(
         raise OptimError(
             "nothing-compared", "the models have nothing to compare", "there is no sample", "give --data with one"
         )
+    require_compared(merged.values())
     return list(merged.values())
 
 
@@ -156,8 +157,8 @@ def compare_run(
     Raises:
         OptimError: nothing-compared, interface-changed.
     """
-    got, expected = mapped_outputs(outputs, interfaces), reference.expected(sample)
-    if set(got) != set(expected):
+    got, expected = elements(mapped_outputs(outputs, interfaces)), reference.expected(sample)
+    if _names(got) != _names(expected):
         raise OptimError(
             "interface-changed",
             "the candidate has other outputs than the original",
@@ -166,6 +167,11 @@ def compare_run(
         )
     original = reference.original
     return compare_sample(expected, got, feeds, original.inputs, original.outputs, variations)
+
+
+def _names(outputs: Outputs) -> set[str]:
+    """Names of outputs, without the places of elements of sequences."""
+    return {name.partition("[")[0] for name in outputs}
 
 
 def chosen(feeds: FeedSet, samples: Sequence[int]) -> Iterator[tuple[int, Feeds]]:

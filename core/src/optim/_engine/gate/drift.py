@@ -166,6 +166,12 @@ def is_rounding(comparisons: Iterable[OutputComparison]) -> bool:
     return all(one.is_rounding for one in comparisons if one.limit is None or one.problem)
 
 
+def not_judged(comparisons: Iterable[OutputComparison]) -> str:
+    """Why an output could not show a difference on these samples; empty where all could."""
+    reasons = [f"output '{one.name}': {one.unjudged}" for one in comparisons if one.unjudged]
+    return f"{'; '.join(reasons)}; give --data on which it differs" if reasons else ""
+
+
 def merge_samples(
     total: Mapping[str, OutputComparison], sample: Iterable[OutputComparison]
 ) -> dict[str, OutputComparison]:

@@ -22,15 +22,17 @@ it, else by its size where only one dimension of the output has that size.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from optim._engine.gate.drift import DIFFERENCES, OutputComparison
-from optim._engine.gate.variation import Numbers, Variation, epsilon, measure
+from optim._engine.gate.variation import APART, Numbers, Variation, epsilon, measure, smallest_normal
 from optim.arrays import Array, Feeds, Outputs, is_float
 from optim.errors import OptimError
 from optim.model import Model, TensorInfo
@@ -41,8 +43,14 @@ _STEPS = 4.0
 FLOOR, FACTOR, CAP = 1e-4, 10.0, 1e-2
 """Rounding explains a drift below the floor, or below the factor times what was measured, but nothing above the cap."""
 
+_SCORES, _MOST_ROWS = re.compile("logit|score|prob|class", re.IGNORECASE), 0.5
+"""Names of outputs of which the largest number of a row is the answer, and the share of answers that must stay."""
+
 _CHANCE = 1e-3
 """Probability that the worst of evenly spread errors is above what is divided by."""
+
+_LEAST, _CONSTANT = 8, 1e-6
+"""Elements of a slice whose own spread is looked at, and a spread that is none."""
 
 WHOLE = -1
 """In place of an axis: the output as a whole."""
@@ -65,9 +73,6 @@ def compare_sample(
         inputs: of the reference model, for their symbolic dimensions.
         outputs: of the reference model.
         variations: how each output varies over samples; None: it is measured on this one alone.
-
-    Raises:
-        OptimError[nothing-compared]: there is no output, or not one element.
     """
     infos = {info.name: info for info in outputs}
     inputs = tuple(inputs)
@@ -76,25 +81,40 @@ def compare_sample(
         if name not in other:
             results.append(_incomparable(OutputComparison(name, "", ()), f"output '{name}' is missing"))
             continue
-        valid = valid_positions(name, np.asarray(expected), feeds, inputs, infos.get(name))
-        results.append(compare_output(name, expected, other[name], valid, (variations or {}).get(name)))
-    if not results or not any(result.compared or result.problem for result in results):
-        raise _nothing_compared(reference)
+        variation = (variations or {}).get(name)
+        valid = None
+        if variation is None or variation.has_padding:
+            valid = valid_positions(name, np.asarray(expected), feeds, inputs, infos.get(name))
+        results.append(compare_output(name, expected, other[name], valid, variation))
     return results
 
 
-def _nothing_compared(reference: Outputs) -> OptimError:
-    """Why nothing of these outputs could be compared."""
+def require_compared(comparisons: Iterable[OutputComparison]) -> None:
+    """Refuse a comparison of nothing.
+
+    Raises:
+        OptimError[nothing-compared]: there is no output, or not one element on any sample.
+    """
+    found = list(comparisons)
+    if any(one.compared or one.problem for one in found):
+        return
     what = "the models have nothing to compare"
-    if any(np.size(array) for array in reference.values()):
-        cause = "on a sample no output has a finite number, padding left out"
-        return OptimError("nothing-compared", what, cause, "give --data on which the model computes finite numbers")
-    return OptimError(
-        "nothing-compared",
-        what,
-        "on a sample no output has a single element",
-        "give --data of which every sample gives an output: no input may be empty",
-    )
+    if any(one.shape and 0 not in one.shape for one in found):
+        cause = "on no sample has an output a finite number, padding left out"
+        raise OptimError("nothing-compared", what, cause, "give --data on which the model computes finite numbers")
+    cause = "on no sample has an output a single element"
+    raise OptimError("nothing-compared", what, cause, "give --data on which the model gives an output")
+
+
+def elements(outputs: Mapping[str, Any]) -> dict[str, Array]:
+    """Outputs with each element of a sequence as one of its own, ``name[0]``; what an optional lacks is left out."""
+    found: dict[str, Array] = {}
+    for name, value in outputs.items():
+        if isinstance(value, list | tuple):
+            found |= elements({f"{name}[{place}]": one for place, one in enumerate(value)})
+        elif value is not None:
+            found[name] = np.asarray(value)
+    return found
 
 
 def compare_output(
@@ -139,7 +159,7 @@ def _compare_floats(
     a, b = reference.astype(np.float64), other.astype(np.float64)
     counted = np.ones(a.shape, bool) if valid is None else np.broadcast_to(valid, a.shape)
     if not counted.any():
-        return found
+        return replace(found, unjudged=variation.unjudged if variation else "")
     if nans := int((counted & np.isnan(b) & ~np.isnan(a)).sum()):
         return replace(_incomparable(found, f"{nans} elements became NaN"), overflowed=True)
     if nans := int((counted & np.isnan(a) & ~np.isnan(b)).sum()):
@@ -149,29 +169,26 @@ def _compare_floats(
         return replace(_incomparable(found, f"{moved} elements became, or are no longer, infinite"), overflowed=True)
     counted = counted & np.isfinite(a)
     if not counted.any():  # the same NaN or infinity everywhere
-        return found
+        return replace(found, unjudged=variation.unjudged if variation else "")
     found = _with_figures(replace(found, top1_agreement=_top1_agreement(a, b, counted)), a, b, counted, reference.dtype)
     if variation is None:
         variation = measure([(reference, valid)])
     for sentinel in variation.sentinels:
         counted = counted & ((a != sentinel) | (b != sentinel))
-    return _answered(found, _errors(a, b, counted, reference.dtype), counted, variation)
+    return _answered(found, _errors(a, b, counted, reference.dtype, variation), a, counted, variation)
 
 
-def _errors(a: Numbers, b: Numbers, counted: NDArray[np.bool_], dtype: np.dtype[np.generic]) -> Numbers:
-    """How far apart elements are beyond what writing them down rounds; zero where they do not count."""
-    gap = np.where(counted, np.abs(b - a), 0.0)
-    largest = np.where(counted, np.maximum(np.abs(a), np.abs(b)), 0.0)
-    return np.maximum(gap - _STEPS * epsilon(dtype) * largest - _smallest(dtype), 0.0)
+def _errors(
+    a: Numbers, b: Numbers, counted: NDArray[np.bool_], dtype: np.dtype[np.generic], variation: Variation
+) -> Numbers:
+    """How far apart elements are beyond what writing them down rounds; zero where they do not count.
 
-
-def _smallest(dtype: np.dtype[np.generic]) -> float:
-    """The smallest normal number of a float type: kernels may take what is smaller for zero."""
-    if dtype.kind == "f":
-        return float(np.finfo(dtype).smallest_normal)
-    import ml_dtypes
-
-    return float(ml_dtypes.finfo(dtype).smallest_normal)
+    Shares are computed from numbers near 1: a sigmoid is half of ``1 + tanh``.
+    """
+    a, b = np.where(counted, a, 0.0), np.where(counted, b, 0.0)
+    gap, largest = np.abs(b - a), np.maximum(np.abs(a), np.abs(b))
+    rounded = _STEPS * epsilon(dtype) * np.maximum(largest, float(variation.is_share))
+    return np.maximum(gap - rounded - smallest_normal(dtype), 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,42 +206,69 @@ class Answer:
     chance: Numbers
 
 
-def answers(errors: Numbers, counted: NDArray[np.bool_], variation: Variation) -> Iterator[Answer]:
+def answers(errors: Numbers, original: Numbers, counted: NDArray[np.bool_], variation: Variation) -> Iterator[Answer]:
     """The errors of an output by its axes, each measured in the scale of its own slice where it has one.
 
     Args:
         errors: absolute, in the output's unit; zero where an element does not count.
+        original: the original's output on this sample.
         counted: elements that count.
         variation: of the original's output.
     """
-    worst = None
-    with np.errstate(over="ignore"):
-        for axis, scales in variation.slices.items() or {WHOLE: np.array(variation.scale)}.items():
-            if axis != WHOLE and (axis >= errors.ndim or scales.size != errors.shape[axis]):
-                continue
-            shape = [1] * errors.ndim
-            if axis != WHOLE:
-                shape[axis] = -1
-            squares = np.square(errors / scales.reshape(shape))
-            whole = float(squares.sum()) / int(counted.sum())
-            if axis != WHOLE:
-                yield _of_axis(axis, squares, counted)
-            if worst is None or whole > worst[0]:
-                worst = whole, squares, axis
-        if worst is None:
-            squares = np.square(errors / variation.scale)
-            worst = float(squares.sum()) / int(counted.sum()), squares, WHOLE
-    yield Answer(WHOLE, np.array([math.sqrt(worst[0])]), np.ones(1))
+    known = {
+        axis: table
+        for axis, table in variation.slices.items()
+        if axis < errors.ndim and table.shape[1] == errors.shape[axis]
+    }
+    views = []
+    for axis, (scales, middles) in known.items() or {WHOLE: (variation.scale, variation.middle)}.items():
+        shape = [1] * errors.ndim
+        if axis != WHOLE:
+            shape[axis] = -1
+        scale, middle = (np.reshape(one, shape) for one in (scales, middles))
+        with np.errstate(over="ignore", invalid="ignore"):
+            away = np.where(counted, np.abs(original - middle), 0.0)
+            squares = np.square(errors / np.maximum(scale, np.where(away > APART * scale, away, 0.0)))
+            spread = np.where(counted, (original - middle) / scale, 0.0)
+        views.append((float(squares.sum()) / int(counted.sum()), axis, squares, spread))
+        if axis != WHOLE:
+            yield _of_axis(axis, squares, spread, counted, variation)
+    whole, kind, squares, spread = max(views, key=lambda one: one[0])
+    own = np.ones(1) if variation.is_share else _own(spread, counted, tuple(range(errors.ndim)), alone=True).reshape(1)
+    yield Answer(WHOLE, np.sqrt(np.array([whole])) / own, np.ones(1))
     for axis in range(errors.ndim):
-        if axis != worst[2] and errors.shape[axis] > 1 and axis not in variation.slices:
-            yield _of_axis(axis, worst[1], counted)
+        if axis not in (kind, *known) and errors.shape[axis] > 1:
+            yield _of_axis(axis, squares, spread, counted, variation)
 
 
-def _of_axis(axis: int, squares: Numbers, counted: NDArray[np.bool_]) -> Answer:
+def _of_axis(axis: int, squares: Numbers, spread: Numbers, counted: NDArray[np.bool_], variation: Variation) -> Answer:
     rest = tuple(place for place in range(squares.ndim) if place != axis)
     counts = counted.sum(axis=rest)
     errors = np.sqrt(squares.sum(axis=rest) / np.maximum(counts, 1))
+    if not variation.is_share:
+        errors = errors / _own(spread, counted, rest, alone=axis == 0 or squares.ndim <= 3)
     return Answer(axis, errors, _chance(counts))
+
+
+def _own(spread: Numbers, counted: NDArray[np.bool_], rest: tuple[int, ...], *, alone: bool) -> Numbers:
+    """What to divide the error of a slice by that varies less than the output does over all samples; at most 1.
+
+    Args:
+        spread: of the original on this sample, in scales.
+        counted: elements that count.
+        rest: axes within a slice.
+        alone: the slice is an answer of its own, and where it is of another kind nothing else counts.
+    """
+    counts = counted.sum(axis=rest)
+    some = np.maximum(counts, 1)
+    mean = spread.sum(axis=rest, keepdims=True) / np.maximum(counted.sum(axis=rest, keepdims=True), 1)
+    with np.errstate(over="ignore"):
+        own = np.sqrt(np.square(np.where(counted, spread - mean, 0.0)).sum(axis=rest) / some)
+        size = np.sqrt(np.square(spread).sum(axis=rest) / some)
+    is_known = (counts >= _LEAST) & (own > _CONSTANT * np.maximum(size, _CONSTANT))
+    quiet = np.sqrt(np.clip(own, 1 / APART, 1.0))
+    found = np.where(alone & (own < 1 / APART), own, quiet)
+    return np.where(is_known, found, 1.0)
 
 
 def _chance(counts: NDArray[np.int_]) -> Numbers:
@@ -239,7 +283,7 @@ def _chance(counts: NDArray[np.int_]) -> Numbers:
 
 
 def _answered(
-    found: OutputComparison, errors: Numbers, counted: NDArray[np.bool_], variation: Variation
+    found: OutputComparison, errors: Numbers, original: Numbers, counted: NDArray[np.bool_], variation: Variation
 ) -> OutputComparison:
     """The comparison with its drift: the worst answer, and the question."""
     compared = int(counted.sum())
@@ -247,11 +291,14 @@ def _answered(
         return replace(found, compared=found.compared, unjudged=variation.unjudged)
     if variation.scale == 0:
         if errors.any():
-            problem = f"it is zero on all samples, and became up to {float(errors.max()):.3g}"
+            problem = f"{variation.unjudged}, and became up to {float(errors.max()):.3g}"
             return _incomparable(found, problem)
         return replace(found, unjudged=variation.unjudged)
     drift, excess, where = 0.0, 0.0, ""
-    for answer in answers(errors, counted, variation):
+    agreement = found.top1_agreement
+    if agreement is not None and agreement < _MOST_ROWS and _SCORES.search(found.name):
+        drift, where = 1 - agreement, "the largest score of most rows is another one"
+    for answer in answers(errors, original, counted, variation):
         values = answer.errors / answer.chance
         explained = np.clip(FACTOR * _measured(answer.axis, variation), FLOOR, CAP)
         excess = max(excess, float((values / explained).max()))
@@ -282,20 +329,25 @@ def _place(axis: int, place: int, rank: int) -> str:
     return f"slice {place} of axis {axis}"
 
 
-def variations_of(samples: Iterable[tuple[Outputs, Feeds]], model: Model) -> dict[str, Variation]:
+def variations_of(
+    samples: Iterable[tuple[Outputs, Feeds]], model: Model, padded: Collection[str]
+) -> dict[str, Variation]:
     """How each output of a model varies.
 
     Args:
         samples: what it computed, and what it was fed.
         model: for names and symbolic dimensions.
+        padded: outputs whose padded positions say nothing.
     """
     infos = {info.name: info for info in model.outputs}
     gathered: dict[str, list[tuple[Array, NDArray[np.bool_] | None]]] = {}
     for outputs, feeds in samples:
         for name, array in outputs.items():
-            valid = valid_positions(name, np.asarray(array), feeds, model.inputs, infos.get(name))
+            valid = None
+            if name in padded:
+                valid = valid_positions(name, np.asarray(array), feeds, model.inputs, infos.get(name))
             gathered.setdefault(name, []).append((np.asarray(array), valid))
-    return {name: measure(one) for name, one in gathered.items()}
+    return {name: replace(measure(one), has_padding=name in padded) for name, one in gathered.items()}
 
 
 def rounding_of(
@@ -313,7 +365,7 @@ def rounding_of(
     """
     reference, other = np.asarray(reference), np.asarray(other)
     info = next((one for one in model.outputs if one.name == name), None)
-    valid = valid_positions(name, reference, feeds, model.inputs, info)
+    valid = valid_positions(name, reference, feeds, model.inputs, info) if variation.has_padding else None
     counted = np.ones(reference.shape, bool) if valid is None else np.broadcast_to(valid, reference.shape)
     if not is_float(reference.dtype):
         different = counted & (reference != other) if reference.dtype.kind != "c" else np.zeros(1, bool)
@@ -322,7 +374,7 @@ def rounding_of(
     counted = counted & np.isfinite(a)
     if not counted.any() or variation.scale == 0:
         return {}
-    found = answers(_errors(a, b, counted, reference.dtype), counted, variation)
+    found = answers(_errors(a, b, counted, reference.dtype, variation), a, counted, variation)
     return {one.axis: one.errors for one in found if one.axis == WHOLE or one.axis in variation.slices}
 
 
@@ -386,6 +438,7 @@ def _compare_exactly(
     return replace(
         found,
         compared=compared,
+        unjudged=variation.unjudged if variation else "",
         mismatched=share,
         relative_l2=share,
         rounding_excess=0.0 if not different else share / min(explained, CAP) if explained else math.inf,
@@ -430,11 +483,8 @@ def valid_positions(
         inputs: of the reference model.
         info: of the output.
     """
-    for mask_info in inputs:
-        mask = feeds.get(mask_info.name)
-        if mask is None or "mask" not in mask_info.name.lower() or np.ndim(mask) != 2:
-            continue
-        if not np.isin(mask, (0, 1)).all() or np.all(mask != 0) or array.ndim < 2 or array.shape[0] != mask.shape[0]:
+    for mask_info, mask in padding_masks(feeds, inputs):
+        if array.ndim < 2 or array.shape[0] != mask.shape[0]:
             continue
         axis = _sequence_axis(array, mask, mask_info, info)
         if axis is not None:
@@ -443,6 +493,21 @@ def valid_positions(
             valid: NDArray[np.bool_] = (np.asarray(mask) != 0).reshape(shape)
             return valid
     return None
+
+
+def padding_masks(feeds: Feeds, inputs: Iterable[TensorInfo]) -> Iterator[tuple[TensorInfo, Array]]:
+    """Feeds that hide padding: named a mask, of zeros and ones, the zeros of each row at its beginning or its end.
+
+    A ``key_padding_mask`` is none: its ones are the padding.
+    """
+    for info in inputs:
+        mask, name = feeds.get(info.name), info.name.lower()
+        if mask is None or "mask" not in name or "padding" in name or np.ndim(mask) != 2:
+            continue
+        shown = np.asarray(mask) != 0
+        steps = (shown[:, 1:] != shown[:, :-1]).sum(axis=1)
+        if np.isin(mask, (0, 1)).all() and not shown.all() and (steps <= 1).all():
+            yield info, np.asarray(mask)
 
 
 def _sequence_axis(array: Array, mask: Array, mask_info: TensorInfo, info: TensorInfo | None) -> int | None:

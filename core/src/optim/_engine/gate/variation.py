@@ -8,10 +8,14 @@ wrong by 2 %. So the unit of an error is not the size of an output but its devia
 With this unit a drift of 1 is as bad as a constant, and the square of a drift is the *fraction of variance unexplained*
 of statistics. The mean is taken for each element where all samples have one shape, else for each slice of an axis.
 
-An output may hold several kinds of numbers: boxes in pixels beside scores. Slices along the second and the last axis
+An output may hold several kinds of numbers: boxes in pixels beside scores. Slices along each axis but the batch
 therefore have scales of their own. Nobody can tell from numbers whether a quiet slice has a unit of its own or is a
 quiet one of the same unit; the geometric mean of its own scale and its neighbours' stands between both. Slices whose
 scales are a factor of 100 apart are of different units. Numbers that all lie in [0, 1] share a unit.
+
+Numbers that deviate a hundred times as much as most do not count in the scale, and are measured by their own size. A
+slice of a sample may vary less than the output does over all samples, such as a dark picture beside bright ones; its
+scale is the geometric mean of both.
 
 Left out are infinities, NaN, and *sentinels*: values that repeat exactly and lie far from everything else, such as -1e9
 for what is masked. The other side must have the same value there.
@@ -23,6 +27,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +36,8 @@ from optim.arrays import Array, is_float
 
 Numbers = NDArray[np.float64]
 
-_APART = 100.0
-"""Neighbours in scale that differ by more are of different units."""
+APART = 100.0
+"""Numbers whose scales differ by more are of different kinds."""
 
 _FAR = 30.0
 """Deviations of everything else that a repeated value is away, to count as a sentinel."""
@@ -52,22 +57,37 @@ class Variation:
     Attributes:
         scale: root mean square deviation from the best constant answer, in the output's unit; where that is nothing
             but rounding, the output's size.
-        slices: the same for each slice along an axis whose slices may be of different kinds.
+        middle: what all elements lie around.
+        slices: scale and middle of each slice along an axis whose slices may be of different kinds, (2, slices).
+        is_share: whether all numbers lie in [0, 1] and share a unit.
         sentinels: values that stand for no number.
         unjudged: why samples cannot show an error of the usual kind; empty where they can.
         rounding: by axis, how far rounding moves each of :attr:`slices`, in their scales; under -1 the whole output.
+        has_padding: whether what stands at positions that a mask hides says nothing.
     """
 
     scale: float
+    middle: float = 0.0
     slices: Mapping[int, Numbers] = field(default_factory=dict)
+    is_share: bool = False
     sentinels: tuple[float, ...] = ()
     unjudged: str = ""
     rounding: Mapping[int, Numbers] = field(default_factory=dict)
+    has_padding: bool = False
 
     def with_rounding(self, measured: Mapping[int, Numbers]) -> Variation:
         """The variation beside what one more setting of the original changed: the greater of both."""
         merged = {axis: np.maximum(self.rounding.get(axis, 0.0), one) for axis, one in measured.items()}
         return replace(self, rounding={**self.rounding, **merged})
+
+    def beside_rounding(self, most: float) -> Variation:
+        """The variation with larger scales for slices that are little but rounding, so that it moves none by more."""
+        slices, rounding = dict(self.slices), dict(self.rounding)
+        for axis, table in self.slices.items():
+            factor = np.maximum(rounding.get(axis, np.zeros(1)) / most, 1.0)
+            slices[axis] = table * np.stack([factor * np.ones(table.shape[1]), np.ones(table.shape[1])])
+            rounding |= {axis: rounding[axis] / factor} if axis in rounding else {}
+        return replace(self, slices=slices, rounding=rounding)
 
 
 def measure(samples: Sequence[tuple[Array, NDArray[np.bool_] | None]]) -> Variation:
@@ -77,48 +97,188 @@ def measure(samples: Sequence[tuple[Array, NDArray[np.bool_] | None]]) -> Variat
         samples: its value on each sample, any shape, with the positions that count, broadcastable to it; None: all.
 
     Returns:
-        For other than floats an empty one: they are compared exactly.
+        For other than floats one without a scale: they are compared exactly.
     """
-    floats = [(array, valid) for array, valid in samples if is_float(array.dtype) and array.size]
-    if not floats:
-        reason = "it has no element on any sample" if not any(np.size(array) for array, _ in samples) else ""
-        return Variation(0.0, unjudged=reason)
-    steps = _ROUNDING_STEPS * epsilon(floats[0][0].dtype)
-    values = [np.asarray(array).astype(np.float64) for array, _ in floats]
-    weights = [_counted(one, valid) for one, (_, valid) in zip(values, floats, strict=True)]
+    some = [(np.asarray(array), valid) for array, valid in samples if np.size(array)]
+    if not some:
+        return Variation(0.0, unjudged="it has no element on any sample")
+    if not is_float(some[0][0].dtype):
+        return Variation(0.0, unjudged=_unvaried([array for array, _ in some]))
+    steps = _ROUNDING_STEPS * epsilon(some[0][0].dtype)
+    values = [array.astype(np.float64) for array, _ in some]
+    weights = [_counted(one, valid) for one, (_, valid) in zip(values, some, strict=True)]
+    if not any(weight.any() for weight in weights):
+        return Variation(0.0, unjudged="it has no finite number on any sample")
     sentinels = _sentinels(values, weights)
     for one, weight in zip(values, weights, strict=True):
         for sentinel in sentinels:
             weight &= one != sentinel
-    unit = _power_of_two(max((float(np.abs(one[w]).max(initial=0.0)) for one, w in zip(values, weights, strict=True))))
-    values = [np.where(weight, one / unit, 0.0) for one, weight in zip(values, weights, strict=True)]
+    unit = _power_of_two(max(float(np.abs(one[w]).max(initial=0.0)) for one, w in zip(values, weights, strict=True)))
+    scaled = [np.where(weight, one / unit, 0.0) for one, weight in zip(values, weights, strict=True)]
+    size = root_mean_square(scaled, weights)
+    if not size or size * unit < smallest_normal(some[0][0].dtype):
+        near = "zero" if not size else "so near to zero that its type cannot hold it precisely"
+        return Variation(0.0, sentinels=sentinels, unjudged=f"it is {near} on all samples")
+    reason = _unvaried(values) if len(values) > 1 else ""
+    found = _Deviations.of(scaled, weights)
+    is_share = all(one.min() >= 0 and one.max() * unit <= 1 for one in scaled) and found.scale * unit > steps
+    slices = {}
+    for axis in _kind_axes(scaled):
+        scales = found.of_slices(axis, steps, is_share=is_share)
+        if scales is not None:
+            slices[axis] = np.stack([scales[0] * unit, scales[1] * unit])
+    if not slices and root_mean_square(found.deviations, weights) <= steps * size:
+        return Variation(size * unit, sentinels=sentinels, unjudged=reason or "it is one number on all samples")
+    middle = found.middle * unit
+    return Variation(found.scale * unit, middle, slices, is_share, sentinels, reason)
+
+
+def _unvaried(values: Sequence[Array]) -> str:
+    """Why an output cannot show a difference, since it never differs itself; empty where it does."""
+    first = values[0]
+    kind = "number" if first.dtype.kind not in "SUO" else "text"
+    if all(bool((one == first.flat[0]).all()) for one in values):
+        return f"it is one {kind} on all samples"
+    same = len(values) > 1 and all(
+        one.shape == first.shape and np.array_equal(one, first, equal_nan=first.dtype.kind == "f") for one in values[1:]
+    )
+    return f"it is the same on all {len(values)} samples" if same else ""
+
+
+def root_mean_square(values: Sequence[Numbers], weights: Sequence[NDArray[np.bool_]]) -> float:
+    """Of all elements that count; 0 where none does."""
     count = sum(int(weight.sum()) for weight in weights)
-    if not count:
-        return Variation(0.0, sentinels=sentinels, unjudged="no sample gives a finite number")
-    size = math.sqrt(sum(float(np.square(one).sum()) for one in values) / count)
-    deviations, freedom = _deviations(values, weights)
-    scale = math.sqrt(sum(float(np.square(one).sum()) for one in deviations) / max(1, freedom))
-    alone = len(values) == 1
-    if scale <= steps * size:
-        shown = "on the one sample there is" if alone else f"on all {len(values)} samples"
-        reason = f"it is the same number {shown}" if alone else f"it is the same {shown}"
-        return Variation(size * unit, sentinels=sentinels, unjudged=reason)
-    share = all(float(one.min()) * unit >= 0 and float(one.max()) * unit <= 1 for one in values)
-    slices = {
-        axis: found * unit
-        for axis in _kind_axes(values)
-        if (found := _slices(axis, values, weights, steps, None if not share else scale)) is not None
-    }
-    return Variation(scale * unit, slices, sentinels)
+    total = sum(float(np.square(one[weight]).sum()) for one, weight in zip(values, weights, strict=True))
+    return math.sqrt(total / count) if count else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Deviations:
+    """What is left of an output beside the best constant answer.
+
+    Attributes:
+        deviations: of each sample; zero where an element does not count.
+        weights: elements that count.
+        share: degrees of freedom of an element: less than one where the mean was taken over few samples.
+        middle: of all elements.
+        is_by_element: whether the constant is one for each element, else one for all.
+        values: of the output.
+    """
+
+    values: Sequence[Numbers]
+    deviations: Sequence[Numbers]
+    weights: Sequence[NDArray[np.bool_]]
+    share: float
+    middle: float
+    is_by_element: bool
+
+    @classmethod
+    def of(cls, values: Sequence[Numbers], weights: Sequence[NDArray[np.bool_]]) -> _Deviations:
+        """By element where there are several samples of one shape."""
+        middle = float(np.median(np.concatenate([one[weight] for one, weight in zip(values, weights, strict=True)])))
+        count = len(values)
+        if count < 2 or len({one.shape for one in values}) > 1 or _unvaried(values):
+            left = [np.where(weight, one - middle, 0.0) for one, weight in zip(values, weights, strict=True)]
+            return cls(values, left, weights, 1.0, middle, is_by_element=False)
+        stacked, counted = np.stack(values), np.stack(weights)
+        sizes = sorted(root_mean_square([one], [weight]) for one, weight in zip(values, weights, strict=True))
+        if sizes[-1] > 10 * sizes[(count - 1) // 2]:  # a mean would carry the loud sample into all others
+            constant = np.nanmedian(np.where(counted, stacked, np.nan), axis=0) if counted.any(0).all() else 0.0
+        else:
+            constant = stacked.sum(axis=0) / np.maximum(counted.sum(axis=0), 1)
+        left = [np.where(weight, one - constant, 0.0) for one, weight in zip(values, weights, strict=True)]
+        return cls(values, left, weights, (count - 1) / count, middle, is_by_element=True)
+
+    @property
+    def scale(self) -> float:
+        """Of all elements but the loudest."""
+        return self._quiet(self.deviations)
+
+    def _quiet(self, deviations: Sequence[Numbers]) -> float:
+        """The root mean square of deviations, without those that are of another kind than most."""
+        flat = np.abs(np.concatenate([one[weight] for one, weight in zip(deviations, self.weights, strict=True)]))
+        some = flat[flat > 0]
+        if not some.size:
+            return 0.0
+        usual = flat[flat <= APART * float(np.median(some))]
+        return math.sqrt(float(np.square(usual).sum()) / max(1.0, usual.size * self.share))
+
+    def of_slices(self, axis: int, steps: float, *, is_share: bool) -> tuple[Numbers, Numbers] | None:
+        """The scale and the middle of each slice along an axis; None where too little is known of each.
+
+        Args:
+            axis: of the output.
+            steps: share of a number that rounding may be.
+            is_share: all slices have one unit.
+        """
+        rest = tuple(place for place in range(self.values[0].ndim) if place != axis)
+        size = self.values[0].shape[axis]
+        shape = [1] * self.values[0].ndim
+        shape[axis] = size
+        counts = sum((weight.sum(axis=rest) for weight in self.weights), np.zeros(size))
+        middles = self._middles(rest)
+        left, share = self.deviations, self.share
+        if not self.is_by_element:
+            left = [
+                np.where(weight, one - middles.reshape(shape), 0.0)
+                for one, weight in zip(self.values, self.weights, strict=True)
+            ]
+            share = 1.0
+        freedom = counts * share - (0 if self.is_by_element else 1)
+        if not (freedom >= 1).any():
+            return None
+        most = APART * self._quiet(left)
+        quiet = [np.where(np.abs(one) <= most, one, 0.0) for one in left]
+        total = sum((np.square(one).sum(axis=rest) for one in quiet), np.zeros(size))
+        own: Numbers = np.sqrt(total / np.maximum(freedom, 1))
+        if is_share:
+            return np.maximum(own, self.scale), middles
+        varying = own > steps * np.abs(middles)
+        if not varying.any():
+            return None
+        return _by_kind(own, varying, np.abs(middles)), middles
+
+    def _middles(self, rest: tuple[int, ...]) -> Numbers:
+        """The median of each slice; that of most samples, where one is unlike all others."""
+        found = []
+        for one, weight in zip(self.values, self.weights, strict=True):
+            some = weight.any(axis=rest)
+            kept = np.where(weight | ~weight.any(axis=rest, keepdims=True), one, np.nan)
+            found.append(np.where(some, np.nanmedian(kept, axis=rest), np.nan))
+        unseen = np.isnan(found).all(axis=0)
+        middles: Numbers = np.nanmedian(np.where(unseen, 0.0, found), axis=0)
+        return middles
+
+
+def _by_kind(own: Numbers, varying: NDArray[np.bool_], sizes: Numbers) -> Numbers:
+    """Scales of slices beside their neighbours' in scale: see the module."""
+    scales = np.zeros_like(own)
+    order = np.flatnonzero(varying)[np.argsort(own[varying], kind="stable")]
+    jumps = np.flatnonzero(own[order[1:]] > APART * own[order[:-1]]) + 1
+    for group in np.split(order, jumps):
+        middle = own[group[(len(group) - 1) // 2]]
+        scales[group] = np.where(own[group] < middle, np.sqrt(own[group] * middle), own[group])
+    typical = float(own[order[(len(order) - 1) // 2]])
+    scales[~varying] = np.maximum(sizes[~varying], typical)
+    return scales
 
 
 def epsilon(dtype: np.dtype[np.generic]) -> float:
     """The spacing of a float type at 1, those of ml_dtypes too."""
+    return float(_limits(dtype).eps)
+
+
+def smallest_normal(dtype: np.dtype[np.generic]) -> float:
+    """The smallest normal number of a float type: kernels may take what is smaller for zero."""
+    return float(_limits(dtype).smallest_normal)
+
+
+def _limits(dtype: np.dtype[np.generic]) -> Any:
     if dtype.kind == "f":
-        return float(np.finfo(dtype).eps)
+        return np.finfo(dtype)
     import ml_dtypes
 
-    return float(ml_dtypes.finfo(dtype).eps)
+    return ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
 
 
 def write(folder: Path, variations: Mapping[str, Variation]) -> None:
@@ -126,13 +286,13 @@ def write(folder: Path, variations: Mapping[str, Variation]) -> None:
     arrays: dict[str, Array] = {}
     for number, (name, one) in enumerate(variations.items()):
         arrays[f"{number}/name"] = np.array(name)
-        arrays[f"{number}/scale"] = np.array(one.scale)
+        arrays[f"{number}/scale"] = np.array([one.scale, one.middle, one.is_share, one.has_padding])
         arrays[f"{number}/sentinels"] = np.array(one.sentinels, np.float64)
         arrays[f"{number}/unjudged"] = np.array(one.unjudged)
         arrays |= {f"{number}/slices/{axis}": found for axis, found in one.slices.items()}
         arrays |= {f"{number}/rounding/{axis}": found for axis, found in one.rounding.items()}
     with (folder / _FILE).open("wb") as file:
-        np.savez(file, **arrays)
+        np.savez(file, **arrays)  # type: ignore[arg-type]  # names are not those of options
 
 
 def read(folder: Path) -> dict[str, Variation]:
@@ -143,11 +303,14 @@ def read(folder: Path) -> dict[str, Variation]:
     for number in range(sum(name.endswith("/name") for name in arrays)):
         parts = {name.removeprefix(f"{number}/"): one for name, one in arrays.items() if name.startswith(f"{number}/")}
         found[str(parts["name"])] = Variation(
-            float(parts["scale"]),
+            float(parts["scale"][0]),
+            float(parts["scale"][1]),
             {int(name[7:]): one for name, one in parts.items() if name.startswith("slices/")},
+            bool(parts["scale"][2]),
             tuple(map(float, parts["sentinels"])),
             str(parts["unjudged"]),
             {int(name[9:]): one for name, one in parts.items() if name.startswith("rounding/")},
+            bool(parts["scale"][3]),
         )
     return found
 
@@ -177,68 +340,14 @@ def _sentinels(values: Sequence[Numbers], weights: Sequence[NDArray[np.bool_]]) 
     return tuple(found)
 
 
-def _deviations(values: Sequence[Numbers], weights: Sequence[NDArray[np.bool_]]) -> tuple[list[Numbers], int]:
-    """What is left of each sample beside the best constant answer, and the degrees of freedom of all of it."""
-    count = sum(int(weight.sum()) for weight in weights)
-    if len(values) > 1 and len({one.shape for one in values}) == 1:
-        times = sum(weight.astype(np.float64) for weight in weights)
-        mean = sum(values[1:], values[0]) / np.maximum(times, 1)
-        return [
-            np.where(weight & (times > 1), one - mean, 0.0) for one, weight in zip(values, weights, strict=True)
-        ], int(np.maximum(times - 1, 0).sum())
-    middle = sum(float(one.sum()) for one in values) / count
-    return [np.where(weight, one - middle, 0.0) for one, weight in zip(values, weights, strict=True)], count - 1
-
-
 def _kind_axes(values: Sequence[Numbers]) -> Iterator[int]:
-    """Axes whose slices may be of different kinds: the second and the last, where they have one size."""
+    """Axes whose slices may be of different kinds: all that have one size, but the batch."""
     rank = values[0].ndim
     if any(one.ndim != rank for one in values):
         return
-    for axis in sorted({1, rank - 1} & set(range(rank))) or ([0] if rank == 1 else []):
+    for axis in range(min(1, rank - 1), rank):
         if len({one.shape[axis] for one in values}) == 1 and values[0].shape[axis] > 1:
             yield axis
-
-
-def _slices(
-    axis: int,
-    values: Sequence[Numbers],
-    weights: Sequence[NDArray[np.bool_]],
-    steps: float,
-    shared: float | None,
-) -> Numbers | None:
-    """The scale of each slice; None where too little is known of each."""
-    rest = tuple(place for place in range(values[0].ndim) if place != axis)
-    counts = sum((weight.sum(axis=rest, dtype=np.float64) for weight in weights), np.zeros(values[0].shape[axis]))
-    sums = sum((one.sum(axis=rest) for one in values), np.zeros(values[0].shape[axis]))
-    sizes = np.sqrt(sum(np.square(one).sum(axis=rest) for one in values) / np.maximum(counts, 1))
-    if len(values) > 1 and len({one.shape for one in values}) == 1:
-        deviations, _ = _deviations(values, weights)
-        times = sum(weight.astype(np.float64) for weight in weights)
-        freedom = np.maximum(times - 1, 0).sum(axis=rest)
-    else:
-        shape = [1] * values[0].ndim
-        shape[axis] = -1
-        mean = (sums / np.maximum(counts, 1)).reshape(shape)
-        deviations = [np.where(weight, one - mean, 0.0) for one, weight in zip(values, weights, strict=True)]
-        freedom = np.maximum(counts - 1, 0)
-    if not (freedom >= 1).any():
-        return None
-    own = np.sqrt(sum(np.square(one).sum(axis=rest) for one in deviations) / np.maximum(freedom, 1))
-    varying = own > steps * sizes
-    if not varying.any():
-        return None
-    if shared is not None:
-        return np.maximum(own, shared)
-    scales = np.zeros_like(own)
-    order = np.flatnonzero(varying)[np.argsort(own[varying], kind="stable")]
-    jumps = np.flatnonzero(own[order[1:]] > _APART * own[order[:-1]]) + 1
-    for group in np.split(order, jumps):
-        middle = own[group[(len(group) - 1) // 2]]
-        scales[group] = np.where(own[group] < middle, np.sqrt(own[group] * middle), own[group])
-    typical = float(own[order[(len(order) - 1) // 2]])
-    scales[~varying] = np.maximum(sizes[~varying], typical)
-    return scales
 
 
 def _power_of_two(largest: float) -> float:

@@ -142,13 +142,13 @@ def run(request: Request, channel: Channel) -> Answer:
         compared, run_s = write_reference(request.model, request.place, backend, session, feeds, asked, channel)
         reference = Reference(request.feeds, request.outputs, request.model, compared)
         require_numbers(reference, request.place.target)
+        variations = measure_variations(session, reference)
         executed_on = dict(session.executed_on)
         device_bytes = session.peak_memory_bytes() or 0
         task, task_notes = _measure_task(request, session, reference, run_s)
     timed, shapes = timed_samples(sorted(compared), feeds)
     few = dict.fromkeys([*feeds.held_out[:1], *timed, *compared])
     explored = tuple(few)[: 1 if _is_long(run_s, request.within_s) else _EXPLORED]
-    variations = measure_variations(reference)
     found = measure_tolerance(
         backend,
         request.model,

@@ -13,6 +13,7 @@ from optim._engine.backends.held import HeldBackend
 from optim._engine.compare.chosen_samples import spread_of
 from optim._engine.compare.place import Place, chosen
 from optim._engine.feeds.feedset import FeedSet, FeedWriter
+from optim._engine.gate.outputs import elements
 from optim.arrays import Feeds, Outputs
 from optim.backend import Session
 from optim.jobs.channel import Channel
@@ -89,7 +90,7 @@ def _write_outputs(session: Session, feeds: FeedSet, wanted: Wanted, channel: Ch
             for _, arrays in chosen(feeds, compared[done : done + 1]):
                 run = next((run for run in wanted.known if run.is_on(arrays)), None) or run_once(session, arrays)
                 total += run.seconds
-                writer.add(run.outputs)
+                writer.add(elements(run.outputs))
             done += 1
             if done == 1 and wanted.within_s is not None:
                 compared = spread_of(wanted.samples, max(1, int(wanted.within_s / max(total, 1e-9))))

@@ -75,7 +75,8 @@ class ComparedTask(Answer):
 class Verification(TabledAnswer):
     """One model against a reference."""
 
-    within: bool = Field(description="whether drift and loss are within what was accepted")
+    within: bool = Field(description="whether every output was judged, and drift and loss are within what was accepted")
+    judged: bool = Field(description="whether the samples could show a difference in every output")
     reason: str = Field(description="why not; else empty")
     tolerance: float = Field(description="largest drift that rounding explains, measured on the reference")
     limit: Figure = Field(description="largest drift that was accepted; null where nothing bounds it")
@@ -89,7 +90,7 @@ class Verification(TabledAnswer):
     def verdict(self) -> str:
         """One line, e.g. ``equal up to rounding: drift 1e-07 (rounding explains 0.0001)``."""
         if not self.within:
-            return f"beyond the limit: {self.reason}"
+            return f"{'beyond the limit' if self.judged else 'not judged'}: {self.reason}"
         limit = f"within the limit of {self.limit:.3g}" if self.limit is not None else "within the limit"
         said = "equal up to rounding" if self.lossless else limit
         return f"{said}: drift {words.figure_text(self.drift.relative_l2)} (rounding explains {self.tolerance:.2g})"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from optim._engine.compare.metric_spec import MetricSpec
 from optim._engine.gate.budget import Budget
-from optim._engine.gate.drift import OutputComparison, is_rounding, worst_drift
+from optim._engine.gate.drift import OutputComparison, is_rounding, not_judged, worst_drift
 from optim._engine.gate.max_loss import MaxLoss
 from optim._engine.gate.task import TaskFigure
 from optim._engine.plugins.registry import require_target
@@ -68,25 +68,31 @@ def verify_models(
                 result.failure,
                 "optim inspect shows its inputs and operators",
             ).naming(names_in_messages(candidate.model.path, other))
-        return _verification(bench, budget, result.ready.comparisons, result.ready.task)
+        return _verification(bench, candidate, budget, result.ready.comparisons, result.ready.task)
 
 
 def _verification(
-    bench: Workbench, budget: Budget, comparisons: Sequence[OutputComparison], task: TaskFigure | None
+    bench: Workbench,
+    candidate: Candidate,
+    budget: Budget,
+    comparisons: Sequence[OutputComparison],
+    task: TaskFigure | None,
 ) -> Verification:
     from optim._engine.reports.answers import ComparedFeeds, ComparedTask, Verification
     from optim._engine.reports.parts.drifted import drift_report
     from optim._engine.reports.schema import OutputReport
 
     objection = budget.objection(comparisons, lossy=True, task=task)
+    unjudged = "" if candidate.model.digest == bench.original.digest else not_judged(comparisons)
     drift, prepared = worst_drift(comparisons), bench.prepared
     figures = prepared.task and task and ComparedTask(metric=prepared.task.metric.text, **to_wire(task))
     return Verification(
-        within=not objection,
-        reason=objection,
+        within=not objection and not unjudged,
+        judged=bool(objection) or not unjudged,
+        reason=objection or unjudged,
         tolerance=prepared.tolerance,
         limit=budget.limit(lossy=True),
-        lossless=is_rounding(comparisons),
+        lossless=is_rounding(comparisons) and not unjudged,
         drift=drift_report(drift),
         outputs=tuple(OutputReport.model_validate(to_wire(item)) for item in comparisons),
         feeds=ComparedFeeds(origin=prepared.origin, samples=prepared.available, compared=len(prepared.compared)),
