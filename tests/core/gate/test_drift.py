@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from optim._engine.gate.drift import NO_DRIFT, Drift, merge_samples, worst_drift
-from optim._engine.gate.outputs import compare_output, compare_sample, faint_outputs
+from optim._engine.gate.drift import NO_DRIFT, merge_samples, worst_drift
+from optim._engine.gate.outputs import compare_output, compare_sample, elements, require_compared
 from optim.errors import OptimError
 from optim.model import TensorInfo
 
@@ -32,8 +32,11 @@ def test_equal_arrays_have_no_drift():
     assert (found.compared, found.max_ulp, found.sqnr_db, found.problem) == (3, 0.0, math.inf, "")
 
 
-def test_relative_l2_is_the_norm_of_the_difference_over_that_of_the_reference():
-    assert compared(floats(3, 4), floats(3, 4.5)).relative_l2 == pytest.approx(0.5 / 5)
+def test_a_drift_of_one_is_as_far_as_the_best_constant_answer():
+    reference = np.random.default_rng(0).standard_normal(10_000).astype(np.float32)
+    for offset in (0, 100):
+        constant = np.full_like(reference, reference.mean() + offset)
+        assert compared(reference + np.float32(offset), constant).relative_l2 == pytest.approx(1.0, rel=0.01)
 
 
 def test_max_abs_is_in_the_outputs_own_unit():
@@ -65,25 +68,34 @@ def test_top1_agreement_is_the_share_of_rows_with_the_same_largest_element():
 
 
 def test_figures_of_large_half_precision_outputs_do_not_overflow():
-    found = compared(np.full(100, 60000, np.float16), np.full(100, 30000, np.float16))
-    assert found.relative_l2 == pytest.approx(0.5)
+    found = compared(np.array([60000, -60000] * 50, np.float16), np.array([30000, -30000] * 50, np.float16))
+    assert found.relative_l2 == pytest.approx(0.5, rel=0.01)
 
 
-def test_a_reference_of_zeros_has_a_floor_not_a_division_by_zero():
-    found = compared(np.zeros(4, np.float32), np.full(4, 1e-6, np.float32))
-    assert found.relative_l2 == pytest.approx(1.0, rel=1e-5)
-    assert compared(np.zeros(4), np.zeros(4)).relative_l2 == 0.0
-    assert found.sqnr_db == -math.inf
+def test_a_reference_of_zeros_is_not_judged_and_anything_else_is_infinitely_far():
+    assert compared(np.zeros(4, np.float32), np.full(4, 1e-9, np.float32)).relative_l2 == math.inf
+    found = compared(np.zeros(4), np.zeros(4))
+    assert found.relative_l2 == 0.0
+    assert found.unjudged == "it is zero on all samples"
 
 
-def test_integer_and_boolean_outputs_are_compared_by_value():
-    assert compared([10, 0], [10, 1]).relative_l2 == pytest.approx(0.1)
-    assert compared([True, True], [True, False]).max_abs == 1.0
+def test_whole_numbers_and_booleans_are_compared_exactly():
+    found = compared(30_000 + np.arange(100), 30_000 + np.arange(100)[::-1])
+    assert (found.mismatched, found.rounding_excess) == (1.0, math.inf)
+    assert compared([2**53, 1], [2**53 + 1, 1]).mismatched == 0.5
+    assert compared([True, True], [True, False]).mismatched == 0.5
+    assert compared([1, 2], [1, 2]).mismatched == 0.0
 
 
-def test_strings_must_be_equal():
+def test_texts_are_compared_exactly():
     assert compared(np.array(["a", "b"], object), np.array(["a", "b"], object)).drift == NO_DRIFT
-    assert compared(np.array(["a", "b"], object), np.array(["a", "c"], object)).problem == "1 of 2 strings differ"
+    assert compared(np.array(["a", "b"], object), np.array(["a", "c"], object)).mismatched == 0.5
+
+
+def test_each_element_of_a_sequence_is_an_output():
+    found = elements({"parts": [floats(1), floats(2, 3)], "y": floats(4), "none": None})
+    assert list(found) == ["parts[0]", "parts[1]", "y"]
+    assert sample(found, {**found, "parts[1]": floats(2, 4)})[1].relative_l2 > 0.5
 
 
 # What must be caught.
@@ -122,13 +134,14 @@ def test_nan_and_infinity_that_the_other_side_lacks_are_infinitely_far(reference
 def test_nan_and_infinity_in_the_same_places_count_for_nothing():
     found = compared(floats(math.nan, math.inf, -math.inf, 2), floats(math.nan, math.inf, -math.inf, 2.5))
     assert found.problem == ""
-    assert found.relative_l2 == pytest.approx(0.25)
+    assert found.relative_l2 == pytest.approx(0.25, rel=1e-4)
     assert compared(floats(math.nan), floats(math.nan)).problem == ""
 
 
 def test_an_output_of_zeros_where_there_was_a_signal_is_caught():
     found = compared(floats(1, 2), floats(0, 0))
-    assert found.drift == Drift(1.0, 2.0, 0.0, 1.0)
+    assert found.relative_l2 >= 1
+    assert (found.max_abs, found.cosine) == (2.0, 0.0)
 
 
 def test_elements_in_another_order_are_caught():
@@ -152,7 +165,7 @@ def test_a_missing_output_is_infinitely_far():
 @pytest.mark.parametrize("outputs", [{}, {"a": np.zeros((0, 4), np.float32)}])
 def test_comparing_nothing_is_an_error_not_a_success(outputs):
     with pytest.raises(OptimError) as caught:
-        sample(outputs, outputs)
+        require_compared(sample(outputs, outputs))
     assert caught.value.reference == "nothing-compared"
 
 
@@ -167,7 +180,7 @@ def test_an_empty_output_beside_a_full_one_is_no_error():
 def test_the_drift_of_a_model_is_the_worst_of_every_figure_over_its_outputs():
     found = sample({"a": floats(1, 0), "b": floats(100, 0)}, {"a": floats(1, 0.5), "b": floats(103, 0)})
     worst = worst_drift(found)
-    assert worst.relative_l2 == pytest.approx(0.5)
+    assert worst.relative_l2 == max(one.relative_l2 for one in found) == found[0].relative_l2
     assert worst.max_abs == pytest.approx(3.0)
     assert worst.cosine == pytest.approx(1 / math.sqrt(1.25))
 
@@ -187,13 +200,5 @@ def test_the_worst_sample_counts_whatever_the_order():
 def test_an_output_that_shows_in_a_later_sample_only_is_not_lost():
     merged = merge_samples({}, sample({"a": floats(1)}, {"a": floats(1)}))
     merged = merge_samples(merged, sample({"b": floats(1)}, {"b": floats(3)}))
-    assert merged["b"].relative_l2 == pytest.approx(2.0)
+    assert merged["b"].relative_l2 > 1
 
-
-def test_an_output_next_to_zero_on_every_sample_is_told():
-    whole = np.zeros(2, np.int64)
-    samples = [
-        {"faint": np.full(3, 1e-22), "large": np.ones(3), "once": np.zeros(2), "whole": whole},
-        {"faint": np.full(3, -2e-22), "large": np.zeros(3), "once": np.ones(2), "whole": whole},
-    ]
-    assert faint_outputs(samples) == {"faint": 2e-22}

@@ -63,7 +63,7 @@ def test_what_is_beyond_the_budget_already_is_said_plainly():
 
 
 def test_rounding_is_held_on_the_samples_that_there_are():
-    assert Budget(None, 0.0286, foresees=True).objection(compared(SEEN), lossy=False) == ""
+    assert Budget(None, 1e-4, foresees=True).objection(compared((6e-5, 9e-5) * 4), lossy=False) == ""
 
 
 def test_a_repair_leaves_room_for_further_samples():

@@ -118,7 +118,7 @@ def _next_numbers(feeds: Feeds) -> Feeds:
     for name, array in feeds.items():
         if array.dtype.kind == "f":
             steps = _STEPS * epsilon(array.dtype) * rng.choice((-1, 1), array.shape)
-            moved[name] = (array * (1 + steps)).astype(array.dtype)
+            moved[name] = (array.astype(np.float64) * (1 + steps)).astype(array.dtype)
     return moved
 
 

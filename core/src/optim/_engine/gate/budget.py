@@ -65,10 +65,10 @@ class Budget:
             return f"output '{found.name}': {found.problem}"
         if found.mismatched is not None and found.mismatched > self.max_mismatch and not found.is_rounding:
             accepted = f"--max-mismatch accepts {self.max_mismatch:.2%}" if self.max_mismatch else "none may differ"
-            return f"{found.mismatched:.2%} of '{found.name}' differ; {accepted}"
+            return f"{found.mismatched:.2%} of output '{found.name}' differ; {accepted}"
         if found.limit is not None and not (found.relative_l2 <= found.limit or found.is_rounding):
             far = f"drift {found.relative_l2:.3g} at {found.place}"
-            return f"{far}, is beyond what its pass says of it ({max(found.limit, self.tolerance):.3g})"
+            return f"{far} is beyond what its pass says of it ({max(found.limit, self.tolerance):.3g})"
         return ""
 
     @property
@@ -123,13 +123,13 @@ class Budget:
         if worst is not None and (not lossy or self.max_drift is None or not worst.relative_l2 <= limit):
             is_the_users = lossy and self.max_drift is not None
             kind, bound = (BeyondBudget, "the budget") if is_the_users else (str, "what rounding explains")
-            return kind(f"drift {worst.relative_l2:.3g} at {worst.place}, is beyond {bound} ({limit:.3g})")
+            return kind(f"drift {worst.relative_l2:.3g} at {worst.place} is beyond {bound} ({limit:.3g})")
         drift = worst_drift(free)
         if lossy and self.max_drift is not None and not self.held(drift) <= limit:
             worst = max(free, key=lambda comparison: comparison.foreseen)
             seen = f"{min(worst.by_sample):.3g} to {worst.relative_l2:.3g} on {len(worst.by_sample)} samples"
             return BeyondBudget(
-                f"drift of further samples at '{worst.name}', up to {worst.foreseen:.3g} after {seen}, "
+                f"drift of further samples at output '{worst.name}', up to {worst.foreseen:.3g} after {seen}, "
                 f"is beyond the budget ({limit:.3g})"
             )
         if task is None or self.max_loss is None or not lossy:

@@ -114,7 +114,7 @@ class OutputComparison:
     @property
     def place(self) -> str:
         """Where the drift is the worst, for a message."""
-        return f"'{self.name}'" + (f", {self.where}" if self.where else "")
+        return f"output '{self.name}'" + (f", {self.where}," if self.where else "")
 
     @property
     def drift(self) -> Drift:

@@ -228,7 +228,8 @@ def answers(errors: Numbers, original: Numbers, counted: NDArray[np.bool_], vari
         scale, middle = (np.reshape(one, shape) for one in (scales, middles))
         with np.errstate(over="ignore", invalid="ignore"):
             away = np.where(counted, np.abs(original - middle), 0.0)
-            squares = np.square(errors / np.maximum(scale, np.where(away > APART * scale, away, 0.0)))
+            is_loud = (away > APART * scale) & (not variation.is_share)
+            squares = np.square(errors / np.maximum(scale, np.where(is_loud, away, 0.0)))
             spread = np.where(counted, (original - middle) / scale, 0.0)
         views.append((float(squares.sum()) / int(counted.sum()), axis, squares, spread))
         if axis != WHOLE:

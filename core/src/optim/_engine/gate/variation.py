@@ -121,16 +121,17 @@ def measure(samples: Sequence[tuple[Array, NDArray[np.bool_] | None]]) -> Variat
         return Variation(0.0, sentinels=sentinels, unjudged=f"it is {near} on all samples")
     reason = _unvaried(values) if len(values) > 1 else ""
     found = _Deviations.of(scaled, weights)
-    is_share = all(one.min() >= 0 and one.max() * unit <= 1 for one in scaled) and found.scale * unit > steps
+    is_share = all(one.min() >= 0 and one.max() * unit <= 1 for one in scaled) and found.of_all * unit > steps
     slices = {}
     for axis in _kind_axes(scaled):
         scales = found.of_slices(axis, steps, is_share=is_share)
         if scales is not None:
             slices[axis] = np.stack([scales[0] * unit, scales[1] * unit])
-    if not slices and root_mean_square(found.deviations, weights) <= steps * size:
+    if not slices and found.of_all <= steps * size:
         return Variation(size * unit, sentinels=sentinels, unjudged=reason or "it is one number on all samples")
     middle = found.middle * unit
-    return Variation(found.scale * unit, middle, slices, is_share, sentinels, reason)
+    scale = found.of_all if is_share else found.scale
+    return Variation(scale * unit, middle, slices, is_share, sentinels, reason)
 
 
 def _unvaried(values: Sequence[Array]) -> str:
@@ -190,6 +191,11 @@ class _Deviations:
         return cls(values, left, weights, (count - 1) / count, middle, is_by_element=True)
 
     @property
+    def of_all(self) -> float:
+        """Of all elements, the loudest too."""
+        return root_mean_square(self.deviations, self.weights) / math.sqrt(self.share)
+
+    @property
     def scale(self) -> float:
         """Of all elements but the loudest."""
         return self._quiet(self.deviations)
@@ -232,7 +238,7 @@ class _Deviations:
         total = sum((np.square(one).sum(axis=rest) for one in quiet), np.zeros(size))
         own: Numbers = np.sqrt(total / np.maximum(freedom, 1))
         if is_share:
-            return np.maximum(own, self.scale), middles
+            return np.full(size, self.of_all), middles
         varying = own > steps * np.abs(middles)
         if not varying.any():
             return None
