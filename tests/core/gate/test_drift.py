@@ -201,4 +201,3 @@ def test_an_output_that_shows_in_a_later_sample_only_is_not_lost():
     merged = merge_samples({}, sample({"a": floats(1)}, {"a": floats(1)}))
     merged = merge_samples(merged, sample({"b": floats(1)}, {"b": floats(3)}))
     assert merged["b"].relative_l2 > 1
-

@@ -1,7 +1,7 @@
 """Whether what a mask hides is padding: shown by the original itself, and not believed for a name.
 
 What stands at a padded position must not matter. So the original is run with other values there, and then an output may
-leave positions out only if its elements changed at these positions and nowhere else.
+leave positions out only if its elements changed at these positions, or are one number there, and nowhere else.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ def outputs_with_padding(session: Session, reference: Reference) -> frozenset[st
             a, b = array.astype(np.float64), other.astype(np.float64)
             moved = ~np.isclose(a, b, rtol=_ROUNDING, atol=_ROUNDING * float(np.abs(a).max()), equal_nan=True)
             shown = np.broadcast_to(valid, array.shape)
-            proven[name] = proven.get(name, True) and bool(moved[~shown].any()) and not moved[shown].any()
+            hidden = a[~shown]
+            says_nothing = moved[~shown].any() or (hidden == hidden.flat[0]).all()  # one value, whatever stands there
+            proven[name] = proven.get(name, True) and bool(says_nothing) and not moved[shown].any()
     return frozenset(name for name, is_proven in proven.items() if is_proven)
 
 

@@ -233,12 +233,12 @@ class _Deviations:
         freedom = counts * share - (0 if self.is_by_element else 1)
         if not (freedom >= 1).any():
             return None
-        most = APART * self._quiet(left)
+        most = math.inf if is_share else APART * self._quiet(left)
         quiet = [np.where(np.abs(one) <= most, one, 0.0) for one in left]
         total = sum((np.square(one).sum(axis=rest) for one in quiet), np.zeros(size))
         own: Numbers = np.sqrt(total / np.maximum(freedom, 1))
         if is_share:
-            return np.full(size, self.of_all), middles
+            return np.maximum(own, self.of_all), middles
         varying = own > steps * np.abs(middles)
         if not varying.any():
             return None
