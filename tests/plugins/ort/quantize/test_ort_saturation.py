@@ -14,7 +14,7 @@ import onnx_ir as ir
 import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from ort_models import CPU, Array, apply, build, context, proto, random_weight
+from ort_models import CPU, Array, apply, build, context, drift, proto, random_weight
 
 from optim import Model
 from optim_plugins.ort import hardware
@@ -81,25 +81,51 @@ def test_where_the_system_does_not_tell_the_runtime_does() -> None:
     assert Processor("arm64", frozenset()).multiplies_integers_exactly
 
 
+def under_avx2(code: str, *words: str | Path) -> str:
+    """What a program prints whose runtime takes this processor for one with AVX2 and nothing newer."""
+    script = _ROOT / "benchmarks" / "as_avx2.py"
+    if (
+        sys.platform != "linux"
+        or this_processor().machine != "x86_64"
+        or not all(map(shutil.which, ("gcc", "objdump")))
+    ):
+        pytest.skip("takes Linux on x86-64 with gcc and binutils")
+    places = [str(Path(__file__).parent), *filter(None, sys.path)]
+    command = [sys.executable, script, sys.executable, "-c", f"import sys; {code}", *words]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
+    return subprocess.run(command, env=env, capture_output=True, check=True, text=True).stdout
+
+
 @pytest.mark.slow
 def test_the_kernels_for_avx2_lose_just_that(tmp_path: Path) -> None:
-    compiler = shutil.which("gcc")
-    cpus = Path("/proc/cpuinfo")
-    if compiler is None or not cpus.exists() or "cpuid_fault" not in cpus.read_text():
-        pytest.skip("takes gcc and a processor on which CPUID can be made to fault")
-    library = tmp_path / "as_avx2.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, _ROOT / "benchmarks" / "as_avx2.c"], check=True)
     a, w = integers(1)
     np.savez(tmp_path / "given.npz", a=a, w=w)
     code = (
-        "import sys, numpy; from test_ort_saturation import by_runtime; given = numpy.load(sys.argv[1]);"
+        "import numpy; from test_ort_saturation import by_runtime; given = numpy.load(sys.argv[1]);"
         "numpy.save(sys.argv[2], by_runtime(given['a'], given['w']))"
     )
-    places = [str(Path(__file__).parent), *sys.path]
-    env = {**os.environ, "LD_PRELOAD": str(library), "PYTHONPATH": os.pathsep.join(places)}
-    command = [sys.executable, "-c", code, tmp_path / "given.npz", tmp_path / "got.npy"]
-    subprocess.run(command, env=env, capture_output=True, check=True)
+    under_avx2(code, tmp_path / "given.npz", tmp_path / "got.npy")
     assert np.array_equal(np.load(tmp_path / "got.npy"), a.astype(int) @ w.astype(int) - by_hand(a, w))
+
+
+@pytest.mark.slow
+def test_on_avx2_a_map_smaller_than_its_kernel_is_quantized_as_proposed_and_stays_near(tmp_path: Path) -> None:
+    code = (
+        "from pathlib import Path; from test_ort_saturation import drifts_of_a_small_map;"
+        "print(*drifts_of_a_small_map(Path(sys.argv[1])))"
+    )
+    proposed, narrow, wide = under_avx2(code, tmp_path).split()
+    assert proposed == "saturating"
+    assert float(narrow) < float(wide) / 2, "8-bit weights saturate, 7-bit ones do not"
+
+
+def drifts_of_a_small_map(folder: Path) -> tuple[str, float, float]:
+    """What the pass proposes here, its drift, and that of 8 bits everywhere; run by a program of its own."""
+    model = small_map(folder)
+    (proposed,) = {one.reduce_range for one in QuantizeStatic().candidates(model, CPU, context(folder, SMALL))}
+    narrow = apply(QuantizeStatic, model, folder, SMALL, reduce_range=proposed)
+    wide = apply(QuantizeStatic, model, folder, SMALL, reduce_range=False)
+    return str(proposed), drift(model, narrow.model, SMALL[0]), drift(model, wide.model, SMALL[0])
 
 
 _CONVOLUTIONS = {
@@ -149,15 +175,21 @@ def test_no_window_comes_of_a_map_that_is_smaller_than_the_kernel_with_its_paddi
     assert windows(random_weight(2, 3, 8, 8), judged, 5, seed=0).shape == (5, 20, 3)
 
 
-def test_a_map_smaller_than_its_kernel_is_judged_in_its_padding(tmp_path: Path) -> None:
+SMALL = [{"x": random_weight(1, 32, 2, 1) + np.float32(3)}]
+
+
+def small_map(folder: Path) -> Model:
+    """A convolution of large numbers, padded around a map of two by one."""
     nodes = [
         helper.make_node("Sigmoid", ["x"], ["s"]),
         helper.make_node("Conv", ["s", "w"], ["y"], name="conv", pads=[1, 1, 1, 1]),
     ]
-    weight = np.abs(random_weight(8, 8, 3, 3)) + np.float32(0.5)
-    model = build(tmp_path, nodes, {"w": weight}, {"x": [1, 8, 2, 1]}, {"y": [1, 8, 2, 1]})
-    samples = [{"x": random_weight(1, 8, 2, 1) + np.float32(3)}]
-    result = apply(QuantizeStatic, model, tmp_path, samples, reduce_range="saturating")
+    weight = np.abs(random_weight(8, 32, 3, 3)) + np.float32(0.5)
+    return build(folder, nodes, {"w": weight}, {"x": [1, 32, 2, 1]}, {"y": [1, 8, 2, 1]})
+
+
+def test_a_map_smaller_than_its_kernel_is_judged_in_its_padding(tmp_path: Path) -> None:
+    result = apply(QuantizeStatic, small_map(tmp_path), tmp_path, SMALL, reduce_range="saturating")
     assert result.counts["with 7-bit weights"] == 1
 
 
