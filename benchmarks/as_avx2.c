@@ -89,7 +89,7 @@ static int open_cpuinfo(void) {
 }
 
 static int opened(const char *path, int flags, va_list more) {
-  if (!strcmp(path, "/proc/cpuinfo")) return open_cpuinfo();
+  if (path && !strcmp(path, "/proc/cpuinfo")) return open_cpuinfo();
   return (int)syscall(SYS_openat, AT_FDCWD, path, flags, flags & (O_CREAT | O_TMPFILE) ? va_arg(more, int) : 0);
 }
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from ort_models import CPU, Array, apply, build, context, drift, proto, random_weight
+from processors import Command
 
 from optim import Model
 from optim_plugins.ort import hardware
@@ -28,7 +28,6 @@ AVX2 = Processor("x86_64", frozenset({"avx", "avx2", "fma"}))
 AVX512 = Processor("x86_64", frozenset({"avx2", "avx512f", "avx512bw"}))
 VNNI = Processor("x86_64", frozenset({"avx2", "avx_vnni"}))
 ARM = Processor("aarch64", frozenset({"asimd", "asimddp"}))
-_ROOT = Path(__file__).parents[4]
 
 
 def integers(seed: int, rows: int = 6, inner: int = 33, columns: int = 20) -> tuple[Array, Array]:
@@ -81,23 +80,20 @@ def test_where_the_system_does_not_tell_the_runtime_does() -> None:
     assert Processor("arm64", frozenset()).multiplies_integers_exactly
 
 
-def under_avx2(code: str, *words: str | Path) -> str:
+@pytest.fixture
+def under_avx2(as_avx2: Command) -> Callable[..., str]:
     """What a program prints whose runtime takes this processor for one with AVX2 and nothing newer."""
-    script = _ROOT / "benchmarks" / "as_avx2.py"
-    if (
-        sys.platform != "linux"
-        or this_processor().machine != "x86_64"
-        or not all(map(shutil.which, ("gcc", "objdump")))
-    ):
-        pytest.skip("takes Linux on x86-64 with gcc and binutils")
-    places = [str(Path(__file__).parent), *filter(None, sys.path)]
-    command = [sys.executable, script, sys.executable, "-c", f"import sys; {code}", *words]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
-    return subprocess.run(command, env=env, capture_output=True, check=True, text=True).stdout
+    places = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
+
+    def run(code: str, *words: str | Path) -> str:
+        command = [sys.executable, "-c", f"import sys; {code}", *words]
+        return as_avx2(*command, env={**os.environ, "PYTHONPATH": places}).stdout
+
+    return run
 
 
 @pytest.mark.slow
-def test_the_kernels_for_avx2_lose_just_that(tmp_path: Path) -> None:
+def test_the_kernels_for_avx2_lose_just_that(under_avx2: Callable[..., str], tmp_path: Path) -> None:
     a, w = integers(1)
     np.savez(tmp_path / "given.npz", a=a, w=w)
     code = (
@@ -109,7 +105,9 @@ def test_the_kernels_for_avx2_lose_just_that(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_on_avx2_a_map_smaller_than_its_kernel_is_quantized_as_proposed_and_stays_near(tmp_path: Path) -> None:
+def test_on_avx2_a_map_smaller_than_its_kernel_is_quantized_as_proposed_and_stays_near(
+    under_avx2: Callable[..., str], tmp_path: Path
+) -> None:
     code = (
         "from pathlib import Path; from test_ort_saturation import drifts_of_a_small_map;"
         "print(*drifts_of_a_small_map(Path(sys.argv[1])))"
