@@ -113,7 +113,7 @@ __attribute__((constructor)) static void start(void) {
   struct sigaction action;
   memset(&action, 0, sizeof action);
   action.sa_sigaction = answer;
-  action.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
+  action.sa_flags = SA_SIGINFO | SA_NODEFER; /* no SA_ONSTACK: OpenVINO leaves a stack for signals that it has freed */
   sigaction(SIGUSR2, 0, &theirs); /* finds the real one */
   memset(&theirs, 0, sizeof theirs);
   set_action(SIGSEGV, &action, 0);
