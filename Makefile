@@ -16,7 +16,8 @@ KERNELS := tests/plugins/ort/quantize tests/plugins/ort/precision tests/plugins/
 	tests/plugins/ort/test_kernel_probes.py tests/plugins/nvidia/test_offline_runs.py \
 	tests/plugins/adapters/test_extract.py tests/plugins/adapters/test_packing.py \
 	tests/qnn/test_qnn_conformance.py tests/qnn/test_qnn_quantize.py tests/openvino_plugin tests/inc \
-	tests/core/testing/test_exact_integers.py tests/examples/test_minilm_demo.py
+	tests/core/testing/test_exact_integers.py tests/examples/test_minilm_demo.py \
+	tests/plugins/torch/test_torch_factories.py::test_an_exported_program_that_is_quantized_keeps_its_integers
 
 .PHONY: help demo test test-avx2 test-quick test-suite test-faults coverage lint docs dist bench clean
 .DEFAULT_GOAL := help

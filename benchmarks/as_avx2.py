@@ -8,7 +8,7 @@ Linux on x86-64 with gcc and binutils. The preloaded library benchmarks/as_avx2.
 Where the kernel lets it catch that instruction ("cpuid_fault" in /proc/cpuinfo) nothing else is needed; elsewhere the
 runtimes are copied to .cache/as-avx2, CPUID in them is overwritten by an instruction that faults, and PYTHONPATH has
 the copies first. What the runtimes compute is what they compute on such a processor, to the bit; times are those of
-its kernels on this one. torch and numpy are left as they are.
+its kernels on this one. torch and numpy, which runtimes do not compute with, are told by variables of their own.
 """
 
 from __future__ import annotations
@@ -31,6 +31,13 @@ NEWER = ("avx512", "avx_vnni", "amx_", "avx_ifma", "avx_ne_convert")
 """How flags of /proc/cpuinfo begin that a processor with AVX2 alone does not have; as_avx2.c hides the same."""
 CPUID, FAULT = b"\x0f\xa2", b"\xcd\xa2"
 """The instruction, and ``int 0xa2``, which no program may call: as long, and as_avx2.c knows it."""
+
+
+VARIABLES = {
+    "ATEN_CPU_CAPABILITY": "avx2",  # torch's own kernels
+    "ONEDNN_MAX_CPU_ISA": "AVX2",  # products in torch, and in builds of runtimes that use oneDNN
+    "OPENBLAS_CORETYPE": "Haswell",  # products in numpy
+}
 
 
 def needless() -> str:
@@ -58,7 +65,7 @@ def environment() -> dict[str, str]:
     """What a process has to have in its environment, besides what it has, to take its processor for one with AVX2."""
     if is_avx2_alone():
         return {}
-    made = {"LD_PRELOAD": str(compiled())}
+    made = {**VARIABLES, "LD_PRELOAD": str(compiled())}
     if "cpuid_fault" not in flags():
         paths = [str(patched(name)) for name in RUNTIMES if importlib.util.find_spec(name)]
         made["PYTHONPATH"] = os.pathsep.join([*paths, *filter(None, [os.environ.get("PYTHONPATH")])])
