@@ -30,7 +30,7 @@ from counted_clock import counted_clock  # noqa: F401 - fixtures for tests of ev
 from counted_seconds import counted_seconds  # noqa: F401
 from installed_plugin import let_all_workers_import
 from jobs_here import jobs_here  # noqa: F401
-from processors import as_avx2, skip_without_instructions  # noqa: F401
+from processors import as_avx2  # noqa: F401
 
 from optim._engine.plugins import guard
 from optim._engine.search.explore.kernel_gains import KernelGains
@@ -70,11 +70,6 @@ def pytest_configure() -> None:
     _ENVIRONMENT.update(os.environ)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """What takes kernels that this processor lacks is skipped, and says so."""
-    skip_without_instructions(item)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

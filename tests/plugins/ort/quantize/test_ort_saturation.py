@@ -15,6 +15,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from ort_models import CPU, Array, apply, build, context, drift, proto, random_weight
 from processors import Command
+from rounding import rounding
 
 from optim import Model
 from optim_plugins.ort import hardware
@@ -102,6 +103,17 @@ def test_the_kernels_for_avx2_lose_just_that(under_avx2: Callable[..., str], tmp
     )
     under_avx2(code, tmp_path / "given.npz", tmp_path / "got.npy")
     assert np.array_equal(np.load(tmp_path / "got.npy"), a.astype(int) @ w.astype(int) - by_hand(a, w))
+
+
+@pytest.mark.parametrize("bits", [7, 8])
+def test_tolerances_of_these_tests_are_those_of_their_bits(bits: int) -> None:
+    """Above what rounding does, and less than three times as much."""
+    rows, weight = random_weight(64, 256, seed=4).astype(np.float64), random_weight(256, 96, seed=5).astype(np.float64)
+    row_step, weight_step = np.ptp(rows) / 255, np.abs(weight).max(axis=0) / (2 ** (bits - 1) - 1)
+    found = (np.rint(rows / row_step) * row_step) @ (np.rint(weight / weight_step) * weight_step)
+    exact = rows @ weight
+    error = np.linalg.norm(found - exact) / np.linalg.norm(exact)
+    assert error < rounding(weights=bits) < 3 * error
 
 
 @pytest.mark.slow
