@@ -24,7 +24,7 @@ KERNELS := tests/plugins/ort/quantize tests/plugins/ort/precision tests/plugins/
 
 help:
 	@echo "make demo        optimize a trained sentence encoder, into demo-run/"
-	@echo "make test        run every test, and those of kernels once more as on a processor with AVX2 alone; MINUTES on two cores"
+	@echo "make test        run every test, and those of kernels once more as on a processor with AVX2 alone; some eight minutes on two cores"
 	@echo "make test-avx2   run the tests of kernels as on a processor with AVX2 alone: Linux on x86-64 with gcc and binutils"
 	@echo "make test-quick  run what is quick, without tests/faults; a bit more than a minute on two cores"
 	@echo "make test-suite  run every pass on every backend model of onnx, 76,000 trials, and more exports by torch; eight minutes"
