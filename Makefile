@@ -10,12 +10,22 @@ TOOLS := .venv/tools-$(VERSION)
 # is made once for a file. The order is that of tests/conftest.py.
 PARALLEL := --numprocesses $(shell $(PYTHON) -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))') --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test test-quick test-suite test-faults coverage lint docs dist bench clean
+# Tests whose outcome depends on the processor's kernels: quantization, precision, vendors' passes of integers, a search
+# on a trained model. All else computes in float32, or only reads graphs.
+KERNELS := tests/plugins/ort/quantize tests/plugins/ort/precision tests/plugins/ort/test_ort_conformance.py \
+	tests/plugins/ort/test_kernel_probes.py tests/plugins/nvidia/test_offline_runs.py \
+	tests/plugins/adapters/test_extract.py tests/plugins/adapters/test_packing.py \
+	tests/qnn/test_qnn_conformance.py tests/qnn/test_qnn_quantize.py tests/openvino_plugin tests/inc \
+	tests/core/testing/test_exact_integers.py tests/examples/test_minilm_demo.py \
+	tests/plugins/torch/test_torch_factories.py::test_an_exported_program_that_is_quantized_keeps_its_integers
+
+.PHONY: help demo test test-avx2 test-quick test-suite test-faults coverage lint docs dist bench clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo        optimize a trained sentence encoder, into demo-run/"
-	@echo "make test        run every test; six minutes on two cores"
+	@echo "make test        run every test, and those of kernels once more as on a processor with AVX2 alone; some eight minutes on two cores"
+	@echo "make test-avx2   run the tests of kernels as on a processor with AVX2 alone: Linux on x86-64 with gcc and binutils"
 	@echo "make test-quick  run what is quick, without tests/faults; a bit more than a minute on two cores"
 	@echo "make test-suite  run every pass on every backend model of onnx, 76,000 trials, and more exports by torch; eight minutes"
 	@echo "make test-faults run every case of tests/faults, killed and starved processes too; minutes"
@@ -30,8 +40,12 @@ help:
 demo: $(INSTALLED)
 	$(BIN)/python examples/minilm/demo.py
 
-test: $(TOOLS)
+test: test-avx2
 	$(BIN)/python -m pytest $(PARALLEL) -m "not faults and not wide"
+
+test-avx2: $(TOOLS)
+	$(BIN)/python benchmarks/as_avx2.py --where-possible \
+		$(BIN)/python -m pytest $(PARALLEL) -m "not faults and not wide" $(KERNELS)
 
 test-quick: $(TOOLS)
 	$(BIN)/python -m pytest $(PARALLEL) -m "not slow and not faults and not wide" --ignore tests/faults

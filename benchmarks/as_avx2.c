@@ -3,9 +3,11 @@
 
    Linux on x86-64. With CPUID faulting ("cpuid_fault" in /proc/cpuinfo) the instruction CPUID raises SIGSEGV; without it
    the bytes cd a2, by which as_avx2.py has overwritten CPUID in copies of the runtimes, do. The handler runs CPUID and
-   takes AVX512, AVX-VNNI and AMX out of the answer. /proc/cpuinfo has no flags of these sets either, for programs that
+   takes AVX512, AVX-VNNI and AMX out of the answer. A handler that the program sets for SIGSEGV, such as Python's
+   faulthandler, gets the signals that are not ours. /proc/cpuinfo has no flags of these sets either, for programs that
    look there, as optim does. */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -19,13 +21,33 @@
 enum { ARCH_SET_CPUID = 0x1012 };
 
 static int caught; /* whether the kernel raises SIGSEGV at CPUID itself */
+static struct sigaction theirs; /* what the program wants done at SIGSEGV */
+static int (*set_action)(int, const struct sigaction *, struct sigaction *);
+
+int sigaction(int number, const struct sigaction *action, struct sigaction *before) {
+  if (!set_action) set_action = dlsym(RTLD_NEXT, "sigaction");
+  if (number != SIGSEGV) return set_action(number, action, before);
+  struct sigaction old = theirs;
+  if (action) theirs = *action;
+  if (before) *before = old;
+  return 0;
+}
+
+static void pass_on(int number, siginfo_t *info, void *context) {
+  if (theirs.sa_flags & SA_SIGINFO)
+    theirs.sa_sigaction(number, info, context);
+  else if (theirs.sa_handler == SIG_DFL || theirs.sa_handler == SIG_IGN)
+    signal(SIGSEGV, SIG_DFL);
+  else
+    theirs.sa_handler(number);
+}
 
 static void answer(int number, siginfo_t *info, void *context) {
   greg_t *registers = ((ucontext_t *)context)->uc_mcontext.gregs;
   const unsigned char *code = (const unsigned char *)registers[REG_RIP];
   (void)number, (void)info;
   if ((code[0] != 0x0f && code[0] != 0xcd) || code[1] != 0xa2) {
-    signal(SIGSEGV, SIG_DFL);
+    pass_on(number, info, context);
     return;
   }
   unsigned leaf = registers[REG_RAX], part = registers[REG_RCX], a = leaf, b, c = part, d;
@@ -67,7 +89,7 @@ static int open_cpuinfo(void) {
 }
 
 static int opened(const char *path, int flags, va_list more) {
-  if (!strcmp(path, "/proc/cpuinfo")) return open_cpuinfo();
+  if (path && !strcmp(path, "/proc/cpuinfo")) return open_cpuinfo();
   return (int)syscall(SYS_openat, AT_FDCWD, path, flags, flags & (O_CREAT | O_TMPFILE) ? va_arg(more, int) : 0);
 }
 
@@ -91,7 +113,9 @@ __attribute__((constructor)) static void start(void) {
   struct sigaction action;
   memset(&action, 0, sizeof action);
   action.sa_sigaction = answer;
-  action.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
-  sigaction(SIGSEGV, &action, 0);
+  action.sa_flags = SA_SIGINFO | SA_NODEFER; /* no SA_ONSTACK: OpenVINO leaves a stack for signals that it has freed */
+  sigaction(SIGUSR2, 0, &theirs); /* finds the real one */
+  memset(&theirs, 0, sizeof theirs);
+  set_action(SIGSEGV, &action, 0);
   caught = !syscall(SYS_arch_prctl, ARCH_SET_CPUID, 0);
 }

@@ -48,7 +48,9 @@ def busy(programs: int) -> Iterator[None]:
             one.wait()
 
 
-def become(description: str, environment: Callable[[], Mapping[str, str]], tool: str) -> None:
+def become(
+    description: str, environment: Callable[[], Mapping[str, str]], tool: str, needless: Callable[[], str] = str
+) -> None:
     """Becomes the command that the words of this script name.
 
     Args:
@@ -56,13 +58,22 @@ def become(description: str, environment: Callable[[], Mapping[str, str]], tool:
         environment: what the command has in its environment, besides what is there; Linux on x86-64, gcc and the tool
             are there when it is asked for.
         tool: of binutils, that makes it.
+        needless: why this machine need not run a command so; empty where it makes a difference.
     """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--where-possible", action="store_true", help="elsewhere: say why not, and end with 0")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="a program and its words")
-    command = parser.parse_args().command
-    if not command:
+    asked = parser.parse_args()
+    if not asked.command:
         parser.error("say what to run")
     missing = [name for name in ("gcc", tool) if shutil.which(name) is None]
+    reason = ""
     if sys.platform != "linux" or platform.machine() != "x86_64" or missing:
-        raise SystemExit(f"it takes Linux on x86-64 with gcc and binutils; not here: {', '.join(missing) or 'these'}")
-    os.execvpe(command[0], command, {**os.environ, **environment()})
+        reason = f"it takes Linux on x86-64 with gcc and binutils; not here: {', '.join(missing) or 'these'}"
+    if asked.where_possible and (reason := reason or needless()):
+        print(f"not run, {reason}: {' '.join(asked.command)}")
+        return
+    if reason:
+        raise SystemExit(reason)
+    sys.stdout.flush()
+    os.execvpe(asked.command[0], asked.command, {**os.environ, **environment()})

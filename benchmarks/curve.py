@@ -1,15 +1,15 @@
 """optim at several budgets beside the best peer within each, on one model, in about five minutes.
 
-    python benchmarks/curve.py minilm                  # also bert-base, vit-base, gpt2, t5, whisper
+    python benchmarks/curve.py minilm                  # also bert-base, vit-base, gpt2, t5, whisper, deberta
     python benchmarks/curve.py t5 --budgets lossless 0.025 --search-seconds auto
 
-Makes the model (benchmarks/models/exports.py; the encoders of T5-small and Whisper base by encoders.py, six layers as
-they have) unless it lies in --folder already, runs a few quick peers and ``optim run`` at each budget, on samples for
-calibration, then times all results in one race with the original, and compares them on eight samples that nobody
-calibrated on (benchmarks/models/unseen.py). Drift is the gate's: the worst over outputs and samples; beside it stand
-the least and the greatest of single samples. A result is within a budget where all eight are. The full comparison is
-``make bench``. The exit status is 1 where a peer within a budget is faster than what optim delivers by more than both
-intervals, or where optim's is beyond its budget on these samples.
+Makes the model (benchmarks/models/exports.py; the encoders of T5-small and Whisper base, and a DeBERTa-v2, by
+encoders.py, six layers each) unless it lies in --folder already, runs a few quick peers and ``optim run`` at each
+budget, on samples for calibration, then times all results in one race with the original, and compares them on eight
+samples that nobody calibrated on (benchmarks/models/unseen.py). Drift is the gate's: the worst over outputs and
+samples; beside it stand the least and the greatest of single samples. A result is within a budget where all eight are.
+The full comparison is ``make bench``. The exit status is 1 where a peer within a budget is faster than what optim
+delivers by more than both intervals, or where optim's is beyond its budget on these samples.
 ``--drift-only`` leaves timing out, for a busy machine.
 """
 
@@ -42,12 +42,13 @@ BUDGETS = {
     "gpt2": ("0.03",),
     "t5": (LOSSLESS, "0.025"),
     "whisper": ("0.01",),
+    "deberta": ("0.05",),
 }
 PEERS = ("ort-dynamic-best", "ort-static-products", "ort-8-bits", "onnxscript")
 """Those that came nearest to the front on these models; each takes 5 to 30 s."""
 
-ENCODERS, LAYERS = ("t5", "whisper"), "6"
-"""Models of encoders.py, and how deep they are made: as they are published."""
+ENCODERS, LAYERS = ("t5", "whisper", "deberta"), "6"
+"""Models of encoders.py, and how deep they are made: T5 and Whisper as they are published."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ PAGE = DOCS / "readme-run.md"
 
 NOT_TYPED = {
     "make demo": "`make demo` shows its own result, and takes some minutes",
-    "make test": "the tests take some six minutes, and CI runs them",
+    "make test": "the tests take some eight minutes, and CI runs them",
     "make test-suite": "it takes seven minutes, and CI runs a sample of it",
 }
 """Commands of README that are left out, and why."""

@@ -30,6 +30,7 @@ from counted_clock import counted_clock  # noqa: F401 - fixtures for tests of ev
 from counted_seconds import counted_seconds  # noqa: F401
 from installed_plugin import let_all_workers_import
 from jobs_here import jobs_here  # noqa: F401
+from processors import as_avx2  # noqa: F401
 
 from optim._engine.plugins import guard
 from optim._engine.search.explore.kernel_gains import KernelGains

@@ -1,6 +1,6 @@
-"""Three encoders with random weights, seeded, exported from torch: of Whisper (base), of T5 (small), and a BERT.
+"""Encoders with random weights, seeded, exported from torch: of Whisper (base), of T5 (small), a BERT, a DeBERTa.
 
-    python benchmarks/models/encoders.py whisper|t5|bert --out FOLDER [--layers 4]
+    python benchmarks/models/encoders.py whisper|t5|bert|deberta --out FOLDER [--layers 4]
 
 Writes FOLDER/<name>.onnx and FOLDER/<name>.npz, nine samples.
 """
@@ -75,12 +75,33 @@ def bert(rng: np.random.Generator, layers: int) -> Built:
     return _of_words(module, rng, 30522)
 
 
+def deberta(rng: np.random.Generator, layers: int) -> Built:
+    """Width and relative positions of DeBERTa-v3-xsmall; two products of each layer have no input of the graph."""
+    from transformers import DebertaV2Config, DebertaV2Model
+
+    config = DebertaV2Config(
+        vocab_size=30522,
+        hidden_size=384,
+        num_hidden_layers=layers,
+        num_attention_heads=6,
+        intermediate_size=1536,
+        relative_attention=True,
+        position_buckets=256,
+        norm_rel_ebd="layer_norm",
+        share_att_key=True,
+        pos_att_type=["p2c", "c2p"],
+        position_biased_input=False,
+        type_vocab_size=0,
+    )
+    return _of_words(Returned(DebertaV2Model(config), "input_ids"), rng, 30522)
+
+
 def _of_words(module: nn.Module, rng: np.random.Generator, vocabulary: int) -> Built:
     samples = [{"given": rng.integers(0, vocabulary, (1, LENGTH))} for _ in range(SAMPLES)]
     return Built(module.eval(), samples, ["last_hidden_state"], {"given": {0: "batch", 1: "sequence"}})
 
 
-MODELS = {"whisper": whisper, "t5": t5, "bert": bert}
+MODELS = {"whisper": whisper, "t5": t5, "bert": bert, "deberta": deberta}
 
 if __name__ == "__main__":
     main()

@@ -1,6 +1,6 @@
 """Eight samples that no calibration saw, of sizes that it did not see too: what curve.py judges drift on.
 
-    python benchmarks/models/unseen.py minilm|bert-base|vit-base|gpt2|t5|whisper --out FOLDER
+    python benchmarks/models/unseen.py minilm|bert-base|vit-base|gpt2|t5|whisper|deberta --out FOLDER
 
 Writes FOLDER/<name>.unseen.npz. Calibration of exports.py and encoders.py has 128 tokens a sample; these have 16 to
 320, three of them 128. GPT2 takes one token after a past of so many. Images and sounds have one size, since the
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 SEED = 1
 LENGTHS = (16, 40, 72, 128, 128, 128, 200, 320)
-VOCABULARIES = {"bert-base": 30522, "gpt2": 50257, "t5": 32128}
+VOCABULARIES = {"bert-base": 30522, "gpt2": 50257, "t5": 32128, "deberta": 30522}
 GPT2 = 12, 12, 64
 """Layers, heads, and the width of a head."""
 
@@ -34,7 +34,7 @@ SENTENCES = (
     "Interest rates rose by a quarter of a percent, which few of the analysts had expected.",
 )
 
-NAMES = ("minilm", "bert-base", "vit-base", "gpt2", "t5", "whisper")
+NAMES = ("minilm", "bert-base", "vit-base", "gpt2", "t5", "whisper", "deberta")
 
 Sample = Mapping[str, NDArray[np.generic]]
 
@@ -60,7 +60,7 @@ def unseen(name: str) -> list[Sample]:
     if name == "gpt2":
         return [_after(rng, past) for past in LENGTHS]
     texts = _sentences() if name == "minilm" else [rng.integers(0, VOCABULARIES[name], (1, one)) for one in LENGTHS]
-    if name == "t5":
+    if name in ("t5", "deberta"):
         return [{"given": ids} for ids in texts]
     return [
         {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)} for ids in texts

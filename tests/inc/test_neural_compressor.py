@@ -10,7 +10,7 @@ from optim import OptimError, Target
 from optim.isolation import run_isolated
 from optim.isolation.environments import remove_environment
 from optim.testing import Trial, models
-from optim.testing.kits.passes import _Cpu
+from optim.testing.exact_integers import OnnxRuntimeCpu
 from optim_inc.environment import ISOLATION
 from optim_inc.quantize_aware_of_accuracy import QuantizeAwareOfAccuracy
 from optim_inc.quantize_dynamic import QuantizeDynamic
@@ -25,7 +25,7 @@ CPU = Target("cpu", "ort", "CPUExecutionProvider", device="CPU")
 @pytest.fixture(scope="module")
 def trial(tmp_path_factory) -> Trial:
     folder = tmp_path_factory.mktemp("encoder")
-    return Trial.of(models.encoder(folder), folder / "trial", CPU, _Cpu())
+    return Trial.of(models.encoder(folder), folder / "trial", CPU, OnnxRuntimeCpu())
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_names_to_keep_are_names_and_not_regular_expressions(tmp_path):
     products = [node for node in graph.graph.node if node.op_type in ("MatMul", "Gemm")]
     products[0].name, products[1].name = "layer(0)/x.y", "layer(0)/xzy"
     onnx.save(graph, path)
-    one = Trial.of(path, tmp_path / "trial", CPU, _Cpu())
+    one = Trial.of(path, tmp_path / "trial", CPU, OnnxRuntimeCpu())
     result = one.apply(QuantizeDynamic(), one.model, one.options(QuantizeDynamic, {"keep": ["layer(0)/x.y"]}))
     whole = one.apply(QuantizeDynamic(), one.model, one.options(QuantizeDynamic, {}))
     assert whole.counts["MatMulInteger"] == 2

@@ -175,6 +175,16 @@ def test_an_exception_comes_back_with_its_type_and_place():
     assert found.reason.startswith("KeyError: 'missing' (at unruly_job.py:")
     assert "Traceback" in found.details
     assert found.error is None
+    assert found.is_defect
+
+
+def test_want_of_memory_and_what_a_job_diagnosed_are_no_defects():
+    starved = failure("want_memory")
+    assert starved.kind == "starved"
+    assert starved.reason.startswith("MemoryError: Unable to allocate")
+    assert not starved.is_defect
+    assert not failure("diagnose").is_defect
+    assert failure("segfault").is_defect
 
 
 def test_the_reason_is_one_line_and_never_empty():

@@ -35,6 +35,11 @@ def test_the_original_as_it_is_has_a_card_too():
     assert "It is the original" in model_card(build_report(sample.unchanged()))
 
 
+def test_it_names_a_pass_that_broke():
+    text = model_card(build_report(sample.with_broken_pass(sample.unchanged())))
+    assert "nothing that was tried made it better. Broken and not judged: acme.fuse-all." in text
+
+
 def test_what_somebody_wrote_is_shown_and_not_obeyed():
     report = build_report(sample.improved())
     notes = ("<script>alert(1)</script>", "one\n---\ntags: [mine]", "[link](https://elsewhere) | `code`")

@@ -218,6 +218,26 @@ def test_an_unchanged_run_delivers_the_original():
     assert report.result.shapes == ()
 
 
+def test_a_pass_that_broke_has_an_entry_and_its_name_is_in_the_verdict():
+    report = build_report(sample.with_broken_pass(sample.unchanged()))
+    assert report.reason.endswith("; broken and not judged: acme.fuse-all")
+    told = json.loads(report.as_json())
+    assert list(told)[:3] == ["status", "reason", "broken"]
+    assert told["broken"] == [
+        {
+            "pass": "acme.fuse-all",
+            "plugin": "acme",
+            "distribution": "acme-passes",
+            "version": "1.2",
+            "times": 2,
+            "error": "KeyError: 'scale' (at fuse_all.py:12)",
+            "fix": "report it to the authors of acme-passes, with the traceback of that step in report.html; "
+            "--without acme.fuse-all runs without the pass",
+        }
+    ]
+    assert next(step["trace"] for step in told["steps"] if step["pass"] == "acme.fuse-all") == sample.TRACE
+
+
 def test_the_machine_is_known():
     machine = this_machine()
     assert machine.cpu

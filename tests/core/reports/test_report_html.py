@@ -62,6 +62,14 @@ def test_the_verdict_is_on_top_in_plain_words():
     ]
 
 
+def test_a_pass_that_broke_is_on_top_with_its_package():
+    page = render_html(build_report(sample.with_broken_pass(sample.unchanged())))
+    top = page.partition("</header>")[0]
+    assert "error[pass-broke]: acme.fuse-all broke 2 times" in top
+    assert "from:  acme-passes 1.2" in top
+    assert "pass-broke" not in render_html(build_report(sample.unchanged()))
+
+
 def test_every_step_is_there_with_its_reason_and_figures():
     text = page(sample.improved()).text
     for attempt in sample.attempts():

@@ -11,11 +11,12 @@ import sample_outcome as sample
 from rich.console import Console
 
 from optim._engine.cli.main import optim
-from optim._engine.cli.verbs.run import _print
+from optim._engine.cli.verbs.run import _print, _status
 from optim._engine.reports.build import build_report
 from optim._engine.reports.terminal import print_report
 from optim._engine.reports.words import NOTHING, latency_text, options_text, size_text
 from optim.cli_kit.output import print_rich
+from optim.errors import ExitStatus
 
 
 def printed(outcome, *, width=160, verbose=False, debug=False, **changed) -> str:
@@ -34,6 +35,40 @@ def test_the_verdict_comes_first_and_the_steps_say_why():
     kept = next(line for line in lines if "ort.tune-session (level=basic)" in line)
     for word in ("kept", "0.43", "0.15", "from 0.45 without it"):
         assert word in kept
+
+
+BROKE = (
+    "error[pass-broke]: acme.fuse-all broke 2 times: what it would have gained is not known",
+    "  cause: KeyError: 'scale' (at fuse_all.py:12)",
+    "  fix:   report it to the authors of acme-passes, with the traceback of that step in report.html; "
+    "--without acme.fuse-all runs without the pass",
+    "  from:  acme-passes 1.2",
+)
+
+
+@pytest.mark.parametrize("make", [sample.improved, sample.unchanged, sample.budget_missed])
+def test_a_pass_that_broke_is_said_before_the_verdict(make):
+    lines = printed(sample.with_broken_pass(make()), width=400).splitlines()
+    assert tuple(lines[:4]) == BROKE
+    assert lines[4].startswith(f"{make().status.value}: ")
+
+
+@pytest.mark.parametrize(
+    ("make", "status"),
+    [
+        (sample.improved, ExitStatus.DELIVERED),
+        (sample.unchanged, ExitStatus.INTERNAL),
+        (sample.budget_missed, ExitStatus.NOT_HELD),
+    ],
+)
+def test_a_run_in_which_a_pass_broke_is_no_success_unless_another_made_it_better(make, status, capsys):
+    report = build_report(sample.with_broken_pass(make()))
+    assert _status(report, Path("out")) is status
+    error = capsys.readouterr().err
+    assert error.splitlines()[:4] == list(BROKE) if status is ExitStatus.INTERNAL else "pass-broke" not in error
+    whole = build_report(make())
+    assert whole.broken == ()
+    assert _status(whole, Path("out")) is not ExitStatus.INTERNAL
 
 
 def test_words_of_a_plugin_are_printed_as_they_are():

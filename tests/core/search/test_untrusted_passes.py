@@ -10,7 +10,8 @@ from installed_plugin import installed
 from timed_models import network, write_network
 
 from optim._engine.plugins.registry import load_registry
-from optim._engine.reports.outcome import RunStatus
+from optim._engine.reports.build import build_report
+from optim._engine.reports.outcome import RunStatus, exit_status
 from optim._engine.runs.execute import execute
 from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.state import StepStatus
@@ -171,6 +172,12 @@ def test_each_pass_ends_with_its_own_status_and_reason(outcome, name, status, sa
     assert found.status is status
 
 
+def test_passes_whose_own_code_broke_are_told_from_those_that_failed_otherwise(outcome):
+    broke = {one.step.pass_name.partition(".")[2] for one in outcome[0].attempts if one.broke}
+    in_apply = {"raising", "aborting", "littering", "exiting", "leaving"}
+    assert broke == in_apply | {"applicable-raising", "applicable-aborting", "candidates-exiting"}
+
+
 @pytest.mark.parametrize("name", ["zeroing-weight", "making-nan", "swapping-outputs"])
 def test_what_is_wrong_carries_the_node_that_makes_it_so(outcome, name):
     """Three steps are looked into, those that claim to be exact first."""
@@ -212,6 +219,20 @@ def test_the_store_is_intact_afterwards(outcome):
 
 def test_the_users_file_is_left_alone(outcome, folder):
     assert (folder / "model.onnx").read_bytes() == network(WASTE, outputs=("y", "z")).SerializeToString()
+
+
+def test_where_nothing_helps_a_pass_that_broke_is_no_success_and_is_named_with_its_package(run, outcome):
+    registry = load_registry()
+    others = [one.name for one in registry.offers(registry.target("cpu")) if one.name != "untrusted.raising"]
+    found = run(without=tuple(others))
+    assert found.status is RunStatus.UNCHANGED
+    report = build_report(found)
+    assert exit_status(report) is ExitStatus.INTERNAL
+    assert [(one.pass_name, one.distribution, one.version) for one in report.broken] == [
+        ("untrusted.raising", *found.packages["untrusted"])
+    ]
+    assert report.broken[0].error.startswith("RuntimeError: no idea what to do (at untrusted_plugin.py:")
+    assert "broken and not judged: untrusted.raising" in report.reason
 
 
 # Asked for by name.

@@ -56,6 +56,11 @@ class WorkerFailed(Exception):  # noqa: N818 - it states what happened to the wo
         self.printed = printed
         self.events: list[dict[str, Any]] = []
 
+    @property
+    def is_defect(self) -> bool:
+        """Whether its code broke: by an exception that is no :class:`OptimError`, or by an end without an answer."""
+        return self.error is None and self.kind in ("raised", "crashed", "protocol")
+
 
 def expect_workers() -> None:
     """Have what workers need imported while this process does its own imports: for who surely starts one soon."""
@@ -275,5 +280,9 @@ def _raised(error: dict[str, Any], doing: str, printed: str = "") -> WorkerFaile
     where = f" (at {error['where']})" if error["where"] else ""
     on = f" on {doing}" if doing else ""
     return WorkerFailed(
-        f"{error['type']}: {message}{where}{on}", "raised", error["traceback"], doing=doing, printed=printed
+        f"{error['type']}: {message}{where}{on}",
+        "starved" if error.get("starved") else "raised",
+        error["traceback"],
+        doing=doing,
+        printed=printed,
     )

@@ -58,10 +58,10 @@ def describe_error(error: BaseException) -> dict[str, object]:
     trace = foreign_first(error)
     if isinstance(error, OptimError):
         return {"optim": {**asdict(error), "status": int(error.status)}, "traceback": trace}
-    text = str(error).strip() or repr(error)
+    text, starved = str(error).strip() or repr(error), isinstance(error, MemoryError)
     frames = traceback.extract_tb(error.__traceback__)
     where = f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""  # noqa: PTH119
-    return {"type": type(error).__name__, "message": text, "where": where, "traceback": trace}
+    return {"type": type(error).__name__, "message": text, "where": where, "traceback": trace, "starved": starved}
 
 
 def _run(channel: Channel) -> None:

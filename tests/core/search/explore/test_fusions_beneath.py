@@ -66,7 +66,7 @@ def expander(original, monkeypatch):
 def judged(expander, original, model, stage):
     result = PassResult(model, changed=True)
     answer = SimpleNamespace(result=result, comparisons=[], task=None, size_bytes=100)
-    tried = SimpleNamespace(seconds=1.0, ran_out=False, said=(), trace="", answer=answer, failure="")
+    tried = SimpleNamespace(seconds=1.0, ran_out=False, said=(), trace="", broke=False, answer=answer, failure="")
     attempt = expander._journal.open(step_of(offered(stage)), original)
     return expander.judge(original, attempt, tried)
 

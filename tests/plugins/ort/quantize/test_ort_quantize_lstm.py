@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from onnx import NodeProto, helper
 from ort_models import CPU, Array, apply, build, drift, names_and_shapes, operators, random_weight
+from rounding import rounding
 
 from optim import Model
 from optim_plugins.ort.quantize.dynamic.quantize_dynamic import QuantizeDynamic
@@ -17,7 +18,8 @@ from optim_plugins.ort.quantize.static.quantize_static_options import QuantizeSt
 
 UNITS, INPUTS, LENGTH = 192, 160, 4
 FEEDS = {"x": random_weight(LENGTH, 2, INPUTS)}
-_CLOSE = 0.05
+_CLOSE = rounding(products=LENGTH)
+"""Each step multiplies what the one before it gave."""
 
 
 def lstm(inputs: str = "x W R B", outputs: str = "y h c", **attributes: Any) -> NodeProto:

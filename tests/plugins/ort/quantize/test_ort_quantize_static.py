@@ -27,6 +27,7 @@ from ort_models import (
     random_weight,
     run,
 )
+from rounding import narrowed, rounding
 
 from optim import Model, OptimError
 from optim.options import parse_options
@@ -36,7 +37,8 @@ from optim_plugins.ort.quantize.static.quantize_static_options import QuantizeSt
 _IMAGES = [{"x": random_weight(2, 3, 12, 12, seed=seed)} for seed in range(3)]
 _FEEDS = {"x": random_weight(2, 3, 12, 12, seed=9)}
 _ROWS = [{"x": random_weight(40, 64, seed=seed)} for seed in range(3)]
-_CLOSE = 0.03
+_CLOSE = rounding(products=2)
+"""Drift of two convolutions of normal numbers, one behind the other."""
 _FORMATS = pytest.mark.parametrize("written", ["qoperator", "qdq"])
 
 
@@ -74,7 +76,7 @@ def test_a_residual_net_stays_in_integers_from_end_to_end(written: str, calibrat
     options = {"format": written, "calibration": calibration, "correct_bias": True}
     result = apply(QuantizeStatic, model, tmp_path, _IMAGES, **options)
     counts = {"Conv quantized": 2, "products quantized": 1, "carriers quantized": 3}
-    assert result.counts == counts
+    assert result.counts == counts | narrowed(3)
     assert names_and_shapes(result.model) == names_and_shapes(model)
     assert 1e-4 < drift(model, result.model, _FEEDS) < _CLOSE
     really = after_fusion(result.model)

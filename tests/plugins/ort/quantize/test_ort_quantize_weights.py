@@ -330,7 +330,10 @@ def test_options_that_do_not_fit_each_other_are_refused() -> None:
         assert caught.value.reference == "bad-option"
 
 
-def test_auto_tries_four_bits_only_where_few_rows_come_at_a_time(tmp_path: Path) -> None:
+def test_auto_tries_four_bits_only_where_few_rows_come_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("optim_plugins.ort.hardware.multiplies_integers_exactly", lambda: True)
     model = _with_table(tmp_path)
     for length, bits in ((1, [8, 4, 8, 4, 4]), (128, [8])):
         asked = context(tmp_path, [{"ids": np.zeros(length, np.int64)}])

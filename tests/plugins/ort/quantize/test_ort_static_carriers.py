@@ -10,14 +10,15 @@ import onnx
 import pytest
 from onnx import NodeProto, TensorProto, helper
 from ort_models import Array, apply, build, drift, operators, proto, random_weight
+from rounding import rounding
 
 from optim import Model
 from optim_plugins.ort.quantize.static.quantize_static import QuantizeStatic
 from optim_plugins.ort.quantize.static.scales_and_zero_points import constant_integers
 
 SAMPLES = [{"x": random_weight(1, 4, 8, 8, seed=seed)} for seed in range(3)]
-_ROUNDING = 0.04
-"""Of some ten roundings to 8 bits, one behind the other."""
+_ROUNDING = rounding(products=4)
+"""Of two convolutions, and of some four roundings to 8 bits between them."""
 
 
 def node(operator: str, inputs: str, output: str, **attributes: object) -> NodeProto:

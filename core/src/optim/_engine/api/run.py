@@ -138,12 +138,12 @@ def run(
         require_run(settings)
         folder = Path(output) if output is not None else default_output(path)
         deliveries = _deliveries(deliver, files, opened_by, settings, folder)
-        from optim._engine.reports.outcome import EXIT_STATUS, RunStatus
+        from optim._engine.reports.outcome import exit_status
         from optim._engine.runs.run import ToDeliver
         from optim._engine.runs.source_run import run_asked
 
         reports = run_asked(settings, folder, say, ToDeliver(lock, pick, deliveries))
-    return max(reports.values(), key=lambda report: EXIT_STATUS[RunStatus(report.status)])
+    return max(reports.values(), key=exit_status)
 
 
 def _deliveries(

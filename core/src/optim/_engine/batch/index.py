@@ -13,11 +13,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from optim._engine.batch.matrix import Entry
 from optim._engine.batch.program import Done
 from optim._engine.json_file import read_json
-from optim._engine.reports.outcome import EXIT_STATUS, RunStatus
+from optim._engine.reports.outcome import exit_status
 from optim._engine.reports.plots import front_of
 from optim._engine.reports.schema import Report
 from optim._engine.runs.folder import report_folder
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 
 INDEX_FILE = "index.json"
 _FINISHED = ("improved", "prepared", "unchanged", "budget-missed")
@@ -59,7 +59,7 @@ class Row(_Part):
     @property
     def delivered(self) -> bool:
         """Whether there is a model."""
-        return self.exit_status == ExitStatus.DELIVERED
+        return self.status in ("improved", "prepared", "unchanged")
 
 
 class Index(_Part):
@@ -144,7 +144,6 @@ def _of_report(entry: Entry, component: str, report: Report, done: Done, folder:
     own = folder / entry.name / component if component else folder / entry.name
     result = report.result
     page = report_folder(own, delivered=result is not None) / "report.html"
-    status = EXIT_STATUS[RunStatus(report.status)]
     return Row(
         name=f"{entry.name}/{component}" if component else entry.name,
         source=entry.source,
@@ -162,7 +161,7 @@ def _of_report(entry: Entry, component: str, report: Report, done: Done, folder:
         report=page.relative_to(folder).as_posix(),
         seconds=done.seconds,
         host=done.host,
-        exit_status=int(status),
+        exit_status=int(exit_status(report)),
         command=command,
     )
 
@@ -172,5 +171,5 @@ def _max_drift(entry: Entry) -> float | None:
 
 
 def worst_status(rows: Iterable[Row]) -> int:
-    """What the batch exits with: 0 where every run delivered a model."""
+    """What the batch exits with: the highest status of its runs."""
     return max((row.exit_status for row in rows), default=0)

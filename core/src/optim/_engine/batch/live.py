@@ -93,7 +93,7 @@ def line_of(row: Row, *, known: bool = False) -> str:
     parts: list[str] = [row.status]
     if row.ratio is not None:
         parts += [f"ratio {words.ratio_text(row.ratio)}", f"drift {words.figure_text(row.drift)}"]
-    if row.status in ("error", "failed", "budget-missed"):
+    if row.exit_status:
         parts.append(" ".join(row.reason.split()))  # a parser's words may have lines
     parts.append("run before" if known else f"{row.seconds:.0f} s")
     return f"{row.name}: {', '.join(parts)}"

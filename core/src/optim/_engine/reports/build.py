@@ -12,6 +12,7 @@ from optim._engine.jobs.clocks.serving import Percentiles
 from optim._engine.machine import this_machine
 from optim._engine.reports.outcome import Outcome
 from optim._engine.reports.parts.blamed import blame_report
+from optim._engine.reports.parts.broken import broken_passes
 from optim._engine.reports.parts.drifted import drift_report
 from optim._engine.reports.parts.exported import ExportReport, export_report
 from optim._engine.reports.parts.running import generation_report, goal_ratio_report, start_report, throughput_report
@@ -45,6 +46,7 @@ def build_report(outcome: Outcome) -> Report:
     return Report(
         status=outcome.status.value,
         reason=verdict(outcome),
+        broken=broken_passes(outcome.attempts, outcome.packages),
         target=outcome.target.name,
         baseline=outcome.baseline,
         targets=tuple(map(_target, outcome.targets)),

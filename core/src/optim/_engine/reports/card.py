@@ -138,7 +138,8 @@ def _distance(report: Report, result: ResultReport) -> str:
 def _steps(report: Report) -> str:
     kept = [step for step in report.steps if step.status == "kept"]
     if not kept:
-        return "It is the original: nothing that was tried made it better."
+        broke = f" Broken and not judged: {', '.join(one.pass_name for one in report.broken)}." if report.broken else ""
+        return f"It is the original: nothing that was tried made it better.{broke}"
     return "\n".join(f"{place}. {_step(step)}" for place, step in enumerate(kept, 1))
 
 

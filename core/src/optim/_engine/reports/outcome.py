@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from optim._engine.jobs import ingest, prepare
 from optim._engine.jobs.clocks.serving import Throughput
@@ -20,6 +20,9 @@ from optim._engine.sources.make import ExportedSource
 from optim.backend import Check
 from optim.errors import ExitStatus
 from optim.target import Target
+
+if TYPE_CHECKING:
+    from optim._engine.reports.schema import Report
 
 
 class RunStatus(StrEnum):
@@ -39,6 +42,16 @@ EXIT_STATUS = {
     RunStatus.BUDGET_MISSED: ExitStatus.NOT_HELD,
     RunStatus.FAILED: ExitStatus.NOT_HELD,
 }
+
+
+def exit_status(report: Report) -> ExitStatus:
+    """What a command ends with that made this report.
+
+    That nothing helps is not known where a pass broke: nobody shall take that for a success. What was delivered
+    nevertheless is right.
+    """
+    status = RunStatus(report.status)
+    return ExitStatus.INTERNAL if status is RunStatus.UNCHANGED and report.broken else EXIT_STATUS[status]
 
 
 @dataclass

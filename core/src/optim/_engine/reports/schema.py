@@ -14,6 +14,7 @@ from pydantic import Field
 from optim._engine.gate.batch_drift import BatchDrift
 from optim._engine.jobs.clocks.serving import Percentiles
 from optim._engine.reports.parts.blamed import BlameReport
+from optim._engine.reports.parts.broken import BrokenPassReport
 from optim._engine.reports.parts.drifted import DriftReport
 from optim._engine.reports.parts.exported import ExportReport
 from optim._engine.reports.parts.fields import Figure, Part
@@ -240,6 +241,9 @@ class Report(Part):
 
     status: Literal["improved", "prepared", "unchanged", "budget-missed", "failed"]
     reason: str = Field(description="the verdict in one sentence")
+    broken: tuple[BrokenPassReport, ...] = Field(
+        default=(), description="passes whose own code broke: what they would have gained is not known"
+    )
     target: str = Field(description="where what is delivered runs")
     baseline: str = Field(default="", description="target that ratios are to, where several competed; else empty")
     targets: tuple[TargetReport, ...] = Field(default=(), description="those that competed; empty where none did")

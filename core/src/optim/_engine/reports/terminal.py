@@ -49,7 +49,7 @@ _NEXT_BEST = 5
 def print_report(
     report: Report, console: Console, *, page: str = "report.html", verbose: bool = False, debug: bool = False
 ) -> None:
-    """The verdict, the figures, the kept steps, and the best of what was not kept.
+    """What broke, the verdict, the figures, the kept steps, and the best of what was not kept.
 
     Args:
         report: of a run.
@@ -59,6 +59,8 @@ def print_report(
         debug: the tracebacks of passes that failed.
     """
     report = Report.model_validate(_printable(report.model_dump(by_alias=True)))
+    for broken in report.broken:
+        _say(console, str(broken.diagnosis))
     console.print(_verdict(report))
     _print_figures(report, console)
     if len(report.targets) > 1:

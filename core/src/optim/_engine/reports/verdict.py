@@ -34,7 +34,9 @@ def verdict(outcome: Outcome) -> str:
     if result is None:
         return f"{outcome.reason}; nothing is delivered{_aside(outcome)}"
     if result.candidate.is_original:
-        return f"{outcome.reason}; the original is delivered as it is" if outcome.reason else "the original, as it is"
+        said = f"{outcome.reason}; the original is delivered as it is" if outcome.reason else "the original, as it is"
+        broke = dict.fromkeys(one.step.pass_name for one in outcome.attempts if one.broke)
+        return f"{said}; broken and not judged: {', '.join(broke)}" if broke else said
     if result.candidate.recast is not None and result.ratio is not None:
         return f"{_with_recast(outcome, result)}, {_drift(outcome, result)}"
     parts = [

@@ -154,6 +154,7 @@ class Attempt:
             with what was found.
         printed: what the pass printed.
         trace: of the exception that it ended with.
+        broke: whether the pass's own code broke: with an exception that is no diagnosis, or a crash of its process.
         unrepaired: why it was not repaired, where that was looked into; it follows the reason.
         goal_ratio: what the goal's own clock found of the model after it, to the original's, the least seen; None where
             the goal has none.
@@ -185,6 +186,7 @@ class Attempt:
     not_here: bool = False
     printed: tuple[str, ...] = ()
     trace: str = ""
+    broke: bool = False
     unrepaired: str = ""
     goal_ratio: float | None = None
     target: str = ""

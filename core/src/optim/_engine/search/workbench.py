@@ -54,6 +54,7 @@ class Tried:
         ran_out: whether it was stopped for its time.
         printed: the end of what a failing one printed.
         trace: of the exception that ended it.
+        broke: whether the pass's own code broke.
     """
 
     answer: candidate_job.Answer | None
@@ -62,6 +63,7 @@ class Tried:
     ran_out: bool = False
     printed: tuple[str, ...] = ()
     trace: str = ""
+    broke: bool = False
 
     @property
     def said(self) -> tuple[str, ...]:
@@ -162,8 +164,9 @@ class Workbench(Preparation):
                 raise failed.error from failed
             why, took = _candidate_failure(failed, phases[-1]), self.turns.now() - started
             trace = failed.details if failed.kind == "raised" else ""
+            broke = failed.is_defect and phases[-1] == "applying"
             said = tuple(last_lines(failed.printed))
-            return Tried(None, why, took, ran_out=failed.kind == "timeout", printed=said, trace=trace)
+            return Tried(None, why, took, ran_out=failed.kind == "timeout", printed=said, trace=trace, broke=broke)
         tried = self._tried[key] = Tried(answer, "", self.turns.now() - started)
         self._note_made(tried)
         self.runner.keep(key, tried)

@@ -70,12 +70,20 @@ def run(request: Request, channel: Channel) -> Answer:
 
 
 def _opened(name: str, model: Model, target: Target) -> onnxruntime.InferenceSession:
-    """A session with the runtime's own settings; weights that are large beside the memory are read where they lie."""
+    """A session that computes what the graph says; weights that are large beside the memory are read where they lie.
+
+    Between pairs of Q and DQ the source computes in floats. So does a graph whose pairs the runtime leaves alone:
+    kernels of integers may saturate, and that is no fault of the export.
+    """
     from optim.onnx.sessions import open_session
     from optim.providers.repacking import mapped_config
 
     place = checked_on(target)
-    exact = SessionConfig(provider_options={CUDA: {"use_tf32": "0"}} if place.provider == CUDA else {})
+    pairs = any(node.op_type == "DequantizeLinear" for node in model.ir_to_read().graph.all_nodes())
+    exact = SessionConfig(
+        {"graph_optimization_level": "ORT_DISABLE_ALL"} if pairs else {},
+        provider_options={CUDA: {"use_tf32": "0"}} if place.provider == CUDA else {},
+    )
     try:
         return open_session(model.path, exact, place, extra_config=mapped_config(model.path, place))
     except OptimError as error:

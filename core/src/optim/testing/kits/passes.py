@@ -17,7 +17,6 @@ from optim.backend import Backend
 from optim.errors import OptimError
 from optim.jobs.process import WorkerFailed
 from optim.model import Model
-from optim.onnx.backend import OnnxRuntimeBackend
 from optim.onnx.operators import operator_counts
 from optim.options import PassOptions, options_class
 from optim.passes import Pass, PassResult, Stage
@@ -25,6 +24,7 @@ from optim.target import Target
 from optim.testing import models
 from optim.testing.adapted import adapter_defect, adapter_refusal, with_adapter_inputs
 from optim.testing.elsewhere import digest_elsewhere
+from optim.testing.exact_integers import OnnxRuntimeCpu
 from optim.testing.imports import imported
 from optim.testing.offered import StageConformance
 from optim.testing.shared_weights import kept_defect, with_twin
@@ -34,10 +34,6 @@ _KEPT_ALL = 1e-4
 """Drift of a lossy pass that keeps every node it can keep: rounding, no more."""
 
 _MOST_CANDIDATES = 64
-
-
-class _Cpu(OnnxRuntimeBackend):
-    name = "onnxruntime"
 
 
 @dataclass(slots=True)
@@ -105,7 +101,7 @@ class PassConformance(StageConformance):
     @pytest.fixture
     def backend(self) -> Backend:
         """Runs models here."""
-        return _Cpu()
+        return OnnxRuntimeCpu()
 
     @pytest.fixture
     def data(self) -> str | None:

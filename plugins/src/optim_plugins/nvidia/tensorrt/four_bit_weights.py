@@ -21,8 +21,10 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
+from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from optim.onnx import UniqueNames, make_constant
+from optim_plugins.ort.graph.fixed_weights import drop_unread_weights
 from optim_plugins.ort.graph.products import Product, find_products
 
 LEAST_OPSET = 21
@@ -68,6 +70,8 @@ def write_four_bits(graph: ir.Model, keep: Collection[str]) -> Written:
         if floats is not None:
             product.node.replace_input_with(1, floats)
             count += 1
+    RemoveUnusedNodesPass()(graph)
+    drop_unread_weights(graph)
     return Written(count, tuple(one.name for one in found if not _block(one.rows)))
 
 

@@ -4,6 +4,9 @@ Four spellings, each with what reads it alone::
 
     MatMul(a, W)    MatMul(a, Transpose(W))    com.microsoft.FusedMatMul(a, W, transB=1)    Gemm(a, W, bias, transB=t)
     ... then Add(product, bias)                ... then com.microsoft.BiasGelu(product, bias) or FastGelu
+
+Products that no input of the graph reaches, such as those of a table of positions, are none of them: the runtime
+computes them once, when it opens the model. Quantized they are computed in every run, since it folds no quantization.
 """
 
 from __future__ import annotations
@@ -79,10 +82,10 @@ class Product:
 
 def find_products(graph: ir.Model, least_elements: int) -> Iterator[Product]:
     """Products with a float32 weight of at least so many elements, in the graph's order; none with an adapter's."""
-    adapters = adapter_names(graph)
+    adapters, reached = adapter_names(graph), _reached_values(graph)
     for node in graph.graph.all_nodes():
         found = _operands(node)
-        if found is None or found[0].name in adapters:
+        if found is None or found[0].name in adapters or node.inputs[0] not in reached:
             continue
         weight, transposed = found
         tensor = weight.const_value
@@ -91,6 +94,17 @@ def find_products(graph: ir.Model, least_elements: int) -> Iterator[Product]:
         shape, a = tensor.shape.numpy(), node.inputs[0]
         if len(shape) == 2 and a is not None and (a.shape is None or len(a.shape) >= 2):
             yield _whole(Product(node, weight, transposed), shape[0 if transposed else 1])
+
+
+def _reached_values(graph: ir.Model) -> set[ir.Value | None]:
+    """Values that depend on an input of the graph or of a body; a weight that is listed among the inputs is none."""
+    parts = list(graph.graphs())
+    reached: set[ir.Value | None] = {value for part in parts for value in part.inputs if not value.is_initializer()}
+    for node in graph.graph.all_nodes():
+        has_body = any(attribute.type == ir.AttributeType.GRAPH for attribute in node.attributes.values())
+        if has_body or not reached.isdisjoint(value for value in node.inputs if value is not None):
+            reached |= set(node.outputs)
+    return reached
 
 
 def gemm_weight(node: ir.Node) -> tuple[ir.Value, bool] | None:

@@ -21,7 +21,7 @@ from optim_plugins.ort.measure.calibrate import groups_that_fit
 from optim_plugins.ort.measure.captured_values import capture
 from optim_plugins.ort.measure.channel_readers import values_named
 from optim_plugins.ort.quantize.integer_weights import Floats
-from optim_plugins.ort.quantize.saturation import narrower_is_closer, windows
+from optim_plugins.ort.quantize.saturation import Geometry, narrower_is_closer, windows
 
 _SAMPLES = 2
 _ROWS = 64
@@ -67,17 +67,17 @@ def judged_product(
 def judged_convolution(conv: ir.Node, name: str, integers: tuple[float, int], seed: int) -> Judged:
     """A Conv of constant weights, [M, C / groups, ...]."""
     weight, groups = read_constant(conv.inputs[1]), conv.attributes.get_int("group", 1)
-    size = tuple(weight.shape[2:])
-    dilations = tuple(conv.attributes.get_ints("dilations", [1] * len(size)))
+    geometry = Geometry.of(conv, weight.shape[2:])
 
     def parts(values: Floats) -> Iterator[tuple[Floats, Floats]]:
-        if weight.shape[1] == 1:  # the kernels of one channel a group add in 32 bits
-            return
-        found = windows(values, size, dilations, _ROWS, seed)
         each = weight.shape[1]
+        if each == 1 and len(weight) == groups:  # the kernels of depthwise convolutions add in 32 bits
+            return
+        found = windows(values, geometry, _ROWS, seed)
         for group, part in enumerate(np.split(weight, groups)):
-            rows = found[:, :, group * each : (group + 1) * each].reshape(len(found), -1)
-            yield rows, np.moveaxis(part, 1, -1).reshape(len(part), -1).T
+            columns = np.moveaxis(part, 1, -1).reshape(len(part), -1)
+            rows = found[:, :, group * each : (group + 1) * each].reshape(len(found), columns.shape[1])
+            yield rows, columns.T
 
     given = conv.inputs[0]
     return Judged(name, (given.name if given is not None else "") or "", parts, integers=integers)

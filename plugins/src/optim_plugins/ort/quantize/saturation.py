@@ -8,12 +8,16 @@ With 7-bit weights no pair can leave that range (255 * 63 * 2 = 32130), but each
 Which of both costs more depends on what a node is given: near the zero point nothing saturates.
 
 Held against onnxruntime 1.31 with its kernels for AVX2 alone: products and convolutions come out the same to the bit
-(pairs run over channels first, then over the kernel), and convolutions of one channel a group do not saturate.
+(pairs run over channels first, then over the kernel), and depthwise convolutions do not saturate.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
+import onnx_ir as ir
 from numpy.typing import NDArray
 
 from optim_plugins.ort.quantize.integer_weights import Floats, quantize_weight
@@ -73,23 +77,72 @@ def lost_to_saturation(rows: Integers, weight: NDArray[np.int8]) -> Integers:
     return lost.T
 
 
-def windows(image: Floats, size: tuple[int, ...], dilations: tuple[int, ...], count: int, seed: int) -> Floats:
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """Where a convolution puts its kernel: attributes of ONNX's Conv.
+
+    Attributes:
+        size: of the kernel, an integer for each axis of the image.
+        dilations: as many.
+        strides: as many.
+        pads: zeros before all axes, then behind all of them; with SAME they follow from the image.
+        auto_pad: ``NOTSET``, ``VALID``, ``SAME_UPPER`` or ``SAME_LOWER``.
+    """
+
+    size: tuple[int, ...]
+    dilations: tuple[int, ...]
+    strides: tuple[int, ...]
+    pads: tuple[int, ...]
+    auto_pad: str = "NOTSET"
+
+    @classmethod
+    def of(cls, conv: ir.Node, size: Sequence[int]) -> Geometry:
+        """That of a Conv whose kernel has this size."""
+        ones = (1,) * len(size)
+
+        def integers(name: str, default: Sequence[int]) -> tuple[int, ...]:
+            return tuple(conv.attributes.get_ints(name, default))
+
+        auto_pad = conv.attributes.get_string("auto_pad", "NOTSET")
+        pads = integers("pads", (0,) * 2 * len(size)) if auto_pad == "NOTSET" else (0,) * 2 * len(size)
+        return cls(tuple(size), integers("dilations", ones), integers("strides", ones), pads, auto_pad)
+
+    def places(self, image: Sequence[int]) -> list[tuple[int, int]]:
+        """For each axis of an image: how many places the kernel has, and how many zeros lie before the first."""
+        found = []
+        behind = self.pads[len(self.size) :]
+        for length, k, step, stride, before, after in zip(
+            image, self.size, self.dilations, self.strides, self.pads, behind, strict=False
+        ):
+            reach = (k - 1) * step + 1
+            if self.auto_pad.startswith("SAME"):
+                count = -(-length // stride)
+                missing = max((count - 1) * stride + reach - length, 0)
+                found.append((count, missing // 2 if self.auto_pad == "SAME_UPPER" else missing - missing // 2))
+            else:
+                found.append((max((length + before + after - reach) // stride + 1, 0), before))
+        return found
+
+
+def windows(image: Floats, geometry: Geometry, count: int, seed: int) -> Floats:
     """What a convolution multiplies at places chosen by chance, [count, K, C]: K places of the kernel, then channels.
 
     Args:
         image: [N, C, ...].
-        size: of the kernel.
-        dilations: as many.
-        count: of windows; none come where the image is smaller than the kernel.
+        geometry: of the convolution; what lies in its padding is 0.
+        count: of windows; none come if the padded image is smaller than the kernel.
         seed: of the choice.
     """
-    room = [axis - (k - 1) * step for axis, k, step in zip(image.shape[2:], size, dilations, strict=True)]
-    if min(room, default=0) < 1:
-        return np.zeros((0, int(np.prod(size)), image.shape[1]), np.float32)
+    axes, inside = image.shape[2:], np.indices(geometry.size).reshape(len(geometry.size), -1).T
+    places = geometry.places(axes)
+    if min(image.shape[0], *(room for room, _ in places)) < 1:
+        return np.zeros((0, len(inside), image.shape[1]), np.float32)
     random = np.random.default_rng(seed)
     sample = random.integers(0, image.shape[0], count)
-    starts = np.stack([random.integers(0, left, count) for left in room], axis=1)
-    inside = np.stack(np.meshgrid(*map(np.arange, size), indexing="ij"), axis=-1).reshape(-1, len(size))
-    places = starts[:, None] + inside * np.array(dilations)
-    chosen = (sample[:, None], slice(None), *np.moveaxis(places, -1, 0))
-    return np.asarray(image[chosen], np.float32)
+    starts = np.stack([random.integers(0, room, count) for room, _ in places], axis=1) * np.array(geometry.strides)
+    starts -= np.array([before for _, before in places])
+    at = starts[:, None] + inside * np.array(geometry.dilations)
+    is_inside = ((at >= 0) & (at < np.array(axes))).all(axis=2)
+    at = np.clip(at, 0, np.array(axes) - 1)
+    chosen = (sample[:, None], slice(None), *np.moveaxis(at, -1, 0))
+    return np.where(is_inside[..., None], image[chosen], np.float32(0)).astype(np.float32, copy=False)

@@ -186,19 +186,21 @@ def _print(report: Report, folder: Path, component: str, *, verbose: bool) -> No
 
 
 def _status(report: Report, folder: Path) -> ExitStatus:
-    """What the command exits with; says why where no model was delivered."""
-    from optim._engine.reports.outcome import EXIT_STATUS, RunStatus
+    """What the command exits with; says why where that is no success."""
+    from optim._engine.reports.outcome import exit_status
     from optim._engine.runs.folder import ASIDE_FOLDER
 
-    status = EXIT_STATUS[RunStatus(report.status)]
+    status = exit_status(report)
     failed_layouts = [laid for laid in report.layouts if laid.status == "failed"]
-    if status is ExitStatus.DELIVERED and failed_layouts:
+    if report.result is not None and failed_layouts:
         first = failed_layouts[0]
         fix = f"the model itself is in {folder}; see {folder / 'report.html'}"
         what = f"layout {first.layout} was not delivered"
         echo(str(OptimError("layout-failed", what, first.text, fix, first.plugin)), err=True)
         return ExitStatus.NOT_HELD
-    if status is not ExitStatus.DELIVERED:
+    if status is ExitStatus.INTERNAL:
+        echo(str(report.broken[0].diagnosis), err=True)
+    elif status is not ExitStatus.DELIVERED:
         earlier = f"; the earlier one in {folder.parent} stays" if folder.name == ASIDE_FOLDER else ""
         failed = OptimError(
             report.status,

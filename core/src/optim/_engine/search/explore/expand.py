@@ -188,6 +188,7 @@ class Expander:
         attempt.settle(answer.status, answer.reason)
         if answer.failure:
             attempt.printed, attempt.trace = tuple(last_lines(answer.failure.printed)), answer.failure.details
+            attempt.broke = answer.failure.is_defect
         attempt.not_here = answer.not_here
 
     def _as_repaired_elsewhere(self, candidate: Candidate, one: _Wanted) -> list[_Wanted]:
@@ -298,7 +299,7 @@ class Expander:
             attempt.settle(StepStatus.SKIPPED, _STOPPED)
             self.promises.note_stopped(attempt.step.pass_name, tried.seconds)
             return None
-        attempt.printed, attempt.trace = tried.said, tried.trace
+        attempt.printed, attempt.trace, attempt.broke = tried.said, tried.trace, tried.broke
         if tried.answer is None:
             attempt.settle(StepStatus.FAILED, tried.failure)
             return None

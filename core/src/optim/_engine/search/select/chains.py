@@ -39,7 +39,7 @@ class Chains:
         offered = self._bench.registry.find_pass(step.pass_name, self._bench.target)
         attempt = self._journal.open(step, candidate)
         tried = self._bench.try_one(Trial(candidate, offered, step.options), self._time.for_reapplying)
-        attempt.printed, attempt.trace = tried.said, tried.trace
+        attempt.printed, attempt.trace, attempt.broke = tried.said, tried.trace, tried.broke
         if tried.answer is None:
             attempt.settle(StepStatus.FAILED, tried.failure)
             return None
@@ -80,7 +80,8 @@ def repeat(
         options = to_wire(parse_options(offered.over_models, given or {}))
         attempt = journal.open(step_of(offered, options), candidate)
         tried = bench.try_one(Trial(candidate, offered, options), bench.settings.timeout_s)
-        attempt.seconds, attempt.printed, attempt.trace = tried.seconds, tried.said, tried.trace
+        attempt.seconds = tried.seconds
+        attempt.printed, attempt.trace, attempt.broke = tried.said, tried.trace, tried.broke
         reason = tried.failure
         if tried.answer is not None:
             result = tried.answer.result
