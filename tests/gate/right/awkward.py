@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gate.case import EQUAL_OR_NOT_JUDGED, FLOATS, Trial, right
+from gate.case import ACCEPTED, EQUAL_OR_NOT_JUDGED, FLOATS, Trial, right
 from gate.right.rewritten import ORDER, reordered
 from gate.sketch import Sketch
 
