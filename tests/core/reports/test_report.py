@@ -175,9 +175,10 @@ def test_the_verdict_on_a_target_without_a_clock_speaks_of_no_time():
 
 
 @pytest.mark.parametrize(
-    ("rounds", "said"), [(1, "one round was timed: its ratio has no interval"), (2, "is 50% sure"), (30, "")]
+    ("rounds", "said"),
+    [(1, "1 round was timed: below six the ratio has no interval"), (5, "5 rounds"), (6, ""), (30, "")],
 )
-def test_how_sure_an_interval_of_few_rounds_is(rounds, said):
+def test_a_ratio_of_few_rounds_says_that_it_has_no_interval(rounds, said):
     outcome = sample.improved()
     timing = replace(outcome.timing, ratio=replace(outcome.timing.ratio, rounds=rounds))
     notes = " ".join(build_report(replace(outcome, timing=timing)).notes)

@@ -20,7 +20,7 @@ from optim._engine.search import run_time
 from optim._engine.search.lane_seconds import AGAIN_S, FINAL_S
 from optim._engine.search.run_time import LEAST_S, MOST_S, WHOLE_S, RunTime, original_too_slow
 from optim._engine.search.settings import AUTO, RunSettings
-from optim._engine.search.state import Attempt, Step
+from optim._engine.search.state import Attempt, Ratio, Step
 from optim._engine.search.time_budget import GRACE_S, SHORTER_S, TimeBudget
 from optim._engine.search.time_estimate import Load, PassCosts, estimate_s, in_time, in_words
 from optim._engine.sources import make
@@ -262,7 +262,7 @@ def test_where_samples_could_not_be_made_up_for_want_of_time_none_of_them_is_sai
 
 
 def test_a_report_has_the_shapes_that_were_timed_and_no_others():
-    ratio = SimpleNamespace(value=0.5, low=0.4, high=0.6)
+    ratio = Ratio(0.5, 0.4, 0.6, 9)
     outcome = SimpleNamespace(
         timing=SimpleNamespace(sample_ratio=(ratio,), sample_calls=()),
         original=SimpleNamespace(sample_ms=(2000.0,), sample_calls=()),

@@ -64,7 +64,7 @@ class Journal:
         if attempt is None or measured.ratio is None:
             return
         if attempt.ratio is None or measured.ratio < attempt.ratio:
-            attempt.ratio, attempt.low, attempt.high = measured.ratio, measured.low, measured.high
+            attempt.note(measured)
             attempt.size_bytes = measured.candidate.size_bytes
         peaks = [peak for peak in (attempt.peak_memory_bytes, measured.peak_memory_bytes) if peak]
         attempt.peak_memory_bytes = min(peaks, default=0)
@@ -86,8 +86,7 @@ class Journal:
             self.attempts.append(attempt)
         kept = {whole[: i + 1] for i in range(len(whole))}
         if whole in self._by_chain and best is not None:
-            self._by_chain[whole].ratio = best.ratio
-            self._by_chain[whole].low, self._by_chain[whole].high = best.low, best.high
+            self._by_chain[whole].note(best)
         for chain, attempt in self._by_chain.items():
             if chain in kept:
                 attempt.settle(StepStatus.KEPT, _why_kept(attempt, self._goal))

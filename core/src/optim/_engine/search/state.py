@@ -22,6 +22,10 @@ from optim.passes import Interface, Role, Stage
 FASTER = 0.995
 """The upper end of the interval must lie below this for a result to be called faster."""
 
+ROUNDS_FOR_95 = 6
+"""The least and the greatest ratio of so many rounds hold the median in 97 % of cases. Of fewer rounds they hold it in
+50 % (2 rounds) to 94 % (5 rounds): such an interval is not shown, and no verdict rests on it."""
+
 StepKey = tuple[str, str]
 """A step as it is called in a chain: its pass, and its options as text."""
 
@@ -143,8 +147,9 @@ class Attempt:
         counts: what the pass says happened.
         notes: what the pass says.
         task: the task metric, on the samples it was measured on last.
-        low: lower end of the 95 % interval of the ratio.
-        high: upper end.
+        low: lower end of the 95 % interval of the ratio; of fewer than :data:`ROUNDS_FOR_95` rounds the least ratio.
+        high: upper end; of fewer rounds the greatest ratio.
+        rounds: that ``ratio`` rests on.
         size_bytes: of the model after it, once delivered.
         out_of_time: whether it was not tried, or not to the end, for want of time.
         beyond_budget: whether it was dropped because its drift or its loss is more than the user accepts.
@@ -178,6 +183,7 @@ class Attempt:
     task: TaskFigure | None = None
     low: float | None = None
     high: float | None = None
+    rounds: int = ROUNDS_FOR_95
     size_bytes: int | None = None
     out_of_time: bool = False
     beyond_budget: bool = False
@@ -196,6 +202,11 @@ class Attempt:
     unchanged: bool = False
 
     @property
+    def timing(self) -> Ratio | None:
+        """The ratio with its interval; None if it was not timed."""
+        return _timing(self)
+
+    @property
     def why(self) -> str:
         """The reason, why it was not repaired, and what is to blame."""
         found = [one.name for one in self.blame.blamed[:1]] if self.blame else []
@@ -206,6 +217,10 @@ class Attempt:
     def chain(self) -> ChainKey:
         """The whole chain that it ends."""
         return (*self.behind, self.step.key)
+
+    def note(self, measured: Measured) -> None:
+        """Keep what the clock said of the chain."""
+        self.ratio, self.low, self.high, self.rounds = measured.ratio, measured.low, measured.high, measured.rounds
 
     def settle(self, status: StepStatus, reason: str) -> None:
         """Decide what became of it."""
@@ -224,8 +239,8 @@ class Ratio:
 
     Attributes:
         value: median over rounds.
-        low: lower end of the 95 % confidence interval.
-        high: upper end.
+        low: lower end of the 95 % confidence interval; of fewer than :data:`ROUNDS_FOR_95` rounds the least ratio.
+        high: upper end; of fewer rounds the greatest ratio.
         rounds: rounds it rests on.
     """
 
@@ -235,9 +250,26 @@ class Ratio:
     rounds: int
 
     @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % interval; None if it rests on too few rounds to have one."""
+        return (self.low, self.high) if self.rounds >= ROUNDS_FOR_95 else None
+
+    @property
+    def is_faster(self) -> bool:
+        """Whether all of the interval lies below the line below which a result is called faster."""
+        return self.interval is not None and self.high < FASTER
+
+    @property
     def is_undecided(self) -> bool:
-        """Whether the interval reaches over the line below which a result is called faster."""
-        return self.low < FASTER <= self.high
+        """Whether more rounds may show that it is faster."""
+        return self.low < FASTER and not self.is_faster
+
+    @property
+    def text(self) -> str:
+        """The ratio with its interval, or with its rounds if they are too few for one."""
+        if self.interval is None:
+            return f"{self.value:.2f} in {self.rounds} round{'s' * (self.rounds != 1)}"
+        return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +290,6 @@ class LaneResult:
         goal: what the goal's own clock found, to the base's; None where the goal has none.
         sample_calls: how long calls took, of each timed sample.
         throughput: what it did, where that is the goal.
-        work: processor seconds of a run, to the base's; None where nobody counts them.
         generation: what the time of an answer is made of, where that is the goal.
     """
 
@@ -275,7 +306,6 @@ class LaneResult:
     goal: Ratio | None = None
     sample_calls: tuple[Percentiles, ...] = ()
     throughput: Throughput | None = None
-    work: Ratio | None = None
     generation: GenerationTimes | None = None
 
 
@@ -286,17 +316,16 @@ class Measured:
     Attributes:
         candidate: with the session settings it was timed with.
         ratio: latency to the original's; None on a target where time means nothing.
-        low: lower end of the 95 % interval.
-        high: upper end.
+        low: lower end of the 95 % interval; of fewer than :data:`ROUNDS_FOR_95` rounds the least ratio.
+        high: upper end; of fewer rounds the greatest ratio.
         latency_ms: median.
         peak_memory_bytes: of opening and running it.
         comparisons: with the original, on the explored samples.
         source: how far it is from the source that was exported; None where it was not held against one.
-        again: the ratio of a second race alone; None where there was none. ``ratio`` is that of both.
         goal: what the goal's own clock found, to the original's; None where the goal has none.
-        work: processor seconds of a run, to the original's; None where nobody counts them.
         generation: what the time of an answer is made of, where that is the goal.
         disturbed: share of rounds in which other processes used the machine, 0..1.
+        rounds: that ``ratio`` rests on.
     """
 
     candidate: Candidate
@@ -307,16 +336,20 @@ class Measured:
     peak_memory_bytes: int = 0
     comparisons: tuple[OutputComparison, ...] = ()
     source: SourceDrift | None = None
-    again: float | None = None
     goal: Ratio | None = None
-    work: Ratio | None = None
     generation: GenerationTimes | None = None
     disturbed: float = 0.0
+    rounds: int = ROUNDS_FOR_95
 
     @property
     def digest(self) -> str:
         """Digest of the model."""
         return self.candidate.digest
+
+    @property
+    def timing(self) -> Ratio | None:
+        """The ratio with its interval; None if it was not timed."""
+        return _timing(self)
 
     @classmethod
     def of(cls, candidate: Candidate, result: LaneResult) -> Measured:
@@ -336,10 +369,16 @@ class Measured:
             latency_ms=result.latency_ms,
             peak_memory_bytes=max(self.peak_memory_bytes, result.ready.peak_memory_bytes),
             goal=result.goal,
-            work=result.work,
             generation=result.generation,
             disturbed=result.disturbed,
+            rounds=result.ratio.rounds,
         )
+
+
+def _timing(found: Measured | Attempt) -> Ratio | None:
+    if found.ratio is None or found.low is None or found.high is None:
+        return None
+    return Ratio(found.ratio, found.low, found.high, found.rounds)
 
 
 def unique(candidates: Iterable[Candidate]) -> list[Candidate]:

@@ -198,10 +198,10 @@ def _timed_model(name: str, size_bytes: int, result: LaneResult, prepared: prepa
         size_bytes=size_bytes or None,
         peak_memory_bytes=ready.peak_memory_bytes if ready else None,
         latency_ratio=ratio.value if ratio else None,
-        latency_ratio_ci=(ratio.low, ratio.high) if ratio else None,
+        latency_ratio_ci=ratio.interval if ratio else None,
         rounds=ratio.rounds if ratio else 0,
         shapes=tuple(
-            TimedShape(shape=shape, latency_ms=ms, ratio=each.value, ci=(each.low, each.high), calls_ms=calls)
+            TimedShape(shape=shape, latency_ms=ms, ratio=each.value, ci=each.interval, calls_ms=calls)
             for shape, ms, each, calls in zip(
                 prepared.shapes,
                 result.sample_ms,

@@ -20,12 +20,6 @@ def goal_ratio(own: Sequence[Figure], base: Sequence[Figure], kept: Sequence[int
     return paired_ratio([own[r].seconds for r in rounds], [base[r].seconds for r in rounds]) if rounds else None
 
 
-def work_ratio(own: Sequence[float], base: Sequence[float], kept: Sequence[int]) -> Ratio | None:
-    """Processor seconds of a run, over rounds that count; those of a model that takes next to none say nothing."""
-    rounds = [r for r in kept if r < min(len(own), len(base)) and min(own[r], base[r]) > 0]
-    return paired_ratio([own[r] for r in rounds], [base[r] for r in rounds]) if rounds else None
-
-
 def sample_calls(calls: Sequence[Sequence[Sequence[float]]], kept: Sequence[int]) -> tuple[Percentiles, ...]:
     """How long calls took, of each timed sample.
 
@@ -83,7 +77,6 @@ def joined(first: LaneResult, second: LaneResult) -> LaneResult:
         sample_ratio=each,
         disturbed=max(first.disturbed, second.disturbed),
         goal=joined_ratio(first.goal, second.goal) if first.goal and second.goal else first.goal,
-        work=joined_ratio(first.work, second.work) if first.work and second.work else first.work,
     )
 
 

@@ -39,7 +39,7 @@ class Standing:
         if best.rounds < effort.least_rounds or (effort.decides and self.may_be_faster):
             return False
         if effort.decides and best.is_undecided:
-            return True
+            return True  # hardly faster if at all: more rounds are not worth their time
         of_gain = effort.gain_width * abs(1 - best.value) if self.alone else 0.0
         return best.high - best.low < max(effort.width * best.value, of_gain)
 

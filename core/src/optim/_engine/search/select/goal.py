@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
+from optim._engine.search.run_time import RunTime
 from optim._engine.search.settings import CLOCKED, Goal
-from optim._engine.search.state import FASTER, Candidate, LaneResult, Measured
+from optim._engine.search.state import FASTER, Candidate, LaneResult, Measured, Ratio
 
 _SMALLER = 0.995
 """A difference that a report calls the same size is no result."""
@@ -48,9 +50,30 @@ class Objective:
         if self.goal == "memory":
             before = base.ready.peak_memory_bytes if base and base.ready else 0
             return 0 < item.peak_memory_bytes < _LESS_MEMORY * before
+        clock = self.clock_of(item)
+        if self.goal in CLOCKED and clock is not None and _makes_it_possible(item, base):
+            return True
+        return clock is not None and clock.is_faster
+
+    def why_undecided(self, items: Iterable[Measured], time: RunTime) -> str:
+        """Returns the figures of the best whose interval leaves open whether it is faster, and what to type.
+
+        Args:
+            items: that hold and are not better.
+            time: of the run.
+        """
+        clocks = [clock for clock in map(self.clock_of, items) if clock is not None]
+        open_ = [clock for clock in clocks if clock.value < FASTER and clock.is_undecided]
+        if not open_:
+            return ""
+        best = min(open_, key=lambda clock: clock.value)
+        return f"undecided: {best.text}; give more seconds: --search-seconds {time.more_s}"
+
+    def clock_of(self, item: Measured) -> Ratio | None:
+        """Returns what the clock of a timed goal found; None if it found nothing, or the goal is not a time."""
         if self.goal in CLOCKED:
-            return item.goal is not None and (item.goal.high < FASTER or _makes_it_possible(item, base))
-        return item.high is not None and item.high < FASTER
+            return item.goal
+        return item.timing if self.goal == "latency" else None
 
     def _memory_of(self, item: Measured, base: LaneResult | None) -> float:
         """The original's own peak is that of the base of the last race; a model that was not raced comes last."""

@@ -17,7 +17,6 @@ from optim._engine.search.select.goal import Objective
 from optim._engine.search.select.nearest import Nearest
 from optim._engine.search.select.objections import note_no_faster, note_objections
 from optim._engine.search.select.shorter import ShorterChains
-from optim._engine.search.select.undecided import of_least_work, takes_less_work, why_delivered
 from optim._engine.search.state import FASTER, Candidate, Measured, unique
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
@@ -62,7 +61,7 @@ class Selection:
         self._source = SourceGate(bench, self._board)
         self._nearest = Nearest(bench, journal, archive, self.clock, self._source)
         self._all_samples = AllSamples(bench, journal, archive, self.clock, time)
-        self._looked: dict[str, float | None] = {}
+        self._proven: dict[str, Measured] = {}
 
     def decide(self, ranking: Sequence[Measured]) -> Measured | None:
         """Returns the candidate to deliver, measured anew; None where nothing is better than the original.
@@ -70,7 +69,6 @@ class Selection:
         What looked best on few samples may break the budget on all of them, or be slower on fresh rounds: then what
         came next is measured, until something holds that nothing explored promises to beat.
         """
-        self._looked = {item.digest: item.ratio for item in ranking}
         finalists = [item.candidate for item in ranking if self._may_win(item)]
         if self.objective.goal == "size" and self._bench.target.timed:
             return self._smallest(finalists)
@@ -151,13 +149,10 @@ class Selection:
         """Returns what is delivered of models that were proven; None where none of them is better."""
         better = [item for item in measured if self.is_better(item)]
         if not better:
-            undecided = [item for item in measured if self.why_undecided(item)]
-            return min(undecided, key=self._rank, default=None)
+            return None
         if self.objective.goal == "size":
             return self._unbeaten(better)
         best = min(better, key=lambda item: (self._rank(item), item.ratio or 1.0))
-        if self.objective.goal == "latency" and (less := of_least_work(best, better, self._bench.target)) is not best:
-            return less
         as_good = [item for item in better if self._is_as_good(item, best)]
         return min(as_good, key=lambda item: len(item.candidate.steps))
 
@@ -210,11 +205,11 @@ class Selection:
             return True
         return self.would_help(item)
 
-    def why_undecided(self, item: Measured) -> str:
-        """Why a chain is delivered for which noise left it open whether it is faster; empty where it is not."""
-        if self.objective.goal != "latency" or self._shorter.only_makes_way(item.candidate):
-            return ""
-        return why_delivered(item, self._looked.get(item.digest), self._bench.target)
+    @property
+    def undecided(self) -> str:
+        """The figures of the best that holds and may be faster than the original; empty if there is none."""
+        held = [item for item in self._proven.values() if not self._shorter.only_makes_way(item.candidate)]
+        return self.objective.why_undecided(held, self._bench.run_time)
 
     def would_help(self, item: Measured) -> bool:
         """Whether its figures say that it is better than the original, whatever it drifts."""
@@ -255,6 +250,7 @@ class Selection:
         """Measures candidates, and tells the journal what does not hold on all samples."""
         measured = self.measure(candidates)
         note_objections(self._journal, self._archive, self._board, candidates)
+        self._proven |= {item.digest: item for item in measured}
         for item in measured:
             if self.objective.goal == "latency" and not item.candidate.is_original and not self.is_better(item):
                 note_no_faster(self._journal, item)
@@ -283,8 +279,7 @@ class Selection:
 
     def _could_be_better(self, item: Measured) -> bool:
         """Whether a quick look leaves it a chance to be better than the original."""
-        open_ = self.objective.goal != "latency" or item.low is None or item.low < FASTER
-        return open_ or takes_less_work(item, self._bench.target)  # three rounds beside other programs may all be slow
+        return self.objective.goal != "latency" or item.low is None or item.low < FASTER
 
     def _held_against_source(self, items: Sequence[Measured]) -> list[Measured]:
         """Returns those that also hold against the module that was exported; the others get an objection."""

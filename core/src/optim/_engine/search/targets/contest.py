@@ -91,8 +91,7 @@ class Contender:
             self.bench.target,
             is_baseline=not self.bench.original.target,
             ratio=None if self.failed else start.ratio,
-            low=start.low if start.ratio is not None else None,
-            high=start.high if start.ratio is not None else None,
+            interval=start.timing.interval if start.timing is not None else None,
             drift=self.entrant.drift,
             best_ratio=min(ratios, default=None),
             versions=self.bench.prepared.versions,
@@ -161,7 +160,7 @@ class Contest:
             about = "it is only what all are timed against"
             row = TargetOutcome(base.target.name, status, about, base.target, is_baseline=True)
             libraries, needed = base.prepared.versions, base.prepared.requirements
-            rows.append(replace(row, ratio=1.0, low=1.0, high=1.0, versions=libraries, requirements=needed))
+            rows.append(replace(row, ratio=1.0, interval=(1.0, 1.0), versions=libraries, requirements=needed))
         return rows
 
     def bench_of(self, delivered: Candidate | None, base: Workbench) -> Workbench:
