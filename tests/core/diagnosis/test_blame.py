@@ -382,6 +382,24 @@ def test_an_input_that_is_quantized_is_held_to_eight_bits(found):
     assert first(found(network(), quantized(0.003))) == ("xq_node", "xd_node")
 
 
+def test_integers_are_not_held_against_the_floats_that_they_stand_for(found):
+    """``normal0_quantized`` has codes of 0 to 255 for what ``normal0`` is; its name is all that they have in common."""
+    other = network()
+    up = find(other, "up0")
+    coded = ["normal0_quantized", "normal0_scale", "normal0_zero_point"]
+    other.graph.node.insert(
+        list(other.graph.node).index(up), helper.make_node("DynamicQuantizeLinear", ["normal0"], coded, name="code")
+    )
+    other.graph.node.insert(
+        list(other.graph.node).index(up), helper.make_node("DequantizeLinear", coded, ["normal0_float"], name="decode")
+    )
+    up.input[0] = "normal0_float"
+    answer = found(network(), other).found
+    growth = dict(answer.growth)
+    assert "normal0_quantized" not in growth and growth["normal0_float"] < 0.02
+    assert answer.steepest is not None and answer.steepest.after < 0.05
+
+
 def test_a_node_with_several_outputs_is_blamed_once(found):
     def split(fault: bool) -> onnx.ModelProto:
         model = network()

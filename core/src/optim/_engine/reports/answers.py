@@ -59,6 +59,7 @@ class ComparedFeeds(Answer):
     origin: str
     samples: int = Field(description="samples there are")
     compared: int = Field(description="samples they were compared on")
+    note: str = Field(default="", description="what they leave open; empty where there is nothing to say")
 
 
 class ComparedTask(Answer):
@@ -88,11 +89,13 @@ class Verification(TabledAnswer):
     @property
     def verdict(self) -> str:
         """One line, e.g. ``equal up to rounding: drift 1e-07 (rounding explains 0.0001)``."""
+        about = f"; {self.feeds.note}" if self.feeds.note else ""
         if not self.within:
-            return f"beyond the limit: {self.reason}"
+            return f"beyond the limit: {self.reason}{about}"
         limit = f"within the limit of {self.limit:.3g}" if self.limit is not None else "within the limit"
         said = "equal up to rounding" if self.lossless else limit
-        return f"{said}: drift {words.figure_text(self.drift.relative_l2)} (rounding explains {self.tolerance:.2g})"
+        drift = words.figure_text(self.drift.relative_l2)
+        return f"{said}: drift {drift} (rounding explains {self.tolerance:.2g}){about}"
 
     def _table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
         rows = [

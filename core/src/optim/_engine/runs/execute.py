@@ -15,6 +15,7 @@ from optim._engine.jobs import ingest
 from optim._engine.jobs.runner import thread_executor
 from optim._engine.jobs.workplace import Workplace
 from optim._engine.plugins.chosen_targets import ChosenTargets, choose_targets
+from optim._engine.plugins.plugin import LoadedPlugin, State
 from optim._engine.plugins.registry import Registry, require_target
 from optim._engine.plugins.versions import core_digest, version_keys, version_of
 from optim._engine.reports.outcome import Outcome, RunStatus, Verdict
@@ -100,7 +101,7 @@ def execute(
             earlier.cached, earlier.seconds, earlier.settings = True, time.monotonic() - started, bench.settings
             earlier.computed, earlier.from_cache = 0, earlier.computed + earlier.from_cache
             earlier.exported, earlier.known = bench.exported, _known_export(settings)
-            return _noting(earlier, chosen)
+            return _noting(earlier, chosen, registry)
         outcome = _outcome(bench, load, source, chosen, plans, failed)
         outcome.key = key
         PassCosts.known(store).learned(outcome.attempts, load).keep(store)
@@ -113,14 +114,20 @@ def execute(
         outcome.seconds = time.monotonic() - started
         if outcome.status is not RunStatus.FAILED:  # a crash or a timeout may not come again
             store.write("runs", key, to_wire(outcome))
-    return _noting(outcome, chosen)
+    return _noting(outcome, chosen, registry)
 
 
-def _noting(outcome: Outcome, chosen: ChosenTargets) -> Outcome:
-    """The same, and what became of auto: the run itself is that of the one target."""
-    if chosen.note:
-        outcome.notes = (*outcome.notes, chosen.note)
+def _noting(outcome: Outcome, chosen: ChosenTargets, registry: Registry) -> Outcome:
+    """The same, and what the run itself does not depend on: what became of auto, and plugins that broke."""
+    broken = [plugin for plugin in registry.plugins if plugin.state in (State.FAILED, State.INCOMPATIBLE)]
+    outcome.notes = (*outcome.notes, *filter(None, [chosen.note]), *map(_about_broken, broken))
     return outcome
+
+
+def _about_broken(plugin: LoadedPlugin) -> str:
+    reason = plugin.reason.partition("\n")[0]
+    about = f"plugin {plugin.info} is {plugin.state}, and nothing of it was tried"
+    return f"{about}: {reason}; optim plugins show {plugin.name}"
 
 
 def _chosen(settings: RunSettings, registry: Registry) -> ChosenTargets:
