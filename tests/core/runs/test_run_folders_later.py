@@ -103,3 +103,20 @@ def test_a_plugin_that_breaks_is_named_by_the_run(tmp_path, monkeypatch, capsys)
             assert "no licence for acme" in note and note.endswith("optim plugins show broken")
         assert main(["run", model, "-o", str(tmp_path / "out"), *SHORT]) == ExitStatus.DELIVERED
         assert "no licence for acme" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.slow
+def test_a_point_is_picked_of_the_run_that_filled_the_folder(tmp_path, monkeypatch, capsys):
+    """A second run of the same request keeps points of its own; both folders stay what they are."""
+    with installed(tmp_path, "timed_plugin"):
+        model = str(write_network(tmp_path / "model.onnx", {"a": 40}))
+        words = ["run", model, "--search-seconds", "10", "--with", "timed.drop-a", "--stage", "fuse", "--fresh"]
+        first = told(capsys, *words, "-o", str(tmp_path / "out"))
+        second = told(capsys, *words, "-o", str(tmp_path / "other"))
+        for folder, report in (("out", first), ("other", second)):
+            picked = told(capsys, "run", str(tmp_path / folder), "--pick", "1", "-o", str(tmp_path / f"of_{folder}"))
+            (point,) = [one for one in report["points"] if one["number"] == 1]
+            assert picked["result"]["latency_ratio"] == point["latency_ratio"]
+        assert first["result"]["latency_ratio"] != second["result"]["latency_ratio"]
+        again = told(capsys, *words[:-1], "-o", str(tmp_path / "again"))
+        assert (again["cached"], again["key"]) == (True, second["key"])

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -94,7 +94,7 @@ def execute(
         if settings.chain is None:
             _announce(bench, load, plans, say)
         key = _run_key(bench, chosen)
-        earlier = None if settings.fresh else finished_run(store, key)
+        earlier = None if settings.fresh else _last_run(store, key)
         if earlier is not None:
             say("served from the cache: the same run has been made before (--fresh makes it anew)")
             earlier.first_s = earlier.seconds
@@ -103,7 +103,6 @@ def execute(
             earlier.exported, earlier.known = bench.exported, _known_export(settings)
             return _noting(earlier, chosen, registry)
         outcome = _outcome(bench, load, source, chosen, plans, failed)
-        outcome.key = key
         PassCosts.known(store).learned(outcome.attempts, load).keep(store)
         proven = [point.candidate.model.path for point in outcome.points if point.proven]
         kept = {bench.original.model.path, *proven}
@@ -112,8 +111,10 @@ def execute(
             kept |= {chain.model.path, *(model.path for model in variant_models(chain.interfaces))}
         store.keep_only(bench.made | set(store.models.iterdir()) - there, kept)
         outcome.seconds = time.monotonic() - started
+        outcome.key = cache_key("finished run", to_wire(outcome))
         if outcome.status is not RunStatus.FAILED:  # a crash or a timeout may not come again
-            store.write("runs", key, to_wire(outcome))
+            store.write("runs", outcome.key, to_wire(outcome))
+            store.write("runs", key, to_wire(_Latest(outcome.key)))
     return _noting(outcome, chosen, registry)
 
 
@@ -298,8 +299,26 @@ def _run_key(bench: Workbench, chosen: ChosenTargets) -> str:
     return cache_key("run", depends_on)
 
 
+@dataclass(frozen=True, slots=True)
+class _Latest:
+    """The latest run of a request; points of an earlier one stay its own, as before ``--fresh``."""
+
+    key: str
+
+
+def _last_run(store: Store, key: str) -> Outcome | None:
+    """The latest finished run of a request, or None."""
+    latest = store.read("runs", key, _Latest)
+    return finished_run(store, latest.key) if latest is not None else None
+
+
 def finished_run(store: Store, key: str) -> Outcome | None:
-    """A finished run with everything it delivered, or None; points whose model is gone are left out."""
+    """A finished run with everything it delivered, or None; points whose model is gone are left out.
+
+    Args:
+        store: the cache.
+        key: of the run, as its report has it.
+    """
     outcome = store.read("runs", key, Outcome)
     if outcome is None:
         return None
