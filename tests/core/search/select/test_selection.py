@@ -97,7 +97,10 @@ def decide(monkeypatch):
                     self.clock.board[one].objection = BeyondBudget("drift 0.06 is beyond the budget")
             right = [one for one in candidates if one.model.digest not in wrong]
             found = [replace(Measured(one, *ratios[one.model.digest]), **figures) for one in right]
-            return [replace(item, goal=(clocks or {}).get(item.digest)) for item in found]
+            found = [replace(item, goal=(clocks or {}).get(item.digest)) for item in found]
+            for item in found:
+                archive.proven(item, None)
+            return found
 
         def compare_ahead(self, candidate, within_s):
             compared.append(candidate.model.digest)
@@ -138,6 +141,8 @@ def decide(monkeypatch):
         assert len({one.model.digest for one in raced}) == len(raced)
         decided.raced, decided.compared = [one.model.digest for one in raced], compared
         decided.undecided = selection.undecided
+        points = archive.points(winner and winner.candidate)
+        decided.numbers = {point.digest: point.number for point in points if point.proven}
         return None if winner is None else winner.candidate.model.digest
 
     return decided
@@ -150,6 +155,22 @@ def test_the_fastest_is_delivered(decide):
 def test_within_one_per_cent_the_shorter_chain_is_delivered(decide):
     assert decide({"a-b": (0.800, 0.79, 0.81), "a": (0.806, 0.79, 0.82)}) == "a"
     assert decide({"a-b": (0.800, 0.79, 0.81), "a": (0.815, 0.79, 0.83)}) == "a-b"
+
+
+def test_of_as_fast_ones_none_is_delivered_that_another_beats_in_size_and_accuracy(decide):
+    ratios = {"lossy": (0.424, 0.42, 0.43), "a-lossy2": (0.421, 0.42, 0.43)}
+    drifts = {"lossy": 0.02, "a-lossy2": 0.01}
+    assert decide(ratios, drifts=drifts) == "a-lossy2"
+    assert decide(ratios, drifts=drifts, sizes={"lossy": 90}) == "lossy"  # smaller, but less accurate
+    assert decide.numbers == {"lossy": 2, "a-lossy2": 1}
+
+
+def test_no_numbered_point_beats_what_is_delivered(decide):
+    settings = {"a-set": (0.80, 0.76, 0.84), "a": (0.83, 0.82, 0.84)}
+    assert decide(settings, rebuilds=("a",)) == "a"  # what settings gain is within the noise
+    assert decide.numbers == {"a": 1, "a-set": 0}
+    assert decide({"a": (0.8, 0.79, 0.81), "b": (0.9, 0.89, 0.91)}, same=("a",)) == "b"
+    assert decide.numbers == {"b": 1}  # the other is no change at all
 
 
 @pytest.mark.parametrize("has_rounds", [True, False])

@@ -11,7 +11,7 @@ from optim._engine.search.measure.clock import NOT_TIMED, SIZE_ALONE, Clock
 from optim._engine.search.measure.racing import comparable_original, lanes_at_once
 from optim._engine.search.measure.source_gate import SourceGate
 from optim._engine.search.select.all_samples import SAME, AllSamples
-from optim._engine.search.select.archive import ParetoArchive, beats, tie_of
+from optim._engine.search.select.archive import ParetoArchive, beats, tie_of, unbeaten_beside_speed
 from optim._engine.search.select.chances import Hope, best_beside, chance_of, is_alike
 from optim._engine.search.select.goal import Objective
 from optim._engine.search.select.nearest import Nearest
@@ -95,6 +95,7 @@ class Selection:
             if rest is None and not self._shorter.changes_nothing(chosen.candidate):
                 break
             measured = [item for item in measured if item.digest != chosen.digest]
+            self._archive.dismiss(chosen.candidate)
             known = {self._bench.original.digest, *(one.digest for one in finalists)}
             if rest is not None and rest.digest not in known and self._time.may_prove:
                 measured += self._prove([rest])
@@ -154,7 +155,7 @@ class Selection:
             return self._unbeaten(better)
         best = min(better, key=lambda item: (self._rank(item), item.ratio or 1.0))
         as_good = [item for item in better if self._is_as_good(item, best)]
-        return min(as_good, key=lambda item: len(item.candidate.steps))
+        return min(unbeaten_beside_speed(as_good), key=lambda item: len(item.candidate.steps))
 
     def _unbeaten(self, better: Sequence[Measured]) -> Measured:
         """Returns the smallest; of as small ones what no clock decides, unless another is as good and a lot faster."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from optim._engine.search.explore.beam import Beam, NamedPassError
 from optim._engine.search.lane_seconds import LOOK_S
 from optim._engine.search.measure.racing import Wanted, race_candidates
+from optim._engine.search.select.archive import beats
 from optim._engine.search.select.goal import Objective
 from optim._engine.search.state import Candidate, Measured
 from optim._engine.search.targets.entrants import Entrant, TargetOutcome, TargetStatus
@@ -35,7 +36,7 @@ _NOT_LOOKED_AT = "the time of the run was over before more than the original the
 _NOT_TIMED = "the time of the run was over before the original was timed there"
 
 _SAME = 0.01
-"""Sizes, or peaks of memory, that differ by less are the same."""
+"""Figures of the goal that differ by less are the same."""
 
 
 @dataclass
@@ -183,11 +184,11 @@ class Contest:
         return False
 
     def is_better(self, one: tuple[Measured, Contender], other: tuple[Measured, Contender]) -> bool:
-        """Whether a result is better than that of another target: by the goal, and faster where both are the same."""
+        """Whether a result is better than that of another target: by the goal, else by what the report compares."""
         figure, others = self.figure(*one), self.figure(*other)
         if abs(figure - others) > _SAME * others:
             return figure < others
-        return (one[0].ratio or 1.0) < (other[0].ratio or 1.0)
+        return beats(one[0], other[0])
 
     def figure(self, item: Measured, of: Contender) -> float:
         """What is made small, of a candidate of one target; of what was not timed there what is hoped for."""
