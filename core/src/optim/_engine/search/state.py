@@ -168,6 +168,7 @@ class Attempt:
         blame: the nodes that make it wrong, where that was looked into.
         layers: of the stand-in that it was tried on; 0: it was tried on the whole model.
         unchanged: whether the pass ran, and found nothing to change.
+        proven: whether ``ratio`` is that of fresh rounds at the end, which a quick look never replaces.
     """
 
     step: Step
@@ -200,6 +201,7 @@ class Attempt:
     blame: Blame | None = None
     layers: int = 0
     unchanged: bool = False
+    proven: bool = False
 
     @property
     def timing(self) -> Ratio | None:
@@ -218,9 +220,10 @@ class Attempt:
         """The whole chain that it ends."""
         return (*self.behind, self.step.key)
 
-    def note(self, measured: Measured) -> None:
+    def note(self, measured: Measured, *, proven: bool = False) -> None:
         """Keep what the clock said of the chain."""
         self.ratio, self.low, self.high, self.rounds = measured.ratio, measured.low, measured.high, measured.rounds
+        self.proven = proven
 
     def settle(self, status: StepStatus, reason: str) -> None:
         """Decide what became of it."""

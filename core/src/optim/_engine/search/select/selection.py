@@ -253,8 +253,12 @@ class Selection:
         note_objections(self._journal, self._archive, self._board, candidates)
         self._proven |= {item.digest: item for item in measured}
         for item in measured:
-            if self.objective.goal == "latency" and not item.candidate.is_original and not self.is_better(item):
-                note_no_faster(self._journal, item)
+            attempt = self._journal.find(item.candidate)
+            if attempt is None or item.candidate.is_original or item.ratio is None:
+                continue
+            if self.objective.goal == "latency" and not self.is_better(item):
+                note_no_faster(attempt, item)
+            attempt.note(item, proven=True)
         return measured
 
     def _promising(self, items: Sequence[Measured], measured: Sequence[Measured]) -> list[Candidate]:
