@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from optim._engine.cluster import fleet
+from optim._engine.jobs.clocks.ratio import Ratio
 from optim._engine.reports.build import _shapes
 from optim._engine.runs.execute import _announce
 from optim._engine.runs.run import _workplace
@@ -20,7 +21,7 @@ from optim._engine.search import run_time
 from optim._engine.search.lane_seconds import AGAIN_S, FINAL_S
 from optim._engine.search.run_time import LEAST_S, MOST_S, WHOLE_S, RunTime, original_too_slow
 from optim._engine.search.settings import AUTO, RunSettings
-from optim._engine.search.state import Attempt, Ratio, Step
+from optim._engine.search.state import Attempt, Step
 from optim._engine.search.time_budget import GRACE_S, SHORTER_S, TimeBudget
 from optim._engine.search.time_estimate import Load, PassCosts, estimate_s, in_time, in_words
 from optim._engine.sources import make

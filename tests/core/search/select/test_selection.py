@@ -13,6 +13,7 @@ import pytest
 
 from optim._engine.gate.budget import BeyondBudget, Budget
 from optim._engine.gate.drift import NO_DRIFT
+from optim._engine.jobs.clocks.ratio import Ratio
 from optim._engine.jobs.start_up import Ready
 from optim._engine.search.effort import Allowance
 from optim._engine.search.journal import Journal
@@ -22,7 +23,7 @@ from optim._engine.search.select.archive import ParetoArchive
 from optim._engine.search.select.chains import Chains
 from optim._engine.search.select.selection import Selection
 from optim._engine.search.settings import Named, RunSettings
-from optim._engine.search.state import Candidate, LaneResult, Measured, Ratio, Step
+from optim._engine.search.state import Candidate, LaneResult, Measured, Step
 from optim._engine.search.time_budget import TimeBudget
 from optim.model import Model
 from optim.passes import Role, Stage

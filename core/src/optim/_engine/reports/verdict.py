@@ -11,8 +11,9 @@ from optim._engine.search.measure.noise_watch import BUSY
 from optim._engine.search.settings import CLOCKED, Clocked
 
 if TYPE_CHECKING:
+    from optim._engine.jobs.clocks.ratio import Ratio
     from optim._engine.reports.outcome import Outcome
-    from optim._engine.search.state import Measured, Ratio
+    from optim._engine.search.state import Measured
 
 _SAME = 0.005
 """Within half a per cent two figures are called the same."""

@@ -12,8 +12,8 @@ from optim._engine.reports.parts.fields import Part
 
 if TYPE_CHECKING:
     from optim._engine.generation.timing import GenerationTimes
+    from optim._engine.jobs.clocks.ratio import Ratio
     from optim._engine.jobs.start_up import StartUp
-    from optim._engine.search.state import Ratio
 
 
 class StartReport(Part):

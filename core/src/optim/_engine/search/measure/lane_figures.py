@@ -8,10 +8,11 @@ from dataclasses import replace
 import numpy as np
 
 from optim._engine.jobs.clocks.goal_clock import Figure
+from optim._engine.jobs.clocks.ratio import Ratio
 from optim._engine.jobs.clocks.serving import Percentiles, Throughput, percentiles
 from optim._engine.search.measure.statistics import joined_ratio, paired_ratio
 from optim._engine.search.settings import CLOCKED, Goal
-from optim._engine.search.state import LaneResult, Ratio
+from optim._engine.search.state import LaneResult
 
 
 def goal_ratio(own: Sequence[Figure], base: Sequence[Figure], kept: Sequence[int]) -> Ratio | None:

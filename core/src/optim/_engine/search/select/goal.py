@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from optim._engine.jobs.clocks.ratio import FASTER, Ratio
 from optim._engine.search.run_time import RunTime
 from optim._engine.search.settings import CLOCKED, Goal
-from optim._engine.search.state import FASTER, Candidate, LaneResult, Measured, Ratio
+from optim._engine.search.state import Candidate, LaneResult, Measured
 
 _SMALLER = 0.995
 """A difference that a report calls the same size is no result."""
