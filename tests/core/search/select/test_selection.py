@@ -258,6 +258,13 @@ def test_what_may_be_faster_is_said_with_the_seconds_to_give(decide, ratios, rou
     assert decide.undecided == (f"{said}; give more seconds: --search-seconds 240" if said else "")
 
 
+def test_more_seconds_are_not_asked_for_what_is_no_change(decide):
+    assert decide({"a": (0.98, 0.97, 1.01), "b": (0.99, 0.97, 1.01)}, same=("a",)) is None
+    assert decide.undecided.startswith("undecided: 0.99 ")
+    assert decide({"a": (0.98, 0.97, 1.01)}, same=("a",)) is None
+    assert decide.undecided == ""
+
+
 @pytest.mark.parametrize(("goal", "delivered"), [(Ratio(0.9, 0.8, 0.99, 9), "a"), (Ratio(0.9, 0.8, 1.1, 9), None)])
 def test_a_goal_with_a_clock_of_its_own_is_held_to_the_interval_of_that_clock(decide, goal, delivered):
     assert decide({"a": (0.5, 0.49, 0.51)}, clocks={"a": goal}, goal="startup") == delivered

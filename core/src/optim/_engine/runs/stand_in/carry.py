@@ -66,8 +66,9 @@ def judge_carried(bench: Workbench, plan: Plan, stand_in: StandIn, found: Found)
         if verdict.status is RunStatus.IMPROVED or plan.forced():
             return replace(verdict, attempts=_rows(found, stand_in, verdict, failed))
         objective = Objective(bench.settings.goal, bench.target.timed)
-        found_so = [verdict.result] if verdict.result is not None else []
-        failed.append(_Failed(chain, objective.why_undecided(found_so, bench.run_time) or "it is not better"))
+        best = objective.best_undecided([verdict.result] if verdict.result is not None else [])
+        undecided = objective.why_undecided(best, bench.run_time) if best is not None else ""
+        failed.append(_Failed(chain, undecided or "it is not better"))
     return _nothing_held(bench, plan, stand_in, found, failed)
 
 

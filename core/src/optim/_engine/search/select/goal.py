@@ -56,19 +56,20 @@ class Objective:
             return True
         return clock is not None and clock.is_faster
 
-    def why_undecided(self, items: Iterable[Measured], time: RunTime) -> str:
-        """Returns the figures of the best whose interval leaves open whether it is faster, and what to type.
+    def best_undecided(self, items: Iterable[Measured]) -> Measured | None:
+        """Returns the best of those that are faster so far and whose interval leaves open whether they are."""
+        open_ = [
+            (clock.value, item)
+            for item in items
+            if (clock := self.clock_of(item)) is not None and clock.value < FASTER and clock.is_undecided
+        ]
+        return min(open_, key=lambda one: one[0])[1] if open_ else None
 
-        Args:
-            items: that hold and are not better.
-            time: of the run.
-        """
-        clocks = [clock for clock in map(self.clock_of, items) if clock is not None]
-        open_ = [clock for clock in clocks if clock.value < FASTER and clock.is_undecided]
-        if not open_:
-            return ""
-        best = min(open_, key=lambda clock: clock.value)
-        return f"undecided: {best.text}; give more seconds: --search-seconds {time.more_s}"
+    def why_undecided(self, item: Measured, time: RunTime) -> str:
+        """Returns the figures of what :meth:`best_undecided` found, and what to type."""
+        clock = self.clock_of(item)
+        assert clock is not None
+        return f"undecided: {clock.text}; give more seconds: --search-seconds {time.more_s}"
 
     def clock_of(self, item: Measured) -> Ratio | None:
         """Returns what the clock of a timed goal found; None if it found nothing, or the goal is not a time."""

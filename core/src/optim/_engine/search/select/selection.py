@@ -211,7 +211,11 @@ class Selection:
     def undecided(self) -> str:
         """The figures of the best that holds and may be faster than the original; empty if there is none."""
         held = [item for item in self._proven.values() if not self._shorter.only_makes_way(item.candidate)]
-        return self.objective.why_undecided(held, self._bench.run_time)
+        while (best := self.objective.best_undecided(held)) is not None:
+            if not self._shorter.changes_nothing(best.candidate):
+                return self.objective.why_undecided(best, self._bench.run_time)
+            held.remove(best)
+        return ""
 
     def would_help(self, item: Measured) -> bool:
         """Whether its figures say that it is better than the original, whatever it drifts."""
