@@ -51,7 +51,6 @@ class Lane:
         times: by round, by sample, in seconds.
         calls: the same, of every call.
         goal: by round; empty where the goal has no clock of its own.
-        work: by round, in processor seconds a run.
         racing: whether further rounds run it.
     """
 
@@ -60,7 +59,6 @@ class Lane:
     times: list[list[float]] = field(default_factory=list)
     calls: list[list[list[float]]] = field(default_factory=list)
     goal: list[Figure] = field(default_factory=list)
-    work: list[float] = field(default_factory=list)
     racing: bool = True
 
 
@@ -126,7 +124,6 @@ def run_lane(lane: Lane, timeout_s: float) -> float:
     answer = lane.worker.receive(timeout_s)
     lane.times.append([float(np.median(burst)) for burst in answer["seconds"]])
     lane.calls.append(answer["seconds"])
-    lane.work.append(float(answer["work_s"]))
     if answer.get("goal"):
         lane.goal.append(from_wire(Figure, answer["goal"]))
     return float(answer["cpu_s"])
