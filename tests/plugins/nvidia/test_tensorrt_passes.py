@@ -206,7 +206,12 @@ def test_a_size_that_never_varies_has_no_range_though_two_others_add_up_to_it(ma
     inputs = [TensorInfo("past", "float32", ("b", "past")), TensorInfo("ids", "int64", ("b", "new"))]
     inputs += [TensorInfo("mask", "int64", ("b", mask)), TensorInfo("image", "float32", (1, 96, "h", "w"))]
     rows = [
-        {"past": np.zeros((1, p)), "ids": np.zeros((1, n)), "mask": np.zeros((1, 128)), "image": np.zeros((1, 96, h, w))}
+        {
+            "past": np.zeros((1, p)),
+            "ids": np.zeros((1, n)),
+            "mask": np.zeros((1, 128)),
+            "image": np.zeros((1, 96, h, w)),
+        }
         for p, n, h, w in ((100, 28, 32, 64), (120, 8, 64, 32))
     ]
     options, _ = profile_options(inputs, rows)
