@@ -71,6 +71,7 @@ def open_lanes(base: Request, lanes: Sequence[Request], effort: Effort, end: flo
         effort: how long one may take, and whether it is a program of its own.
         end: when none is waited for any more.
     """
+    ready: list[Lane] = []
 
     def open_one(request: Request) -> Lane | WorkerFailed:
         patient = request.model.digest == base.model.digest and request.comparison.place == base.comparison.place
@@ -80,10 +81,17 @@ def open_lanes(base: Request, lanes: Sequence[Request], effort: Effort, end: flo
         opened = open_lane(request, timeout_s, fresh=effort.fresh, server=server)
         if isinstance(opened, WorkerFailed) and opened.kind == "timeout" and time.monotonic() >= end:
             return LateLane()
+        if isinstance(opened, Lane):
+            ready.append(opened)
         return opened
 
-    with server_apart(_IMPORTED) if effort.fresh else nullcontext() as server, ThreadPoolExecutor(2) as pool:
-        return [_said_beside(lane) for lane in pool.map(open_one, [base, *lanes])]
+    try:
+        with server_apart(_IMPORTED) if effort.fresh else nullcontext() as server, ThreadPoolExecutor(2) as pool:
+            return [_said_beside(lane) for lane in pool.map(open_one, [base, *lanes])]
+    except BaseException:
+        for lane in ready:
+            lane.worker.close()
+        raise
 
 
 def _said_beside(lane: Lane | WorkerFailed) -> Lane | WorkerFailed:
