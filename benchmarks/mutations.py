@@ -37,6 +37,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -196,7 +197,7 @@ def has_effect(
         found = run_all(model, samples)
     except Exception:  # whatever onnxruntime raises: verify says that it does not run
         return True
-    pairs = zip(sum(outputs, []), sum(found, []), strict=True)
+    pairs = zip(chain(*outputs), chain(*found), strict=True)
     return not all(np.array_equal(before, after, equal_nan=before.dtype.kind == "f") for before, after in pairs)
 
 
