@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,9 @@ import onnxruntime
 from onnx import helper, numpy_helper
 
 Array = np.ndarray
+_MOST_TRIED = 16
+"""Nodes of one model that a fault is tried at: where it cannot be made at so many, it is of another kind of model."""
+
 PRODUCTS = ("MatMul", "Gemm", "Conv")
 
 
@@ -51,7 +55,7 @@ class Surgery:
         return [(graph, node) for graph in self.graphs() for node in graph.node]
 
     def constant(self, name: str) -> Array | None:
-        """The value of an initializer or a Constant node."""
+        """The value of an initializer, of a Constant node, or of the transpose of either."""
         for graph in self.graphs():
             for tensor in graph.initializer:
                 if tensor.name == name:
@@ -59,6 +63,10 @@ class Surgery:
             for node in graph.node:
                 if node.op_type == "Constant" and node.output[0] == name and node.attribute[0].name == "value":
                     return numpy_helper.to_array(node.attribute[0].t)
+                if node.op_type == "Transpose" and node.output[0] == name:
+                    value = self.constant(node.input[0])
+                    order = [list(one.ints) for one in node.attribute if one.name == "perm"]
+                    return None if value is None else np.transpose(value, *order)
         return None
 
     def replace(self, graph: onnx.GraphProto, node: onnx.NodeProto, place: int, value: Array) -> None:
@@ -140,7 +148,7 @@ def fault(name: str, *operators: str, is_fault: bool = True) -> Callable[[Make],
 def places(kind: Fault, whole: Surgery) -> Iterator[int]:
     """Nodes at which a fault may be possible, so that the first ones are spread over the model."""
     found = [number for number, (_, node) in enumerate(whole.nodes()) if node.op_type in kind.operators]
-    yield from _spread(found)
+    yield from islice(_spread(found), _MOST_TRIED)
 
 
 def _spread(found: list[int]) -> Iterator[int]:
@@ -332,7 +340,9 @@ def _(surgery: Surgery, graph: onnx.GraphProto, node: onnx.NodeProto) -> bool:
 
 
 def _is_attention(surgery: Surgery, node: onnx.NodeProto) -> bool:
-    return any(reader.op_type == "MatMul" for reader in surgery.readers(node.output[0]))
+    readers = surgery.readers(node.output[0])
+    guarded = [one for reader in readers if reader.op_type == "Where" for one in surgery.readers(reader.output[0])]
+    return any(reader.op_type == "MatMul" for reader in (*readers, *guarded))
 
 
 @fault("attention ignores its last key", "Softmax")
