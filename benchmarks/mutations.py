@@ -114,7 +114,7 @@ def main() -> int:
     parser.add_argument("--work", type=Path, required=True, help="environment, models and results, kept")
     parser.add_argument("--only", nargs="+", choices=tuple(SUBJECTS), default=list(SUBJECTS))
     parser.add_argument("--faults", nargs="+", default=[], metavar="WORD", help="of their names")
-    parser.add_argument("--nodes", type=int, default=3, help="of a model, for each fault")
+    parser.add_argument("--nodes", type=int, default=2, help="of a model, for each fault")
     parser.add_argument("--table", action="store_true", help="write the table alone")
     parser.add_argument("--out", type=Path, default=TABLE)
     chosen = parser.parse_args()
@@ -123,7 +123,7 @@ def main() -> int:
     os.environ["OPTIM_CACHE_DIR"] = str(work / "store")  # a mutant is needed once: the user's cache keeps none of them
     file, gate = work / "results.jsonl", digest_of_the_gate()
     done = [Result(**json.loads(line)) for line in file.read_text().splitlines()] if file.is_file() else []
-    done = [one for one in done if one.gate == gate]
+    done = list({(one.model, one.fault, one.node): one for one in done if one.gate == gate}.values())
     began = time.monotonic()
     if not chosen.table:
         for name in chosen.only:
