@@ -1,0 +1,16 @@
+"""Generators of wrong pairs: two models that a user would call different."""
+
+from gate.wrong import (  # noqa: F401 - importing a file registers its generators
+    concentrated,
+    decoys,
+    discrete,
+    ignored,
+    moved,
+    nonfinite,
+    scales,
+    sentinels,
+    structure,
+    units,
+    unshown,
+    wrong_formulas,
+)
