@@ -172,8 +172,8 @@ def pool(races: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
             found.append({"error": failed})
             continue
         middle = sorted(entries, key=lambda entry: entry["latency_ratio"])[len(entries) // 2]
-        lows, highs = zip(*(entry["latency_ratio_ci"] for entry in entries), strict=True)
-        interval = [min(lows), max(highs)]
+        ends = [entry["latency_ratio_ci"] for entry in entries]
+        interval = [min(low for low, _ in ends), max(high for _, high in ends)] if all(ends) else None
         kept = ("latency_ms", "latency_ratio", "size_bytes", "peak_memory_bytes")
         found.append({**{key: middle[key] for key in kept}, "latency_ratio_ci": interval})
     return found

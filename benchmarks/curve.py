@@ -211,7 +211,9 @@ def measure(model: Path, made: list[Made], feeds: Path) -> dict[str, tuple[float
     if "error" in answer:
         raise SystemExit(f"optim bench: {answer['error']['what']}: {answer['error']['cause']}")
     return {
-        one.name: (math.inf,) * 3 if found["error"] else (found["latency_ratio"], *found["latency_ratio_ci"])
+        one.name: (math.inf,) * 3
+        if found["error"]
+        else (found["latency_ratio"], *(found["latency_ratio_ci"] or (0.0, math.inf)))
         for one, found in zip(made, answer["models"][1:], strict=True)
     }
 

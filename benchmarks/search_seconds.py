@@ -40,9 +40,10 @@ def main() -> int:
             if "error" in found:
                 raise SystemExit(f"{out} cannot be timed: {found['error']}")
             compared = optim("verify", chosen.model, out, "--data", chosen.data, "--max-drift", "9")
-            low, high = found["latency_ratio_ci"]
+            interval = found["latency_ratio_ci"]
             drift = compared["drift"]["relative_l2"]
-            ratio = f"{found['latency_ratio']:.3f} | {low:.3f} to {high:.3f}"
+            sure = f"{interval[0]:.3f} to {interval[1]:.3f}" if interval else "too few rounds"
+            ratio = f"{found['latency_ratio']:.3f} | {sure}"
             print(f"| {seconds} | {said[seconds]} | {ratio} | {drift:.2g} |", flush=True)
     return 0
 

@@ -9,7 +9,7 @@ import pytest
 from gate.case import Generator, Verdict, generators
 from gate.judged import judged
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("jobs_here")]
+pytestmark = pytest.mark.slow
 
 ALL = generators()
 

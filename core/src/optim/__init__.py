@@ -70,6 +70,6 @@ if TYPE_CHECKING:
 else:
     from optim._engine.handed_on import hand_on
 
-    __getattr__, __dir__, __all__ = hand_on(__name__, __file__)
+    __getattr__, __dir__, __all__ = hand_on(__name__)
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime 1.31 otherwise writes a device id when it is imported

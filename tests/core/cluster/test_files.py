@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,7 +16,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from optim._engine.cluster import files, work
 from optim._engine.cluster.carrier import Carrier
 from optim._engine.cluster.exchange import Exchange
-from optim._engine.cluster.order import File, Order, Reply, State, incoming, outgoing, store_names
+from optim._engine.cluster.order import STORE, File, Order, Reply, State, incoming, outgoing, store_names
 from optim._engine.jobs.workplace import Done, Work
 from optim.errors import OptimError
 
@@ -70,6 +71,16 @@ def test_paths_of_one_store_are_those_of_another(tmp_path: Path) -> None:
     assert list(store_names(sent)) == ["models/a.onnx"]  # a shelf is no file, nor is a text
     assert incoming(sent, there)["model"]["path"] == str(there / "models" / "a.onnx")
     assert incoming(sent, here) == said
+
+
+@pytest.mark.skipif(os.sep != "/", reason="paths of POSIX")
+@pytest.mark.parametrize("elsewhere", ["/mnt/data/store/x", "../data/store/x", "~/data/store/x", "s3://data/store/x"])
+def test_a_path_that_contains_the_store_s_stays_on_its_way(elsewhere: str) -> None:
+    root = Path("/data/store")
+    told = {"path": elsewhere, "said": f"{elsewhere} is not '/data/store/models/a.onnx' (/data/store/b)"}
+    sent = outgoing(told, root)
+    assert sent == {"path": elsewhere, "said": f"{elsewhere} is not '{STORE}models/a.onnx' ({STORE}b)"}
+    assert incoming(sent, root) == told
 
 
 @pytest.mark.parametrize(

@@ -186,3 +186,11 @@ def test_a_metric_without_data_is_refused_at_once(folder):
         run_api(folder / "model.onnx", folder / "nothing", metric=METRIC, max_loss="1%")
     assert caught.value.reference == "data-required"
     assert not (folder / "nothing").exists()
+
+
+@pytest.mark.parametrize("max_loss", ["1", "100%"])
+def test_a_loss_that_allows_everything_is_refused_with_what_was_meant(run, max_loss):
+    with pytest.raises(OptimError) as refused:
+        run(1.5, max_loss=parse_max_loss(max_loss))
+    assert refused.value.reference == "bad-budget" and "of the original is 1" in refused.value.what
+    assert refused.value.fix == "--max-loss 1%, or --max-loss 0.01"

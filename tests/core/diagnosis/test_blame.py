@@ -382,6 +382,24 @@ def test_an_input_that_is_quantized_is_held_to_eight_bits(found):
     assert first(found(network(), quantized(0.003))) == ("xq_node", "xd_node")
 
 
+def test_integers_are_not_held_against_the_floats_that_they_stand_for(found):
+    """``up0_codes`` has the name of ``up0``, and codes of -128 to 127 for its values."""
+    other = network()
+    up, place = find(other, "up0"), list(other.graph.node).index(find(other, "up0"))
+    up.output[0] = "up0_raw"
+    pair = (np.float32(0.05), "step"), (np.int8(0), "zero")
+    other.graph.initializer.extend(numpy_helper.from_array(np.asarray(array), name) for array, name in pair)
+    for kind, given, made in [("Dequantize", "up0_codes", "up0_float"), ("Quantize", "up0_raw", "up0_codes")]:
+        other.graph.node.insert(
+            place + 1, helper.make_node(f"{kind}Linear", [given, "step", "zero"], [made], f"{made}_")
+        )
+    find(other, "active0").input[0] = "up0_float"
+    answer = found(network(), other).found
+    growth = dict(answer.growth)
+    assert "up0_codes" not in growth and growth["up0_float"] < 0.1
+    assert answer.steepest is not None and answer.steepest.after < 0.1
+
+
 def test_a_node_with_several_outputs_is_blamed_once(found):
     def split(fault: bool) -> onnx.ModelProto:
         model = network()

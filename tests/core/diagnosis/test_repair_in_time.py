@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from types import SimpleNamespace
 
@@ -12,12 +13,15 @@ from optim._engine.diagnosis.repair_job import COSTS, HOLDS, Request, _by_costs,
 from optim._engine.gate.node_costs import NodeCost, precisions_of
 from optim._engine.gate.repair import OutOfEvaluations, Repair
 from optim._engine.gate.units import seams
+from optim._engine.search.select.repair import Repairer
 from optim._engine.search.time_budget import LEAST_REPAIR_S
 from optim._engine.search.workbench import Workbench
+from optim.errors import OptimError
 from optim.jobs.process import WorkerFailed
 from optim.jobs.wire import from_wire, to_wire
 
 NODES = ("a", "b", "c", "d")
+LOST = OptimError("session-failed", "onnxruntime refuses the model", "its weights are gone", "bring them back")
 
 
 @pytest.fixture
@@ -26,19 +30,18 @@ def measured():
     told = []
 
     def make(deadline=float("inf")):
-        def drift(keep, finer):
+        def drift(keep, samples, finer):
             return 0.1 * len(set(NODES) - set(keep) - set(finer)) + 0.01 * len(finer)
 
         reference = SimpleNamespace(compared=(0,))
-        subject = SimpleNamespace(
+        probe = SimpleNamespace(
             nodes=NODES,
-            samples=(0,),
             drift=drift,
             drifts=lambda keep, samples, finer: [],
             request=SimpleNamespace(comparison=SimpleNamespace(reference=reference)),
         )
         channel = SimpleNamespace(event=lambda name, **said: told.append((name, said)))
-        found = _Measured(subject, SimpleNamespace(limit=0.15), deadline, channel)
+        found = _Measured(probe, SimpleNamespace(limit=0.15), deadline, channel, (0,))
         return found, told
 
     return make
@@ -59,7 +62,7 @@ def test_the_cheapest_that_holds_is_told_as_it_is_found(measured):
 def test_a_set_that_was_measured_on_other_samples_is_measured_again(measured):
     found, told = measured()
     for samples in ((0,), (0,), (1,)):
-        found.subject.samples = samples
+        found.samples = samples
         found.drift(frozenset("abc"))
     assert len([name for name, _ in told if name == "measured"]) == 2
 
@@ -148,8 +151,93 @@ def test_what_nodes_cost_elsewhere_proposes_a_set_that_is_measured_here(measured
     found, told = measured()
     request = Request(None, 0.4, 0.15, 40, 10.0, {name: NodeCost(0.01, 0.0001, 1.0) for name in NODES})
     known = precisions_of(request.costs, NODES, NODES)
-    repair = _by_costs(found.subject, request, found, known, 0.4, float("inf"))
+    repair = _by_costs(request, found, known, 0.4)
     assert repair.drift <= 0.15
     assert (repair.keep, repair.finer) == ((), NODES)
     assert len([name for name, _ in told if name == "measured"]) <= 4
     assert not repair.rough
+
+
+def failing(after: int):
+    """A pass on a model of four nodes that fails from a certain measurement on."""
+    left = [after]
+
+    def drift(keep, samples, finer=()):
+        left[0] -= 1
+        if left[0] < 0:
+            raise OptimError(
+                "session-failed", "onnxruntime refuses the model", "its weights are gone", "bring them back"
+            )
+        return 0.1 * (len(NODES) - len(set(keep)))
+
+    comparison = SimpleNamespace(reference=SimpleNamespace(compared=(0,)))
+    return SimpleNamespace(
+        nodes=NODES,
+        refinable=frozenset(),
+        request=SimpleNamespace(comparison=comparison),
+        chained=lambda: (),
+        drift=drift,
+        drifts=lambda keep, samples, finer=(): [(sample, drift(keep, samples, finer)) for sample in samples],
+    )
+
+
+def repaired(monkeypatch, after: int):
+    monkeypatch.setattr(repair_job, "PassProbe", lambda candidate: contextlib.nullcontext(failing(after)))
+    monkeypatch.setattr(repair_job, "_replay", lambda probe, samples, stack: (None, "no estimates"))
+    comparison = SimpleNamespace(reference=SimpleNamespace(compared=(0,)))
+    candidate = SimpleNamespace(samples=(0,), comparison=comparison)
+    channel = SimpleNamespace(event=lambda name, **said: None)
+    return repair_job.run(Request(candidate, 0.4, 0.15, 40, 60.0), channel)
+
+
+def test_a_repair_that_cannot_measure_is_an_error_and_no_search_for_nodes_to_blame(monkeypatch):
+    with pytest.raises(OptimError, match="its weights are gone"):
+        repaired(monkeypatch, 0)
+
+
+def test_a_repair_that_fails_later_answers_what_it_had_and_says_what_failed(monkeypatch):
+    whole = repaired(monkeypatch, 1000)
+    assert whole.repair is not None and whole.note == "no estimates"
+    found = next(answer for after in range(1, 40) if (answer := _or_none(monkeypatch, after)) is not None)
+    assert found.repair.drift <= 0.15
+    assert found.note == "ended by an error: onnxruntime refuses the model: its weights are gone"
+
+
+def _or_none(monkeypatch, after: int):
+    with contextlib.suppress(OptimError):
+        return repaired(monkeypatch, after)
+    return None
+
+
+@pytest.mark.parametrize(("kind", "raises"), [("raised", True), ("crashed", True), ("timeout", False)])
+def test_a_failed_repair_is_told_from_one_that_found_nothing_in_time(kind, raises):
+
+    def call(job, request, *, timeout_s, on_event):
+        raise WorkerFailed("it failed", kind, error=LOST if kind == "raised" else None)
+
+    bench = SimpleNamespace(
+        prepared=SimpleNamespace(compared=(0,)),
+        keys=SimpleNamespace(repair=lambda *_: "key"),
+        runner=SimpleNamespace(known=lambda *_: None, call=call),
+        say=lambda text: None,
+        restore=lambda candidate: False,
+        _candidate_request=lambda trial, samples: None,
+        _node_costs={},
+    )
+    trial = SimpleNamespace(candidate=None, offered=SimpleNamespace(name="lossy"), options={})
+    tried = SimpleNamespace(answer=SimpleNamespace(comparisons=[]), seconds=6.0)
+    attempt = SimpleNamespace(seconds=6.0, unrepaired="")
+    left = SimpleNamespace(left=20.0, spending=contextlib.nullcontext)
+    time = SimpleNamespace(left_for_repairs=20.0, most_for_repair=lambda seconds: 20.0, repairs=left)
+    bench.repair = lambda *words: Workbench.repair(bench, *words)
+    bench.budget = None
+    trial.offered.over_models = SimpleNamespace(kept="in float")
+    repairer = Repairer(bench, None, None, time)
+    assert repairer.options(trial, attempt, tried, 0.05) is None
+    expected = {
+        "raised": "not repaired: onnxruntime refuses the model: its weights are gone",
+        "crashed": "not repaired: it failed",
+        "timeout": "not repaired: no set of nodes to leave in float was found in 0 s",
+    }
+    assert attempt.unrepaired == expected[kind]
+    assert raises == ("no set" not in attempt.unrepaired)

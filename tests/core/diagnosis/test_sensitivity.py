@@ -16,7 +16,7 @@ from timed_models import write_network
 
 from optim._engine.cli.main import main
 from optim._engine.diagnosis import isolate, replay
-from optim._engine.diagnosis.subject import Subject
+from optim._engine.diagnosis.pass_probe import PassProbe
 from optim._engine.plugins.registry import load_registry
 from optim._engine.reports.outcome import RunStatus
 from optim._engine.reports.sensitivity_plot import draw
@@ -295,8 +295,18 @@ def test_where_no_pass_of_a_type_can_do_anything_each_says_why(tmp_path, capsys)
     assert refused >= {"ort.quantize-dynamic", "ort.quantize-static"}
 
 
+def test_a_runtime_that_refuses_what_the_pass_makes_is_an_error_and_no_infinite_drift(measure, monkeypatch):
+    def opened(probe, model):
+        raise OptimError("session-failed", "onnxruntime refuses the model", "its weights are gone", "bring them back")
+
+    monkeypatch.setattr(PassProbe, "opened", opened)
+    with pytest.raises(OptimError) as caught:
+        measure(strengths={"useful_1_matmul": 0.25}, exact=True)
+    assert caught.value.reference == "session-failed"
+
+
 def test_a_pass_that_can_leave_no_node_alone_is_refused(measure, monkeypatch):
-    monkeypatch.setattr(Subject, "nodes", property(lambda _: (), lambda *_: None), raising=False)
+    monkeypatch.setattr(PassProbe, "nodes", property(lambda _: (), lambda *_: None), raising=False)
     with pytest.raises(OptimError) as caught:
         measure(strengths={"useful_1_matmul": 0.25})
     assert caught.value.reference == "nothing-to-measure"

@@ -117,7 +117,7 @@ def test_what_is_no_model_is_refused(tmp_path):
 def test_the_command_prints_tables(path):
     result = CliRunner().invoke(inspect_command, [str(path)], env={"COLUMNS": "120"})
     assert result.exit_code == 0, result.output
-    for text in ("MatMul", "float32", "[batch, ?, 32]", "ai.onnx 17", "2 subgraphs and 1 functions", "4.1 kB"):
+    for text in ("MatMul", "float32", "[batch, ?, 32]", "ai.onnx 17", "2 subgraphs and 1 function", "4.1 kB"):
         assert text in result.output
 
 

@@ -16,7 +16,15 @@ from optim.errors import OptimError
 from optim.model import Model, SessionConfig
 from optim.onnx.data_files import file_digest
 from optim.onnx.external_data import external_files
-from optim.onnx.files import deliver_linked, deliver_model, is_whole, read_ir, save_in_store
+from optim.onnx.files import (
+    deliver_linked,
+    deliver_model,
+    discard_measured,
+    is_whole,
+    read_ir,
+    save_for_measuring,
+    save_in_store,
+)
 from optim.onnx.linked import is_linked, link, openable_file
 from optim.onnx.sessions import open_session
 
@@ -91,6 +99,17 @@ def test_it_stays_linked_when_a_pass_writes_the_graph_anew(model: Model, store: 
     assert again.path != model.path
     assert np.array_equal(result(again), WEIGHTS + OWN)
     assert external_files(again.path) == external_files(model.path)
+
+
+def test_a_model_saved_for_measuring_reads_linked_weights_too(model: Model, store: Store, user_file: Path) -> None:
+    graph = model.ir()
+    graph.graph[1].inputs[1].const_value = ir.Tensor(OWN + 1, name="own")  # type: ignore[union-attr]
+    measured = save_for_measuring(graph, store.models)
+    assert np.array_equal(result(measured), WEIGHTS + OWN + 1)
+    assert is_linked(graph.graph.initializers["weights"].const_value)
+    assert is_linked(read_ir(measured.path).graph.initializers["weights"].const_value)
+    discard_measured(measured)
+    assert not list(store.models.glob(".*")) and user_file.is_file()
 
 
 def test_delivering_copies_what_the_graph_uses(model: Model, tmp_path: Path, user_file: Path) -> None:

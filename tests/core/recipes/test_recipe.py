@@ -92,6 +92,12 @@ def test_bad_toml_names_the_line_and_shows_it(tmp_path: Path) -> None:
     assert "target = cpu" in error.cause
 
 
+def test_a_number_of_thousands_of_digits_is_an_error_of_the_recipe(tmp_path: Path) -> None:
+    error = refused(tmp_path, f"seed = {'9' * 5000}\n")
+    assert error.reference == "bad-toml" and "digits" in error.cause
+    assert len(str(error)) < 1000
+
+
 def test_toml_that_ends_too_early_is_an_error_too(tmp_path: Path) -> None:
     assert refused(tmp_path, 'stages = ["fuse",').reference == "bad-toml"
 

@@ -13,8 +13,10 @@ from optim._engine.gate.drift import Drift
 from optim._engine.machine import _from_cpuinfo, _instruction_sets, this_machine
 from optim._engine.reports.build import build_report
 from optim._engine.reports.outcome import RunStatus
+from optim._engine.reports.parts.drifted import DriftReport
+from optim._engine.reports.parts.exported import SourceDriftReport
 from optim._engine.reports.schema import Report
-from optim._engine.reports.words import cores_text
+from optim._engine.reports.words import cores_text, result_drift_text
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate, Measured
 
@@ -175,9 +177,10 @@ def test_the_verdict_on_a_target_without_a_clock_speaks_of_no_time():
 
 
 @pytest.mark.parametrize(
-    ("rounds", "said"), [(1, "one round was timed: its ratio has no interval"), (2, "is 50% sure"), (30, "")]
+    ("rounds", "said"),
+    [(1, "1 round was timed: below six the ratio has no interval"), (5, "5 rounds"), (6, ""), (30, "")],
 )
-def test_how_sure_an_interval_of_few_rounds_is(rounds, said):
+def test_a_ratio_of_few_rounds_says_that_it_has_no_interval(rounds, said):
     outcome = sample.improved()
     timing = replace(outcome.timing, ratio=replace(outcome.timing.ratio, rounds=rounds))
     notes = " ".join(build_report(replace(outcome, timing=timing)).notes)
@@ -304,3 +307,16 @@ def test_latencies_that_stand_side_by_side_are_of_one_measurement():
     assert report.result.latency_ms == pytest.approx(0.81 * report.original.latency_ms)
     assert report.points[0].latency_ms == report.result.latency_ms
     assert all(shape.result_ms == pytest.approx(shape.ratio * shape.original_ms) for shape in report.result.shapes)
+
+
+def test_one_of_something_is_not_said_in_the_plural():
+    drift = DriftReport(relative_l2=1e-7, max_abs=1e-6, cosine=1.0)
+    found = SourceDriftReport(drift=drift, samples=11, trials=("a",), skipped=("b: too long",), worst="", limit=1e-4)
+    assert result_drift_text(found).startswith(
+        "result: drift 1e-07 from its source on 11 runs of 1 trial, 0.0001 allowed"
+    )
+    assert result_drift_text(found).endswith("; 1 trial it does not take")
+    alone = found.model_copy(update={"samples": 1, "skipped": ("b", "c")})
+    assert "on 1 trial, " in result_drift_text(alone) and result_drift_text(alone).endswith(
+        "; 2 trials it does not take"
+    )

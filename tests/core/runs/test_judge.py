@@ -184,10 +184,8 @@ def test_what_was_asked_for_is_prepared_and_called_improved_only_where_the_goal_
     assert EXIT_STATUS[found.status] is ExitStatus.DELIVERED
 
 
-def test_what_is_undecided_is_called_improved_and_said_to_be_undecided(verdict, monkeypatch):
-    fused = Step(Stage.FUSE, "fuse", "plugin", {}, Role.IMPROVE, lossy=False)
-    found = Measured(Candidate(model("fused"), 100, (fused,)), 0.95, 0.90, 1.01, again=0.96)
-    monkeypatch.setattr(Selection, "decide", lambda *_: found)
-    judged = verdict()
-    assert (judged.status, judged.result) == (RunStatus.IMPROVED, found)
-    assert judged.reason.startswith("undecided: ")
+def test_what_is_undecided_is_not_delivered_and_the_verdict_says_what_to_type(verdict, monkeypatch):
+    said = "undecided: 0.98 [0.97, 1.01]; give more seconds: --search-seconds 600"
+    monkeypatch.setattr(Selection, "undecided", said)
+    found = verdict(0.7, 0.65, 0.75, max_drift=None)
+    assert (found.status, found.result.candidate, found.reason) == (RunStatus.UNCHANGED, ORIGINAL, said)

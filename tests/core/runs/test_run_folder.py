@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -219,6 +220,39 @@ def test_a_full_disk_is_named_and_the_earlier_result_stays(tmp_path, monkeypatch
     assert (caught.value.reference, caught.value.status) == ("disk-full", ExitStatus.USAGE)
     assert (path / "model.onnx").read_text() == "first"
     assert names(path) == {"model.onnx", "report.json", "run.json"}
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_disk_that_stays_full_masks_no_diagnosis_and_the_folder_can_be_claimed_again(tmp_path, monkeypatch, earlier):
+    path = finished(tmp_path / "run") if earlier else tmp_path / "run"
+    full = OSError(errno.ENOSPC, "No space left on device")
+
+    def fill(*_: object, **__: object) -> None:
+        raise full
+
+    with pytest.raises(OptimError) as caught, RunFolder.claim(path) as claim:
+        monkeypatch.setattr("optim._engine.runs.folder.write_mark", fill)
+        monkeypatch.setattr(Path, "unlink", fill)
+        claim.publish(fill)
+    assert caught.value.reference == "disk-full"
+    monkeypatch.undo()
+    with RunFolder.claim(path) as again:
+        assert (again.earlier is not None) == earlier
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_file_of_the_user_that_a_later_run_would_write_too_stays_and_is_named(tmp_path, monkeypatch, inside):
+    path = finished(tmp_path / "run")
+    (path / "config.json").write_text("mine")
+    if inside:
+        monkeypatch.chdir(path)
+    with pytest.raises(OptimError, match=r"config\.json") as caught, RunFolder.claim(path) as claim:
+        claim.publish(write_result("second", "model.onnx", "report.json", "config.json"))
+    assert caught.value.reference == "not-our-folder"
+    assert (path / "config.json").read_text() == "mine"
+    assert (path / "model.onnx").read_text() == "first"
+    assert names(path) == {"model.onnx", "report.json", "run.json", "config.json"}
+    assert read_mark(path).status == "finished"
 
 
 def test_two_runs_do_not_fill_one_folder_at_once(tmp_path):

@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from optim._engine.cluster import fleet
+from optim._engine.jobs.clocks.ratio import Ratio
 from optim._engine.reports.build import _shapes
 from optim._engine.runs.execute import _announce
 from optim._engine.runs.run import _workplace
@@ -262,7 +263,7 @@ def test_where_samples_could_not_be_made_up_for_want_of_time_none_of_them_is_sai
 
 
 def test_a_report_has_the_shapes_that_were_timed_and_no_others():
-    ratio = SimpleNamespace(value=0.5, low=0.4, high=0.6)
+    ratio = Ratio(0.5, 0.4, 0.6, 9)
     outcome = SimpleNamespace(
         timing=SimpleNamespace(sample_ratio=(ratio,), sample_calls=()),
         original=SimpleNamespace(sample_ms=(2000.0,), sample_calls=()),

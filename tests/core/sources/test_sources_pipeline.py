@@ -12,6 +12,7 @@ import pytest
 
 from optim import Applicable, Target
 from optim._engine.plugins.offers import OfferedPass
+from optim._engine.sources import make
 from optim._engine.sources.pipeline import Choice, Pipeline
 from optim.errors import OptimError
 from optim.model import TensorInfo
@@ -111,6 +112,7 @@ def test_where_none_applies_it_is_said_what_brings_one(tmp_path):
     with pytest.raises(OptimError, match="no-exporter") as refused:
         made.export(COMPONENT)
     assert "optim-plugins[torch]" in refused.value.fix
+    assert "--torch-backend=cpu" in refused.value.fix  # without which some gigabytes of CUDA are brought
     assert made.steps[0].reason == "left out by --without"
 
 
@@ -136,3 +138,19 @@ def test_the_first_pass_that_loads_a_source_is_the_only_one(tmp_path):
     made = pipeline(loader("first", load), loader("second", ValueError("never asked")), tmp_path=tmp_path)
     assert made.load(SourceRequest("package.module:factory")).components == (COMPONENT,)
     assert [one.name for one in made.steps] == ["acme.first"]
+
+
+@pytest.mark.parametrize("name", ["model.pt", "weights.pth", "chat_template.jinja", "config.json", "part/adapter.bin"])
+def test_an_export_is_made_anew_when_a_file_of_its_source_changes(tmp_path, name):
+    registry: Any = SimpleNamespace(offers=lambda target: [])
+    file = tmp_path / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("before")
+
+    def key() -> str:
+        return make._key(SourceRequest(str(tmp_path)), Target("cpu", "ort", "CPU", device="CPU"), registry, Choice())
+
+    before = key()
+    assert key() == before
+    file.write_text("and after")
+    assert key() != before

@@ -17,6 +17,7 @@ import optim
 from optim import OptimError, SourceRequest, Target
 from optim._engine.runs.session_file import write_session_files
 from optim.adapters import Adapter, read_adapter, write_adapter
+from optim.arrays import dtype_of
 from optim.onnx import read_ir
 from optim.testing import models
 from optim_plugins.adapters.commands import extracting
@@ -37,6 +38,23 @@ def refusal(work):
     with pytest.raises(OptimError) as caught:
         work()
     return caught.value
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors", ".onnx_adapter"])
+def test_an_array_may_have_any_name(tmp_path, suffix):
+    arrays = {name: np.ones(3, np.float32) for name in ("file", "path", "self", "a/b")}
+    write_adapter(Adapter(arrays), tmp_path / f"a{suffix}")
+    assert set(read_adapter(tmp_path / f"a{suffix}").arrays) == set(arrays)
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".onnx_adapter"])
+def test_a_type_that_a_format_lacks_is_named_and_an_earlier_file_stays(tmp_path, suffix):
+    path, array = tmp_path / f"a{suffix}", np.ones(3, np.float32)
+    write_adapter(Adapter({"x": array}), path)
+    error = refusal(lambda: write_adapter(Adapter({"x": array.astype(dtype_of("bfloat16"))}), path))
+    assert (error.reference, error.cause, error.fix) == ("adapter-dtype", "they are bfloat16", "write .safetensors")
+    assert read_adapter(path).arrays["x"].dtype == np.float32
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
 @pytest.fixture(scope="module")

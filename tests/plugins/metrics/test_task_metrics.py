@@ -48,6 +48,7 @@ def test_top_1_counts_rows_over_all_samples_and_leaves_out_what_is_ignored():
 
 def test_top_1_takes_class_numbers_that_the_model_itself_gives():
     assert value("top-1", [({"best": np.array([2, 0])}, label(2, 1))]) == 0.5
+    assert value("top-1", [({"best": np.array([1, 2, 3])}, label(1, -100, 3))]) == 1.0
 
 
 def test_equal_scores_are_no_hit_for_a_model_that_tells_nothing_apart():

@@ -201,6 +201,24 @@ def test_the_sizes_of_a_profile_fit_together(tmp_path: Path) -> None:
     assert options["trt_profile_max_shapes"] == "ids:1x8,past:1x40,mask:1x48"
 
 
+@pytest.mark.parametrize("mask", [128, "all"])
+def test_a_size_that_never_varies_has_no_range_though_two_others_add_up_to_it(mask: int | str) -> None:
+    inputs = [TensorInfo("past", "float32", ("b", "past")), TensorInfo("ids", "int64", ("b", "new"))]
+    inputs += [TensorInfo("mask", "int64", ("b", mask)), TensorInfo("image", "float32", (1, 96, "h", "w"))]
+    rows = [
+        {
+            "past": np.zeros((1, p)),
+            "ids": np.zeros((1, n)),
+            "mask": np.zeros((1, 128)),
+            "image": np.zeros((1, 96, h, w)),
+        }
+        for p, n, h, w in ((100, 28, 32, 64), (120, 8, 64, 32))
+    ]
+    options, _ = profile_options(inputs, rows)
+    assert options["trt_profile_min_shapes"] == "past:1x100,ids:1x8,mask:1x128,image:1x96x32x32"
+    assert options["trt_profile_max_shapes"] == "past:1x120,ids:1x28,mask:1x128,image:1x96x64x64"
+
+
 def test_graphs_of_other_types_than_float32_switch_these_on_in_tensorrt(tmp_path: Path) -> None:
     """Its networks are weakly typed: without the switch no engine is built."""
     model = export("convnet.dynamo", tmp_path)

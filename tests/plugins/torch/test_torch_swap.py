@@ -18,8 +18,9 @@ from optim._engine.cli.main import main
 from optim.cli_kit import require_target
 from optim_plugins.torch.swap.attribution import attribute, difference, parse_kernels
 from optim_plugins.torch.swap.node_evaluator import NodeEvaluator
-from optim_plugins.torch.swap.ort_kernels import OrtKernels
+from optim_plugins.torch.swap.ort_kernels import BFLOAT16, OrtKernels
 
+CPU = require_target("cpu")
 EXAMPLE = Path(__file__).parents[3] / "examples" / "layer_norm" / "swap_kernels.py"
 
 
@@ -238,6 +239,50 @@ def test_weights_of_types_that_numpy_does_not_hand_over_are_run(kind, tmp_path):
     assert torch.to["float64"].max_abs < 1e-5
     made = NodeEvaluator(model, require_target("cpu")).run({"x": x}, {}, "float64").outputs["y"]
     assert np.allclose(made, x @ (0.1 * numbers), atol=1e-5)
+
+
+def kernels(opset: int = 21) -> OrtKernels:
+    graph = helper.make_graph([], "g", [], [])
+    return OrtKernels(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10), CPU)
+
+
+@pytest.mark.parametrize(
+    ("operator", "to"), [("Cast", TensorProto.FLOAT), ("Relu", 0), ("Cast", TensorProto.FLOAT8E4M3FN)]
+)
+def test_only_results_in_bfloat16_are_rounded_to_it(operator: str, to: int) -> None:
+    x = np.array([1.01, 2.02], np.float32)
+    node = helper.make_node(operator, ["x"], ["y"], **({"to": to} if to else {}))
+    (narrow,) = kernels().run(("a",), node, {"x": x.astype(BFLOAT16)})
+    assert narrow.dtype == (helper.tensor_dtype_to_np_dtype(to) if to else BFLOAT16)
+    assert np.allclose(narrow.astype(np.float32), x, rtol=0.1)
+
+
+def test_a_mean_of_bfloat16_in_float32_keeps_its_bits() -> None:
+    """A node that runs in float32, for want of a kernel, rounds what it makes of bfloat16 and nothing else."""
+    body = helper.make_graph(
+        [helper.make_node("Cast", ["x"], ["w"], to=TensorProto.FLOAT), helper.make_node("ReduceMean", ["w"], ["y"])],
+        "b",
+        [],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+    )
+    node = helper.make_node("If", ["c"], ["y"], then_branch=body, else_branch=body)
+    x = np.array([1.0, 1.03125, 1.03125], np.float32).astype(BFLOAT16)
+    (found,) = kernels().run(("a",), node, {"c": np.array(True), "x": x})
+    assert found.dtype == np.float32 and found.ravel()[0] == x.astype(np.float32).mean()
+
+
+@pytest.mark.parametrize("kind", [TensorProto.INT4, TensorProto.UINT4, TensorProto.FLOAT8E4M3FN])
+def test_values_of_4_and_8_bits_go_in_and_come_out_as_they_are_each_time(kind: int) -> None:
+    dtype = helper.tensor_dtype_to_np_dtype(kind)
+    node = helper.make_node("DequantizeLinear", ["q", "s"], ["y"])
+    back = helper.make_node("QuantizeLinear", ["y", "s", "z"], ["q"])
+    here, scale, zero = kernels(), np.array(0.5, np.float32), np.zeros((), dtype)
+    for given in ([1, 2], [5, 6]):
+        given_array = np.array(given).astype(dtype)
+        (y,) = here.run(("a",), node, {"q": given_array, "s": scale})
+        assert y.tolist() == [0.5 * number for number in given]
+        (q,) = here.run(("b",), back, {"y": y, "s": scale, "z": zero})
+        assert q.dtype == dtype and q.tobytes() == given_array.tobytes()
 
 
 def test_an_operator_that_the_reference_lacks_is_named(tmp_path):

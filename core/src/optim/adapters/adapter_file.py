@@ -7,10 +7,11 @@ the adapter and of the model that it is for; so do the other two, each in its ow
 from __future__ import annotations
 
 import importlib.util
+import os
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -96,7 +97,7 @@ def require_format(path: Path) -> None:
 
 
 def write_adapter(adapter: Adapter, path: Path) -> None:
-    """Write an adapter, and read it back: what lies there is what was given.
+    """Write an adapter, and read it back before it takes the place of an earlier file of that name.
 
     Raises:
         OptimError[adapter-unknown-format]: the suffix is none of :data:`SUFFIXES`.
@@ -112,8 +113,16 @@ def write_adapter(adapter: Adapter, path: Path) -> None:
     }
     require_format(path)
     _require_weights(adapter, path)
-    writers[path.suffix](adapter, path)
-    back = read_adapter(path)
+    temporary = path.with_name(f".{path.stem}.{uuid.uuid4().hex}{path.suffix}")
+    try:
+        writers[path.suffix](adapter, temporary)
+        _require_same(read_adapter(temporary), adapter, path)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _require_same(back: Adapter, adapter: Adapter, path: Path) -> None:
     same = back.version == adapter.version and back.model_version == adapter.model_version
     same = same and set(back.arrays) == set(adapter.arrays)
     if not same or any(not _equal(back.arrays[name], array) for name, array in adapter.arrays.items()):
@@ -142,10 +151,7 @@ def _write_onnx(adapter: Adapter, path: Path) -> None:
     try:
         values = {name: ort.OrtValue.ortvalue_from_numpy(array) for name, array in arrays.items()}
     except RuntimeError as error:
-        dtypes = ", ".join(sorted({str(array.dtype) for array in arrays.values()}))
-        raise OptimError(
-            "adapter-dtype", f"{path} cannot hold these arrays", f"they are {dtypes}", "write .safetensors"
-        ) from error
+        raise _no_such_type(adapter, ONNX_ADAPTER) from error
     made.set_parameters(values)  # keeps no reference to them: they must live until the file is written
     made.export_adapter(str(path))
     del values, arrays
@@ -178,9 +184,12 @@ def _read_safetensors(path: Path) -> Adapter:
 
 
 def _write_npz(adapter: Adapter, path: Path) -> None:
+    from optim._engine.feeds.archives import write_archive
+
+    if any(array.dtype.isbuiltin != 1 for array in adapter.arrays.values()):
+        raise _no_such_type(adapter, NPZ)
     versions = np.array([adapter.version, adapter.model_version])
-    arrays: dict[str, Any] = {**adapter.arrays, _VERSIONS: versions}
-    np.savez(path, **arrays)
+    write_archive(path, {**adapter.arrays, _VERSIONS: versions})
 
 
 def _read_npz(path: Path) -> Adapter:
@@ -192,6 +201,13 @@ def _read_npz(path: Path) -> Adapter:
         raise ValueError(error.cause) from error
     version, model_version = map(int, arrays.pop(_VERSIONS, np.array([1, 0])))
     return Adapter(arrays, version, model_version)
+
+
+def _no_such_type(adapter: Adapter, suffix: str) -> OptimError:
+    dtypes = ", ".join(sorted({str(array.dtype) for array in adapter.arrays.values()}))
+    return OptimError(
+        "adapter-dtype", f"a file {suffix} cannot hold these arrays", f"they are {dtypes}", "write .safetensors"
+    )
 
 
 def _need_safetensors(path: Path) -> None:

@@ -104,7 +104,7 @@ def _made_by_uv(isolation: Isolation, python: str, making: Path, say: Progress) 
     say(0, 2, "uv makes a virtual environment")
     try:
         _call([uv, "venv", "--quiet", "--no-project", "--python", python, str(making)])
-        say(1, 2, f"uv installs {len(isolation.requirements)} packages")
+        say(1, 2, f"uv installs packages: {len(isolation.requirements)}")
         if isolation.requirements:
             into = ("--python", str(executable(making)))
             _call([uv, "pip", "install", "--quiet", "--no-deps", *into, *isolation.requirements])

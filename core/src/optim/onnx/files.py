@@ -124,8 +124,10 @@ def save_for_measuring(graph: ir.Model, store: Path, *, session: SessionConfig |
     name = f".{uuid.uuid4().hex}"
     _externalize(graph, store, f"{name}.data.tmp")
     path = store / f"{name}.onnx.tmp"
+    with locations_for_store(graph):
+        encoded = ir.serde.serialize_model(graph).SerializeToString()
     with replacing(path) as stream:
-        stream.write(ir.serde.serialize_model(graph).SerializeToString())
+        stream.write(encoded)
     return describe_model(path, session=session, digest=name[1:])
 
 

@@ -29,7 +29,9 @@ from optim.onnx.data_files import static_shape
 
 PREFIX = "linked:"
 _MARK = PREFIX.encode()
-_STORED = re.compile(r"[0-9a-f]{64}\.onnx")
+_STORED = re.compile(r"[0-9a-f]{64}\.onnx|\.[0-9a-f]{32}\.onnx\.tmp")
+"""A model of the store, or one that is saved for measuring."""
+
 FOLDER_CONFIG = "session.model_external_initializers_file_folder_path"
 
 

@@ -19,4 +19,4 @@ if TYPE_CHECKING:
 else:
     from optim._engine.handed_on import hand_on
 
-    __getattr__, __dir__, __all__ = hand_on(__name__, __file__)
+    __getattr__, __dir__, __all__ = hand_on(__name__)

@@ -7,15 +7,14 @@ system does not look into.
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
-import io
 import re
 import sys
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
+from optim._engine.stdout import prints_dropped
 from optim.providers.names import CUDA, TENSORRT
 
 CUDA_COMMAND = "pip install 'onnxruntime-gpu[cuda,cudnn]'"
@@ -53,7 +52,7 @@ def _preload_cuda() -> None:
     import onnxruntime
 
     if hasattr(onnxruntime, "preload_dlls"):
-        with contextlib.redirect_stdout(io.StringIO()):  # it prints what it does not find
+        with prints_dropped():  # it prints what it does not find
             onnxruntime.preload_dlls()
 
 

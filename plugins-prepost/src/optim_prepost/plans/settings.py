@@ -36,9 +36,20 @@ class Settings:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Names of classes in order; empty where the folder has none but LABEL_0, LABEL_1 ..."""
-        named = self.config.get("id2label") or {}
-        return tuple(str(named[key]) for key in sorted(named, key=int))
+        """Names of classes in order; empty where the folder has none but LABEL_0, LABEL_1 ...
+
+        Raises:
+            OptimError[bad-settings]: they are neither a list nor numbers and their names.
+        """
+        given = self.config.get("id2label") or {}
+        named = dict(enumerate(given)) if isinstance(given, list) else given
+        try:
+            found = tuple(str(named[key]) for key in sorted(named, key=int))
+        except (TypeError, ValueError) as error:
+            raise _bad(
+                Path("config.json"), "its id2label is no list of names, and no numbers and their names"
+            ) from error
+        return () if found == tuple(f"LABEL_{number}" for number in range(len(found))) else found
 
 
 def read_settings(path: str | None) -> Settings:
@@ -79,11 +90,13 @@ def read_vocabulary(path: str) -> dict[str, int]:
     if Path(path).suffix != ".json":
         return {word: number for number, line in enumerate(text.split("\n")) if (word := line.rstrip("\r"))}
     data = _parsed(text, Path(path))
-    words = data.get("model", {}).get("vocab", data) if isinstance(data, dict) else None
+    told = data.get("model") if isinstance(data, dict) else None  # of a vocabulary it is a word like any other
+    model = told if isinstance(told, dict) else {}
+    words = model.get("vocab", data)
     if not isinstance(words, dict) or not all(isinstance(number, int) for number in words.values()):
         raise _bad(Path(path), "it has no dictionary of words and their numbers")
-    if isinstance(data.get("model"), dict) and data["model"].get("type") not in (None, "WordPiece"):
-        raise _bad(Path(path), f"its tokenizer is {data['model']['type']}, not BERT's WordPiece")
+    if model.get("type") not in (None, "WordPiece"):
+        raise _bad(Path(path), f"its tokenizer is {model['type']}, not BERT's WordPiece")
     return {str(word): int(number) for word, number in words.items()}
 
 

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from optim import CannotJudge, Metric, PassOptions
 from optim.arrays import Array, Feeds, Outputs
-from optim_plugins.metrics.pick import classes_of, counted, pick_label, pick_output
+from optim_plugins.metrics.pick import IGNORED, classes_of, counted, pick_label, pick_output
 from optim_plugins.metrics.share import share
 
 
@@ -83,7 +83,8 @@ def _top(name: str, k: int, options: TopOptions) -> Metric:
     def call(outputs: Outputs, feeds: Feeds, labels: Feeds) -> Array:
         scores, truth = pick_output(outputs, options.output), pick_label(labels, options.label)
         if scores.dtype.kind in "iu" and k == 1 and scores.size == truth.size:
-            same = scores.ravel() == truth.ravel()
+            valid = truth.ravel() != IGNORED
+            same = scores.ravel()[valid] == truth.ravel()[valid]
             return np.array([same.sum(), same.size])
         if not scores.ndim:
             raise CannotJudge("the output is a single number; accuracy needs scores of classes")

@@ -6,7 +6,8 @@ import importlib.util
 
 from optim import APPLICABLE, Applicable
 
-INSTALL = "pip install 'optim-plugins[torch]'"
+INSTALL = "pip install 'optim-plugins[torch]'; without a GPU first: uv pip install torch --torch-backend=cpu"
+"""On Linux torch alone brings the libraries of CUDA, some gigabytes."""
 
 
 def torch_available() -> Applicable:

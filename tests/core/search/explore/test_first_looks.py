@@ -11,6 +11,7 @@ import pytest
 from installed_plugin import installed
 from timed_models import write_network
 
+from optim._engine.jobs.clocks.ratio import Ratio
 from optim._engine.jobs.start_up import StartUp
 from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.execute import execute
@@ -26,7 +27,7 @@ from optim._engine.search.measure.lane_figures import expected_of
 from optim._engine.search.plan import make_plan
 from optim._engine.search.select.goal import Objective
 from optim._engine.search.settings import Named, RunSettings
-from optim._engine.search.state import Candidate, LaneResult, Measured, Ratio, Step, StepStatus
+from optim._engine.search.state import Candidate, LaneResult, Measured, Step, StepStatus
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim._engine.store import Store

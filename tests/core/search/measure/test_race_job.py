@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -71,3 +73,23 @@ def test_lanes_are_opened_before_the_turn_where_there_is_memory(steps: list[str]
 def test_a_race_with_patience_for_quiet_rounds_asks_for_quiet(steps: list[str]) -> None:
     asked = ["waiting", "quiet", "timed for 50 s", "not quiet", "turn is over", "closed"]
     assert steps[-len(asked) :] == asked
+
+
+def test_an_exception_while_lanes_are_opened_leaves_none_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[str] = []
+    first_is_open = threading.Event()
+
+    def open_lane(request: Any, timeout_s: float, **_: object) -> race_lanes.Lane:
+        if request.name == "broken":
+            first_is_open.wait(60)
+            raise ZeroDivisionError
+        worker: Any = SimpleNamespace(close=lambda: closed.append(request.name))
+        first_is_open.set()
+        return race_lanes.Lane(worker, Ready((), 0, {}, ()))
+
+    monkeypatch.setattr(race_lanes, "open_lane", open_lane)
+    whole: Any = SimpleNamespace(model=SimpleNamespace(digest="a"), comparison=SimpleNamespace(place=None))
+    base, broken = (SimpleNamespace(name=name, **vars(whole)) for name in ("base", "broken"))
+    with pytest.raises(ZeroDivisionError):
+        race_lanes.open_lanes(base, [broken], Effort(1.0), math.inf)  # type: ignore[arg-type]
+    assert closed == ["base"]

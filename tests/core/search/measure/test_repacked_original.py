@@ -7,8 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from optim._engine.jobs.clocks.ratio import Ratio
 from optim._engine.search.measure import repacked_original as measured
-from optim._engine.search.state import Candidate, Measured, Ratio, Step
+from optim._engine.search.state import Candidate, Measured, Step
 from optim.errors import OptimError
 from optim.model import Model
 from optim.passes import Role, Stage

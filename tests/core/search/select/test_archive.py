@@ -78,6 +78,18 @@ def test_what_is_delivered_has_a_number_even_where_another_is_in_front_of_it():
     assert [(point.candidate.model.digest, point.number) for point in points] == [("fast", 1), ("beaten", 2)]
 
 
+def test_what_is_ahead_of_the_delivered_by_noise_has_no_number():
+    delivered = Measured(measured("delivered", 0.5, 60, 0.09).candidate, 0.50, 0.48, 0.52)
+    faster = Measured(measured("faster", 0.48, 60, 0.09, steps=("a", "b")).candidate, 0.48, 0.46, 0.50)
+    clearly = replace(faster, ratio=0.3, low=0.29, high=0.31)
+    smaller = replace(faster, candidate=replace(faster.candidate, size_bytes=50))
+    numbers = [
+        {point.digest: point.number for point in archive(other, delivered).points(delivered.candidate)}
+        for other in (faster, clearly, smaller)
+    ]
+    assert numbers == [{"delivered": 1, "faster": 0}, *[{"faster": 1, "delivered": 2}] * 2]
+
+
 def test_of_two_that_are_the_same_within_noise_the_shorter_stays():
     longer = measured("longer", 0.299, 60, 0.09, steps=("a", "b"))
     points = archive(longer, FAST).points()

@@ -5,12 +5,15 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.parser
+import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from ort_models import Array, apply, drift, operators, proto, random_weight, stored
+from ort_models import Array, apply, build, drift, operators, proto, random_weight, stored
 
 from optim import Model, PassResult
 from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
+from optim_plugins.ort.fuse.pack_attention import pack_attention
 
 LOSSLESS = 1e-4
 BATCH, LENGTH, HEADS, SIZE = 2, 6, 4, 8
@@ -240,6 +243,34 @@ def test_attention_between_two_sequences(tmp_path: Path) -> None:
 
     assert dict(result.counts) == {"multi_head_attention": 1}
     assert drift(model, result.model, feeds(memory=random_weight(BATCH, 9, HIDDEN, seed=1))) <= LOSSLESS
+
+
+@pytest.mark.parametrize("said", [{"unidirectional": 1}, {"mask_filter_value": -5.0}])
+def test_attention_that_says_more_than_heads_and_scale_keeps_its_projections(
+    said: dict[str, Any], tmp_path: Path
+) -> None:
+    names = "qkv"
+    nodes = [helper.make_node("MatMul", ["x", f"w{name}"], [name]) for name in names]
+    nodes += [helper.make_node("MultiHeadAttention", [*names], ["y"], "a", domain="com.microsoft", num_heads=4, **said)]
+    nodes += [helper.make_node("MatMul", ["y", "wq"], ["z"]), helper.make_node("Softmax", ["z"], ["p"])]
+    weights = {f"w{name}": random_weight(HIDDEN, HIDDEN, seed=ord(name)) / 3 for name in names}
+    model = build(tmp_path, nodes, weights, {"x": ["b", "s", HIDDEN]}, {"p": ["b", "s", HIDDEN]})
+    result = apply(FuseTransformer, model, tmp_path)
+    assert operators(result.model).count("MultiHeadAttention") == 1
+    assert any(f"MultiHeadAttention has attribute '{next(iter(said))}'" in note for note in result.notes)
+    assert drift(model, result.model, feeds()) <= LOSSLESS
+
+
+def test_projections_without_a_bias_get_one_of_their_own_type() -> None:
+    graph = ir.serde.deserialize_model(
+        onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>
+        g (float16[b, s, 2] x) => (float16[b, s, 2] y) <float16[2, 2] w = {1, 2, 3, 4}, float16[2] c = {1, 2}> {
+            q0 = MatMul(x, w) q = Add(q0, c) k = MatMul(x, w)
+            y = com.microsoft.MultiHeadAttention <num_heads = 1> (q, k, q) }""")
+    )
+    assert pack_attention(graph) == 1
+    (node,) = [node for node in graph.graph if node.op_type == "Attention"]
+    assert [value.const_value.dtype for value in node.inputs[1:3]] == [ir.DataType.FLOAT16] * 2
 
 
 def declined(graph: Graph, folder: Path) -> tuple[str, ...]:

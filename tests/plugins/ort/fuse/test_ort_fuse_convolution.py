@@ -11,7 +11,10 @@ from onnx import NodeProto, TensorProto, helper
 from ort_models import CPU, Array, apply, build, drift, names_and_shapes, operators, random_weight
 
 from optim import Model, PassResult
+from optim.onnx import read_constant
 from optim_plugins.ort.fuse.convolution.fuse_convolution import FuseConvolution
+from optim_plugins.ort.fuse.convolution.steps_ahead import fold_steps_ahead
+from optim_plugins.ort.graph.inferred_shapes import infer_shapes
 
 EXACT = 2e-6
 FEEDS = {"x": random_weight(2, 4, 8, 8)}
@@ -100,6 +103,21 @@ def test_what_comes_before_convolutions_goes_into_all_of_them(groups: int, tmp_p
     )
     assert operators(result.model) == ["Conv", "Conv", "Max"]
     assert distance < EXACT
+
+
+def test_where_one_convolution_would_overflow_none_takes_a_step_in(tmp_path: Path) -> None:
+    nodes = [
+        node("Mul", "x f", "m"),
+        node("Conv", "m w", "left"),
+        node("Conv", "m large", "far"),
+        node("Min", "left far", "y"),
+    ]
+    weight = random_weight(6, 4, 3, 3)
+    graph = net(tmp_path, *nodes, w=weight, large=np.full_like(weight, 1e25), f=number(1e20)).ir()
+    infer_shapes(graph)
+    assert fold_steps_ahead(graph) == 0
+    for one, constant in zip(list(graph.graph)[1:3], (weight, np.full_like(weight, 1e25)), strict=True):
+        np.testing.assert_array_equal(read_constant(one.inputs[1]), constant)
 
 
 def test_the_half_of_a_gelu_stays_and_steps_behind_an_identity_go(tmp_path: Path) -> None:

@@ -111,6 +111,36 @@ def test_a_target_of_another_tensors_sizes_is_not_taken_for_its_own() -> None:
     assert Sizes(graph).keeps_shape(reshape)
 
 
+@pytest.mark.parametrize(("number", "instead", "sizes"), [(-1, 1, [1, 7]), (1, 5, None), (-1, 5, None), (5, 1, None)])
+def test_minus_one_in_the_target_of_an_expand_is_one_only_if_the_graph_says_so(
+    number: int, instead: int, sizes: list[int] | None
+) -> None:
+    """Exporters write ``Where(target == -1, 1, target)``; any other choice is a target that nobody knows."""
+    graph = graph_of(
+        "test = Equal(given, number) target = Where(test, instead, given) wide = Expand(x, target) ",
+        initializers=f"int64[2] given = {{{-1 if sizes else 1}, 7}}, int64 number = {{{number}}}, "
+        f"int64[2] instead = {{{instead}, {instead}}}",
+    )
+    expand = find(graph, "wide").producer()
+    assert expand is not None
+    assert Sizes(graph).target(expand) == sizes
+
+
+def test_a_batch_of_a_product_is_known_where_both_operands_have_it() -> None:
+    graph = graph_of("turned = Transpose<perm = [0, 2, 1]>(z) same = MatMul(x, turned) wide = MatMul(x, other) ")
+    other = ir.Value(name="other", shape=ir.Shape(["other", 12, "t"]), type=ir.TensorType(ir.DataType.FLOAT))
+    graph.graph.inputs.append(other)
+    wide = find(graph, "wide").producer()
+    assert wide is not None
+    wide.replace_input_with(1, other)
+    for name in ("turned", "same", "wide"):
+        find(graph, name).shape = ir.Shape([None, None, None])
+
+    assert size(graph, "same", 0) == origin(graph, "x", 0)
+    assert size(graph, "wide", 0) == origin(graph, "wide", 0)  # one of both may be 1 in a run
+    assert size(graph, "wide", 1) == origin(graph, "x", 1)
+
+
 def test_a_shape_known_from_elsewhere_is_believed() -> None:
     graph = graph_of("unknown = NonZero(x) ")
     sizes = Sizes(graph, {find(graph, "unknown"): find(graph, "x")})

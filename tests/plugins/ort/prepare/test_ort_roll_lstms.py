@@ -165,6 +165,24 @@ def test_a_layer_above_reads_the_layer_below(tmp_path: Path) -> None:
     assert drift(model, result.model, _feeds(0, 2)) < 1e-6
 
 
+def test_a_decoder_that_begins_where_its_encoder_ends_is_an_operator_too(tmp_path: Path) -> None:
+    nodes, before = "", ("s3", "s3_c")
+    for number in range(STEPS):
+        to = f"d{number}"
+        nodes += TORCH.replace(", r, b", ", r2, b").format(to=to, state=before[0], given=f"s{number}_x")
+        nodes += CELL.format(to=to, cell=before[1]) + f"{to}_u = Unsqueeze ({to}, front)"
+        before = (to, f"{to}_c")
+    nodes = "two = Constant <value_float = 2.0> () r2 = Mul (r, two)" + nodes
+    model = _written(tmp_path, end=nodes + "y = Concat <axis = 0> (d0_u, d1_u, d2_u, d3_u)")
+    result = apply(Clean, model, tmp_path)
+    assert result.counts["steps of LSTMs"] == 2 * STEPS
+    left = Counter(operators(result.model))
+    assert left["LSTM"] == 2
+    assert not left.keys() & {"Gemm", "Sigmoid", "Tanh", "Split"}
+    assert drift(model, result.model, _feeds(0, 2)) < 1e-6
+    assert not apply(Clean, result.model, tmp_path).changed
+
+
 def test_two_outputs_may_be_the_same_states(tmp_path: Path) -> None:
     again = JOINED.replace("y =", "z =")
     model = _written(tmp_path, end=f"{JOINED} {again}", outputs="float[p, q, s] y, float[p, q, s] z")

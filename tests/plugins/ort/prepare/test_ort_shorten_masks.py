@@ -111,3 +111,12 @@ def test_an_expand_goes_where_another_operand_has_its_size(text: str, expands: i
     sizes = {"x": (1, 3), "w": (1, 3), "z": (4, 3)}
     feeds = {one.name: rng.standard_normal(sizes[one.name], np.float32) for one in model.inputs}
     assert drift(model, result.model, feeds) == 0
+
+
+def test_a_target_that_is_chosen_by_another_number_than_minus_one_stays(tmp_path: Path) -> None:
+    """``Where(s == 1, 5, s)`` is not how exporters spell a size of their own."""
+    text = """(float[1, n] x) => (float[a, b] y) <int64 one = {1}, int64[2] fives = {5, 5}> {
+        s = Shape(x) test = Equal(s, one) target = Where(test, fives, s) e = Expand(x, target) y = Neg(e) }"""
+    model = parsed(tmp_path, _HEAD + text)
+    result = apply(Clean, model, tmp_path)
+    assert drift(model, result.model, {"x": np.ones((1, 7), np.float32)}) == 0

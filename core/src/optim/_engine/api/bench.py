@@ -40,7 +40,7 @@ def bench(
         models: one or several ``.onnx`` files, opened with the backend's defaults; run folders, opened with their
             tuned settings; or sources, which are exported. Ratios are to the first. With ``generate`` others may be
             folders of onnxruntime-genai, where that is installed.
-        data: as :func:`optim.run` takes it; by default made up.
+        data: as :func:`optim.run` takes it; by default the samples of a run folder, if it knows them, else made up.
         seconds: of timing, at most.
         target: where all run; one model may be timed on several, or with ``"auto"`` on all that can be timed here.
         beside: targets that run the source of the first model itself, e.g. ``torch-eager``.

@@ -34,7 +34,7 @@ def verify(
     Args:
         reference: an ``.onnx`` file, a run folder, or a source, which is exported.
         other: the same; by default the reference itself, on ``other_target``.
-        data: as :func:`optim.run` takes it; by default made up.
+        data: as :func:`optim.run` takes it; by default the samples of a run folder, if it knows them, else made up.
         max_drift: largest relative L2 of any output; by default 0.05, or no bound where ``max_loss`` is given.
         metric: measured beside drift, as :func:`optim.run` takes it.
         max_loss: how much worse it may be: ``"1%"`` of the reference's value, or an amount.

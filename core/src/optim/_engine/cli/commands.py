@@ -82,7 +82,8 @@ def _import_added(offer: Offer) -> click.Command:
     Raises:
         OptimError[plugin-failed]: it cannot be imported; the plugin is at fault.
     """
-    from optim._engine.plugins.guard import UnrulyError, outliving, stdout_on_stderr
+    from optim._engine.plugins.guard import UnrulyError, outliving
+    from optim._engine.stdout import stdout_on_stderr
     from optim.errors import describe_exception
 
     try:

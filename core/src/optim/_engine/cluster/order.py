@@ -21,6 +21,9 @@ STORE = "optim-store:///"
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
+_BEFORE_A_PATH = r"(?<![^\s'\"`(\[{<=:,;|])"
+"""In a sentence a path begins behind one of these, or with the text."""
+
 
 @dataclass(frozen=True, slots=True)
 class File:
@@ -144,13 +147,14 @@ def error_of(fields: dict[str, Any]) -> OptimError:
 
 
 def outgoing(value: Any, root: Path) -> Any:
-    """JSON values whose paths below ``root`` say :data:`STORE`."""
+    """JSON values whose paths below ``root`` say :data:`STORE`; a path that only contains ``root`` stays."""
     begin = f"{root}{os.sep}"
+    at_start = re.compile(rf"{_BEFORE_A_PATH}{re.escape(begin)}")
 
     def changed(text: str) -> str:
         if os.sep != "/" and text.startswith(begin):
             return STORE + text.removeprefix(begin).replace(os.sep, "/")
-        return text.replace(begin, STORE)
+        return at_start.sub(STORE, text)
 
     return _mapped(value, changed)
 

@@ -18,6 +18,7 @@ from optim.arrays import Feeds, Outputs
 from optim.backend import Session
 from optim.errors import OptimError
 from optim.jobs.doing import doing
+from optim.metric import Metric
 from optim.passes import Interface
 
 _EXPLORE_S, _WHOLE_S = 1.5, 6.0
@@ -49,7 +50,7 @@ def measure_original(
         What candidates are measured on, and notes for the report.
 
     Raises:
-        OptimError: those of :func:`~optim._engine.compare.metric_maker.find_metric`; metric-is-zero.
+        OptimError: those of :func:`~optim._engine.compare.metric_maker.find_metric`; metric-is-zero, bad-budget.
     """
     metric = find_metric(spec)
     feeds = reference.feed_set()
@@ -65,6 +66,8 @@ def measure_original(
             f"--max-loss {limit.text} is a share of the original's value",
             "give an amount in the metric's own unit: --max-loss 0.01",
         )
+    if limit is not None:
+        _require_a_bound(metric, limit, value)
     np.save(rows, counted)
     explored = _spread(samples, max(1, _affordable(run_s, _EXPLORE_S, least)))
     notes = []
@@ -78,6 +81,23 @@ def measure_original(
         notes.append(f"{metric.name} is measured on {len(samples)} of {len(feeds)} samples, spread evenly")
     use = TaskUse(spec, metric.higher_is_better, limit, samples, explored, value, rows, metric_digest(spec))
     return use, notes
+
+
+def _require_a_bound(metric: Metric, limit: MaxLoss, value: float) -> None:
+    """Refuse a loss that bounds nothing, such as all of a share: 1 is meant as a per cent of it.
+
+    Raises:
+        OptimError[bad-budget]: it is as much as all of the metric, or as all of a figure between 0 and 1.
+    """
+    allowed = limit.allowed(value)
+    is_all = metric.higher_is_better and 0 < value <= allowed
+    if is_all or (not limit.relative and allowed >= 1 >= abs(value)):
+        raise OptimError.usage(
+            "bad-budget",
+            f"--max-loss {limit.text} allows any loss: metric {metric.name} of the original is {value:.4g}",
+            "a number is an amount in the metric's own unit; with % it is a share of the original's value",
+            "--max-loss 1%, or --max-loss 0.01",
+        )
 
 
 def measure_task(

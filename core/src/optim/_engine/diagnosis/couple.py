@@ -137,7 +137,7 @@ class Couple:
         names = [name for name in self.other.values if name in self.pairs.partner]
         chance = [n for n in names if n in self.other.random or self.partner(n) in self.ours.random]
         if chance:
-            self.notes.append(f"random operators have a part in {len(chance)} values, which are not compared")
+            self.notes.append(f"values that random operators have a part in are not compared: {len(chance)}")
         nan = ""
         for group in self._chunks(name for name in names if name not in chance):
             ours = [self.partner(name) for name in group if self.partner(name) in self.ours.values]
@@ -146,6 +146,9 @@ class Couple:
                     expected, got = {**feeds, **mine(feeds)}, theirs(fed)
                     for name in group:
                         array = expected[self.partner(name)]
+                        is_coded = is_float(array.dtype) != is_float(got[name].dtype)
+                        if is_coded and name not in self._outputs:  # integers that stand for floats of that name
+                            continue
                         gap = distance(array, got[name]).relative_l2
                         self.growth[name] = max(self.growth.get(name, 0.0), gap)
                         if not nan and array.dtype.kind == "f" and np.isnan(array).any():

@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from optim._engine.diagnosis.isolate import find_places
+from optim._engine.diagnosis.pass_probe import PassProbe, does_nothing
 from optim._engine.diagnosis.replay import NoReplay, Replay
-from optim._engine.diagnosis.subject import Subject
 from optim._engine.gate.units import Unit, find_units
 from optim._engine.graphs.node_names import no_such_node, unknown_nodes
 from optim._engine.jobs.candidate import Request as CandidateRequest
@@ -92,13 +92,16 @@ def run(request: Request, channel: Channel) -> Answer:
         OptimError[not-applicable]: the pass does nothing for this model.
         OptimError[unknown-node]: its option ``keep`` names one that the model does not have.
         OptimError[nothing-to-measure]: the pass says of no node of this model that it can leave it alone.
+        OptimError: the pass fails, or the runtime refuses what it makes.
     """
     with ExitStack() as stack:
-        subject = stack.enter_context(Subject(request.candidate))
-        _require(subject.applicable().yes, request, subject.applicable().reason)
+        probe = stack.enter_context(PassProbe(request.candidate))
+        applicable = probe.applicable()
+        if not applicable.yes:
+            raise does_nothing(request.candidate, applicable.reason)
         for name, near in unknown_nodes(request.candidate.model, request.candidate.options.get("keep", ())).items():
             raise no_such_node(name, near, request.candidate.name, "the model")
-        if not subject.nodes:
+        if not probe.nodes:
             raise OptimError(
                 "nothing-to-measure",
                 f"{request.candidate.name} can leave no node of this model alone",
@@ -107,62 +110,50 @@ def run(request: Request, channel: Channel) -> Answer:
                 status=ExitStatus.BAD_INPUT,
             )
         channel.event("progress", text="measuring the whole")
-        whole = subject.drift(())
-        _require(not subject.refusal, request, subject.refusal)
-        replay, note = (None, "") if request.exact else _replay(subject, request, stack)
-        channel.event("progress", text=f"{'estimating' if replay else 'measuring'} {len(subject.nodes)} nodes")
-        return _measured(subject, replay, whole, note, request.seconds)
+        whole = probe.drift((), request.candidate.samples)
+        replay, note = (None, "") if request.exact else _replay(probe, request, stack)
+        channel.event("progress", text=f"{'estimating' if replay else 'measuring'} {len(probe.nodes)} nodes")
+        return _measured(probe, replay, whole, note, request.seconds)
 
 
-def _require(does_something: bool, request: Request, reason: str) -> None:
-    if not does_something:
-        raise OptimError(
-            "not-applicable",
-            f"{request.candidate.name} can do nothing for this model here",
-            reason,
-            "optim passes list",
-            status=ExitStatus.BAD_INPUT,
-        )
-
-
-def _replay(subject: Subject, request: Request, stack: ExitStack) -> tuple[Replay | None, str]:
+def _replay(probe: PassProbe, request: Request, stack: ExitStack) -> tuple[Replay | None, str]:
     try:
-        return stack.enter_context(Replay(subject, request.replayed)), ""
+        return stack.enter_context(Replay(probe, request.replayed)), ""
     except NoReplay as reason:
         return None, f"measured by applying the pass, not estimated: {reason}"
 
 
-def _measured(subject: Subject, replay: Replay | None, whole: float, note: str, seconds: float) -> Answer:
-    everything = frozenset(subject.nodes)
+def _measured(probe: PassProbe, replay: Replay | None, whole: float, note: str, seconds: float) -> Answer:
+    everything = frozenset(probe.nodes)
 
     def applied(converted: frozenset[str]) -> float:
-        return subject.drift(everything - converted)
+        return probe.drift(everything - converted, probe.request.samples)
 
     overflowing = replay.overflowing if replay else []
-    known = [name for name in subject.nodes if name not in overflowing and (not replay or name in replay.errors)]
-    probe: Callable[[frozenset[str]], float] = replay.drift if replay else applied
+    known = [name for name in probe.nodes if name not in overflowing and (not replay or name in replay.errors)]
+    drift_of: Callable[[frozenset[str]], float] = replay.drift if replay else applied
     started = time.monotonic()
-    ground = probe(frozenset())
+    ground = drift_of(frozenset())
     each = max(1e-4, time.monotonic() - started)
     probes = max(_GROUPS + 1, int(_SHARE_TO_COSTS * seconds / each))
-    units = find_units(known, probe, len(known) if probes > len(known) else _GROUPS, probes)
+    units = find_units(known, drift_of, len(known) if probes > len(known) else _GROUPS, probes)
     units = [*(Unit((name,), math.inf) for name in overflowing), *units]
     units.sort(key=lambda unit: -unit.cost)
     points = _points(len(units), max(2, int((1 - _SHARE_TO_COSTS) * seconds / each)))
-    curve = tuple(_curve(units, known, probe, points))
-    operators = {place.name: place.operator for place in find_places(subject.request.model.ir(), subject.nodes)}
+    curve = tuple(_curve(units, known, drift_of, points))
+    operators = {place.name: place.operator for place in find_places(probe.request.model.ir(), probe.nodes)}
     return Answer(whole, ground, tuple(_described(units, replay, operators)), curve, replay is not None, note)
 
 
 def _curve(
-    units: Sequence[Unit], known: Sequence[str], probe: Callable[[frozenset[str]], float], points: Sequence[int]
+    units: Sequence[Unit], known: Sequence[str], drift_of: Callable[[frozenset[str]], float], points: Sequence[int]
 ) -> list[tuple[int, float]]:
     """Drift against how many nodes are left alone."""
     found = []
     for point in points:
         kept = {name for unit in units[:point] for name in unit.names}
         overflows = any(math.isinf(unit.cost) for unit in units[point:])
-        found.append((len(kept), math.inf if overflows else probe(frozenset(known) - kept)))
+        found.append((len(kept), math.inf if overflows else drift_of(frozenset(known) - kept)))
     return found
 
 

@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 
+from optim._engine.diagnosis.pass_probe import PassProbe
 from optim._engine.diagnosis.replay import NoReplay, Replay
-from optim._engine.diagnosis.subject import Subject
 from optim._engine.gate.few_looks import OwnError, are_too_many, costs_of, together
 from optim._engine.gate.finer import refine
 from optim._engine.gate.mixed import ESTIMATES_BEYOND, FINER_PRICE, find_mix
@@ -28,6 +28,7 @@ from optim._engine.gate.repair import MOST_WORK_KEPT, OutOfEvaluations, Repair, 
 from optim._engine.gate.units import SEAM, Unit, seams, stretches
 from optim._engine.jobs.candidate import Request as CandidateRequest
 from optim._engine.jobs.job import Job
+from optim.errors import OptimError
 from optim.jobs.channel import Channel
 from optim.jobs.wire import to_wire
 
@@ -101,50 +102,51 @@ def run(request: Request, channel: Channel) -> Answer:
     """Search, with the pass and the backend loaded once."""
     deadline = time.monotonic() + request.seconds
     with ExitStack() as stack:
-        subject = stack.enter_context(Subject(request.candidate))
-        if not subject.nodes:
+        probe = stack.enter_context(PassProbe(request.candidate))
+        if not probe.nodes:
             return Answer(None, "the pass says of no node that it can leave it alone")
-        measured = _Measured(subject, request, deadline, channel, chained=subject.chained())
-        known = precisions_of(request.costs, subject.nodes, subject.refinable)
-        whole = _look_for_the_worst(subject, request) if known is not None else 0.0
-        if known is not None and (found := _by_costs(subject, request, measured, known, whole, deadline)) is not None:
-            return Answer(found, "by what nodes cost on another chain")
+        measured = _Measured(probe, request, deadline, channel, request.candidate.samples, chained=probe.chained())
+        try:
+            return _repaired(request, measured, stack)
+        except OptimError as error:
+            if measured.best is None:
+                raise
+            return Answer(measured.best, f"ended by an error: {error.what}: {error.cause}")
+
+
+def _repaired(request: Request, measured: _Measured, stack: ExitStack) -> Answer:
+    probe = measured.probe
+    known = precisions_of(request.costs, probe.nodes, probe.refinable)
+    whole = measured.look_for_the_worst() if known is not None else 0.0
+    if known is not None and (found := _by_costs(request, measured, known, whole)) is not None:
+        return Answer(found, "by what nodes cost on another chain")
+    with suppress(OutOfEvaluations):
+        if probe.refinable:
+            measured.of_finer = measured.drift(frozenset(), probe.refinable)
+    if measured.best is not None and measured.left_s < _REPLAY_EVALUATIONS * measured.evaluation_s:
+        return Answer(measured.best, "there was no time for more than a guess")
+    whole = whole or measured.look_for_the_worst()
+    replay, note = _replay(probe, measured.samples[:1], stack)
+    measured.channel.event("replayed", nodes=len(replay.errors) if replay else 0, note=note)
+
+    measured.work = {name: error.work for name, error in replay.errors.items()} if replay else {}
+    measured.overflowing = tuple(replay.overflowing) if replay else ()
+    if replay is not None and not probe.refinable:
         with suppress(OutOfEvaluations):
-            if subject.refinable:
-                measured.of_finer = measured.drift(frozenset(), subject.refinable)
-        if measured.best is not None and measured.left_s < _REPLAY_EVALUATIONS * measured.evaluation_s:
-            return Answer(measured.best, "there was no time for more than a guess")
-        whole = whole or _look_for_the_worst(subject, request)
-        replay, note = _replay(subject, subject.samples[:1], stack)
-        channel.event("replayed", nodes=len(replay.errors) if replay else 0, note=note)
-
-        measured.work = {name: error.work for name, error in replay.errors.items()} if replay else {}
-        measured.overflowing = tuple(replay.overflowing) if replay else ()
-        if replay is not None and not subject.refinable:
-            with suppress(OutOfEvaluations):
-                measured.drift(_costliest(replay, whole, request.limit * _GUESSED_SHARE, measured.chained))
-        precisions = _precisions(replay, request, measured) if replay else None
-        found = _search(subject, request, measured, precisions, whole, deadline)
-        return Answer(found or measured.best, note)
+            measured.drift(_costliest(replay, whole, request.limit * _GUESSED_SHARE, measured.chained))
+    precisions = _precisions(replay, request, measured) if replay else None
+    found = _search(request, measured, precisions, whole)
+    return Answer(found or measured.best, note)
 
 
-def _by_costs(
-    subject: Subject, request: Request, measured: _Measured, known: Precisions, whole: float, deadline: float
-) -> Repair | None:
+def _by_costs(request: Request, measured: _Measured, known: Precisions, whole: float) -> Repair | None:
     """What holds of the sets that costs of another chain propose, without any estimate here; None where none does."""
     measured.work = {name: cost.work for name, cost in request.costs.items() if cost.work > 0}
     few = replace(request, evaluations=_EVALUATIONS_BY_COSTS)
-    return _search(subject, few, measured, known, whole, deadline)
+    return _search(few, measured, known, whole)
 
 
-def _search(
-    subject: Subject,
-    request: Request,
-    measured: _Measured,
-    precisions: Precisions | None,
-    whole: float,
-    deadline: float,
-) -> Repair | None:
+def _search(request: Request, measured: _Measured, precisions: Precisions | None, whole: float) -> Repair | None:
     """The cheapest set that is found in time and holds on all samples; None where none was."""
     aim, evaluations, estimates = request.limit * _MARGIN, 0, 0
     for _ in range(_ROUNDS):
@@ -152,14 +154,14 @@ def _search(
         refines = precisions is not None and bool(precisions.refinable)
         mixed = find_mix(precisions, measured.drift, whole, aim, left, work) if precisions and refines else None
         estimate = replace(precisions.without_finer, chained=measured.chained) if precisions else None
-        found = mixed or find_keep(subject.nodes, measured.drift, whole, aim, left, estimate=estimate, work=work)
+        found = mixed or find_keep(measured.probe.nodes, measured.drift, whole, aim, left, estimate=estimate, work=work)
         if found is None:
             return None
         evaluations, estimates = evaluations + found.evaluations + 1, estimates + found.estimates
-        drift = max(found.drift, _worst_of_all(subject, found.keep, deadline + _CHECK_S, found.finer))
+        drift = max(found.drift, measured.worst_of_all(found.keep, found.finer))
         if drift <= request.limit:
             found = replace(found, drift=drift, evaluations=evaluations, estimates=estimates)
-            return found if mixed else _refined(subject, found, request.limit, work, deadline)
+            return found if mixed else _refined(measured, found, request.limit, work)
         aim *= request.limit / drift * _MARGIN
     return None
 
@@ -169,6 +171,7 @@ class _Measured:
     """Drifts of sets, each measured once on the same samples; what holds is told as it is found.
 
     Attributes:
+        samples: that sets are measured on; the request's, until :meth:`look_for_the_worst` chooses others.
         work: how much each node computes, in any unit; empty as long as nobody knows.
         overflowing: nodes that must be left alone, as far as they are known.
         learned: what estimates say of the cost of each node; it is told before a set is measured.
@@ -178,10 +181,11 @@ class _Measured:
         of_finer: the drift with all nodes in the precision between that have one; infinite as long as nobody knows.
     """
 
-    subject: Subject
+    probe: PassProbe
     request: Request
     deadline: float
     channel: Channel
+    samples: tuple[int, ...]
     work: Mapping[str, float] = field(default_factory=dict)
     overflowing: Sequence[str] = ()
     learned: LearnedCosts = field(default_factory=LearnedCosts)
@@ -203,14 +207,15 @@ class _Measured:
 
         Raises:
             OutOfEvaluations: the time for it is over.
+            OptimError: the pass or the runtime fails with this set.
         """
-        asked = keep, finer, self.subject.samples
+        asked = keep, finer, self.samples
         if asked not in self._known:
             self._tell_costs()
             if time.monotonic() > self.deadline:
                 raise OutOfEvaluations
             began = time.monotonic()
-            drift = self._known[asked] = self.subject.drift(keep, finer)
+            drift = self._known[asked] = self.probe.drift(keep, self.samples, finer)
             self.evaluation_s = max(self.evaluation_s, time.monotonic() - began)
             self.channel.event("measured", keep=len(keep), drift=drift)
             if drift <= self.request.limit * _MARGIN:
@@ -225,18 +230,45 @@ class _Measured:
 
     def _note(self, keep: frozenset[str], finer: frozenset[str], drift: float) -> None:
         """Keep and tell a set that holds, where it is the cheapest so far."""
-        price = prices(self.subject.nodes, self.work)
+        price = prices(self.probe.nodes, self.work)
         whole = max(1e-12, sum(price.values()))
         share, between = (sum(price[name] for name in names) / whole for names in (keep, finer))
         cost = share + FINER_PRICE * between + SEAM * seams(self.chained, keep) / whole
         if cost >= self._price or share > MOST_WORK_KEPT:
             return
-        drift = max(drift, _worst_of_all(self.subject, tuple(keep), self.deadline + _CHECK_S, tuple(finer)))
+        drift = max(drift, self.worst_of_all(tuple(keep), tuple(finer)))
         if drift <= self.request.limit:
-            kept, refined = (tuple(name for name in self.subject.nodes if name in names) for names in (keep, finer))
+            kept, refined = (tuple(name for name in self.probe.nodes if name in names) for names in (keep, finer))
             self._price = cost
             self.best = Repair(kept, drift, len(self._known), 0, share, refined, between, rough=True)
             self.channel.event(HOLDS, repair=to_wire(self.best))
+
+    def look_for_the_worst(self) -> float:
+        """Measure sets on the samples where the candidate drifts most from now on; its drift there."""
+        compared = self.request.candidate.comparison.reference.compared
+        if set(compared) <= set(self.samples):
+            return self.request.whole  # there is nothing to choose
+        until = time.monotonic() + _SHARE_TO_LOOK * self.request.seconds
+        drifts: dict[int, float] = {}
+        for sample, drift in self.probe.drifts((), compared):
+            drifts[sample] = drift
+            if time.monotonic() > until:
+                break
+        worst = sorted(drifts, key=lambda sample: (-drifts[sample], sample))
+        others = (sample for sample in self.samples if sample not in drifts)
+        self.samples = (*worst, *others)[: len(self.request.candidate.samples)]
+        return max(self.request.whole, *(drifts[sample] for sample in self.samples if sample in drifts))
+
+    def worst_of_all(self, keep: Sequence[str], finer: Sequence[str]) -> float:
+        """The drift on all samples that the gate compares; on as many as there is time for."""
+        compared = self.probe.request.comparison.reference.compared
+        others = [sample for sample in compared if sample not in self.samples]
+        worst = 0.0
+        for _, drift in self.probe.drifts(keep, others, finer) if others else ():
+            worst = max(worst, drift)
+            if self.left_s + _CHECK_S < 0:
+                break
+        return worst
 
 
 def _costliest(replay: Replay, whole: float, goal: float, chained: Sequence[str] = ()) -> frozenset[str]:
@@ -261,48 +293,21 @@ def _costliest(replay: Replay, whole: float, goal: float, chained: Sequence[str]
     return min(sets, key=lambda names: sum(price[name] for name in names) + SEAM * seams(chained, names))
 
 
-def _refined(subject: Subject, found: Repair, limit: float, work: Mapping[str, float], deadline: float) -> Repair:
+def _refined(measured: _Measured, found: Repair, limit: float, work: Mapping[str, float]) -> Repair:
     """The repair with nodes in a precision between, where the pass has one; it holds on all samples too."""
 
     def drift_of(keep: Sequence[str], finer: Sequence[str]) -> float:
-        if time.monotonic() > deadline:
+        if measured.left_s < 0:
             raise OutOfEvaluations
-        drift = subject.drift(keep, finer)
-        return drift if drift > limit else max(drift, _worst_of_all(subject, keep, deadline + _CHECK_S, finer))
+        drift = measured.probe.drift(keep, measured.samples, finer)
+        return drift if drift > limit else max(drift, measured.worst_of_all(keep, finer))
 
-    return refine(found, subject.refinable, drift_of, limit * _MARGIN, work)
-
-
-def _look_for_the_worst(subject: Subject, request: Request) -> float:
-    """Have the subject measured on the samples where the candidate drifts most; its drift there."""
-    if set(request.candidate.comparison.reference.compared) <= set(subject.samples):
-        return request.whole  # there is nothing to choose
-    until = time.monotonic() + _SHARE_TO_LOOK * request.seconds
-    drifts: dict[int, float] = {}
-    for sample, drift in subject.drifts((), request.candidate.comparison.reference.compared):
-        drifts[sample] = drift
-        if time.monotonic() > until:
-            break
-    worst = sorted(drifts, key=lambda sample: (-drifts[sample], sample))
-    others = (sample for sample in subject.samples if sample not in drifts)
-    subject.samples = (*worst, *others)[: len(request.candidate.samples)]
-    return max(request.whole, *(drifts[sample] for sample in subject.samples if sample in drifts))
+    return refine(found, measured.probe.refinable, drift_of, limit * _MARGIN, work)
 
 
-def _worst_of_all(subject: Subject, keep: Sequence[str], deadline: float, finer: Sequence[str]) -> float:
-    """The drift on all samples that the gate compares; on as many as there is time for."""
-    others = [sample for sample in subject.request.comparison.reference.compared if sample not in subject.samples]
-    worst = 0.0
-    for _, drift in subject.drifts(keep, others, finer) if others else ():
-        worst = max(worst, drift)
-        if time.monotonic() > deadline:
-            break
-    return worst
-
-
-def _replay(subject: Subject, samples: Sequence[int], stack: ExitStack) -> tuple[Replay | None, str]:
+def _replay(probe: PassProbe, samples: Sequence[int], stack: ExitStack) -> tuple[Replay | None, str]:
     try:
-        return stack.enter_context(Replay(subject, samples, subject.refinable)), ""
+        return stack.enter_context(Replay(probe, samples, probe.refinable)), ""
     except NoReplay as reason:
         return None, f"measured without estimates: {reason}"
 

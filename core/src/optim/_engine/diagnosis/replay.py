@@ -19,7 +19,7 @@ import numpy as np
 from optim._engine.compare.place import compare_run, mapped_feeds, mapped_outputs
 from optim._engine.diagnosis import isolate
 from optim._engine.diagnosis.isolate import NodePlace
-from optim._engine.diagnosis.subject import Subject
+from optim._engine.diagnosis.pass_probe import PassProbe
 from optim._engine.gate.drift import worst_drift
 from optim.arrays import Array, Feeds
 from optim.backend import Session
@@ -74,10 +74,10 @@ class _Replayed:
 
 
 class Replay:
-    """A subject's nodes, replayed on a few samples; a context manager.
+    """A pass's nodes, replayed on a few samples; a context manager.
 
     Args:
-        subject: the pass on a model.
+        probe: the pass on a model.
         samples: of the run.
         finer: nodes that are replayed in the precision between too.
 
@@ -90,8 +90,8 @@ class Replay:
         NoReplay: a graph of this kind cannot be made or run, or takes too much memory.
     """
 
-    def __init__(self, subject: Subject, samples: Sequence[int], finer: Collection[str] = ()) -> None:
-        self._subject = subject
+    def __init__(self, probe: PassProbe, samples: Sequence[int], finer: Collection[str] = ()) -> None:
+        self._probe = probe
         self._wanted = frozenset(finer)
         self.finer: frozenset[str] = frozenset()
         self._samples = samples
@@ -129,7 +129,7 @@ class Replay:
             {value for name in names for value in self.errors[name].place.made} for names in (converted, finer)
         )
         worst = 0.0
-        asked = self._subject.request.comparison
+        asked = self._probe.request.comparison
         for one in self._replayed:
             added = {
                 isolate.error_name(name): (
@@ -145,8 +145,8 @@ class Replay:
         return worst
 
     def _prepare(self) -> None:
-        subject = self._subject
-        places = isolate.find_places(subject.request.model.ir(), subject.nodes)
+        probe = self._probe
+        places = isolate.find_places(probe.request.model.ir(), probe.nodes)
         if not places:
             raise NoReplay("none of its nodes is in the main graph")
         arrays = self._capture(places)
@@ -160,7 +160,7 @@ class Replay:
         }
         arrays.clear()
         self._session = self._injected()
-        self._variations = subject.request.comparison.reference.variations()
+        self._variations = self._probe.request.comparison.reference.variations()
 
     def _differences(
         self, places: Sequence[NodePlace], arrays: Sequence[Mapping[str, Array]], outputs: Sequence[dict[str, Array]]
@@ -168,7 +168,7 @@ class Replay:
         """What these nodes' outputs are off by, sample by sample; outputs go as their differences are known."""
         made = {name for place in places for name in place.made}
         return [
-            _difference(sample, values, got, made, self._subject)
+            _difference(sample, values, got, made, self._probe)
             for sample, values, got in zip(self._samples, arrays, outputs, strict=True)
         ]
 
@@ -191,17 +191,17 @@ class Replay:
 
     def _capture(self, places: Sequence[NodePlace]) -> list[dict[str, Array]]:
         """Every value that these nodes are given or make, on each sample."""
-        subject = self._subject
+        probe = self._probe
         made = {name for place in places for name in place.made}
         wanted = made.union(*(place.given for place in places))
         times_made = 2 if self._wanted else 1
         most = min(MOST_BYTES, int(free_memory_bytes() * _SHARE_OF_FREE))
-        graph = subject.request.model.ir()
+        graph = probe.request.model.ir()
         isolate.captured(graph, wanted)
         found = []
-        with subject.written(graph) as model, subject.opened(model) as session:
+        with probe.written(graph) as model, probe.opened(model) as session:
             for sample in self._samples:
-                feeds = subject.feeds(sample)
+                feeds = probe.feeds(sample)
                 values = {**feeds, **session.run(feeds)}
                 found.append({name: array for name, array in values.items() if name in wanted})
                 sizes = [(name in made, array.nbytes) for values in found for name, array in values.items()]
@@ -214,26 +214,26 @@ class Replay:
         self, places: Sequence[NodePlace], arrays: Sequence[Mapping[str, Array]], finer: Collection[str] = ()
     ) -> list[dict[str, Array]]:
         """What the pass makes of every node's outputs, on each sample."""
-        subject = self._subject
-        graph = subject.request.model.ir()
+        probe = self._probe
+        graph = probe.request.model.ir()
         floats = {name: array for name, array in arrays[0].items() if array.dtype.kind == "f"}
         givens = {name: array for place in places for name in place.given if (array := arrays[0].get(name)) is not None}
         isolate.isolated(graph, places, {**givens, **floats})
         samples = [{isolate.given_name(name): values[name] for name in givens} for values in arrays]
-        with subject.written(graph) as model, subject.applied(model, (), lambda: samples, finer) as result:
+        with probe.written(graph) as model, probe.applied(model, (), lambda: samples, finer) as result:
             if not result.changed:
                 raise NoReplay("; ".join(result.notes))
             interfaces = (result.interface,) if result.interface else ()
-            with subject.opened(result.model) as session:
+            with probe.opened(result.model) as session:
                 return [
                     dict(mapped_outputs(session.run(mapped_feeds(feeds, interfaces)), interfaces)) for feeds in samples
                 ]
 
     def _injected(self) -> Session:
-        graph = self._subject.request.model.ir()
+        graph = self._probe.request.model.ir()
         isolate.injected(graph, self._replayed[0].errors)
-        model = self._open.enter_context(self._subject.written(graph))
-        return self._open.enter_context(self._subject.opened(model))
+        model = self._open.enter_context(self._probe.written(graph))
+        return self._open.enter_context(self._probe.opened(model))
 
     def _share_of_finer(self, place: NodePlace) -> float | None:
         """The norm of a node's errors in the precision between, of that in the pass's; None where that is zero."""
@@ -258,7 +258,7 @@ def _local_error(
 
 
 def _difference(
-    sample: int, values: Mapping[str, Array], got: dict[str, Array], made: Collection[str], subject: Subject
+    sample: int, values: Mapping[str, Array], got: dict[str, Array], made: Collection[str], probe: PassProbe
 ) -> _Replayed:
     """What every value is off by; nothing for one that overflows, whose node is left alone anyway.
 
@@ -273,10 +273,10 @@ def _difference(
         with np.errstate(all="ignore"):
             error = np.subtract(np.asarray(array, values[name].dtype), values[name])
         errors[name] = error if np.isfinite(error).all() else zeros[name]
-    original = subject.request.comparison.reference.feed_set().sample(sample)
+    original = probe.request.comparison.reference.feed_set().sample(sample)
     if not errors:
         raise NoReplay("none of its nodes makes floating-point numbers")
-    return _Replayed(sample, subject.feeds(sample), original, errors, zeros)
+    return _Replayed(sample, probe.feeds(sample), original, errors, zeros)
 
 
 def _zeros_like(arrays: Mapping[str, Array]) -> dict[str, Array]:

@@ -293,6 +293,7 @@ def _value(tree: ast.expr, sizes: Mapping[str, int]) -> int | None:
         return sizes.get(tree.id)
     if isinstance(tree, ast.BinOp) and type(tree.op) in _OPERATIONS:
         left, right = _value(tree.left, sizes), _value(tree.right, sizes)
-        if left is not None and right is not None:
+        by_zero = right == 0 and isinstance(tree.op, ast.FloorDiv)
+        if left is not None and right is not None and not by_zero:
             return _OPERATIONS[type(tree.op)](left, right)
     return None

@@ -9,8 +9,10 @@ import hashlib
 import json
 import os
 import shutil
+import uuid
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
@@ -151,8 +153,7 @@ class FeedWriter:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
-        shutil.rmtree(self._temporary, ignore_errors=True)
+        self._temporary = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}.tmp")
         self._temporary.mkdir(parents=True)
         self._digest = hashlib.sha256()
         self._dtypes: dict[str, str] = {}
@@ -177,7 +178,7 @@ class FeedWriter:
         self.count += 1
 
     def finish(self, origin: str, assumptions: tuple[Assumption, ...]) -> FeedSet:
-        """Put the folder in place, of an earlier one if need be, and open it."""
+        """Put the folder in place, and open it; an earlier one that is whole and holds the same samples stays."""
         index = {
             "origin": origin,
             "count": self.count,
@@ -187,10 +188,25 @@ class FeedWriter:
             "labels": sorted(self._labels),
         }
         (self._temporary / _INDEX).write_text(json.dumps(index, indent=1))
-        if (self._folder / _INDEX).exists():
-            shutil.rmtree(self._folder)
-        os.replace(self._temporary, self._folder)
+        if not self._is_there():
+            earlier = self._temporary.with_suffix(".old.tmp")
+            with suppress(FileNotFoundError):
+                os.replace(self._folder, earlier)
+            shutil.rmtree(earlier, ignore_errors=True)
+            try:
+                os.replace(self._temporary, self._folder)
+            except OSError:
+                if not self._is_there():  # else another thread or process was faster
+                    raise
         return FeedSet.open(self._folder)
+
+    def _is_there(self) -> bool:
+        """Whether a whole folder with the same content lies in the place already."""
+        try:
+            same = (self._folder / _INDEX).read_bytes() == (self._temporary / _INDEX).read_bytes()
+        except OSError:
+            return False
+        return same and is_intact(self._folder)
 
     def __enter__(self) -> Self:
         return self

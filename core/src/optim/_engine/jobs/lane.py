@@ -124,18 +124,15 @@ def _answer_rounds(
     clock takes to start, and threads that spin after a run, are not of other programs.
     """
     runs = [max(1, min(_MOST_RUNS, int(_BURST_S / max(d, 1e-9)))) for d in duration]
-    a_round = sum(count + (took < _LONG_S) for count, took in zip(runs, duration, strict=True))
     while channel.receive().get("go"):
-        cpu = session.processor_s()
         seconds = [
             _burst(session, sample, count, warm=took < _LONG_S)
             for (_, sample), count, took in zip(feeds, runs, duration, strict=True)
         ]
-        work_s = (session.processor_s() - cpu) / a_round
         session.release()
         goal = to_wire(timer.round()) if timer else None
         known, told = told, session.processor_s()
-        channel.event("times", seconds=seconds, work_s=work_s, cpu_s=told - known, goal=goal)
+        channel.event("times", seconds=seconds, cpu_s=told - known, goal=goal)
 
 
 def _burst(session: Session, feeds: Feeds, count: int, *, warm: bool) -> list[float]:

@@ -22,10 +22,11 @@ import pluggy
 from stevedore.extension import Extension, ExtensionManager
 
 from optim._engine.plugins.contract import new_manager, register
-from optim._engine.plugins.guard import EndsProgramError, TookTooLongError, limited, stdout_on_stderr
+from optim._engine.plugins.guard import EndsProgramError, TookTooLongError, limited
 from optim._engine.plugins.permission import current_permission
 from optim._engine.plugins.plugin import LoadedPlugin, PluginInfo, State
 from optim._engine.plugins.versions import headers
+from optim._engine.stdout import stdout_on_stderr
 from optim.errors import OptimError, describe_exception
 from optim.hooks import ENTRY_POINT_GROUP
 

@@ -1,6 +1,6 @@
-"""What is held off while code of a plugin runs in the process of a command: its prints, its time, and its exits.
+"""Limits on code of a plugin in the process of a command: its time, and its exits. For its prints see ``stdout.py``.
 
-Standard output may be JSON that another program reads: what a plugin writes there goes to stderr. Loading, answering a
+Loading, answering a
 hook and probing for a device have a limit. On the main thread a clock interrupts Python code, also one that sleeps or
 waits for a child. What hangs inside a library cannot be interrupted: then the process says which plugin it is. A
 command's own process ends with that; the program of somebody who imports optim goes on.
@@ -18,14 +18,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import contextmanager
 from functools import partial
 from types import FrameType
 from typing import NoReturn
 
 from optim.errors import ExitStatus, OptimError
-
-_STDOUT, _STDERR = 1, 2
 
 _LIMIT_VARIABLE = "OPTIM_PLUGIN_SECONDS"
 
@@ -139,10 +137,11 @@ class _Exits:
             with self._lock:
                 self._refusing -= 1
                 if not self._refusing:
-                    self.allow()
+                    os._exit = self._exit
 
-    def allow(self) -> None:
-        """Let every thread end the program again."""
+    def begin_anew(self) -> None:
+        """Allow exits in a fork, where another thread may have held the lock."""
+        self._lock = threading.Lock()
         os._exit = self._exit
 
     def _leave(self, status: int) -> NoReturn:
@@ -201,7 +200,7 @@ def _begin_anew() -> None:
     """A fork has none of the threads of who forked it, and ends by itself."""
     global _watchdog, _exits
     _watchdog = _Watchdog()
-    _exits.allow()
+    _exits.begin_anew()
     _exits = _Exits()
 
 
@@ -241,38 +240,3 @@ def _end(plugin: str, doing: str, seconds: float) -> None:
     sys.stderr.flush()
     if _process_is_ours.is_set():
         os._exit(ExitStatus.INTERNAL)
-
-
-@contextmanager
-def stdout_on_stderr() -> Iterator[None]:
-    """Whatever is written on stdout inside appears on stderr: by print, and by libraries and child processes too.
-
-    It changes the process, not the thread: only for the moments in which plugins are loaded and asked.
-    """
-    _flush()
-    with redirect_stdout(sys.stderr), _descriptor_on_stderr():
-        yield
-
-
-@contextmanager
-def _descriptor_on_stderr() -> Iterator[None]:
-    try:
-        saved = os.dup(_STDOUT)
-    except OSError:  # stdout is closed: nothing to keep clean
-        yield
-        return
-    try:
-        with suppress(OSError):  # stderr is closed
-            os.dup2(_STDERR, _STDOUT)
-        yield
-    finally:
-        _flush()
-        os.dup2(saved, _STDOUT)
-        os.close(saved)
-
-
-def _flush() -> None:
-    for stream in (sys.stdout, sys.__stdout__):
-        if stream is not None:
-            with suppress(OSError, ValueError):
-                stream.flush()

@@ -11,8 +11,9 @@ from typing import Any
 
 import pluggy
 
-from optim._engine.plugins.guard import UnrulyError, limited, stdout_on_stderr
+from optim._engine.plugins.guard import UnrulyError, limited
 from optim._engine.plugins.plugin import LoadedPlugin, PluginInfo, Problem
+from optim._engine.stdout import stdout_on_stderr
 from optim.errors import describe_exception
 from optim.passes import Pass, Stage
 from optim.source_passes import AnyPass

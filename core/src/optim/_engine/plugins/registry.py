@@ -12,11 +12,12 @@ import pluggy
 from optim._engine.plugins import checks
 from optim._engine.plugins.contract import new_manager
 from optim._engine.plugins.discovery import discover, plugin_failed
-from optim._engine.plugins.guard import UnrulyError, limited, stdout_on_stderr
+from optim._engine.plugins.guard import UnrulyError, limited
 from optim._engine.plugins.offers import Check, HookCaller, Offer, OfferedPass
 from optim._engine.plugins.ordering import OrderedPass, order
 from optim._engine.plugins.plugin import LoadedPlugin, Problem, State
 from optim._engine.plugins.target_settings import configured, looking_at_device
+from optim._engine.stdout import stdout_on_stderr
 from optim.backend import Backend
 from optim.errors import ExitStatus, OptimError, describe_exception, unknown_name
 from optim.hooks import RESERVED_NAMES

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import TypeVar
 
 from optim._engine.plugins.checks import target_defect
-from optim._engine.plugins.guard import UnrulyError, limited, stdout_on_stderr
+from optim._engine.plugins.guard import UnrulyError, limited
 from optim._engine.plugins.plugin import PluginInfo
+from optim._engine.stdout import stdout_on_stderr
 from optim.errors import ExitStatus, OptimError, describe_exception
 from optim.target import Target
 

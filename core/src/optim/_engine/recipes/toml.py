@@ -37,8 +37,10 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise OptimError.usage("recipe-not-readable", f"cannot read {path}", cause, fix)
     try:
         return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except tomllib.TOMLDecodeError as error:
         raise _bad_toml(path, text, str(error)) from error
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits, or a thousand brackets: no line is told
+        raise _bad_toml(path, "", str(error)) from error
 
 
 def validate(cls: type[M], data: Mapping[str, Any], path: Path) -> M:
@@ -68,7 +70,7 @@ def _bad_toml(path: Path, text: str, message: str) -> OptimError:
     shown = lines[number - 1].strip() if 0 < number <= len(lines) else ""
     return OptimError.usage(
         "bad-toml",
-        f"{path}, line {number}, is not TOML",
+        f"{path}, line {number}, is not TOML" if lines else f"{path} is not TOML",
         f"{message}\n{shown}".rstrip(),
         'text needs quotes, lists brackets: name = "ort.quantize-dynamic"',
     )

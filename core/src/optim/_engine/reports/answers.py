@@ -59,6 +59,7 @@ class ComparedFeeds(Answer):
     origin: str
     samples: int = Field(description="samples there are")
     compared: int = Field(description="samples they were compared on")
+    note: str = Field(default="", description="what they leave open; empty where there is nothing to say")
 
 
 class ComparedTask(Answer):
@@ -89,11 +90,13 @@ class Verification(TabledAnswer):
     @property
     def verdict(self) -> str:
         """One line, e.g. ``equal up to rounding: drift 1e-07 (rounding explains 0.0001)``."""
+        about = f"; {self.feeds.note}" if self.feeds.note else ""
         if not self.within:
-            return f"{'beyond the limit' if self.judged else 'not judged'}: {self.reason}"
+            return f"{'beyond the limit' if self.judged else 'not judged'}: {self.reason}{about}"
         limit = f"within the limit of {self.limit:.3g}" if self.limit is not None else "within the limit"
         said = "equal up to rounding" if self.lossless else limit
-        return f"{said}: drift {words.figure_text(self.drift.relative_l2)} (rounding explains {self.tolerance:.2g})"
+        drift = words.figure_text(self.drift.relative_l2)
+        return f"{said}: drift {drift} (rounding explains {self.tolerance:.2g}){about}"
 
     def _table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
         rows = [
@@ -116,7 +119,7 @@ class TimedShape(Answer):
     shape: str = Field(description="e.g. input_ids 1x128")
     latency_ms: float
     ratio: float
-    ci: tuple[float, float] = Field(description="95 % interval of the ratio")
+    ci: tuple[float, float] | None = Field(description="95 % interval of the ratio; null below six rounds")
     calls_ms: Percentiles | None = Field(default=None, description="single calls; null where none were kept")
 
 
@@ -131,7 +134,7 @@ class TimedModel(Answer):
     size_bytes: int | None
     peak_memory_bytes: int | None = Field(description="of opening and running it, imports excluded")
     latency_ratio: float | None = Field(description="to the first model; below 1 is faster")
-    latency_ratio_ci: tuple[float, float] | None = Field(description="95 % interval")
+    latency_ratio_ci: tuple[float, float] | None = Field(description="95 % interval; null below six rounds")
     rounds: int
     shapes: tuple[TimedShape, ...]
     throughput: ThroughputReport | None = Field(default=None, description="null where it was not asked for")
@@ -196,13 +199,16 @@ _SERVED = ("samples a second", "how", "p95 there")
 
 
 def _row_of(timed: TimedModel) -> tuple[str, ...]:
-    if timed.latency_ms is None or timed.latency_ratio is None or timed.latency_ratio_ci is None:
+    if timed.latency_ms is None or timed.latency_ratio is None:
         figures: tuple[str, ...] = ("", "", timed.error or "")
     else:
-        low, high = timed.latency_ratio_ci
-        figures = f"{timed.latency_ms:.3f}", f"{timed.latency_ratio:.3f}", f"[{low:.3f}, {high:.3f}]"
+        figures = f"{timed.latency_ms:.3f}", f"{timed.latency_ratio:.3f}", _interval_text(timed.latency_ratio_ci)
     sizes = _megabytes(timed.size_bytes), _megabytes(timed.peak_memory_bytes)
     return timed.model, *figures, *percentile_texts(timed), *sizes, str(timed.rounds)
+
+
+def _interval_text(interval: tuple[float, float] | None) -> str:
+    return f"[{interval[0]:.3f}, {interval[1]:.3f}]" if interval is not None else "too few rounds"
 
 
 def _answer_texts(timed: TimedModel, columns: int) -> tuple[str, ...]:
@@ -211,7 +217,7 @@ def _answer_texts(timed: TimedModel, columns: int) -> tuple[str, ...]:
         return ("",) * columns
     speeds = (f"{depth.tokens_per_s:.1f}" for depth in found.depths)
     past = f"{found.depths[-1].past_bytes / 1e6:.2f}"
-    about = f"{ratio.value:.3f} [{ratio.ci[0]:.3f}, {ratio.ci[1]:.3f}]"
+    about = " ".join(filter(None, [f"{ratio.value:.3f}", _interval_text(ratio.ci) if ratio.ci else ""]))
     return f"{found.first_ms:.1f}", *speeds, past, f"{found.answer_ms:.1f}", about
 
 

@@ -159,9 +159,9 @@ def _operator_ms(found: Measured, outcome: Outcome) -> dict[str, float]:
     return times[-1] if len(times) == (1 if found.candidate.is_original else 2) else {}
 
 
-def _interval(found: Measured | Attempt | TargetOutcome) -> tuple[float, float] | None:
-    """Of the ratio; None where it was not timed."""
-    return (found.low, found.high) if found.low is not None and found.high is not None else None
+def _interval(found: Measured | Attempt) -> tuple[float, float] | None:
+    """Of the ratio; None if it was not timed, or in too few rounds."""
+    return found.timing.interval if found.timing is not None else None
 
 
 def _shapes(outcome: Outcome) -> tuple[ShapeReport, ...]:
@@ -178,7 +178,7 @@ def _shapes(outcome: Outcome) -> tuple[ShapeReport, ...]:
             original_ms=before,
             result_ms=before * ratio.value,
             ratio=ratio.value,
-            ci=(ratio.low, ratio.high),
+            ci=ratio.interval,
             original_calls=old,
             result_calls=new,
         )
@@ -210,7 +210,7 @@ def _target(row: TargetOutcome) -> TargetReport:
         reason=row.reason,
         baseline=row.is_baseline,
         original_ratio=row.ratio,
-        original_ratio_ci=_interval(row),
+        original_ratio_ci=row.interval,
         original_drift=drift_report(row.drift) if row.ratio is not None else None,
         best_ratio=row.best_ratio,
         versions=dict(row.versions),

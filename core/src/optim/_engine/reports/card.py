@@ -14,6 +14,7 @@ from typing import Any
 from optim._engine.reports.schema import Report, ResultReport, StepReport
 from optim._engine.reports.words import (
     cores_text,
+    count_text,
     figure_text,
     latency_text,
     options_text,
@@ -130,7 +131,7 @@ def _distance(report: Report, result: ResultReport) -> str:
         accepted += f", and a loss of {_plain(budget.max_loss)} of {_plain(budget.metric or 'the metric')}"
     return (
         f"Drift {figure_text(result.drift.relative_l2)}: `||this - original|| / ||original||` of the worst output, on"
-        f" {report.feeds.compared} of {report.feeds.samples} samples ({_plain(report.feeds.origin)})."
+        f" {report.feeds.compared} of {count_text(report.feeds.samples, 'sample')} ({_plain(report.feeds.origin)})."
         f" Rounding explains up to {figure_text(report.tolerance)}. Accepted was {accepted}."
     )
 

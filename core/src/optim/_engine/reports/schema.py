@@ -83,7 +83,7 @@ class ShapeReport(Part):
     original_ms: float
     result_ms: float
     ratio: float
-    ci: tuple[float, float] = Field(description="95 % interval of the ratio")
+    ci: tuple[float, float] | None = Field(description="95 % interval of the ratio; null below six rounds")
     original_calls: Percentiles | None = Field(default=None, description="single calls of the original")
     result_calls: Percentiles | None = Field(default=None, description="single calls of the result, in the same race")
 
@@ -106,7 +106,7 @@ class ResultReport(Part):
     digest: str
     latency_ms: Figure
     latency_ratio: Figure
-    latency_ratio_ci: tuple[float, float] | None = Field(description="95 % interval")
+    latency_ratio_ci: tuple[float, float] | None = Field(description="95 % interval; null below six rounds")
     size_bytes: int
     peak_memory_bytes: int | None
     executed_on: dict[str, float] = Field(description="share of the nodes by provider; empty where nobody looked")

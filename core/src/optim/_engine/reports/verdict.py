@@ -11,17 +11,15 @@ from optim._engine.search.measure.noise_watch import BUSY
 from optim._engine.search.settings import CLOCKED, Clocked
 
 if TYPE_CHECKING:
+    from optim._engine.jobs.clocks.ratio import Ratio
     from optim._engine.reports.outcome import Outcome
-    from optim._engine.search.state import Measured, Ratio
+    from optim._engine.search.state import Measured
 
 _SAME = 0.005
 """Within half a per cent two figures are called the same."""
 
 _NEAR = 0.5
 """Of the budget: a detector of text that kept to 0.95 of it on three samples took 1.2 times as much on a fourth."""
-
-_ROUNDS_FOR_95 = 6
-"""With so many the smallest and the largest of them hold the median in 97 % of cases."""
 
 
 def verdict(outcome: Outcome) -> str:
@@ -89,16 +87,27 @@ def times(factor: float) -> str:
 def _latency(result: Measured) -> str:
     if result.ratio is None:
         return ""
-    interval = (
-        "" if result.low is None or result.high is None else (f", 95 % interval {result.low:.2f} to {result.high:.2f}")
-    )
-    figures = f"(ratio {result.ratio:.2f}{interval})"
-    inside_noise = result.low is not None and result.high is not None and result.low <= 1.0 <= result.high
-    if inside_noise or abs(result.ratio - 1) < _SAME:
+    figures, sure = _figures("ratio", result.timing, result.ratio)
+    if not sure:
+        return figures
+    if _is_inside_noise(result.timing) or abs(result.ratio - 1) < _SAME:
         return f"as fast as before {figures}"
     if result.ratio < 1:
         return f"{times(1 / result.ratio)} times faster {figures}"
     return f"{times(result.ratio)} times slower {figures}"
+
+
+def _figures(name: str, timing: Ratio | None, value: float) -> tuple[str, bool]:
+    """A ratio with its interval, and whether it rests on rounds enough to say what it means in words."""
+    if timing is None:
+        return f"({name} {value:.2f})", True
+    if timing.interval is None:
+        return f"{name} {timing.text}", False
+    return f"({name} {value:.2f}, 95 % interval {timing.low:.2f} to {timing.high:.2f})", True
+
+
+def _is_inside_noise(timing: Ratio | None) -> bool:
+    return timing is not None and timing.low <= 1.0 <= timing.high
 
 
 def _on(outcome: Outcome) -> str:
@@ -126,8 +135,10 @@ def _size(before: int, after: int) -> str:
 
 
 def _by_the_goal(words: Clocked, found: Ratio) -> str:
-    figures = f"({words.ratio} {found.value:.2f}, 95 % interval {found.low:.2f} to {found.high:.2f})"
-    if found.low <= 1.0 <= found.high:
+    figures, sure = _figures(words.ratio, found, found.value)
+    if not sure:
+        return figures
+    if _is_inside_noise(found):
         return f"{words.same} {figures}"
     text = words.better.format(times(1 / found.value)) if found.value < 1 else words.worse.format(times(found.value))
     return f"{text} {figures}"
@@ -174,20 +185,16 @@ def notes(outcome: Outcome) -> tuple[str, ...]:
 
 
 def _few_rounds(outcome: Outcome) -> tuple[str, ...]:
-    """How sure an interval is that few rounds made: the median lies outside all of them in 2^(1-n) of cases."""
+    """That a ratio rests on too few rounds to have an interval."""
     ratio = outcome.timing.ratio if outcome.timing else None
     if outcome.result is None or outcome.result.candidate.is_original:
         return ()
-    if ratio is None or ratio.rounds >= _ROUNDS_FOR_95:
+    if ratio is None or ratio.interval is not None:
         return ()
-    if ratio.rounds == 1:
-        return (
-            "a run takes so long that one round was timed: its ratio has no interval; more --search-seconds buy more",
-        )
-    sure = 1 - 2.0 ** (1 - ratio.rounds)
+    rounds = f"{ratio.rounds} round{'s were' if ratio.rounds != 1 else ' was'}"
     return (
-        f"a run takes so long that {ratio.rounds} rounds were timed: the interval of the ratio is {sure:.0%} sure, "
-        "not 95 %; more --search-seconds buy more rounds",
+        f"a run takes so long that {rounds} timed: below six the ratio has no interval, and nothing "
+        "is called faster by it; more --search-seconds buy more rounds",
     )
 
 

@@ -52,6 +52,11 @@ def share_text(share: float | None) -> str:
     return NOTHING if share is None else f"{100 * share:.1f} %"
 
 
+def count_text(count: int, noun: str) -> str:
+    """E.g. ``1 trial`` or ``3 trials``."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def drift_text(step: StepReport) -> str:
     """Relative L2 of a step; infinite where it was compared and has no finite figure."""
     if step.drift is None:
@@ -62,9 +67,10 @@ def drift_text(step: StepReport) -> str:
 def export_text(export: ExportReport) -> str:
     """How the original was exported, and how far it is from its source."""
     kept = [step.name for step in export.steps if step.status == "kept"]
-    tokens = f", {export.tokens} greedy tokens equal" if export.tokens else ""
+    tokens = f", {count_text(export.tokens, 'greedy token')} equal" if export.tokens else ""
+    trials = count_text(len(export.trials), "trial")
     drift = figure_text(export.drift.relative_l2)
-    return f"exported by {', '.join(kept)}: drift {drift} from its source on {len(export.trials)} trials{tokens}"
+    return f"exported by {', '.join(kept)}: drift {drift} from its source on {trials}{tokens}"
 
 
 def result_drift_text(found: SourceDriftReport) -> str:
@@ -74,12 +80,9 @@ def result_drift_text(found: SourceDriftReport) -> str:
         why = found.skipped[0] if found.skipped else "it takes nothing that the source takes"
         return f"result not held against its source: {found.note or why}"
     limit = f", {figure_text(found.limit)} allowed" if found.limit is not None else ""
-    several = (
-        f"{found.samples} runs of {len(found.trials)} trials"
-        if found.samples > len(found.trials)
-        else (f"{found.samples} trials")
-    )
-    left = f"; {len(found.skipped)} trials it does not take" if found.skipped else ""
+    several = f"{found.samples} runs of " if found.samples > len(found.trials) else ""
+    several += count_text(len(found.trials) if several else found.samples, "trial")
+    left = f"; {count_text(len(found.skipped), 'trial')} it does not take" if found.skipped else ""
     drift = figure_text(found.drift.relative_l2)
     return f"result: drift {drift} from its source on {several}{limit}{left}{about}"
 

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from optim._engine.jobs import ingest
 from optim._engine.jobs.runner import thread_executor
 from optim._engine.jobs.workplace import Workplace
 from optim._engine.plugins.chosen_targets import ChosenTargets, choose_targets
+from optim._engine.plugins.plugin import LoadedPlugin, State
 from optim._engine.plugins.registry import Registry, require_target
 from optim._engine.plugins.versions import core_digest, version_keys, version_of
 from optim._engine.reports.outcome import Outcome, RunStatus, Verdict
@@ -93,16 +94,15 @@ def execute(
         if settings.chain is None:
             _announce(bench, load, plans, say)
         key = _run_key(bench, chosen)
-        earlier = None if settings.fresh else finished_run(store, key)
+        earlier = None if settings.fresh else _last_run(store, key)
         if earlier is not None:
             say("served from the cache: the same run has been made before (--fresh makes it anew)")
             earlier.first_s = earlier.seconds
             earlier.cached, earlier.seconds, earlier.settings = True, time.monotonic() - started, bench.settings
             earlier.computed, earlier.from_cache = 0, earlier.computed + earlier.from_cache
             earlier.exported, earlier.known = bench.exported, _known_export(settings)
-            return _noting(earlier, chosen)
+            return _noting(earlier, chosen, registry)
         outcome = _outcome(bench, load, source, chosen, plans, failed)
-        outcome.key = key
         PassCosts.known(store).learned(outcome.attempts, load).keep(store)
         proven = [point.candidate.model.path for point in outcome.points if point.proven]
         kept = {bench.original.model.path, *proven}
@@ -111,16 +111,24 @@ def execute(
             kept |= {chain.model.path, *(model.path for model in variant_models(chain.interfaces))}
         store.keep_only(bench.made | set(store.models.iterdir()) - there, kept)
         outcome.seconds = time.monotonic() - started
+        outcome.key = cache_key("finished run", to_wire(outcome))
         if outcome.status is not RunStatus.FAILED:  # a crash or a timeout may not come again
-            store.write("runs", key, to_wire(outcome))
-    return _noting(outcome, chosen)
+            store.write("runs", outcome.key, to_wire(outcome))
+            store.write("runs", key, to_wire(_Latest(outcome.key)))
+    return _noting(outcome, chosen, registry)
 
 
-def _noting(outcome: Outcome, chosen: ChosenTargets) -> Outcome:
-    """The same, and what became of auto: the run itself is that of the one target."""
-    if chosen.note:
-        outcome.notes = (*outcome.notes, chosen.note)
+def _noting(outcome: Outcome, chosen: ChosenTargets, registry: Registry) -> Outcome:
+    """The same, and what the run itself does not depend on: what became of auto, and plugins that broke."""
+    broken = [plugin for plugin in registry.plugins if plugin.state in (State.FAILED, State.INCOMPATIBLE)]
+    outcome.notes = (*outcome.notes, *filter(None, [chosen.note]), *map(_about_broken, broken))
     return outcome
+
+
+def _about_broken(plugin: LoadedPlugin) -> str:
+    reason = plugin.reason.partition("\n")[0]
+    about = f"plugin {plugin.info} is {plugin.state}, and nothing of it was tried"
+    return f"{about}: {reason}; optim plugins show {plugin.name}"
 
 
 def _chosen(settings: RunSettings, registry: Registry) -> ChosenTargets:
@@ -291,8 +299,26 @@ def _run_key(bench: Workbench, chosen: ChosenTargets) -> str:
     return cache_key("run", depends_on)
 
 
+@dataclass(frozen=True, slots=True)
+class _Latest:
+    """The latest run of a request; points of an earlier one stay its own, as before ``--fresh``."""
+
+    key: str
+
+
+def _last_run(store: Store, key: str) -> Outcome | None:
+    """The latest finished run of a request, or None."""
+    latest = store.read("runs", key, _Latest)
+    return finished_run(store, latest.key) if latest is not None else None
+
+
 def finished_run(store: Store, key: str) -> Outcome | None:
-    """A finished run with everything it delivered, or None; points whose model is gone are left out."""
+    """A finished run with everything it delivered, or None; points whose model is gone are left out.
+
+    Args:
+        store: the cache.
+        key: of the run, as its report has it.
+    """
     outcome = store.read("runs", key, Outcome)
     if outcome is None:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -166,7 +167,7 @@ def _export_linked(request: SourceRequest, output: Path, make: Callable[[], Expo
     files = {graph.component: file_of(graph.component) for graph in made.graphs}
     for graph in made.graphs:
         deliver_linked(graph.model, output, name=files[graph.component])
-    temporary = output / f".{EXPORT_FILE}.{os.getpid()}"
+    temporary = output / f".{EXPORT_FILE}.{uuid.uuid4().hex}"
     temporary.mkdir()
     try:
         write_export_file(temporary, content_of(made, files))

@@ -10,7 +10,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -30,7 +30,7 @@ from optim._engine.runs.mark import (
     write_mark,
 )
 from optim._engine.runs.session_file import MODEL_FILE
-from optim._engine.runs.swap import recover, stage_of, swap_in
+from optim._engine.runs.swap import recover, stage_of, swap_in, users_entries
 from optim.errors import OptimError, is_disk_full, some_of
 
 ASIDE_FOLDER = "not-delivered"
@@ -98,6 +98,7 @@ class RunFolder:
 
         Raises:
             OptimError[disk-full]: what was there before is still there.
+            OptimError[not-our-folder]: the user has a file of a name that the run writes.
         """
         with _disk_errors(self.path, claiming=False):
             stage = stage_of(self.path)
@@ -105,6 +106,9 @@ class RunFolder:
             try:
                 stage.mkdir()
                 write(stage)
+                for entry in users_entries(self.path):
+                    if (stage / entry.name).exists():
+                        raise _not_ours(entry)
                 files = tuple(sorted(entry.name for entry in stage.iterdir()))
                 mark = replace(self._mark, status="finished", holds=Finished(self._mark.key, utc_now(), files))
                 write_mark(stage, mark)
@@ -131,12 +135,7 @@ class RunFolder:
         assert self.earlier is not None
         aside, stage = self.path / ASIDE_FOLDER, self.path / f"{TEMPORARY_PREFIX}new"
         if aside.exists() and ASIDE_FOLDER not in self.earlier.files:
-            raise OptimError.usage(
-                "not-our-folder",
-                f"{aside} is not of an earlier run",
-                "the report of this run would take its place",
-                f"move {aside} away, or name another folder after -o",
-            )
+            raise _not_ours(aside)
         with _disk_errors(self.path, claiming=False):
             try:
                 stage.mkdir()
@@ -153,13 +152,16 @@ class RunFolder:
         """Give the claim back: an earlier result is marked as it was, an empty folder is removed."""
         if not self._open:
             return
-        if self._before is not None and self._before.holds is not None:
-            write_mark(self.path, self._before)
-        else:
-            (self.path / MARK_FILE).unlink(missing_ok=True)
-            if self._created and not any(self.path.iterdir()):
-                self.path.rmdir()
-        self._close()
+        try:
+            with _disk_errors(self.path, claiming=False):
+                if self._before is not None and self._before.holds is not None:
+                    write_mark(self.path, self._before)
+                else:
+                    (self.path / MARK_FILE).unlink(missing_ok=True)
+                    if self._created and not any(self.path.iterdir()):
+                        self.path.rmdir()
+        finally:
+            self._close()
 
     def __enter__(self) -> Self:
         return self
@@ -167,7 +169,9 @@ class RunFolder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.abandon()
+        """Abandon the claim; an error that is under way is not replaced by what a full disk says of the mark."""
+        with suppress(OSError, OptimError) if error is not None else nullcontext():
+            self.abandon()
 
     def _close(self) -> None:
         self._open = False
@@ -179,6 +183,15 @@ def report_folder(path: Path, *, delivered: bool) -> Path:
     mark = read_mark(path)
     kept = not delivered and mark is not None and mark.holds is not None and MODEL_FILE in mark.holds.files
     return path / ASIDE_FOLDER if kept else path
+
+
+def _not_ours(entry: Path) -> OptimError:
+    return OptimError.usage(
+        "not-our-folder",
+        f"{entry} is not of an earlier run",
+        "this run writes something of that name",
+        f"move {entry} away, and the same command goes on; or name another folder after -o",
+    )
 
 
 def _require_ours(path: Path) -> None:

@@ -93,6 +93,7 @@ def _decided(contest: Contest, base: Workbench) -> Verdict:
         TimingFailed: it cannot.
     """
     best: tuple[Measured, Contender, _Ending] | None = None
+    undecided = ""
     for one in contest.order:
         if best is not None and not contest.may_beat(one, best[0], best[1]):
             continue
@@ -101,6 +102,7 @@ def _decided(contest: Contest, base: Workbench) -> Verdict:
         winner = ending.selection.decide(one.ranking)
         if winner is None:
             one.reason = "nothing of it is better than the baseline on fresh rounds"
+            undecided = undecided or ending.selection.undecided
         elif best is None or contest.is_better((winner, one), (best[0], best[1])):
             best = winner, one, ending
     if best is not None:
@@ -111,7 +113,7 @@ def _decided(contest: Contest, base: Workbench) -> Verdict:
         return Verdict(RunStatus.FAILED, reasons, None, [])
     promising = sorted(left, key=lambda one: one.promise)
     nearest = next((one for one in promising if one.beam.archive.beyond(1)), left[0])
-    return _ending_of(nearest, base).nothing_better()
+    return _ending_of(nearest, base).nothing_better(undecided)
 
 
 def _ending_of(one: Contender, bench: Workbench) -> _Ending:
@@ -141,21 +143,24 @@ class _Ending:
     def delivery(self, winner: Measured) -> Verdict:
         """The verdict where something is better than the original."""
         self.beam.journal.timed(winner, None)
-        if undecided := self.selection.why_undecided(winner):
-            return self._verdict(RunStatus.IMPROVED, undecided, winner)
         return self._verdict(_delivered(winner, self.selection), "", winner)
 
-    def nothing_better(self) -> Verdict:
-        """The verdict where nothing is, and why."""
+    def nothing_better(self, undecided: str = "") -> Verdict:
+        """The verdict if nothing is better, and why.
+
+        Args:
+            undecided: what may be faster for all that was timed on another target of the run.
+        """
+        undecided = undecided or self.selection.undecided
         idle = {attempt.step.pass_name for attempt in self.beam.journal.attempts if attempt.unchanged}
         forced = [one.ordered.name for one in self.plan.forced() if one.is_named or one.ordered.name not in idle]
         if forced:
             name = forced[0]
             self.beam.journal.conclude(self.bench.original)
             tried = failures([a for a in self.beam.journal.attempts if a.status is not StepStatus.SKIPPED], name)
-            why = next(iter(self.selection.clock.board.objections), tried)
+            why = next(iter(self.selection.clock.board.objections), undecided or tried)
             return self.not_held(f"{name} was asked for and did not hold: {why}")
-        reason = "nothing that was tried made it better"
+        reason = undecided or "nothing that was tried made it better"
         base = self._base
         if base is not None and base.throughput is not None and (late := base.throughput.objection):
             self.beam.journal.conclude(self.bench.original)

@@ -101,7 +101,7 @@ def _settled(attempt: Attempt, point: Point, delivered: Measured | None) -> Atte
     copied = replace(attempt)
     if attempt.chain == whole[: len(attempt.chain)]:
         if attempt.chain == whole:  # the figure of the verdict, on fresh rounds
-            copied.ratio, copied.low, copied.high = measured.ratio, measured.low, measured.high
+            copied.note(measured, proven=True)
         ratio, without = copied.ratio, attempt.parent_ratio
         figures = f"latency ratio {ratio:.2f}; " if ratio is not None else ""
         if ratio is not None and without is not None:

@@ -33,6 +33,14 @@ def stage_of(path: Path) -> Path:
     return path.with_name(f".{path.name}.optim-new") if _can_rename(path) else path / f"{TEMPORARY_PREFIX}new"
 
 
+def users_entries(folder: Path) -> list[Path]:
+    """The files and folders in a run folder that no run wrote."""
+    mark = read_mark(folder)
+    ours = {MARK_FILE, *(mark.holds.files if mark and mark.holds else ())}
+    entries = [entry for entry in folder.iterdir() if not entry.name.startswith(TEMPORARY_PREFIX)]
+    return [entry for entry in entries if entry.name not in ours]
+
+
 def swap_in(stage: Path, path: Path) -> None:
     """Give ``path`` the contents of ``stage``, and keep the user's own files there."""
     if stage.parent == path:
@@ -67,7 +75,7 @@ def recover(path: Path) -> None:
 
 def _discard(old: Path, path: Path) -> None:
     """Delete the old folder, after the user's own files moved over."""
-    for entry in _users_entries(old):
+    for entry in users_entries(old):
         if not (path / entry.name).exists():
             os.replace(entry, path / entry.name)
     _remove(old)
@@ -102,13 +110,6 @@ def _has_mounts(folder: Path) -> bool:
     folder = folder.resolve()
     places = (Path(partition.mountpoint) for partition in psutil.disk_partitions(all=True))
     return any(folder == place or folder in place.parents for place in places)
-
-
-def _users_entries(folder: Path) -> list[Path]:
-    mark = read_mark(folder)
-    ours = {MARK_FILE, *(mark.holds.files if mark and mark.holds else ())}
-    entries = [entry for entry in folder.iterdir() if not entry.name.startswith(TEMPORARY_PREFIX)]
-    return [entry for entry in entries if entry.name not in ours]
 
 
 def _old_of(path: Path) -> Path:

@@ -7,6 +7,7 @@ import importlib.util
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -116,8 +117,14 @@ def _write(files: Mapping[Path, str], folder: Path) -> None:
         for path, text in files.items():
             (whole / path).parent.mkdir(parents=True, exist_ok=True)
             (whole / path).write_text(text, encoding="utf-8")
-        for item in list(whole.iterdir()) if fill else [whole]:
-            item.rename(folder / item.name if fill else folder)
+        if not fill:
+            whole.rename(folder)
+            return
+        with ExitStack() as undo:
+            for item in list(whole.iterdir()):
+                item.rename(folder / item.name)
+                undo.callback((folder / item.name).rename, item)
+            undo.pop_all()
 
 
 def _require_name(name: str, module: str) -> None:

@@ -63,8 +63,8 @@ class Journal:
         attempt = self.find(measured.candidate)
         if attempt is None or measured.ratio is None:
             return
-        if attempt.ratio is None or measured.ratio < attempt.ratio:
-            attempt.ratio, attempt.low, attempt.high = measured.ratio, measured.low, measured.high
+        if attempt.ratio is None or (measured.ratio < attempt.ratio and not attempt.proven):
+            attempt.note(measured)
             attempt.size_bytes = measured.candidate.size_bytes
         peaks = [peak for peak in (attempt.peak_memory_bytes, measured.peak_memory_bytes) if peak]
         attempt.peak_memory_bytes = min(peaks, default=0)
@@ -86,11 +86,12 @@ class Journal:
             self.attempts.append(attempt)
         kept = {whole[: i + 1] for i in range(len(whole))}
         if whole in self._by_chain and best is not None:
-            self._by_chain[whole].ratio = best.ratio
-            self._by_chain[whole].low, self._by_chain[whole].high = best.low, best.high
+            self._by_chain[whole].note(best, proven=True)
         for chain, attempt in self._by_chain.items():
             if chain in kept:
                 attempt.settle(StepStatus.KEPT, _why_kept(attempt, self._goal))
+                if not attempt.proven and _was_no_faster(attempt):  # the proof of the chain with it says otherwise
+                    attempt.ratio = attempt.low = attempt.high = attempt.parent_ratio = None
             elif attempt.status is StepStatus.SKIPPED and not attempt.reason:
                 attempt.settle(StepStatus.DROPPED, _why_dropped(attempt, self._goal, winner, best))
         order = list(Stage)
@@ -149,10 +150,17 @@ def _why_kept(attempt: Attempt, goal: Goal) -> str:
         return f"{figure} with it"
     if attempt.ratio is not None and attempt.parent_ratio is not None:
         found = f"latency ratio {attempt.ratio:.2f}, {attempt.parent_ratio:.2f} without it"
-        return found if attempt.ratio < attempt.parent_ratio else f"{found} when explored; the chain with it won"
+        if attempt.proven or not _was_no_faster(attempt):
+            return found
+        return f"the chain with it won; a quick look at this part of it had {found}"
     if attempt.ratio is not None:
         return f"latency ratio {attempt.ratio:.2f} with it"
     return "part of the best model found"
+
+
+def _was_no_faster(attempt: Attempt) -> bool:
+    """Whether a step was no faster than the chain without it."""
+    return attempt.ratio is not None and attempt.parent_ratio is not None and attempt.ratio >= attempt.parent_ratio
 
 
 def _why_dropped(attempt: Attempt, goal: Goal, winner: Candidate, best: Measured | None) -> str:
@@ -176,7 +184,8 @@ def _why_dropped(attempt: Attempt, goal: Goal, winner: Candidate, best: Measured
         return f"no faster: latency ratio {attempt.ratio:.2f}, {attempt.parent_ratio:.2f} without it"
     if best is not None and best.ratio is not None:
         won = _named(winner, attempt)
-        return f"latency ratio {attempt.ratio:.2f} when explored; {won} won, {best.ratio:.2f} on fresh rounds"
+        when = "" if attempt.proven else " when explored"
+        return f"latency ratio {attempt.ratio:.2f}{when}; {won} won, {best.ratio:.2f} on fresh rounds"
     return f"latency ratio {attempt.ratio:.2f}; not enough for a model that is better in the end"
 
 

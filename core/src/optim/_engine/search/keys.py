@@ -14,7 +14,6 @@ from optim._engine.jobs.prepare import Answer as Prepared
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.plugins.registry import Registry
 from optim._engine.plugins.versions import core_digest, plugin_version_key, version_keys, version_of
-from optim._engine.search.effort import Effort
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate, Trial
 from optim._engine.store import cache_key
@@ -143,12 +142,6 @@ class Keys:
     def repair(self, trial: Trial, limit: float, samples: Sequence[int]) -> str:
         """Returns the key of a repair."""
         return cache_key("repair", self.candidate(trial), limit, samples)
-
-    def race(self, candidates: Sequence[Candidate], effort: Effort, wanted: object) -> str:
-        """Returns the key of a race; ``wanted`` is what is asked of it, as JSON values."""
-        chains = [_of(candidate) for candidate in candidates]
-        rounds = [effort.least_rounds, effort.drop, self._prepared.timed[: effort.most_samples]]
-        return cache_key("race", chains, rounds, wanted, self._reference, self._machine)
 
     def session_digest(self, model: Model) -> str:
         """Returns the key of what the runtime makes of a model under its settings."""

@@ -50,8 +50,8 @@ LOOK_S = 1.0
 """The shortest race while exploring: with less, five rounds of a few lanes do not fit."""
 
 _DECIDE_S, _DECIDE_SHARE = 60.0, 0.8
-"""How much longer the last of them goes on while it is open if the best is faster, and the share of what is left of the
-run: without an end to that, as with a lock, a slow model would take 120 rounds."""
+"""How much longer the last of them goes on while noise leaves open if the best is faster. The second is the share of
+what is left of the run: more seconds decide more. The first is for a run without an end, such as that of a lock."""
 
 _LOOK_WIDTH, _FINAL_WIDTH = 0.2, 0.1
 """Shares of what a model gains that its interval may be wide: while exploring, and of what is delivered. At a ratio of
@@ -274,14 +274,13 @@ class RaceSeconds(LaneSeconds):
         effort = self._exact(self._final_s, lanes, least_rounds=10, drop=drop, after_s=again_s)
         left_s = self._run.spare_s - self._opened_s(lanes) - effort.seconds
         left_s -= again_s if left_s > again_s else 0.0  # where there is time for one race only, that has all of it
-        return replace(effort, decide_s=max(effort.seconds, min(_DECIDE_S, _DECIDE_SHARE * left_s)))
+        return replace(effort, decide_s=max(effort.seconds, _decide_s(left_s)))
 
     def again(self, lanes: int, *, drop: bool) -> Effort:
         """Fresh rounds in fresh processes, for what contends; they end when the run does."""
         effort = self._exact(self._again_s, lanes, least_rounds=8, drop=drop, after_s=0.0)
         spare_s = self._run.spare_s
-        decide_s = max(effort.seconds, min(_DECIDE_S, _DECIDE_SHARE * spare_s))
-        return replace(effort, whole_s=min(effort.whole_s, spare_s), decide_s=decide_s)
+        return replace(effort, whole_s=min(effort.whole_s, spare_s), decide_s=max(effort.seconds, _decide_s(spare_s)))
 
     def aside(self, lanes: int) -> Effort:
         """Fresh rounds for what is beyond the budget."""
@@ -316,3 +315,8 @@ class RaceSeconds(LaneSeconds):
             whole_s=whole_s,
             decide_s=seconds,
         )
+
+
+def _decide_s(left_s: float) -> float:
+    """How much longer a race goes on for an answer, where so many seconds are left of the run."""
+    return _DECIDE_SHARE * left_s if math.isfinite(left_s) else _DECIDE_S

@@ -136,6 +136,11 @@ class RunTime:
         self.comparing_s = samples * self.run_s
 
     @property
+    def more_s(self) -> int:
+        """Seconds to ask for if noise left a verdict open: twice as many, in whole minutes."""
+        return 60 * math.ceil(2 * (self.announced_s if math.isfinite(self.announced_s) else self.spent) / 60)
+
+    @property
     def spent(self) -> float:
         """Seconds since it began."""
         return self.now() - self._begin

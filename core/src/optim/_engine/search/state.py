@@ -12,15 +12,13 @@ from optim._engine.gate.budget import BeyondBudget
 from optim._engine.gate.drift import NO_DRIFT, Drift, OutputComparison, worst_drift
 from optim._engine.gate.task import TaskFigure
 from optim._engine.generation.timing import GenerationTimes
+from optim._engine.jobs.clocks.ratio import ROUNDS_FOR_95, Ratio
 from optim._engine.jobs.clocks.serving import Percentiles, Throughput
 from optim._engine.jobs.start_up import Ready
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.sources.result import SourceDrift
 from optim.model import Model
 from optim.passes import Interface, Role, Stage
-
-FASTER = 0.995
-"""The upper end of the interval must lie below this for a result to be called faster."""
 
 StepKey = tuple[str, str]
 """A step as it is called in a chain: its pass, and its options as text."""
@@ -143,8 +141,9 @@ class Attempt:
         counts: what the pass says happened.
         notes: what the pass says.
         task: the task metric, on the samples it was measured on last.
-        low: lower end of the 95 % interval of the ratio.
-        high: upper end.
+        low: lower end of the 95 % interval of the ratio; of fewer than :data:`ROUNDS_FOR_95` rounds the least ratio.
+        high: upper end; of fewer rounds the greatest ratio.
+        rounds: that ``ratio`` rests on.
         size_bytes: of the model after it, once delivered.
         out_of_time: whether it was not tried, or not to the end, for want of time.
         beyond_budget: whether it was dropped because its drift or its loss is more than the user accepts.
@@ -163,6 +162,7 @@ class Attempt:
         blame: the nodes that make it wrong, where that was looked into.
         layers: of the stand-in that it was tried on; 0: it was tried on the whole model.
         unchanged: whether the pass ran, and found nothing to change.
+        proven: whether ``ratio`` is that of fresh rounds at the end, which a quick look never replaces.
     """
 
     step: Step
@@ -178,6 +178,7 @@ class Attempt:
     task: TaskFigure | None = None
     low: float | None = None
     high: float | None = None
+    rounds: int = ROUNDS_FOR_95
     size_bytes: int | None = None
     out_of_time: bool = False
     beyond_budget: bool = False
@@ -194,6 +195,12 @@ class Attempt:
     blame: Blame | None = None
     layers: int = 0
     unchanged: bool = False
+    proven: bool = False
+
+    @property
+    def timing(self) -> Ratio | None:
+        """The ratio with its interval; None if it was not timed."""
+        return _timing(self)
 
     @property
     def why(self) -> str:
@@ -207,6 +214,11 @@ class Attempt:
         """The whole chain that it ends."""
         return (*self.behind, self.step.key)
 
+    def note(self, measured: Measured, *, proven: bool = False) -> None:
+        """Keep what the clock said of the chain."""
+        self.ratio, self.low, self.high, self.rounds = measured.ratio, measured.low, measured.high, measured.rounds
+        self.proven = proven
+
     def settle(self, status: StepStatus, reason: str) -> None:
         """Decide what became of it."""
         self.status, self.reason, self.beyond_budget = status, str(reason), isinstance(reason, BeyondBudget)
@@ -216,28 +228,6 @@ class Attempt:
         """Drop it for an objection of the gate; ``seen`` says where that was seen."""
         self.settle(StepStatus.DROPPED, seen + objection)
         self.beyond_budget, self.objected = isinstance(objection, BeyondBudget), True
-
-
-@dataclass(frozen=True, slots=True)
-class Ratio:
-    """A paired ratio: below 1 is faster.
-
-    Attributes:
-        value: median over rounds.
-        low: lower end of the 95 % confidence interval.
-        high: upper end.
-        rounds: rounds it rests on.
-    """
-
-    value: float
-    low: float
-    high: float
-    rounds: int
-
-    @property
-    def is_undecided(self) -> bool:
-        """Whether the interval reaches over the line below which a result is called faster."""
-        return self.low < FASTER <= self.high
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +248,6 @@ class LaneResult:
         goal: what the goal's own clock found, to the base's; None where the goal has none.
         sample_calls: how long calls took, of each timed sample.
         throughput: what it did, where that is the goal.
-        work: processor seconds of a run, to the base's; None where nobody counts them.
         generation: what the time of an answer is made of, where that is the goal.
     """
 
@@ -275,7 +264,6 @@ class LaneResult:
     goal: Ratio | None = None
     sample_calls: tuple[Percentiles, ...] = ()
     throughput: Throughput | None = None
-    work: Ratio | None = None
     generation: GenerationTimes | None = None
 
 
@@ -286,17 +274,16 @@ class Measured:
     Attributes:
         candidate: with the session settings it was timed with.
         ratio: latency to the original's; None on a target where time means nothing.
-        low: lower end of the 95 % interval.
-        high: upper end.
+        low: lower end of the 95 % interval; of fewer than :data:`ROUNDS_FOR_95` rounds the least ratio.
+        high: upper end; of fewer rounds the greatest ratio.
         latency_ms: median.
         peak_memory_bytes: of opening and running it.
         comparisons: with the original, on the explored samples.
         source: how far it is from the source that was exported; None where it was not held against one.
-        again: the ratio of a second race alone; None where there was none. ``ratio`` is that of both.
         goal: what the goal's own clock found, to the original's; None where the goal has none.
-        work: processor seconds of a run, to the original's; None where nobody counts them.
         generation: what the time of an answer is made of, where that is the goal.
         disturbed: share of rounds in which other processes used the machine, 0..1.
+        rounds: that ``ratio`` rests on.
     """
 
     candidate: Candidate
@@ -307,16 +294,20 @@ class Measured:
     peak_memory_bytes: int = 0
     comparisons: tuple[OutputComparison, ...] = ()
     source: SourceDrift | None = None
-    again: float | None = None
     goal: Ratio | None = None
-    work: Ratio | None = None
     generation: GenerationTimes | None = None
     disturbed: float = 0.0
+    rounds: int = ROUNDS_FOR_95
 
     @property
     def digest(self) -> str:
         """Digest of the model."""
         return self.candidate.digest
+
+    @property
+    def timing(self) -> Ratio | None:
+        """The ratio with its interval; None if it was not timed."""
+        return _timing(self)
 
     @classmethod
     def of(cls, candidate: Candidate, result: LaneResult) -> Measured:
@@ -336,10 +327,16 @@ class Measured:
             latency_ms=result.latency_ms,
             peak_memory_bytes=max(self.peak_memory_bytes, result.ready.peak_memory_bytes),
             goal=result.goal,
-            work=result.work,
             generation=result.generation,
             disturbed=result.disturbed,
+            rounds=result.ratio.rounds,
         )
+
+
+def _timing(found: Measured | Attempt) -> Ratio | None:
+    if found.ratio is None or found.low is None or found.high is None:
+        return None
+    return Ratio(found.ratio, found.low, found.high, found.rounds)
 
 
 def unique(candidates: Iterable[Candidate]) -> list[Candidate]:

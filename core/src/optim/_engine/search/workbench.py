@@ -187,6 +187,10 @@ class Workbench(Preparation):
             limit: what it may drift.
             seconds: after which nothing further is begun.
             most_s: after which it is stopped whatever was begun.
+
+        Raises:
+            WorkerFailed: the repair failed before it had measured a set that holds.
+            OptimError[disk-full]: nothing that is tried next would come to anything either.
         """
         from optim._engine.diagnosis import repair_job  # what a run from the cache needs none of
 
@@ -213,8 +217,12 @@ class Workbench(Preparation):
             evaluation_s = max(GRACE_S, 2 * tried.seconds)  # the one that was begun in time
             whole_s = min(seconds + evaluation_s, max(most_s, LEAST_REPAIR_S))
             answer = self.runner.call(repair_job.JOB, request, timeout_s=whole_s, on_event=note)
-        except WorkerFailed:
+        except WorkerFailed as failed:
+            if failed.error and failed.error.reference == "disk-full":
+                raise failed.error from failed
             self.restore(trial.candidate)
+            if not held and failed.kind != "timeout":
+                raise
             return held[-1] if held else None
         if answer.repair is not None and not answer.repair.rough:  # with more time another run may find a better one
             self.runner.keep(key, answer)

@@ -33,7 +33,10 @@ from optim.passes import Stage
 from optim.source import SourceRequest
 from optim.target import Target
 
-_FINGERPRINTED = (".json", ".safetensors", ".bin", ".py", ".txt", ".model")
+_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".gguf", ".npz")
+_TEXTS = (".json", ".py", ".txt", ".model", ".tiktoken", ".jinja", ".jinja2", ".yaml", ".yml", ".toml")
+_FINGERPRINTED = (*_WEIGHTS, *_TEXTS)
+"""What a model is loaded from; graphs are not among them: an export may be written beside its source."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@
         -> read so; where w is there too (tied embeddings), and wherever it is linked: Transpose(w) = w'
 
 A tensor is found by its address: the operating system tells which file is mapped there (Linux). Elsewhere, and where a
-tensor was copied on its way, it is found by its bytes.
+tensor was copied on its way, it is found by its bytes. A pass may have changed a mapped tensor in place: its address
+stays, and the file does not have it. So its bytes are compared where the system says that any page there was written.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from optim.onnx.files import EXTERNAL_FROM_BYTES
 from optim.onnx.linked import link
 
 _LEAST_LINKED_BYTES = EXTERNAL_FROM_BYTES
+_PIECE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,18 +128,54 @@ def _compute(graph: ir.Model, value: ir.Value, stored: ir.Value) -> None:
     graph.graph.insert_before(graph.graph[0], node)
 
 
+@dataclass(slots=True)
+class _Region:
+    """A part of a file that is mapped into memory.
+
+    Attributes:
+        start: its first address.
+        end: the address behind it.
+        offset: of the part in the file.
+        file: that is mapped.
+        may_differ: whether pages of it were written, or the system does not tell.
+    """
+
+    start: int
+    end: int
+    offset: int
+    file: Path
+    may_differ: bool = True
+
+
+_WRITTEN = ("Anonymous:", "Swap:")
+"""Written pages of a file that is mapped for this process alone are the process's own."""
+
+
+def _mapped_regions(files: Sequence[Path]) -> list[_Region]:
+    """Where files are mapped; empty where the system does not tell."""
+    wanted = {str(file.resolve()): file for file in files}
+    regions: list[_Region] = []
+    region: _Region | None = None
+    smaps = Path("/proc/self/smaps")
+    for line in smaps.read_text().splitlines() if smaps.exists() else ():
+        fields = line.split(maxsplit=5)
+        if not fields[0].endswith(":"):
+            region = None
+            if len(fields) == 6 and fields[5] in wanted:
+                start, end = (int(number, 16) for number in fields[0].split("-"))
+                region = _Region(start, end, int(fields[2], 16), wanted[fields[5]])
+                regions.append(region)
+        elif region is not None and fields[0] in _WRITTEN:
+            written = fields[1] != "0"
+            region.may_differ = written or (fields[0] != _WRITTEN[0] and region.may_differ)
+    return regions
+
+
 class _AddressLookup:
     """Which file is mapped at an address; finds nothing where the system does not tell."""
 
     def __init__(self, files: Sequence[Path]) -> None:
-        self._regions: list[tuple[int, int, int, Path]] = []
-        wanted = {str(file.resolve()): file for file in files}
-        maps = Path("/proc/self/maps")
-        for line in maps.read_text().splitlines() if maps.exists() else ():
-            fields = line.split(maxsplit=5)
-            if len(fields) == 6 and fields[5] in wanted:
-                start, end = (int(number, 16) for number in fields[0].split("-"))
-                self._regions.append((start, end, int(fields[2], 16), wanted[fields[5]]))
+        self._regions = _mapped_regions(files)
 
     def place(self, tensor: ir.TensorProtocol | None) -> FilePlace | None:
         if tensor is None or not self._regions or isinstance(tensor, ir.ExternalTensor):
@@ -146,10 +184,22 @@ class _AddressLookup:
         if seen is None:
             return None
         address, shape, transposed = seen
-        for start, end, offset, file in self._regions:
-            if start <= address and address + tensor.nbytes <= end:
-                return FilePlace(file, offset + address - start, tensor.nbytes, shape, transposed)
+        for one in self._regions:
+            if one.start <= address and address + tensor.nbytes <= one.end:
+                offset = one.offset + address - one.start
+                place = FilePlace(one.file, offset, tensor.nbytes, shape, transposed)
+                return place if not one.may_differ or _is_in_file(tensor, place) else None
         return None
+
+
+def _is_in_file(tensor: ir.TensorProtocol, place: FilePlace) -> bool:
+    """Whether a file has the bytes that a tensor has in memory."""
+    array = tensor.numpy()
+    held = (array.T if place.transposed else array).reshape(-1).view(np.uint8)
+    with place.file.open("rb") as stream:
+        stream.seek(place.offset)
+        pieces = (held[start : start + _PIECE_BYTES].tobytes() for start in range(0, held.size, _PIECE_BYTES))
+        return all(stream.read(len(piece)) == piece for piece in pieces)
 
 
 def _seen(tensor: ir.TensorProtocol) -> tuple[int, tuple[int, ...], bool] | None:

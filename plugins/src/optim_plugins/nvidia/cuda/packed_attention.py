@@ -19,7 +19,7 @@ import numpy as np
 import onnx_ir as ir
 
 from optim.onnx import UniqueNames, add_constant, read_constant
-from optim_plugins.ort.fuse.pack_attention import Projection, find_packable
+from optim_plugins.ort.fuse.pack_attention import Projection, find_projected
 from optim_plugins.ort.graph.node_writer import NodeWriter
 
 
@@ -28,7 +28,7 @@ def pack_attention(graph: ir.Model) -> int:
     writer = NodeWriter(graph, "packed")
     names = UniqueNames(graph)
     count = 0
-    for node, projections in list(find_packable(graph)):
+    for node, projections in list(find_projected(graph)):
         weights = [read_constant(one.weight) for one in projections]
         heads = node.attributes.get_int("num_heads", 1)
         if any(weight is None or weight.shape != weights[0].shape for weight in weights):
@@ -59,9 +59,9 @@ def _by_head(arrays: list[np.ndarray], heads: int) -> np.ndarray:
 def _biases(projections: list[Projection]) -> list[np.ndarray]:
     found = []
     for one in projections:
-        width = read_constant(one.weight).shape[1]
-        bias = read_constant(one.bias) if one.bias is not None else np.zeros(width, np.float32)
-        found.append(np.broadcast_to(bias, (width,)))
+        weight = read_constant(one.weight)
+        bias = read_constant(one.bias) if one.bias is not None else np.zeros((), weight.dtype)
+        found.append(np.broadcast_to(bias, weight.shape[1:]))
     return found
 
 

@@ -57,7 +57,7 @@ def _most_frequent(rows: list[_Sizes]) -> _Sizes:
 
 
 def _bound(rows: list[_Sizes], pick: Callable[[Iterable[int]], int]) -> _Sizes:
-    """The least or greatest sizes, sums kept."""
+    """The least or greatest sizes, sums kept; a size that is the same in every sample stays."""
     columns = {
         (name, axis): [row[name][axis] for row in rows] for name in rows[0] for axis in range(len(rows[0][name]))
     }
@@ -67,10 +67,10 @@ def _bound(rows: list[_Sizes], pick: Callable[[Iterable[int]], int]) -> _Sizes:
         tuple(map(sum, zip(one, two, strict=True))): bounds[varying[one]] + bounds[varying[two]]
         for one, two in combinations_with_replacement(varying, 2)
     }
-    return {
-        name: tuple(sums.get(tuple(columns[name, axis]), bounds[name, axis]) for axis in range(len(shape)))
-        for name, shape in rows[0].items()
-    }
+    for place, sizes in columns.items():
+        if len(set(sizes)) > 1:
+            bounds[place] = sums.get(tuple(sizes), bounds[place])
+    return {name: tuple(bounds[name, axis] for axis in range(len(shape))) for name, shape in rows[0].items()}
 
 
 def _text(sizes: Mapping[str, tuple[int, ...]]) -> str:

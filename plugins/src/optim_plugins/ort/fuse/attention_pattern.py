@@ -19,7 +19,12 @@ import onnx_ir as ir
 
 from optim.onnx import only_reader
 from optim_plugins.ort.graph.dimensions import Sizes
+from optim_plugins.ort.graph.known_attributes import are_known
 from optim_plugins.ort.graph.known_values import permutation, producer, scalar, small_constant
+from optim_plugins.ort.prepare.fold_constants import is_random
+
+_KNOWN = {"Softmax": ("axis",)}
+"""MatMul has none."""
 
 _NEVER_SEEN = -1e4
 """A masked score is at most this."""
@@ -99,6 +104,8 @@ class _Matcher:
         scores = _scores(softmax.inputs[0])
         if scores is None:
             return "its scores are not a product of queries and keys, scaled and then masked"
+        if not are_known((softmax, second), _KNOWN):
+            return None  # the node keeps the reason
         axis = softmax.attributes.get_int("axis", self._default_axis)
         if self._sizes.rank(softmax.outputs[0]) not in (None, 4) or axis not in (-1, 3):
             return "it is not over the last of four axes"
@@ -226,7 +233,7 @@ def _weights(softmax: ir.Node) -> tuple[ir.Value | None, bool]:
             return None, False
         readers = {use.node for use in out.uses()}
         out = choice.outputs[0] if readers == {guard, choice} and not out.is_graph_output() else out
-    while (step := only_reader(out, "Identity", "Dropout")) is not None:
+    while (step := only_reader(out, "Identity", "Dropout")) is not None and not is_random(step):
         out = step.outputs[0]
     return (out if any(use.node.op_type == "MatMul" for use in out.uses()) else None), guard is not None
 

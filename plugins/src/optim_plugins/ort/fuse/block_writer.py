@@ -64,7 +64,7 @@ class BlockWriter:
         whole = [self.sizes.of(block.query, 0), self.sizes.of(block.query, 2), hidden]
         for use in list(rows.uses()):
             node = use.node
-            target = self.sizes.target(node) if node.op_type == "Reshape" else None
+            target = self.sizes.target(node) if producer(node.outputs[0], "Reshape") is not None else None
             if target is None:
                 continue
             if len(target) == 3 and self.sizes.differing(target, whole) <= 1:

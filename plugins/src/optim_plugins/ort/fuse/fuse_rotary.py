@@ -20,8 +20,15 @@ import numpy as np
 import onnx_ir as ir
 
 from optim_plugins.ort.graph.dimensions import Sizes
+from optim_plugins.ort.graph.known_attributes import are_known
 from optim_plugins.ort.graph.known_values import producer, scalar
 from optim_plugins.ort.graph.node_writer import NodeWriter, take_over
+
+_KNOWN: dict[str, tuple[str, ...]] = {}
+"""Add has no attribute."""
+
+_DTYPES = (ir.DataType.FLOAT, ir.DataType.FLOAT16)
+"""The kernels compute in these."""
 
 
 @dataclass(frozen=True)
@@ -67,10 +74,17 @@ def _match(node: ir.Node, sizes: Sizes) -> _Rotation | None:
             if source is None or source not in straight.inputs:
                 continue
             cosine = straight.inputs[1 if straight.inputs[0] is source else 0]
-            angles = [_angles(cosine, "Cos"), _angles(sine, "Sin")]
-            if angles[0] is not None and angles[1] is not None:
+            angles = [_angles(cosine, "Cos", sizes), _angles(sine, "Sin", sizes)]
+            if angles[0] is None or angles[1] is None or not _one_for_each(angles[0], source, sizes):
+                continue
+            if source.dtype in _DTYPES and are_known([node], _KNOWN):
                 return _Rotation(source, angles[0], angles[1], node.outputs[0], half)
     return None
+
+
+def _one_for_each(angles: ir.Value, source: ir.Value, sizes: Sizes) -> bool:
+    """Whether there is an angle for each place: the operator repeats none."""
+    return sizes.of(angles, 1) != 1 or sizes.of(source, 2) == 1
 
 
 def _turned(value: ir.Value | None, sizes: Sizes) -> tuple[ir.Value | None, int]:
@@ -104,12 +118,14 @@ def _reaches_end(cut: tuple[int, int] | None, size: int) -> bool:
     return cut is not None and cut[0] == size // 2 and cut[1] >= size
 
 
-def _angles(value: ir.Value | None, function: str) -> ir.Value | None:
+def _angles(value: ir.Value | None, function: str, sizes: Sizes) -> ir.Value | None:
     """[batch, sequence, size] of Unsqueeze(..., 1), whose two halves are the same: function(Concat(a, a)), scaled."""
     lift = producer(value, "Unsqueeze")
     if lift is None or len(lift.inputs) < 2 or scalar(lift.inputs[1]) not in (1, -3):
         return None
     whole = lift.inputs[0]
+    if sizes.rank(whole) not in (None, 3):
+        return None
     node = producer(whole)
     while node is not None and node.op_type in ("Mul", "Cast", "Identity"):
         if node.op_type == "Mul" and scalar(node.inputs[1]) is None:

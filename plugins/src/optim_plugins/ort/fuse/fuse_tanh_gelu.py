@@ -21,11 +21,15 @@ from numpy.typing import NDArray
 
 from optim.onnx import only_reader
 from optim_plugins.ort.graph.float_values import is_float32
+from optim_plugins.ort.graph.known_attributes import are_known
 from optim_plugins.ort.graph.known_values import producer, scalar
 from optim_plugins.ort.graph.node_writer import NodeWriter, take_over
 from optim_plugins.ort.graph.written_gelu import halved_product
 
 _DOMAIN = "com.microsoft"
+_KNOWN: dict[str, tuple[str, ...]] = {}
+"""None of the nodes has an attribute since opset 7."""
+
 _WANTED = math.sqrt(2 / math.pi) * np.array([0, 1, 0, 0.044715])
 _SAME = 1e-6
 """How far a coefficient may be off: they are written in float32."""
@@ -44,7 +48,9 @@ def fuse_tanh_gelu(graph: ir.Model) -> int:
         added = only_reader(node.outputs[0], "Add")
         opened = next((one for one in added.inputs if one is not node.outputs[0]), None) if added is not None else None
         found = halved_product(added.outputs[0], None) if added is not None and scalar(opened) == 1 else None
-        if found is None or not _is_gelu(node.inputs[0], found.source, found.last):
+        if added is None or found is None or not _is_gelu(node.inputs[0], found.source, found.last):
+            continue
+        if not are_known((node, added, *found.nodes), _KNOWN):
             continue
         writer.before = found.last
         take_over(found.last.outputs[0], writer.add("FastGelu", [found.source], domain=_DOMAIN))

@@ -20,6 +20,7 @@ from optim_plugins.ort.fuse.fuse_rotary import fuse_rotary
 from optim_plugins.ort.fuse.fuse_tanh_gelu import fuse_tanh_gelu
 from optim_plugins.ort.fuse.pack_attention import find_packable, pack_attention
 from optim_plugins.ort.fuse.simplify_rms import simplify_rms
+from optim_plugins.ort.graph.known_attributes import notes_on_unknown
 from optim_plugins.ort.prepare.clean_graph import clean
 from optim_plugins.ort.prepare.shorten_reshapes import shorten_reshapes
 
@@ -50,7 +51,7 @@ def fuse_graph(graph: ir.Model, leave_out: Sequence[str]) -> tuple[dict[str, int
         leave_out: fusions not to run.
 
     Returns:
-        How often each fusion was applied, and for each attention that was found but not fused, why.
+        How often each fusion was applied, and for each place that was found but not fused, why.
     """
     clean(graph)
     counts: dict[str, int] = {}
@@ -62,4 +63,4 @@ def fuse_graph(graph: ir.Model, leave_out: Sequence[str]) -> tuple[dict[str, int
         if name not in leave_out:
             counts[name] = int(fusion(graph))
     clean(graph)
-    return {name: count for name, count in counts.items() if count}, missed
+    return {name: count for name, count in counts.items() if count}, [*missed, *notes_on_unknown(graph)]

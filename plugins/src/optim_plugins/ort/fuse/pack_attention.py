@@ -21,16 +21,22 @@ import numpy as np
 import onnx_ir as ir
 
 from optim.onnx import UniqueNames, add_constant
+from optim_plugins.ort.graph.known_attributes import are_known
+from optim_plugins.ort.graph.known_values import producer
 from optim_plugins.ort.graph.node_writer import take_over
+
+_KNOWN = {"MultiHeadAttention": ("num_heads", "scale")}
+"""Of ``unidirectional`` and ``mask_filter_value`` Attention makes something else where there is a mask."""
 
 
 @dataclass(frozen=True)
 class Projection:
-    """``source @ weight + bias``."""
+    """``source @ weight + bias``, and the nodes that compute it."""
 
     source: ir.Value
     weight: ir.Value
     bias: ir.Value | None
+    nodes: tuple[ir.Node, ...]
 
 
 def pack_attention(graph: ir.Model) -> int:
@@ -42,6 +48,13 @@ def pack_attention(graph: ir.Model) -> int:
 
 
 def find_packable(graph: ir.Model) -> Iterator[tuple[ir.Node, list[Projection]]]:
+    """Those of :func:`find_projected` that Attention says as a whole."""
+    for node, found in find_projected(graph):
+        if are_known([node, *(one for projection in found for one in projection.nodes)], _KNOWN):
+            yield node, found
+
+
+def find_projected(graph: ir.Model) -> Iterator[tuple[ir.Node, list[Projection]]]:
     """Every MultiHeadAttention of three projections of one input, and these."""
     for node in graph.graph:
         if node.op_type != "MultiHeadAttention" or node.domain != "com.microsoft" or len(node.outputs) != 1:
@@ -55,15 +68,16 @@ def find_packable(graph: ir.Model) -> Iterator[tuple[ir.Node, list[Projection]]]
 
 
 def _projection(value: ir.Value | None) -> Projection | None:
-    node = value.producer() if value is not None else None
+    node = last = producer(value)
     bias: ir.Value | None = None
     if node is not None and node.op_type == "Add":
         bias = next((side for side in node.inputs if side is not None and _is_constant(side, 1)), None)
         rest = next((side for side in node.inputs if side is not bias), None)
-        node = rest.producer() if bias is not None and rest is not None else None
-    if node is None or node.op_type != "MatMul" or node.inputs[0] is None or node.inputs[1] is None:
+        node = producer(rest) if bias is not None else None
+    if node is None or last is None or node.op_type != "MatMul" or node.inputs[0] is None or node.inputs[1] is None:
         return None
-    return Projection(node.inputs[0], node.inputs[1], bias) if _is_constant(node.inputs[1], 2) else None
+    nodes = (last,) if last is node else (last, node)
+    return Projection(node.inputs[0], node.inputs[1], bias, nodes) if _is_constant(node.inputs[1], 2) else None
 
 
 def _is_constant(value: ir.Value, axes: int) -> bool:
@@ -75,7 +89,7 @@ def _pack(graph: ir.Model, node: ir.Node, projections: list[Projection]) -> None
     name = node.name or node.outputs[0].name
     arrays = [_array(one.weight) for one in projections]
     biases = [
-        np.broadcast_to(np.float32(0) if one.bias is None else _array(one.bias), array.shape[1:])
+        np.broadcast_to(array.dtype.type(0) if one.bias is None else _array(one.bias), array.shape[1:])
         for one, array in zip(projections, arrays, strict=True)
     ]
     names = UniqueNames(graph)

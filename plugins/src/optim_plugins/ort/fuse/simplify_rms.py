@@ -15,8 +15,12 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from optim_plugins.ort.graph.known_values import producer, scalar
+from optim_plugins.ort.graph.known_attributes import are_known
+from optim_plugins.ort.graph.known_values import producer, scalar, small_constant
 from optim_plugins.ort.graph.node_writer import NodeWriter, take_over
+
+_KNOWN: dict[str, tuple[str, ...]] = {}
+"""Mul has no attribute."""
 
 
 def simplify_rms(graph: ir.Model) -> int:
@@ -28,7 +32,7 @@ def simplify_rms(graph: ir.Model) -> int:
             continue
         for source, factor in (node.inputs, node.inputs[::-1]):
             root = _root_of_mean_square(factor, source)
-            if root is not None:
+            if root is not None and are_known([node], _KNOWN):
                 writer.before = node
                 quotient = writer.add("Div", [source, root], name=f"{node.name or node.outputs[0].name}_divided")
                 quotient.producer().metadata_props.update(node.metadata_props)  # type: ignore[union-attr]
@@ -41,9 +45,9 @@ def simplify_rms(graph: ir.Model) -> int:
 def _root_of_mean_square(factor: ir.Value | None, source: ir.Value | None) -> ir.Value | None:
     """``r`` where the factor is 1 / r and r is Sqrt(ReduceMean(source^2) + e)."""
     inverse = producer(factor, "Reciprocal", "Div")
-    if inverse is None or (inverse.op_type == "Div" and scalar(inverse.inputs[0]) != 1):
+    root = inverse.inputs[-1] if inverse is not None else None
+    if inverse is None or (inverse.op_type == "Div" and not _is_one(inverse.inputs[0], root)):
         return None
-    root = inverse.inputs[-1]
     sqrt = producer(root, "Sqrt")
     total = producer(sqrt.inputs[0], "Add") if sqrt is not None else None
     sides = [producer(side, "ReduceMean") for side in total.inputs] if total is not None else []
@@ -53,3 +57,10 @@ def _root_of_mean_square(factor: ir.Value | None, source: ir.Value | None) -> ir
         return None
     squared = scalar(square.inputs[1]) == 2 if square.op_type == "Pow" else square.inputs[1] is source
     return root if squared else None
+
+
+def _is_one(value: ir.Value | None, root: ir.Value | None) -> bool:
+    """Whether a constant is 1, and has no axes that it gives to what it is divided by."""
+    array = small_constant(value)
+    axes = len(root.shape) if root is not None and root.shape is not None else 0
+    return array is not None and array.ndim <= axes and scalar(value) == 1

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import onnx_ir as ir
 
-from optim_plugins.ort.graph.known_values import permutation, producer, scalar, small_constant
+from optim_plugins.ort.graph.known_values import filled_with, permutation, producer, scalar, small_constant
 
 
 @dataclass(frozen=True)
@@ -265,7 +265,7 @@ class Sizes:
         if axis == axes - 1:
             return self.of(right, columns - 1) if columns else None
         size = self.of(left, axis)
-        return None if size == 1 and axis < axes - 2 else size
+        return size if axis == axes - 2 else _broadcast([size, self._aligned(right, axis, axes)])
 
     def single(self, value: ir.Value | None) -> Size:
         """What an integer tensor of one element holds, e.g. one part of a Reshape's target."""
@@ -295,8 +295,9 @@ class Sizes:
             return self._listed(node.inputs[0])
         if node.op_type == "Where":
             sizes, test = self._listed(node.inputs[2]), producer(node.inputs[0], "Equal")
-            minus_one_is_one = test is not None and test.inputs[0] is node.inputs[2]
-            return [1 if size == -1 else size for size in sizes] if sizes is not None and minus_one_is_one else None
+            is_idiom = test is not None and test.inputs[0] is node.inputs[2] and filled_with(test.inputs[1]) == -1
+            is_known = sizes is not None and is_idiom and filled_with(node.inputs[1]) == 1
+            return [1 if size == -1 else size for size in sizes or ()] if is_known else None
         if node.op_type != "Concat":
             return self._part_of_shape(node)
         found: list[Size] = []

@@ -51,6 +51,7 @@ class Clean(Pass):
     def apply(self, model: Model, options: CleanOptions, context: Context) -> PassResult:
         """Clean the graph; the counts say how many nodes went."""
         from optim_plugins.ort.graph.fixed_weights import fix_weights
+        from optim_plugins.ort.graph.known_attributes import notes_on_unknown
         from optim_plugins.ort.prepare.clean_graph import clean, fold_transposes
 
         graph = model.ir()
@@ -62,5 +63,6 @@ class Clean(Pass):
         counts = {"nodes removed": removed, "weights that were inputs": fixed, "Transpose folded": folded}
         counts |= rewritten
         if removed <= 0 and not fixed and not rewritten:
-            return PassResult(model, changed=False, notes=("nothing to fold, merge or drop",), counts=counts)
-        return PassResult(context.save(graph, model), changed=True, counts=counts)
+            notes = notes_on_unknown(graph) or ("nothing to fold, merge or drop",)
+            return PassResult(model, changed=False, notes=notes, counts=counts)
+        return PassResult(context.save(graph, model), changed=True, notes=notes_on_unknown(graph), counts=counts)

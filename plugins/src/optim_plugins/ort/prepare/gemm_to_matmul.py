@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 
+_KNOWN = {"Gemm": ("alpha", "beta", "transA", "transB")}
+_NONE = "no Gemm with a constant weight and alpha = beta = 1"
+
+
 class GemmToMatMul(Pass):
     """Gemm as MatMul and Add."""
 
@@ -34,7 +38,7 @@ class GemmToMatMul(Pass):
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Where a Gemm is a plain product with a constant weight."""
         if next(_plain_gemms(model.ir_to_read()), None) is None:
-            return Applicable.no("no Gemm with a constant weight and alpha = beta = 1")
+            return Applicable.no(_NONE)
         return APPLICABLE
 
     def apply(self, model: Model, options: object, context: Context) -> PassResult:
@@ -42,26 +46,36 @@ class GemmToMatMul(Pass):
         from onnx_ir.passes.common import RemoveUnusedNodesPass
 
         from optim_plugins.ort.graph.fixed_weights import fix_weights
+        from optim_plugins.ort.graph.known_attributes import notes_on_unknown
 
         graph = model.ir()
         fix_weights(graph)
-        transposed: dict[ir.Value, ir.Value] = {}
-        found = list(_plain_gemms(graph))
-        for node, weight, is_transposed in found:
-            _replace(node, _transposed(graph, weight, transposed) if is_transposed else weight)
+        before = len(graph.graph.initializers)
+        found = rewrite_gemms(graph)
         if not found:
-            return PassResult(model, changed=False, notes=("no Gemm with a constant weight and alpha = beta = 1",))
+            return PassResult(model, changed=False, notes=notes_on_unknown(graph) or (_NONE,))
+        transposed = len(graph.graph.initializers) - before
         RemoveUnusedNodesPass()(graph)
-        counts = {"Gemm": len(found), "weights transposed": len(transposed)}
+        counts = {"Gemm": found, "weights transposed": transposed}
         return PassResult(context.save(graph, model), changed=True, counts=counts)
 
 
+def rewrite_gemms(graph: ir.Model) -> int:
+    """Replace every plain Gemm in place; how many."""
+    transposed: dict[ir.Value, ir.Value] = {}
+    found = list(_plain_gemms(graph))
+    for node, weight, is_transposed in found:
+        _replace(node, _transposed(graph, weight, transposed) if is_transposed else weight)
+    return len(found)
+
+
 def _plain_gemms(graph: ir.Model) -> Iterator[tuple[ir.Node, ir.Value, bool]]:
+    from optim_plugins.ort.graph.known_attributes import are_known
     from optim_plugins.ort.graph.products import gemm_weight
 
     for node in graph.graph.all_nodes():
         found = gemm_weight(node) if node.op_type == "Gemm" and node.domain in ("", "ai.onnx") else None
-        if found is not None:
+        if found is not None and are_known([node], _KNOWN):
             yield node, *found
 
 

@@ -18,6 +18,7 @@ import numpy as np
 import onnx_ir as ir
 
 from optim.onnx import only_reader, read_constant
+from optim_plugins.ort.graph.known_attributes import are_known
 from optim_plugins.ort.graph.known_values import producer
 from optim_plugins.ort.graph.node_writer import NodeWriter, take_over
 
@@ -28,6 +29,9 @@ _FIRST_OPSET = 13
 """Since then Squeeze takes its axes, and Clip integers, as inputs."""
 
 _COUNTING = (np.dtype(np.int32), np.dtype(np.int64))
+
+_KNOWN: dict[str, tuple[str, ...]] = {}
+"""MatMul has no attribute."""
 
 
 def look_up_one_hots(graph: ir.Model) -> int:
@@ -45,7 +49,7 @@ def _look_up(product: ir.Node, writer: NodeWriter) -> bool:
     if ids is None or weight is None or rows is None or rows.ndim != 2 or rows.dtype.kind != "f":
         return False
     source, count = ids
-    if len(rows) != count or not np.isfinite(rows).all():
+    if len(rows) != count or not np.isfinite(rows).all() or not are_known([product], _KNOWN):
         return False
     writer.before = product
     zero = writer.constant(np.zeros((1, rows.shape[1]), rows.dtype))

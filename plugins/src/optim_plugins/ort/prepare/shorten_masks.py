@@ -22,6 +22,7 @@ import onnx_ir as ir
 
 from optim.onnx import read_constant
 from optim_plugins.ort.graph.dimensions import Sizes
+from optim_plugins.ort.graph.known_attributes import are_known
 from optim_plugins.ort.graph.known_values import producer, scalar, small_constant
 from optim_plugins.ort.graph.needless_size import NeedlessSize
 from optim_plugins.ort.graph.node_writer import NodeWriter, take_over
@@ -40,6 +41,8 @@ _COUNTING = (ir.DataType.INT32, ir.DataType.INT64)
 
 _CLAIMS = {"GreaterOrEqual": (0, 1, False), "Greater": (0, 1, True), "LessOrEqual": (1, 0, False), "Less": (1, 0, True)}
 """Which operand of a comparison is claimed to be at least the other, and whether strictly more."""
+
+_KNOWN = {"GatherND": ("batch_dims",)}
 
 
 def shorten_masks(graph: ir.Model) -> int:
@@ -60,7 +63,7 @@ def _looked_up(gather: ir.Node, sizes: Sizes, writer: NodeWriter) -> bool:
     """Replace a GatherND of every place of a tensor by the tensor."""
     source, index = gather.inputs[0], gather.inputs[1]
     axes = sizes.rank(source)
-    if source is None or not axes or gather.attributes.get_int("batch_dims", 0) != 0:
+    if source is None or not axes or gather.attributes.get_int("batch_dims", 0) != 0 or not are_known([gather], _KNOWN):
         return False
     writer.before = gather
     constant = read_constant(index, at_most=_MOST_ELEMENTS)
@@ -137,6 +140,8 @@ def _range(value: ir.Value | None) -> tuple[ir.Value | None, ir.Value | None] | 
 
 def _always(node: ir.Node, needless: NeedlessSize) -> bool:
     """Replace an And of which one side is always true by the other side."""
+    if not are_known([node], _KNOWN):
+        return False
     for side, other in (node.inputs, node.inputs[::-1]):
         if side is not None and other is not None and _is_true(side) and needless.give_up(node.outputs[0], other):
             return True
@@ -171,5 +176,7 @@ def _expanded(node: ir.Node, sizes: Sizes, needless: NeedlessSize) -> bool:
     """Replace an Expand by what it expands, where that is broadcast anyway."""
     source, result = node.inputs[0], node.outputs[0]
     if source is None or sizes.rank(source) is None or sizes.rank(source) != sizes.rank(result):
+        return False
+    if not are_known([node], _KNOWN):
         return False
     return needless.give_up(result, source)

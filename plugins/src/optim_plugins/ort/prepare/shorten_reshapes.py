@@ -15,15 +15,19 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from optim_plugins.ort.graph.dimensions import Sizes
+from optim_plugins.ort.graph.known_attributes import are_known
 from optim_plugins.ort.graph.known_values import producer, small_constant
 from optim_plugins.ort.graph.node_writer import NodeWriter, take_over
+
+_KNOWN = {"Gemm": ("alpha", "beta", "transA", "transB"), "Reshape": ("allowzero",)}
+_STANDARD = ("", "ai.onnx")
 
 
 def shorten_reshapes(graph: ir.Model) -> int:
     """Make targets constant and unflatten products, in place; how many of both."""
     sizes = Sizes(graph)
     writer = NodeWriter(graph, "reshape")
-    nodes = list(graph.graph)
+    nodes = [node for node in graph.graph if node.domain in _STANDARD]
     unflattened = sum(_unflatten(node, sizes, writer) for node in nodes if node.op_type == "Gemm")
     fixed = sum(_fix_target(node, sizes, writer) for node in nodes if node.op_type == "Reshape")
     return unflattened + fixed
@@ -39,6 +43,8 @@ def _fix_target(reshape: ir.Node, sizes: Sizes, writer: NodeWriter) -> bool:
         if not isinstance(size, int) and (axis >= axes or size is None or size != sizes.of(source, axis)):
             return False
         fixed.append(size if isinstance(size, int) else 0)
+    if not are_known([reshape], _KNOWN):
+        return False
     reshape.replace_input_with(1, writer.integers(fixed))
     reshape.attributes.pop("allowzero", None)
     return True
@@ -60,7 +66,9 @@ def _unflatten(gemm: ir.Node, sizes: Sizes, writer: NodeWriter) -> bool:
         target = sizes.target(reader) if reader.op_type == "Reshape" else None
         if target is None or len(target) != axes or sizes.differing(target, whole) > 1:
             return False
-    if gemm.outputs[0].is_graph_output() or not readers:
+    if gemm.outputs[0].is_graph_output() or not readers or flatten is None or not _adds_rows(gemm, sizes):
+        return False
+    if not are_known((gemm, flatten, *readers), _KNOWN):
         return False
     writer.before = gemm
     result = writer.add("MatMul", [source, weight], name=gemm.name)
@@ -71,6 +79,13 @@ def _unflatten(gemm: ir.Node, sizes: Sizes, writer: NodeWriter) -> bool:
     for reader in readers:
         take_over(reader.outputs[0], result)
     return True
+
+
+def _adds_rows(gemm: ir.Node, sizes: Sizes) -> bool:
+    """Whether a Gemm adds the same to each row, if anything."""
+    addend = gemm.inputs[2] if len(gemm.inputs) > 2 else None
+    axes = sizes.rank(addend)
+    return addend is None or (axes is not None and (axes < 2 or sizes.of(addend, axes - 2) == 1))
 
 
 def _is_plain(gemm: ir.Node) -> bool:

@@ -13,7 +13,7 @@ from optim import OptimError, SessionConfig, Target
 from optim.arrays import Array, Feeds, dtype_of, is_float
 from optim.onnx import open_session
 from optim_plugins.torch.swap.node_evaluator import FLOAT64, NodeEvaluator, Ran
-from optim_plugins.torch.swap.ort_kernels import between_casts, run_wide
+from optim_plugins.torch.swap.ort_kernels import between_casts, run_between_casts
 from optim_plugins.torch.swap.types import as_dtype, computes_in, operators
 
 COUNTED = (0.0, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0)
@@ -173,7 +173,8 @@ def _whole(model: onnx.ModelProto, feeds: Feeds, target: Target, folder: Path) -
     kinds |= {value.type.tensor_type.elem_type for value in (*model.graph.input, *model.graph.output)}
     narrow = onnx.TensorProto.BFLOAT16 in kinds
     copied = onnx.ModelProto()
-    copied.CopyFrom(between_casts(model) if narrow else model)  # saving makes it refer to the data's file
+    cast, kinds_made = between_casts(model) if narrow else (model, (None,) * len(model.graph.output))
+    copied.CopyFrom(cast)  # saving makes it refer to the data's file
     path = folder / "model.onnx"
     onnx.save(copied, path, save_as_external_data=True, location="weights.bin")
     try:
@@ -184,7 +185,8 @@ def _whole(model: onnx.ModelProto, feeds: Feeds, target: Target, folder: Path) -
         raise
     names = [value.name for value in model.graph.output]
     weights = {tensor.name for tensor in model.graph.initializer}
-    made = run_wide(session, [feeds[value.name] for value in model.graph.input if value.name not in weights], narrow)
+    given = [feeds[value.name] for value in model.graph.input if value.name not in weights]
+    made = run_between_casts(session, given, kinds_made)
     return Ran(dict(zip(names, made, strict=True)))
 
 

@@ -65,8 +65,10 @@ def _facts(found: Inspection) -> list[tuple[str, str]]:
 
 
 def _inside(found: Inspection) -> str:
-    parts = [f"{found.subgraphs} subgraphs"] if found.subgraphs else []
-    parts += [f"{len(found.functions)} functions"] if found.functions else []
+    from optim._engine.reports.words import count_text
+
+    counts = [(found.subgraphs, "subgraph"), (len(found.functions), "function")]
+    parts = [count_text(count, noun) for count, noun in counts if count]
     return f", with {' and '.join(parts)}" if parts else ""
 
 

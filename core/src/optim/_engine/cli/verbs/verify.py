@@ -68,7 +68,7 @@ def verify(
 
 
 def _print(found: Verification) -> None:
-    from optim._engine.reports.words import figure_text
+    from optim._engine.reports.words import count_text, figure_text
 
     rows = [
         [
@@ -85,12 +85,12 @@ def _print(found: Verification) -> None:
     ]
     limits = next((list(item.above) for item in found.outputs), [])
     print_table(["output", "shape", "drift", "max abs", "cosine", "ULP", *(f">{limit}" for limit in limits), ""], rows)
-    echo(f"feeds: {found.feeds.origin}, {found.feeds.compared} of {found.feeds.samples} samples")
+    echo(f"feeds: {found.feeds.origin}, {found.feeds.compared} of {count_text(found.feeds.samples, 'sample')}")
     if found.task is not None:
         task = found.task
         error = "" if task.error is None else f", standard error {task.error:.2g}"
         echo(
             f"{task.metric}: {task.value:.4g}, of the reference {task.original:.4g}: "
-            f"a loss of {task.loss:.3g}{error}, on {task.samples} samples"
+            f"a loss of {task.loss:.3g}{error}, on {count_text(task.samples, 'sample')}"
         )
     echo(found.verdict)

@@ -15,7 +15,7 @@ class OpenedCost(Part):
     """How long the graph takes as its consumer opens it, to the result with its tuned settings."""
 
     ratio: float = Field(description="above 1: slower than with the settings of session.json")
-    ci: tuple[float, float] = Field(description="95 % interval")
+    ci: tuple[float, float] | None = Field(description="95 % interval; null below six rounds")
 
 
 class LayoutReport(Part):
@@ -58,6 +58,6 @@ class LayoutReport(Part):
         if self.not_carried:
             parts.append(f"not carried: {', '.join(self.not_carried)}")
         if self.cost is not None:
-            low, high = self.cost.ci
-            parts.append(f"as it is opened there it takes {self.cost.ratio:.2f} [{low:.2f}, {high:.2f}] times as long")
+            sure = f" [{self.cost.ci[0]:.2f}, {self.cost.ci[1]:.2f}]" if self.cost.ci else ""
+            parts.append(f"as it is opened there it takes {self.cost.ratio:.2f}{sure} times as long")
         return "; ".join(parts)

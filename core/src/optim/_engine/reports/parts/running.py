@@ -12,8 +12,8 @@ from optim._engine.reports.parts.fields import Part
 
 if TYPE_CHECKING:
     from optim._engine.generation.timing import GenerationTimes
+    from optim._engine.jobs.clocks.ratio import Ratio
     from optim._engine.jobs.start_up import StartUp
-    from optim._engine.search.state import Ratio
 
 
 class StartReport(Part):
@@ -29,13 +29,13 @@ class GoalRatioReport(Part):
     """What the goal's own clock found of the result, to the original's; both timed in every round."""
 
     value: float
-    ci: tuple[float, float] = Field(description="95 % interval")
+    ci: tuple[float, float] | None = Field(description="95 % interval; null below six rounds")
     rounds: int
 
 
 def goal_ratio_report(found: Ratio | None) -> GoalRatioReport | None:
     """Of what is delivered; None where the goal has no clock of its own."""
-    return GoalRatioReport(value=found.value, ci=(found.low, found.high), rounds=found.rounds) if found else None
+    return GoalRatioReport(value=found.value, ci=found.interval, rounds=found.rounds) if found else None
 
 
 def start_report(found: StartUp | None) -> StartReport | None:

@@ -15,6 +15,7 @@ from optim._engine.plugins.chosen_targets import ChosenTargets, choose_targets
 from optim._engine.plugins.registry import Registry, require_target
 from optim._engine.runs.compare.conditions import Conditions, other_model, workbench_for
 from optim._engine.runs.compare.programs import answers_only, clock_of_program, is_program, size_of_program
+from optim._engine.runs.compare.run_feeds import about_made_up
 from optim._engine.search.effort import Effort
 from optim._engine.search.measure.racing import Wanted, race_candidates
 from optim._engine.search.settings import RunSettings
@@ -71,7 +72,7 @@ def bench_models(
             "optim targets; on a device the same target is timed",
         )
     peers = [require_target(registry, name, beside=True) for name in beside]  # before anything is exported
-    with workbench_for(models[0], conditions, asked) as (bench, first):
+    with workbench_for(models[0], conditions, asked, models[1:]) as (bench, first):
         programs = [path for path in models[1:] if is_program(path)]
         graphs = [path for path in models[1:] if path not in programs]
         candidates = [other_model(bench, path, component) for path in graphs]
@@ -93,7 +94,13 @@ def bench_models(
             for name, size, result in zip(names, sizes, (base, *results), strict=True)
         ]
         timed[len(timed) - len(programs) :] = map(answers_only, timed[len(timed) - len(programs) :])
-        return Benchmark(target=target, feeds=bench.prepared.origin, models=tuple(timed))
+        return Benchmark(target=target, feeds=_feeds_text(bench, models), models=tuple(timed))
+
+
+def _feeds_text(bench: Workbench, models: Sequence[Path]) -> str:
+    """Where feeds came from, and what they leave open of the run folders among the models."""
+    about = about_made_up(models) if bench.settings.data is None else ""
+    return "; ".join(filter(None, [bench.prepared.origin, about]))
 
 
 def _say_threads(bench: Workbench, paths: Sequence[Path], models: Sequence[Candidate]) -> None:
@@ -139,7 +146,7 @@ def _bench_targets(
             with workbench_for(model, replace(conditions, target=target.name), asked) as (bench, original):
                 bench.original = original
                 timed = _timed_on(bench, chosen.targets[number:], seconds)
-                feeds = bench.prepared.origin
+                feeds = _feeds_text(bench, [model])
         except OptimError as error:
             failed[target.name] = error
             continue
@@ -198,10 +205,10 @@ def _timed_model(name: str, size_bytes: int, result: LaneResult, prepared: prepa
         size_bytes=size_bytes or None,
         peak_memory_bytes=ready.peak_memory_bytes if ready else None,
         latency_ratio=ratio.value if ratio else None,
-        latency_ratio_ci=(ratio.low, ratio.high) if ratio else None,
+        latency_ratio_ci=ratio.interval if ratio else None,
         rounds=ratio.rounds if ratio else 0,
         shapes=tuple(
-            TimedShape(shape=shape, latency_ms=ms, ratio=each.value, ci=(each.low, each.high), calls_ms=calls)
+            TimedShape(shape=shape, latency_ms=ms, ratio=each.value, ci=each.interval, calls_ms=calls)
             for shape, ms, each, calls in zip(
                 prepared.shapes,
                 result.sample_ms,

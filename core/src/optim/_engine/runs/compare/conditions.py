@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from optim._engine.generation.known_decoders import require_generating
 from optim._engine.jobs.runner import Runner, thread_executor
 from optim._engine.plugins.registry import Registry, require_target
+from optim._engine.runs.compare.run_feeds import OF_ANOTHER_GRAPH, samples_of_runs
 from optim._engine.runs.found_goal import require_foretold_context
 from optim._engine.runs.session_file import MODEL_FILE
 from optim._engine.runs.session_trust import read_session_file
@@ -55,12 +56,30 @@ class Conditions:
 
 @contextmanager
 def workbench_for(
-    model: Path, conditions: Conditions, asked: RunSettings | None = None
+    model: Path, conditions: Conditions, asked: RunSettings | None = None, beside: Sequence[Path] = ()
 ) -> Iterator[tuple[Workbench, Candidate]]:
     """A workbench prepared on the first model's feeds, and that model with its own settings.
 
-    The metric and its budget are those of ``asked``.
+    Args:
+        model: the first.
+        conditions: under which it is looked at. Without feeds they are those of a run folder, if it knows them and they
+            fit, else made up.
+        asked: has the metric and its budget.
+        beside: further models.
     """
+    own = samples_of_runs((model, *beside)) if conditions.data is None else None
+    with ExitStack() as stack:
+        try:
+            found = stack.enter_context(_opened(model, replace(conditions, data=conditions.data or own), asked))
+        except OptimError as error:
+            if own is None or error.reference not in OF_ANOTHER_GRAPH:
+                raise
+            found = stack.enter_context(_opened(model, conditions, asked))
+        yield found
+
+
+@contextmanager
+def _opened(model: Path, conditions: Conditions, asked: RunSettings | None) -> Iterator[tuple[Workbench, Candidate]]:
     registry, store, say = conditions.registry, conditions.store, conditions.say
     device = require_target(registry, conditions.target)
     if asked is not None:
@@ -162,6 +181,22 @@ def _require_fed(bench: Workbench, path: Path, other: Model) -> None:
 
 def _named(names: Sequence[str]) -> str:
     return ", ".join(f"'{name}'" for name in names)
+
+
+def notes_on_targets(bench: Workbench, paths: Sequence[Path], models: Sequence[Candidate]) -> tuple[str, ...]:
+    """Returns a note for each result that another runtime runs than the one that it was made for.
+
+    Args:
+        bench: that runs all of them on its own target.
+        paths: of the models.
+        models: with the targets that they were made for.
+    """
+    return tuple(
+        f"{path} was made for target {one.target}, and {bench.target.name} ran it: what is said of it holds for "
+        f"{bench.target.name} alone; --target {one.target} runs it there"
+        for path, one in zip(paths, models, strict=True)
+        if one.target
+    )
 
 
 def _where_it_was_made_for(bench: Workbench, path: Path, candidate: Candidate) -> Candidate:

@@ -13,6 +13,7 @@ from optim._engine.gate.max_loss import MaxLoss
 from optim._engine.gate.task import TaskFigure
 from optim._engine.plugins.registry import require_target
 from optim._engine.runs.compare.conditions import Conditions, other_model, workbench_for
+from optim._engine.runs.compare.run_feeds import about_made_up
 from optim._engine.search.effort import Effort
 from optim._engine.search.measure.racing import Wanted, check_candidate, race_candidates
 from optim._engine.search.settings import RunSettings
@@ -55,7 +56,7 @@ def verify_models(
     elsewhere = require_target(conditions.registry, other_target) if other_target else None
     asked = RunSettings(Path(), max_drift=max_drift, metric=metric, max_loss=max_loss)
     asked.require_sound()
-    with workbench_for(reference, conditions, asked) as (bench, _):
+    with workbench_for(reference, conditions, asked, [other]) as (bench, _):
         candidate = other_model(bench, other)
         budget = asked.budget(bench.prepared.tolerance)
         if elsewhere is not None:
@@ -68,7 +69,9 @@ def verify_models(
                 result.failure,
                 "optim inspect shows its inputs and operators",
             ).naming(names_in_messages(candidate.model.path, other))
-        return _verification(bench, candidate, budget, result.ready.comparisons, result.ready.task)
+        found = _verification(bench, candidate, budget, result.ready.comparisons, result.ready.task)
+        about = about_made_up((reference, other)) if bench.settings.data is None else ""
+        return found.model_copy(update={"feeds": found.feeds.model_copy(update={"note": about})})
 
 
 def _verification(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 
 from optim._engine.diagnosis import blame_job
 from optim._engine.jobs import prepare
-from optim._engine.runs.compare.conditions import Conditions, other_model, workbench_for
+from optim._engine.runs.compare.conditions import Conditions, notes_on_targets, other_model, workbench_for
 from optim._engine.store import names_in_messages
 from optim.errors import ExitStatus, OptimError
 from optim.model import Model
@@ -35,8 +35,9 @@ def blame_models(reference: Path, other: Path, conditions: Conditions, names: Ma
     Raises:
         OptimError: interface-differs, no-common-tensor; a model or the feeds cannot be used.
     """
-    with workbench_for(reference, conditions) as (bench, first):
-        second = other_model(bench, other, renamed=True).model
+    with workbench_for(reference, conditions, beside=[other]) as (bench, first):
+        candidate = other_model(bench, other, renamed=True)
+        second = candidate.model
         known = _interface(first.model, second, names)
         request = blame_job.Request(
             reference=first.model,
@@ -49,10 +50,12 @@ def blame_models(reference: Path, other: Path, conditions: Conditions, names: Ma
             store=bench.store.models,
         )
         try:
-            return Blame(bench.need(blame_job.JOB, request, "blame"), bench.prepared)
+            found = bench.need(blame_job.JOB, request, "blame")
         except OptimError as error:
             names_of_files = names_in_messages(first.model.path, reference) | names_in_messages(second.path, other)
             raise error.naming(names_of_files) from error
+        notes = notes_on_targets(bench, (reference, other), (first, candidate))
+        return Blame(replace(found, notes=(*found.notes, *notes)), bench.prepared)
 
 
 def _interface(reference: Model, other: Model, names: Mapping[str, str]) -> dict[str, str]:

@@ -8,15 +8,16 @@ from pathlib import Path
 
 from optim._engine.diagnosis.timing import profile_job
 from optim._engine.jobs import prepare
-from optim._engine.runs.compare.conditions import Conditions, other_model, workbench_for
+from optim._engine.runs.compare.conditions import Conditions, notes_on_targets, other_model, workbench_for
 
 
 @dataclass(frozen=True, slots=True)
 class Profiled:
-    """What was found, and on which feeds."""
+    """What was found, on which feeds, and what to know of it."""
 
     found: profile_job.Answer
     prepared: prepare.Answer
+    notes: tuple[str, ...] = ()
 
 
 def profile_models(models: Sequence[Path], conditions: Conditions, *, seconds: float, trace: Path | None) -> Profiled:
@@ -31,9 +32,10 @@ def profile_models(models: Sequence[Path], conditions: Conditions, *, seconds: f
     Raises:
         OptimError: not-profiled; a model or the feeds cannot be used.
     """
-    with workbench_for(models[0], conditions) as (bench, first):
+    with workbench_for(models[0], conditions, beside=models[1:]) as (bench, first):
+        candidates = [first, *(other_model(bench, path) for path in models[1:])]
         request = profile_job.Request(
-            models=(first.model, *(other_model(bench, path).model for path in models[1:])),
+            models=tuple(one.model for one in candidates),
             place=bench.place,
             feeds=bench.reference.feeds,
             samples=bench.prepared.compared,
@@ -42,4 +44,5 @@ def profile_models(models: Sequence[Path], conditions: Conditions, *, seconds: f
             trace=str(trace.absolute()) if trace else "",
         )
         with bench.turns.turn():
-            return Profiled(bench.need(profile_job.JOB, request, "profile"), bench.prepared)
+            found = bench.need(profile_job.JOB, request, "profile")
+        return Profiled(found, bench.prepared, notes_on_targets(bench, models, candidates))

@@ -12,10 +12,10 @@ from optim._engine.plugins.registry import Registry
 from optim._engine.recipes.lock import Lock, load_recipe_or_lock
 from optim._engine.reports.parts.laid_out import DELIVERY_FILE, LayoutReport
 from optim._engine.runs.compare.conditions import Conditions, workbench_for
+from optim._engine.runs.compare.run_feeds import LOCK_FILE, OF_ANOTHER_GRAPH, samples_of
 from optim._engine.runs.layouts.asked import AskedLayout, Deliveries, of_several, require_files
 from optim._engine.runs.layouts.lay_out import Bench, lay_out
 from optim._engine.runs.layouts.not_carried import without_packing
-from optim._engine.runs.locking import data_beside
 from optim._engine.runs.session_file import MODEL_FILE
 from optim._engine.runs.session_trust import read_session_file
 from optim._engine.sources.export_file import read_export_file
@@ -25,12 +25,8 @@ from optim.layout import Result
 from optim.onnx.files import describe_model
 from optim.target import Target
 
-_LOCK_FILE = "recipe.lock.toml"
 Say = Callable[[str], None]
 Against = tuple[Target, Bench | str]
-
-_OF_ANOTHER_GRAPH = frozenset({"feeds-missing-input", "feeds-unknown-input", "feeds-shape", "feeds-dtype"})
-"""A pass may have changed what goes in: the feeds of the original do not fit then, and others are made up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +68,7 @@ def deliver(
         raise of_several(one, exported.components)
     lock = _lock_of(folder)
     require_files(asked, asked.files or folder)
-    feeds = _Feeds(data, named=True) if data else _Feeds(_feeds_of(lock, folder / _LOCK_FILE))
+    feeds = _Feeds(data, named=True) if data else _Feeds(samples_of(lock, folder / LOCK_FILE))
     with _against(folder, lock, registry, say, feeds) as (target, against):
         result = _result_of(folder, target, asked.files or folder)
         return _whole(one, result, output, against, asked.python)
@@ -161,16 +157,10 @@ def _against(folder: Path, lock: Lock, registry: Registry, say: Say, feeds: _Fee
         try:
             bench, own = stack.enter_context(workbench_for(folder, conditions))
         except OptimError as error:
-            if feeds.named or error.reference not in _OF_ANOTHER_GRAPH:
+            if feeds.named or error.reference not in OF_ANOTHER_GRAPH:
                 raise
             bench, own = stack.enter_context(workbench_for(folder, replace(conditions, data=None)))
         yield target, Bench(bench, own)
-
-
-def _feeds_of(lock: Lock, path: Path) -> str | None:
-    """The feeds of a run where they still lie as files: a lock of somebody else may name a function, which is code."""
-    found = data_beside(lock, path)
-    return found if found is not None and Path(found).exists() else None
 
 
 def _whole(one: AskedLayout, result: Result, output: Path, against: Bench | str, python: Path) -> LayoutReport:
@@ -206,14 +196,14 @@ def _lock_of(folder: Path) -> Lock:
     Raises:
         OptimError[not-a-run-folder]: there is none.
     """
-    there = (folder / MODEL_FILE).is_file() and (folder / _LOCK_FILE).is_file()
-    found = load_recipe_or_lock(folder / _LOCK_FILE) if there else None
+    there = (folder / MODEL_FILE).is_file() and (folder / LOCK_FILE).is_file()
+    found = load_recipe_or_lock(folder / LOCK_FILE) if there else None
     if isinstance(found, Lock):
         return found
     why = "it is a file" if folder.is_file() else "there is no such folder"
     raise OptimError.usage(
         "not-a-run-folder",
         f"{folder} is not a folder that optim run filled with a model",
-        f"it has no {MODEL_FILE} with a {_LOCK_FILE}" if folder.is_dir() else why,
+        f"it has no {MODEL_FILE} with a {LOCK_FILE}" if folder.is_dir() else why,
         "optim run MODEL -o DIR",
     )

@@ -190,4 +190,4 @@ def opened_cost(bench: Workbench, own: Candidate, graph: Path, session: SessionC
     _, (other,) = race_candidates(bench, [there], _RACE, Wanted("layout"))
     if other.ratio is None:
         return None
-    return OpenedCost(ratio=other.ratio.value, ci=(other.ratio.low, other.ratio.high))
+    return OpenedCost(ratio=other.ratio.value, ci=other.ratio.interval)

@@ -17,6 +17,7 @@ from optim._engine.runs.stand_in.layers import StandIn
 from optim._engine.runs.stand_in.names import nodes_of, options_of_whole
 from optim._engine.runs.stand_in.search import Chain, Found
 from optim._engine.search.plan import Plan
+from optim._engine.search.select.goal import Objective
 from optim._engine.search.settings import Named
 from optim._engine.search.state import Attempt, Candidate, StepStatus
 from optim._engine.search.time_budget import TimeBudget
@@ -64,7 +65,10 @@ def judge_carried(bench: Workbench, plan: Plan, stand_in: StandIn, found: Found)
             continue
         if verdict.status is RunStatus.IMPROVED or plan.forced():
             return replace(verdict, attempts=_rows(found, stand_in, verdict, failed))
-        failed.append(_Failed(chain, "it is not better"))
+        objective = Objective(bench.settings.goal, bench.target.timed)
+        best = objective.best_undecided([verdict.result] if verdict.result is not None else [])
+        undecided = objective.why_undecided(best, bench.run_time) if best is not None else ""
+        failed.append(_Failed(chain, undecided or "it is not better"))
     return _nothing_held(bench, plan, stand_in, found, failed)
 
 

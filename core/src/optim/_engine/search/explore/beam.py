@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from optim._engine.jobs.clocks.ratio import FASTER
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.first_looks import FirstLooks
 from optim._engine.search.explore.grown import LOOK_AHEAD, Grown, in_turns
@@ -32,7 +33,7 @@ from optim._engine.search.measure.clock import Clock
 from optim._engine.search.plan import Plan, Planned, legs, slots
 from optim._engine.search.select.archive import ParetoArchive
 from optim._engine.search.select.goal import Objective
-from optim._engine.search.state import FASTER, Candidate, Measured, StepStatus, unique
+from optim._engine.search.state import Candidate, Measured, StepStatus, unique
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.time_estimate import PassCosts
 from optim._engine.search.workbench import Workbench

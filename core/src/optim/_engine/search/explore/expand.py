@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from optim._engine.gate.drift import worst_drift
+from optim._engine.jobs.clocks.ratio import FASTER
 from optim._engine.jobs.offer import Proposal
 from optim._engine.search.explore.asking import Asker, Proposals
 from optim._engine.search.explore.grown import merged_settings
@@ -25,7 +26,7 @@ from optim._engine.search.measure.source_gate import SourceGate
 from optim._engine.search.plan import Planned, slots
 from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.select.archive import ParetoArchive
-from optim._engine.search.state import FASTER, Attempt, Candidate, OutOfTime, Step, StepKey, StepStatus, Trial
+from optim._engine.search.state import Attempt, Candidate, OutOfTime, Step, StepKey, StepStatus, Trial
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Tried, Workbench
 from optim.jobs.printed import last_lines

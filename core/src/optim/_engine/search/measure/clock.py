@@ -163,7 +163,7 @@ class Clock:
                 score.objection = f"in a second process: {second.failure or 'it was not timed'}"
                 continue
             score.result = joined(score.result, second)
-            found.append(replace(item.timed(score.result), again=second.ratio.value))
+            found.append(item.timed(score.result))
         return found
 
     def beyond(self, candidates: Sequence[Candidate]) -> list[LaneResult]:
@@ -211,7 +211,7 @@ class Clock:
 
     def _decided(self, effort: Effort) -> Effort:
         """The effort, or more of it as long as the noise leaves open whether the best is faster than the original."""
-        return replace(effort, decides=self._bench.settings.goal == "latency")
+        return replace(effort, decides=self._bench.settings.goal not in ("size", "memory"))
 
     def _objects(self, candidate: Candidate, result: LaneResult) -> bool:
         """Whether it does not run, or is not right; the reason is noted."""

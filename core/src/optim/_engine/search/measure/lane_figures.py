@@ -8,22 +8,17 @@ from dataclasses import replace
 import numpy as np
 
 from optim._engine.jobs.clocks.goal_clock import Figure
+from optim._engine.jobs.clocks.ratio import Ratio
 from optim._engine.jobs.clocks.serving import Percentiles, Throughput, percentiles
 from optim._engine.search.measure.statistics import joined_ratio, paired_ratio
 from optim._engine.search.settings import CLOCKED, Goal
-from optim._engine.search.state import LaneResult, Ratio
+from optim._engine.search.state import LaneResult
 
 
 def goal_ratio(own: Sequence[Figure], base: Sequence[Figure], kept: Sequence[int]) -> Ratio | None:
     """What the goal's clock says, over rounds in which both were timed."""
     rounds = [r for r in kept if r < min(len(own), len(base))]
     return paired_ratio([own[r].seconds for r in rounds], [base[r].seconds for r in rounds]) if rounds else None
-
-
-def work_ratio(own: Sequence[float], base: Sequence[float], kept: Sequence[int]) -> Ratio | None:
-    """Processor seconds of a run, over rounds that count; those of a model that takes next to none say nothing."""
-    rounds = [r for r in kept if r < min(len(own), len(base)) and min(own[r], base[r]) > 0]
-    return paired_ratio([own[r] for r in rounds], [base[r] for r in rounds]) if rounds else None
 
 
 def sample_calls(calls: Sequence[Sequence[Sequence[float]]], kept: Sequence[int]) -> tuple[Percentiles, ...]:
@@ -83,7 +78,6 @@ def joined(first: LaneResult, second: LaneResult) -> LaneResult:
         sample_ratio=each,
         disturbed=max(first.disturbed, second.disturbed),
         goal=joined_ratio(first.goal, second.goal) if first.goal and second.goal else first.goal,
-        work=joined_ratio(first.work, second.work) if first.work and second.work else first.work,
     )
 
 

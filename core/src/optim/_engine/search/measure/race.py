@@ -22,7 +22,7 @@ from optim._engine.jobs.clocks.goal_clock import generation_of
 from optim._engine.jobs.lane import Request
 from optim._engine.jobs.start_up import Ready
 from optim._engine.search.effort import Effort
-from optim._engine.search.measure.lane_figures import goal_ratio, sample_calls, throughput, work_ratio
+from optim._engine.search.measure.lane_figures import goal_ratio, sample_calls, throughput
 from optim._engine.search.measure.race_lanes import Lane, LateLane, open_lanes
 from optim._engine.search.measure.race_rounds import Rounds, paired_times, ratio_of, run_rounds
 from optim._engine.search.measure.statistics import paired_ratio
@@ -111,7 +111,6 @@ def _figures(lane: Lane, base: Lane, rounds: Rounds) -> LaneResult:
         sample_ratio=each,
         generation=generation_of([lane.goal[r] for r in rounds.kept if r < len(lane.goal)]),
         goal=goal_ratio(lane.goal, base.goal, rounds.kept),
-        work=work_ratio(lane.work, base.work, rounds.kept),
         sample_calls=sample_calls(lane.calls, rounds.kept),
         throughput=throughput(lane.goal, rounds.kept),
     )

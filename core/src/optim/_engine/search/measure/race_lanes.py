@@ -51,7 +51,6 @@ class Lane:
         times: by round, by sample, in seconds.
         calls: the same, of every call.
         goal: by round; empty where the goal has no clock of its own.
-        work: by round, in processor seconds a run.
         racing: whether further rounds run it.
     """
 
@@ -60,7 +59,6 @@ class Lane:
     times: list[list[float]] = field(default_factory=list)
     calls: list[list[list[float]]] = field(default_factory=list)
     goal: list[Figure] = field(default_factory=list)
-    work: list[float] = field(default_factory=list)
     racing: bool = True
 
 
@@ -73,6 +71,7 @@ def open_lanes(base: Request, lanes: Sequence[Request], effort: Effort, end: flo
         effort: how long one may take, and whether it is a program of its own.
         end: when none is waited for any more.
     """
+    ready: list[Lane] = []
 
     def open_one(request: Request) -> Lane | WorkerFailed:
         patient = request.model.digest == base.model.digest and request.comparison.place == base.comparison.place
@@ -82,10 +81,17 @@ def open_lanes(base: Request, lanes: Sequence[Request], effort: Effort, end: flo
         opened = open_lane(request, timeout_s, fresh=effort.fresh, server=server)
         if isinstance(opened, WorkerFailed) and opened.kind == "timeout" and time.monotonic() >= end:
             return LateLane()
+        if isinstance(opened, Lane):
+            ready.append(opened)
         return opened
 
-    with server_apart(_IMPORTED) if effort.fresh else nullcontext() as server, ThreadPoolExecutor(2) as pool:
-        return [_said_beside(lane) for lane in pool.map(open_one, [base, *lanes])]
+    try:
+        with server_apart(_IMPORTED) if effort.fresh else nullcontext() as server, ThreadPoolExecutor(2) as pool:
+            return [_said_beside(lane) for lane in pool.map(open_one, [base, *lanes])]
+    except BaseException:
+        for lane in ready:
+            lane.worker.close()
+        raise
 
 
 def _said_beside(lane: Lane | WorkerFailed) -> Lane | WorkerFailed:
@@ -126,7 +132,6 @@ def run_lane(lane: Lane, timeout_s: float) -> float:
     answer = lane.worker.receive(timeout_s)
     lane.times.append([float(np.median(burst)) for burst in answer["seconds"]])
     lane.calls.append(answer["seconds"])
-    lane.work.append(float(answer["work_s"]))
     if answer.get("goal"):
         lane.goal.append(from_wire(Figure, answer["goal"]))
     return float(answer["cpu_s"])

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from optim._engine.jobs.clocks.ratio import Ratio
 from optim._engine.search.effort import Effort
+from optim._engine.search.measure.lane_figures import goal_ratio
 from optim._engine.search.measure.noise_watch import NoiseWatch
 from optim._engine.search.measure.race_lanes import Lane, run_lane
 from optim._engine.search.measure.statistics import paired_ratio
 from optim._engine.search.measure.stopping import Standing, next_look_after
-from optim._engine.search.state import Ratio
 from optim.jobs.process import WorkerFailed
 
 _FOREIGN_SHARE = 0.03
@@ -166,14 +167,15 @@ def _forget_unfinished(lanes: dict[int, Lane], alive: Sequence[int], failures: d
     unfinished = any(len(lanes[i].times) <= number for i in alive if i not in failures)
     for i in alive if unfinished else ():
         one = lanes[i]
-        del one.times[number:], one.calls[number:], one.goal[number:], one.work[number:]
+        del one.times[number:], one.calls[number:], one.goal[number:]
     return unfinished
 
 
 def _judge(lanes: dict[int, Lane], failures: dict[int, str], kept: list[int], drop: bool) -> Standing | None:
-    """How the best lane stands; lanes that are clearly beaten stop racing."""
+    """How the best lane stands by the goal's clock; lanes that are clearly beaten stop racing."""
     racing = [i for i in lanes if i and lanes[i].racing and i not in failures]
-    ratios = {i: ratio_of(lanes[i], lanes[0], kept) for i in racing}
+    base = lanes[0]
+    ratios = {i: goal_ratio(lanes[i].goal, base.goal, kept) or ratio_of(lanes[i], base, kept) for i in racing}
     if not ratios:
         return None
     best = min(ratios.values(), key=lambda ratio: ratio.value)

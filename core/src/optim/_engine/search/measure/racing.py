@@ -89,6 +89,8 @@ def race_candidates(
 ) -> tuple[LaneResult, list[LaneResult]]:
     """Times candidates against the original, after their outputs were compared.
 
+    No figure is taken from an earlier run: it may have been disturbed, and the machine is another by now.
+
     Returns:
         What became of the original, and of every candidate and place, in order.
     """
@@ -97,12 +99,6 @@ def race_candidates(
     if clock is not None:
         effort = replace(effort, drop=False, gain_width=0.0)  # what is slow to run may be better by the goal
     budget = bench.budget if wanted.gated else None
-    key = bench.keys.race(
-        candidates, effort, [to_wire(wanted), to_wire(budget), to_wire(clock), settings.batch_invariant]
-    )
-    known = bench.runner.known(key, tuple[LaneResult, list[LaneResult]])
-    if known is not None:
-        return known
     original = comparable_original(bench, candidates[0]) if candidates else bench.original
     timed = bench.prepared.timed[: effort.most_samples]
     lanes = [replace(_lane(bench, one, wanted), timed=timed) for one in candidates]
@@ -119,8 +115,6 @@ def race_candidates(
             if candidate.digest == original.digest:
                 others[place] = as_base(others[place])
     bench.runner.count += 1
-    if not first.cut_short and not any(found.failure for found in others):
-        bench.runner.keep(key, (first, others))
     return first, others
 
 

@@ -58,7 +58,8 @@ def repacked_original(bench: Workbench, result: Measured | None) -> str:
         return ""
     if found is None:
         return ""
-    figures = f"{found.value:.2f} of that time (95 % interval {found.low:.2f} to {found.high:.2f})"
+    interval = f" (95 % interval {found.low:.2f} to {found.high:.2f})" if found.interval else ""
+    figures = f"{found.value:.2f} of that time{interval}"
     return (
         f"timed once with its weights laid out anew, which takes a copy of them, the original takes {figures}: to that "
         f"the ratio is {ratio / found.value:.2f}"

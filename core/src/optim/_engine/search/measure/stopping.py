@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from optim._engine.jobs.clocks.ratio import FASTER, Ratio
 from optim._engine.search.effort import Effort
-from optim._engine.search.state import FASTER, Ratio
 
 _NEXT_LOOK = 1.25
 """Times as many rounds as at a look at the intervals, when the next one is due. A race that ends at the first of many
@@ -39,7 +39,7 @@ class Standing:
         if best.rounds < effort.least_rounds or (effort.decides and self.may_be_faster):
             return False
         if effort.decides and best.is_undecided:
-            return True
+            return True  # hardly faster if at all: more rounds are not worth their time
         of_gain = effort.gain_width * abs(1 - best.value) if self.alone else 0.0
         return best.high - best.low < max(effort.width * best.value, of_gain)
 

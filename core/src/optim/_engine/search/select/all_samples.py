@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from optim._engine.search.journal import Journal
 from optim._engine.search.measure.clock import Clock
-from optim._engine.search.select.archive import ParetoArchive
+from optim._engine.search.select.archive import SAME_SPEED, ParetoArchive
 from optim._engine.search.select.chances import chance_of
 from optim._engine.search.select.objections import note_objections
 from optim._engine.search.select.repair import Repairer
@@ -20,8 +20,8 @@ from optim._engine.search.state import Candidate
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 
-SAME = 1.01
-"""Within one per cent the shorter chain is taken, and nothing is repaired: processes of one graph differ by more."""
+SAME = 1 + SAME_SPEED
+"""Within one per cent the shorter chain is taken, and nothing is repaired."""
 
 _SURE = 0.5
 """Share of the budget that needs no look: from few samples to all of them drift grew by up to 1.7 times (BERT-base in 8

@@ -17,8 +17,9 @@ from optim._engine.search.state import Candidate, LaneResult, Measured, unique
 from optim.errors import OptimError, unknown_name
 
 _PICKS = ("fastest", "smallest", "most-accurate")
-_SAME = 0.005
-"""Within half a per cent two figures are the same: noise does not make a front."""
+SAME_SPEED, _SAME = 0.01, 0.005
+"""Within one per cent two models are as fast, since processes of one graph differ by more; within half a per cent two
+sizes, or drifts, are the same: noise does not make a front."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,10 @@ class ParetoArchive:
             if not point.proven and self._required <= {step.pass_name for step in point.candidate.steps}
         ]
 
+    def dismiss(self, candidate: Candidate) -> None:
+        """Forget a point of which the verdict found that it is no result."""
+        self._points.pop(candidate.digest, None)
+
     def aside(self, item: Measured, timing: LaneResult | None) -> None:
         """Keeps the figures of the nearest point beyond the budget."""
         self._points[item.digest] = Point(item, proven=True, within=False, timing=timing)
@@ -135,13 +140,13 @@ class ParetoArchive:
 def points_of(archives: Iterable[ParetoArchive], delivered: Candidate | None = None) -> list[Point]:
     """Returns the points of several archives as those of one, see :meth:`ParetoArchive.points`.
 
-    What is delivered has a number even where noise puts another in front of it.
+    What is delivered has a number, and what is faster than that by no more than noise has none.
     """
     points = [point for archive in archives for point in archive._points.values()]
     proven = [point for point in points if point.proven and point.within]
     front = _front([point.measured for point in proven])
-    ours = [point.measured for point in proven if delivered and _place(point.candidate) == _place(delivered)]
-    front += [item for item in ours if item not in front]
+    for ours in [point.measured for point in proven if delivered and _place(point.candidate) == _place(delivered)]:
+        front = [item for item in front if item is not ours and not _is_ahead_by_noise(item, ours)] + [ours]
     order = [_place(item.candidate) for item in sorted(front, key=_speed)]
     numbered = [
         replace(point, number=order.index(place) + 1 if (place := _place(point.candidate)) in order else 0)
@@ -212,12 +217,37 @@ def beats(one: Measured, other: Measured) -> bool:
     """Whether one is nowhere worse and somewhere clearly better; where both are the same, the shorter chain stays."""
     if one is other:
         return False
-    pairs = list(zip(_figures(one), _figures(other), strict=True))
-    if any(a > b * (1 + _SAME) for a, b in pairs):
+    if _is_clearly_less(_speed(other), _speed(one), SAME_SPEED) or _is_smaller_or_nearer(other, one):
         return False
-    if any(a < b * (1 - _SAME) for a, b in pairs):
+    if _is_clearly_less(_speed(one), _speed(other), SAME_SPEED) or _is_smaller_or_nearer(one, other):
         return True
     return (len(one.candidate.steps), one.digest) < (len(other.candidate.steps), other.digest)
+
+
+def unbeaten_beside_speed(items: Sequence[Measured]) -> list[Measured]:
+    """Returns those that none of the others, which count as equally fast, beats in size and accuracy."""
+
+    def beats_it(one: Measured, other: Measured) -> bool:
+        return _is_smaller_or_nearer(one, other) and not _is_smaller_or_nearer(other, one)
+
+    return [item for item in items if not any(beats_it(other, item) for other in items)] or list(items)
+
+
+def _is_smaller_or_nearer(one: Measured, other: Measured) -> bool:
+    """Whether it is clearly smaller than the other, or clearly more accurate."""
+    sizes = one.candidate.size_bytes, other.candidate.size_bytes
+    return _is_clearly_less(*sizes, _SAME) or _is_clearly_less(_inaccuracy(one), _inaccuracy(other), _SAME)
+
+
+def _is_ahead_by_noise(one: Measured, delivered: Measured) -> bool:
+    """Whether it beats what is delivered in speed alone, and intervals do not tell the two apart."""
+    if not beats(one, delivered) or _is_smaller_or_nearer(one, delivered):
+        return False
+    return one.high is None or delivered.low is None or delivered.low <= one.high
+
+
+def _is_clearly_less(one: float, other: float, same: float) -> bool:
+    return one < other * (1 - same) if other > 0 else one < other
 
 
 def tie_of(item: Measured) -> tuple[float, int, str]:
@@ -226,12 +256,8 @@ def tie_of(item: Measured) -> tuple[float, int, str]:
     return _inaccuracy(item), len(steps), json.dumps(steps, sort_keys=True, default=str)
 
 
-def _figures(item: Measured) -> tuple[float, float, float]:
-    """Speed, size and how far off it is; what rounding explains is not far off."""
-    return _speed(item), float(item.candidate.size_bytes), _inaccuracy(item)
-
-
 def _inaccuracy(item: Measured) -> float:
+    """How far off it is; what rounding explains is not far off."""
     task = item.candidate.task
     if task is not None:
         return max(0.0, task.loss) + 1e-9

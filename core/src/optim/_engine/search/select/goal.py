@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
+from optim._engine.jobs.clocks.ratio import FASTER, Ratio
+from optim._engine.search.run_time import RunTime
 from optim._engine.search.settings import CLOCKED, Goal
-from optim._engine.search.state import FASTER, Candidate, LaneResult, Measured
+from optim._engine.search.state import Candidate, LaneResult, Measured
 
 _SMALLER = 0.995
 """A difference that a report calls the same size is no result."""
@@ -48,9 +51,31 @@ class Objective:
         if self.goal == "memory":
             before = base.ready.peak_memory_bytes if base and base.ready else 0
             return 0 < item.peak_memory_bytes < _LESS_MEMORY * before
+        clock = self.clock_of(item)
+        if self.goal in CLOCKED and clock is not None and _makes_it_possible(item, base):
+            return True
+        return clock is not None and clock.is_faster
+
+    def best_undecided(self, items: Iterable[Measured]) -> Measured | None:
+        """Returns the best of those that are faster so far and whose interval leaves open whether they are."""
+        open_ = [
+            (clock.value, item)
+            for item in items
+            if (clock := self.clock_of(item)) is not None and clock.value < FASTER and clock.is_undecided
+        ]
+        return min(open_, key=lambda one: one[0])[1] if open_ else None
+
+    def why_undecided(self, item: Measured, time: RunTime) -> str:
+        """Returns the figures of what :meth:`best_undecided` found, and what to type."""
+        clock = self.clock_of(item)
+        assert clock is not None
+        return f"undecided: {clock.text}; give more seconds: --search-seconds {time.more_s}"
+
+    def clock_of(self, item: Measured) -> Ratio | None:
+        """Returns what the clock of a timed goal found; None if it found nothing, or the goal is not a time."""
         if self.goal in CLOCKED:
-            return item.goal is not None and (item.goal.high < FASTER or _makes_it_possible(item, base))
-        return item.high is not None and item.high < FASTER
+            return item.goal
+        return item.timing if self.goal == "latency" else None
 
     def _memory_of(self, item: Measured, base: LaneResult | None) -> float:
         """The original's own peak is that of the base of the last race; a model that was not raced comes last."""

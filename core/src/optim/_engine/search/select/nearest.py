@@ -63,7 +63,7 @@ class Nearest:
         attempt = self._journal.find(candidate)
         if attempt is None:
             return Measured(candidate, None)
-        return Measured(candidate, attempt.ratio, attempt.low, attempt.high)
+        return Measured(candidate, attempt.ratio, attempt.low, attempt.high, rounds=attempt.rounds)
 
 
 def why_no_help(nearest: Measured | None, *, timed: bool) -> str:

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from optim._engine.search.journal import Journal
 from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.select.archive import ParetoArchive
-from optim._engine.search.state import Candidate, Measured, OutOfTime, StepStatus
+from optim._engine.search.state import Attempt, Candidate, Measured, OutOfTime, StepStatus
 
 _NOT_PROVEN = OutOfTime("the time of the run was over before it was proven; give more with --search-seconds")
 
 
-def note_no_faster(journal: Journal, item: Measured) -> None:
+def note_no_faster(attempt: Attempt, item: Measured) -> None:
     """Notes that a candidate was faster when explored only: both figures belong into the report."""
-    attempt = journal.find(item.candidate)
-    if attempt is not None and item.ratio is not None and item.low is not None and item.high is not None:
+    if item.timing is not None:
         explored = f", {attempt.ratio:.2f} when explored" if attempt.ratio is not None else ""
-        said = f"latency ratio {item.ratio:.2f} on fresh rounds (95 % interval {item.low:.2f} to {item.high:.2f})"
+        interval, said = item.timing.interval, f"latency ratio {item.timing.value:.2f} on fresh rounds"
+        said += f" (95 % interval {interval[0]:.2f} to {interval[1]:.2f})" if interval else f" ({item.rounds} of them)"
         attempt.settle(StepStatus.DROPPED, f"not clearly faster than the original: {said}{explored}")
 
 

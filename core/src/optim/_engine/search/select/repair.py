@@ -20,6 +20,7 @@ from optim._engine.search.select.chains import Chains
 from optim._engine.search.state import Attempt, Candidate, Step, Trial
 from optim._engine.search.time_budget import FIRST_REPAIR_SHARE, LEAST_REPAIR_S, TimeBudget
 from optim._engine.search.workbench import Tried, Workbench
+from optim.jobs.process import WorkerFailed
 
 _AIM = 0.97
 """Share of the budget that a repair on all samples aims at: drift varies a little with the session settings."""
@@ -87,8 +88,12 @@ class Repairer:
             attempt.unrepaired = "not repaired: no search time was left for it"
             return None
         before, kept = self._time.repairs.left, trial.offered.over_models.kept
-        with self._time.repairs.spending():
-            repair = self._bench.repair(trial, tried, limit, seconds * FIRST_REPAIR_SHARE, most_s)
+        try:
+            with self._time.repairs.spending():
+                repair = self._bench.repair(trial, tried, limit, seconds * FIRST_REPAIR_SHARE, most_s)
+        except WorkerFailed as failed:
+            attempt.unrepaired = f"not repaired: {_in_words(failed)}"
+            return None
         if repair is None:
             took = before - self._time.repairs.left
             attempt.unrepaired = f"not repaired: no set of nodes to leave {kept} was found in {took:.0f} s"
@@ -128,9 +133,13 @@ class Repairer:
         if tried.answer is None:
             return None
         seconds = self._time.final_repairs.left
-        repair = self._bench.repair(trial, tried, aim, seconds, self._time.most_for_repair(tried.seconds))
         kept = offered.over_models.kept
         row = self._journal.open(step, before)
+        try:
+            repair = self._bench.repair(trial, tried, aim, seconds, self._time.most_for_repair(tried.seconds))
+        except WorkerFailed as failed:
+            row.unrepaired = f"not repaired for all samples: {_in_words(failed)}"
+            return None
         if repair is None or not (repair.keep or repair.finer) or repair.work > MOST_WORK_KEPT:
             row.unrepaired = f"not repaired for all samples: no small set of nodes to leave {kept} was found"
             return None
@@ -150,6 +159,12 @@ class Repairer:
             return all(comparison.overflowed for comparison in wrong)
         limit = self.aim(tried)
         return limit < worst_drift(tried.answer.comparisons).relative_l2 < REPAIRABLE * limit
+
+
+def _in_words(failed: WorkerFailed) -> str:
+    """Why a repair ended."""
+    error = failed.error
+    return f"{error.what}: {error.cause}" if error else failed.reason
 
 
 def _keeping(step: Step, repair: Repair) -> dict[str, Any]:

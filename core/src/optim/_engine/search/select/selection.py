@@ -6,19 +6,19 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+from optim._engine.jobs.clocks.ratio import FASTER
 from optim._engine.search.journal import Journal
 from optim._engine.search.measure.clock import NOT_TIMED, SIZE_ALONE, Clock
 from optim._engine.search.measure.racing import comparable_original, lanes_at_once
 from optim._engine.search.measure.source_gate import SourceGate
 from optim._engine.search.select.all_samples import SAME, AllSamples
-from optim._engine.search.select.archive import ParetoArchive, beats, tie_of
+from optim._engine.search.select.archive import ParetoArchive, beats, tie_of, unbeaten_beside_speed
 from optim._engine.search.select.chances import Hope, best_beside, chance_of, is_alike
 from optim._engine.search.select.goal import Objective
 from optim._engine.search.select.nearest import Nearest
 from optim._engine.search.select.objections import note_no_faster, note_objections
 from optim._engine.search.select.shorter import ShorterChains
-from optim._engine.search.select.undecided import of_least_work, takes_less_work, why_delivered
-from optim._engine.search.state import FASTER, Candidate, Measured, unique
+from optim._engine.search.state import Candidate, Measured, unique
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim.passes import Role
@@ -62,7 +62,7 @@ class Selection:
         self._source = SourceGate(bench, self._board)
         self._nearest = Nearest(bench, journal, archive, self.clock, self._source)
         self._all_samples = AllSamples(bench, journal, archive, self.clock, time)
-        self._looked: dict[str, float | None] = {}
+        self._proven: dict[str, Measured] = {}
 
     def decide(self, ranking: Sequence[Measured]) -> Measured | None:
         """Returns the candidate to deliver, measured anew; None where nothing is better than the original.
@@ -70,7 +70,6 @@ class Selection:
         What looked best on few samples may break the budget on all of them, or be slower on fresh rounds: then what
         came next is measured, until something holds that nothing explored promises to beat.
         """
-        self._looked = {item.digest: item.ratio for item in ranking}
         finalists = [item.candidate for item in ranking if self._may_win(item)]
         if self.objective.goal == "size" and self._bench.target.timed:
             return self._smallest(finalists)
@@ -97,6 +96,7 @@ class Selection:
             if rest is None and not self._shorter.changes_nothing(chosen.candidate):
                 break
             measured = [item for item in measured if item.digest != chosen.digest]
+            self._archive.dismiss(chosen.candidate)
             known = {self._bench.original.digest, *(one.digest for one in finalists)}
             if rest is not None and rest.digest not in known and self._time.may_prove:
                 measured += self._prove([rest])
@@ -151,15 +151,12 @@ class Selection:
         """Returns what is delivered of models that were proven; None where none of them is better."""
         better = [item for item in measured if self.is_better(item)]
         if not better:
-            undecided = [item for item in measured if self.why_undecided(item)]
-            return min(undecided, key=self._rank, default=None)
+            return None
         if self.objective.goal == "size":
             return self._unbeaten(better)
         best = min(better, key=lambda item: (self._rank(item), item.ratio or 1.0))
-        if self.objective.goal == "latency" and (less := of_least_work(best, better, self._bench.target)) is not best:
-            return less
         as_good = [item for item in better if self._is_as_good(item, best)]
-        return min(as_good, key=lambda item: len(item.candidate.steps))
+        return min(unbeaten_beside_speed(as_good), key=lambda item: len(item.candidate.steps))
 
     def _unbeaten(self, better: Sequence[Measured]) -> Measured:
         """Returns the smallest; of as small ones what no clock decides, unless another is as good and a lot faster."""
@@ -210,11 +207,15 @@ class Selection:
             return True
         return self.would_help(item)
 
-    def why_undecided(self, item: Measured) -> str:
-        """Why a chain is delivered for which noise left it open whether it is faster; empty where it is not."""
-        if self.objective.goal != "latency" or self._shorter.only_makes_way(item.candidate):
-            return ""
-        return why_delivered(item, self._looked.get(item.digest), self._bench.target)
+    @property
+    def undecided(self) -> str:
+        """The figures of the best that holds and may be faster than the original; empty if there is none."""
+        held = [item for item in self._proven.values() if not self._shorter.only_makes_way(item.candidate)]
+        while (best := self.objective.best_undecided(held)) is not None:
+            if not self._shorter.changes_nothing(best.candidate):
+                return self.objective.why_undecided(best, self._bench.run_time)
+            held.remove(best)
+        return ""
 
     def would_help(self, item: Measured) -> bool:
         """Whether its figures say that it is better than the original, whatever it drifts."""
@@ -255,9 +256,14 @@ class Selection:
         """Measures candidates, and tells the journal what does not hold on all samples."""
         measured = self.measure(candidates)
         note_objections(self._journal, self._archive, self._board, candidates)
+        self._proven |= {item.digest: item for item in measured}
         for item in measured:
-            if self.objective.goal == "latency" and not item.candidate.is_original and not self.is_better(item):
-                note_no_faster(self._journal, item)
+            attempt = self._journal.find(item.candidate)
+            if attempt is None or item.candidate.is_original or item.ratio is None:
+                continue
+            if self.objective.goal == "latency" and not self.is_better(item):
+                note_no_faster(attempt, item)
+            attempt.note(item, proven=True)
         return measured
 
     def _promising(self, items: Sequence[Measured], measured: Sequence[Measured]) -> list[Candidate]:
@@ -283,8 +289,7 @@ class Selection:
 
     def _could_be_better(self, item: Measured) -> bool:
         """Whether a quick look leaves it a chance to be better than the original."""
-        open_ = self.objective.goal != "latency" or item.low is None or item.low < FASTER
-        return open_ or takes_less_work(item, self._bench.target)  # three rounds beside other programs may all be slow
+        return self.objective.goal != "latency" or item.low is None or item.low < FASTER
 
     def _held_against_source(self, items: Sequence[Measured]) -> list[Measured]:
         """Returns those that also hold against the module that was exported; the others get an objection."""

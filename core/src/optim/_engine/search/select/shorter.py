@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from optim._engine.jobs.clocks.ratio import FASTER
 from optim._engine.search.journal import Journal
 from optim._engine.search.measure.idle_settings import IdleSettings
 from optim._engine.search.measure.noise_watch import BUSY
 from optim._engine.search.select.chains import Chains
-from optim._engine.search.state import FASTER, Candidate, Measured, Step, StepStatus, unique
+from optim._engine.search.state import Candidate, Measured, Step, StepStatus, unique
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim.passes import Role

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from optim._engine.search.explore.beam import Beam, NamedPassError
 from optim._engine.search.lane_seconds import LOOK_S
 from optim._engine.search.measure.racing import Wanted, race_candidates
+from optim._engine.search.select.archive import beats
 from optim._engine.search.select.goal import Objective
 from optim._engine.search.state import Candidate, Measured
 from optim._engine.search.targets.entrants import Entrant, TargetOutcome, TargetStatus
@@ -35,7 +36,7 @@ _NOT_LOOKED_AT = "the time of the run was over before more than the original the
 _NOT_TIMED = "the time of the run was over before the original was timed there"
 
 _SAME = 0.01
-"""Sizes, or peaks of memory, that differ by less are the same."""
+"""Figures of the goal that differ by less are the same."""
 
 
 @dataclass
@@ -91,8 +92,7 @@ class Contender:
             self.bench.target,
             is_baseline=not self.bench.original.target,
             ratio=None if self.failed else start.ratio,
-            low=start.low if start.ratio is not None else None,
-            high=start.high if start.ratio is not None else None,
+            interval=start.timing.interval if start.timing is not None else None,
             drift=self.entrant.drift,
             best_ratio=min(ratios, default=None),
             versions=self.bench.prepared.versions,
@@ -161,7 +161,7 @@ class Contest:
             about = "it is only what all are timed against"
             row = TargetOutcome(base.target.name, status, about, base.target, is_baseline=True)
             libraries, needed = base.prepared.versions, base.prepared.requirements
-            rows.append(replace(row, ratio=1.0, low=1.0, high=1.0, versions=libraries, requirements=needed))
+            rows.append(replace(row, ratio=1.0, interval=(1.0, 1.0), versions=libraries, requirements=needed))
         return rows
 
     def bench_of(self, delivered: Candidate | None, base: Workbench) -> Workbench:
@@ -184,11 +184,11 @@ class Contest:
         return False
 
     def is_better(self, one: tuple[Measured, Contender], other: tuple[Measured, Contender]) -> bool:
-        """Whether a result is better than that of another target: by the goal, and faster where both are the same."""
+        """Whether a result is better than that of another target: by the goal, else by what the report compares."""
         figure, others = self.figure(*one), self.figure(*other)
         if abs(figure - others) > _SAME * others:
             return figure < others
-        return (one[0].ratio or 1.0) < (other[0].ratio or 1.0)
+        return beats(one[0], other[0])
 
     def figure(self, item: Measured, of: Contender) -> float:
         """What is made small, of a candidate of one target; of what was not timed there what is hoped for."""

@@ -36,8 +36,7 @@ class TargetOutcome:
         target: None where it is not here.
         is_baseline: whether it is what all ratios are to.
         ratio: latency of the original there to the baseline's.
-        low: lower end of the 95 % interval.
-        high: upper end.
+        interval: of the ratio, 95 %; None if it rests on too few rounds.
         drift: of the original there to the baseline's outputs.
         best_ratio: of the best that held there.
         versions: of the libraries that run it.
@@ -50,8 +49,7 @@ class TargetOutcome:
     target: Target | None = None
     is_baseline: bool = False
     ratio: float | None = None
-    low: float | None = None
-    high: float | None = None
+    interval: tuple[float, float] | None = None
     drift: Drift = NO_DRIFT
     best_ratio: float | None = None
     versions: Mapping[str, str] = field(default_factory=dict)

@@ -14,7 +14,9 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from optim.onnx import read_constant
+from optim_plugins.ort.graph.known_attributes import are_known
 
+_KNOWN = {"BatchNormalization": ("epsilon", "momentum", "spatial", "training_mode", "is_test")}
 _STANDARD = ("", "ai.onnx")
 _MOST_CHANNELS = 1 << 16
 """Longer constants are no numbers of channels; they are not read."""
@@ -48,10 +50,12 @@ def affine_step(node: ir.Node | None, axes: int) -> Affine | None:
         return None
     if node.op_type == "BatchNormalization":
         return _normalization(node)
-    if node.op_type not in ("Add", "Sub", "Mul", "Div") or len(node.inputs) != 2 or node.attributes:
-        return None  # with attributes it is of opset 6, which broadcasts in its own way
+    if node.op_type not in ("Add", "Sub", "Mul", "Div") or len(node.inputs) != 2:
+        return None
     first, second = node.inputs
     right = _numbers(second, axes)
+    if (right is not None or _numbers(first, axes) is not None) and not are_known([node], _KNOWN):
+        return None  # with attributes it is of opset 6, which broadcasts in its own way
     if right is not None and first is not None:
         return _right(node.op_type, first, right)
     left = _numbers(first, axes)
@@ -74,7 +78,7 @@ def _normalization(node: ir.Node) -> Affine | None:
     """``scale / sqrt(variance + epsilon) * (x - mean) + bias``, as it is when a model runs."""
     others = any(list(value.uses()) or value.is_graph_output() for value in node.outputs[1:])
     is_plain = not node.attributes.get_int("training_mode", 0) and node.attributes.get_int("spatial", 1) != 0
-    if others or not is_plain:
+    if others or not is_plain or not are_known([node], _KNOWN):
         return None
     arrays = [read_constant(value, at_most=_MOST_CHANNELS) for value in node.inputs[1:5]]
     source = node.inputs[0]

@@ -26,6 +26,10 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from optim.onnx import UniqueNames, add_constant, read_constant
+from optim_plugins.ort.graph.known_attributes import are_known
+
+_KNOWN: dict[str, tuple[str, ...]] = {}
+"""Since opset 7 steps have no attributes."""
 
 _OPERATORS = ("Add", "Sub", "Mul", "Div")
 _SHORT = 16
@@ -55,6 +59,8 @@ def _rewrite(node: ir.Node, names: UniqueNames) -> bool:
         full = _in_full(array, list(other.shape))
         if full is None or (array.size == 1 and _is_of_normalization(node, other)):
             continue
+        if not are_known([node], _KNOWN):
+            return False
         assert isinstance(node.graph, ir.Graph)
         name = names.take(f"{value.name}_in_full")
         node.replace_input_with(place, add_constant(node.graph, name, np.ascontiguousarray(full)))

@@ -20,6 +20,12 @@ import numpy as np
 import onnx_ir as ir
 
 from optim.onnx import read_constant
+from optim_plugins.ort.graph.known_attributes import are_known
+
+_OF_OTHER_MODES = ("antialias", "cubic_coeff_a", "exclude_outside", "extrapolation_value")
+_KNOWN = {
+    "Resize": ("coordinate_transformation_mode", "keep_aspect_ratio_policy", "mode", "nearest_mode", *_OF_OTHER_MODES)
+}
 
 _SCALES, _SIZES = 2, 3
 """Inputs of a Resize."""
@@ -40,7 +46,7 @@ def plain_repeats(graph: ir.Model) -> int:
     if graph.graph.opset_imports.get("", 1) < _OPSET:
         return 0
     found = [node for node in graph.graph.all_nodes() if node.op_type == "Resize" and node.domain in ("", "ai.onnx")]
-    repeats = [node for node in found if _is_nearest(node) and _has_whole_factors(node)]
+    repeats = [node for node in found if _is_nearest(node) and _has_whole_factors(node) and are_known([node], _KNOWN)]
     for node in repeats:
         for name, value in (("coordinate_transformation_mode", "asymmetric"), ("nearest_mode", "floor")):
             node.attributes[name] = ir.AttrString(name, value)

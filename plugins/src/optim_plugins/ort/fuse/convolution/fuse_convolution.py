@@ -77,6 +77,7 @@ class FuseConvolution(Pass):
     def apply(self, model: Model, options: FuseConvolutionOptions, context: Context) -> PassResult:
         """Fold; the counts say what."""
         from optim_plugins.ort.graph.fixed_weights import fix_weights
+        from optim_plugins.ort.graph.known_attributes import notes_on_unknown
 
         graph = model.ir()
         fix_weights(graph)
@@ -85,9 +86,10 @@ class FuseConvolution(Pass):
             counts["Gelus written"] = count
         if options.neighbours and (count := _take_neighbours(graph)):
             counts["neighbours as channels"] = count
+        notes = tuple(f"not folded: {reason}" for reason in notes_on_unknown(graph))
         if not counts:
-            return PassResult(model, changed=False, notes=(_NOTHING,))
-        return PassResult(context.save(graph, model), changed=True, counts=counts)
+            return PassResult(model, changed=False, notes=notes or (_NOTHING,))
+        return PassResult(context.save(graph, model), changed=True, counts=counts, notes=notes)
 
 
 def _has_lanes(target: Target) -> bool:

@@ -23,10 +23,12 @@ import onnx_ir as ir
 from optim.onnx import UniqueNames, only_reader
 from optim_plugins.ort.fuse.convolution.affine_steps import Affine, affine_step
 from optim_plugins.ort.graph.float_values import is_float32
+from optim_plugins.ort.graph.known_attributes import are_known
 from optim_plugins.ort.graph.known_values import scalar
 from optim_plugins.ort.graph.node_writer import take_over
 
 _STANDARD = ("", "ai.onnx")
+_KNOWN = {"Clip": ("min", "max")}
 _SAME = 1e-6
 """How far ``k * high`` may be from 1: 1/6 in float32 times 6 is 1 within 1e-7."""
 
@@ -49,6 +51,8 @@ def _fuse(clip: ir.Node, names: UniqueNames) -> bool:
     if last is not None and last.op_type == "Mul" and not _scales(last, clipped, high, axes):
         product, last = last, only_reader(last.outputs[0])
     if last is None or not _scales(last, clipped if product is None else product.outputs[0], high, axes):
+        return False
+    if not are_known((clip, last, *([product] if product is not None else [])), _KNOWN):
         return False
     numbers = {"alpha": float(step.factor) / high, "beta": float(step.shift) / high}
     name = names.take(f"{clip.name or clipped.name}_hard_sigmoid")

@@ -31,8 +31,11 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from optim.onnx import UniqueNames, add_constant, only_reader, read_constant
+from optim_plugins.ort.fuse.convolution.steps_behind import KNOWN_CONVOLUTIONS
+from optim_plugins.ort.graph.known_attributes import are_known
 from optim_plugins.ort.graph.node_writer import take_over
 
+_KNOWN = {"LeakyRelu": ("alpha",), "HardSigmoid": ("alpha", "beta"), "Clip": ("min", "max")}
 _ELEMENTWISE = frozenset({"Relu", "LeakyRelu", "Sigmoid", "Tanh", "HardSigmoid", "Clip"})
 """What onnxruntime takes into the convolution before it: it stays there."""
 
@@ -104,6 +107,8 @@ def _rewrite(conv: ir.Node, lanes: int, names: UniqueNames) -> bool:
     numbers = read_constant(bias)
     if shape is None or count == 1 or (bias is not None and numbers is None):
         return False
+    if not are_known([conv], KNOWN_CONVOLUTIONS):
+        return False
     assert isinstance(conv.graph, ir.Graph)
     source, name = conv.inputs[0], conv.outputs[0].name or "conv"
     wide = _wide(shape, count)
@@ -158,7 +163,8 @@ def _apart(value: ir.Value, shape: _Shape, count: int, graph: ir.Graph, names: U
 def _is_elementwise(node: ir.Node, before: ir.Node) -> bool:
     is_known = node.op_type in _ELEMENTWISE and node.domain in ("", "ai.onnx") and node.graph is before.graph
     bounds = [value for value in node.inputs[1:] if value is not None]
-    return is_known and node.inputs[0] is before.outputs[0] and all(read_constant(one) is not None for one in bounds)
+    fits = is_known and node.inputs[0] is before.outputs[0] and all(read_constant(one) is not None for one in bounds)
+    return fits and are_known([node], _KNOWN)
 
 
 def _shape(conv: ir.Node) -> _Shape | None:

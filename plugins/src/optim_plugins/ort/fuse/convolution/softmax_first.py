@@ -18,7 +18,10 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from optim.onnx import UniqueNames, only_reader
+from optim_plugins.ort.graph.known_attributes import are_known
 from optim_plugins.ort.graph.node_writer import take_over
+
+_KNOWN = {"Softmax": ("axis",), "LogSoftmax": ("axis",), "Transpose": ("perm",)}
 
 _ONE_AXIS = 13
 """The opset since which Softmax is over one axis alone."""
@@ -42,7 +45,7 @@ def _rewrite(softmax: ir.Node, names: UniqueNames) -> bool:
     if not order or only_reader(value) is not softmax or turn.graph is not softmax.graph:
         return False
     axis = softmax.attributes.get_int("axis", -1) % len(order)
-    if order[axis] <= axis:
+    if order[axis] <= axis or not are_known((softmax, turn), _KNOWN):
         return False
     first = ir.node(softmax.op_type, [turn.inputs[0]], {"axis": order[axis]}, name=softmax.name)
     then = ir.node("Transpose", [first.outputs[0]], {"perm": list(order)}, name=turn.name)

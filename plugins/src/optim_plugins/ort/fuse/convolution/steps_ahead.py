@@ -29,7 +29,8 @@ from numpy.typing import NDArray
 
 from optim.onnx import UniqueNames, add_constant, only_reader, read_constant
 from optim_plugins.ort.fuse.convolution.affine_steps import Affine, Numbers, affine_step
-from optim_plugins.ort.fuse.convolution.steps_behind import put_constants
+from optim_plugins.ort.fuse.convolution.steps_behind import KNOWN_CONVOLUTIONS, fit_float32, put_constants
+from optim_plugins.ort.graph.known_attributes import are_known
 from optim_plugins.ort.graph.written_gelu import written_gelus
 
 _PLAIN_NORMALIZATION = 7
@@ -56,11 +57,13 @@ def _fold(result: ir.Value, opset: int, names: UniqueNames, needed: Collection[i
     stays = bool(found.shift.any()) and any(_pads(conv) for conv in convolutions)
     if stays and (len(steps) < 2 or not found.factor.all() or opset < _PLAIN_NORMALIZATION):
         return 0
-    if not all(
-        _take_in(conv, weight, found, names, with_shift=not stays)
-        for conv, weight in zip(convolutions, weights, strict=True)
-    ):
-        return 0
+    taken = [
+        _taken_in(conv, weight, found, with_shift=not stays) for conv, weight in zip(convolutions, weights, strict=True)
+    ]
+    if not all(fit_float32(*constants) for constants in taken) or not are_known(convolutions, KNOWN_CONVOLUTIONS):
+        return 0  # all of them, or none
+    for conv, (weight, bias) in zip(convolutions, taken, strict=True):
+        put_constants(conv, weight, bias, names)
     source = _shifted(found, last, channels.pop(), names) if stays else found.source
     for conv in convolutions:
         conv.replace_input_with(0, source)
@@ -120,7 +123,10 @@ def _pads(conv: ir.Node) -> bool:
     return auto.startswith("SAME") or any(conv.attributes.get_ints("pads", ()))
 
 
-def _take_in(conv: ir.Node, weight: NDArray[Any], step: Affine, names: UniqueNames, *, with_shift: bool) -> bool:
+def _taken_in(
+    conv: ir.Node, weight: NDArray[Any], step: Affine, *, with_shift: bool
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Weight and bias of a convolution that has a step in it."""
     groups = _groups(conv)
     given = read_constant(conv.inputs[2]) if len(conv.inputs) > 2 and conv.inputs[2] is not None else np.zeros(())
     parts = weight.astype(np.float64).reshape(groups, -1, *weight.shape[1:])
@@ -131,7 +137,7 @@ def _take_in(conv: ir.Node, weight: NDArray[Any], step: Affine, names: UniqueNam
 
     added = (parts * by_channel(step.shift)).reshape(len(weight), -1).sum(axis=1) if with_shift else np.zeros(())
     scaled = (parts * by_channel(step.factor)).reshape(weight.shape)
-    return put_constants(conv, scaled, np.broadcast_to(given + added, len(weight)), names)
+    return scaled, np.broadcast_to(given + added, len(weight))
 
 
 def _shifted(step: Affine, last: ir.Node, channels: int, names: UniqueNames) -> ir.Value:

@@ -24,9 +24,13 @@ from numpy.typing import NDArray
 
 from optim.onnx import UniqueNames, add_constant, only_reader, read_constant
 from optim_plugins.ort.fuse.convolution.affine_steps import Affine, Numbers, affine_step
+from optim_plugins.ort.graph.known_attributes import are_known
 from optim_plugins.ort.graph.node_writer import take_over
 
 _STANDARD = ("", "ai.onnx")
+_PLACES = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
+KNOWN_CONVOLUTIONS = {"Conv": _PLACES, "ConvTranspose": (*_PLACES, "output_padding", "output_shape")}
+"""Attributes that say which numbers are multiplied, and nothing of what becomes of the sums."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +56,17 @@ def is_convolution(node: ir.Node) -> bool:
     return node.op_type in ("Conv", "ConvTranspose") and node.domain in _STANDARD
 
 
+def fit_float32(*arrays: NDArray[Any]) -> bool:
+    """Whether constants are finite as float32."""
+    with np.errstate(over="ignore"):
+        return all(bool(np.isfinite(array.astype(np.float32)).all()) for array in arrays)
+
+
 def put_constants(conv: ir.Node, weight: NDArray[Any], bias: NDArray[Any], names: UniqueNames) -> bool:
     """Give a convolution a new weight and a new bias, as float32; False where they do not fit into that."""
-    arrays = {"weight": np.ascontiguousarray(weight, np.float32), "bias": np.ascontiguousarray(bias, np.float32)}
-    if not all(np.isfinite(array).all() for array in arrays.values()):
+    if not fit_float32(weight, bias):
         return False
+    arrays = {"weight": np.ascontiguousarray(weight, np.float32), "bias": np.ascontiguousarray(bias, np.float32)}
     assert isinstance(conv.graph, ir.Graph)
     if len(conv.inputs) < 3:
         conv.resize_inputs(3)
@@ -78,7 +88,8 @@ def _fold(conv: ir.Node, names: UniqueNames) -> Folded:
     if found is None or any(numbers.size not in (1, channels) for numbers in (found.factor, found.shift)):
         return Folded()
     scaled = _scaled(conv, weight, np.broadcast_to(found.factor, channels), groups)
-    if not put_constants(conv, scaled, np.broadcast_to(found.factor * bias + found.shift, channels), names):
+    shifted = np.broadcast_to(found.factor * bias + found.shift, channels)
+    if not are_known([conv], KNOWN_CONVOLUTIONS) or not put_constants(conv, scaled, shifted, names):
         return Folded()
     take_over(steps[-1].outputs[0], conv.outputs[0])
     for node in reversed(steps):

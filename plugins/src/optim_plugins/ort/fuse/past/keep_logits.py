@@ -23,6 +23,7 @@ import onnx_ir as ir
 from optim.decoders import KEPT_LOGITS, LOGITS
 from optim.onnx import add_constant
 from optim_plugins.ort.graph.dimensions import Sizes
+from optim_plugins.ort.graph.known_attributes import are_known
 from optim_plugins.ort.graph.known_values import scalar
 from optim_plugins.ort.graph.node_writer import NodeWriter
 
@@ -34,6 +35,14 @@ _OF_SEVERAL = ("Add", "BiasGelu", "Clip", "Div", "Max", "Min", "Mul", "Pow", "Su
 _BY_ELEMENT = frozenset((*_OF_ONE, *_OF_SEVERAL))
 _NORMS = frozenset(("LayerNormalization", "SimplifiedLayerNormalization", "RMSNormalization"))
 _PRODUCTS = frozenset(("MatMul", "MatMulNBits"))
+_KNOWN = {
+    **dict.fromkeys(_NORMS, ("axis", "epsilon", "stash_type")),
+    "MatMul": (),
+    "MatMulNBits": ("K", "N", "accuracy_level", "bits", "block_size", "weight_prepacked"),
+    "ReduceMean": ("axes", "keepdims", "noop_with_empty_axes"),
+}
+"""Attributes of operators that could mix tokens."""
+
 _DOMAINS = ("", "ai.onnx", "com.microsoft")
 _TO_THE_END = np.iinfo(np.int64).max
 
@@ -67,7 +76,7 @@ def _each_token_alone(graph: ir.Model, logits: ir.Value, sizes: Sizes) -> list[i
             or (bool(value.uses()) and not value.is_graph_output() and all(use.node in known for use in value.uses()))
             for value in node.outputs
         )
-        if leads_there and _is_alone(node, sizes):
+        if leads_there and _is_alone(node, sizes) and (node.op_type in _BY_ELEMENT or are_known([node], _KNOWN)):
             chosen.append(node)
             known.add(node)
     return chosen

@@ -35,8 +35,11 @@ from optim_plugins.ort.fuse.past.past_lengths import PastLengths
 from optim_plugins.ort.fuse.past.past_pattern import Joined, PastBlock, find_past
 from optim_plugins.ort.fuse.simplify_rms import simplify_rms
 from optim_plugins.ort.graph.dimensions import Sizes
+from optim_plugins.ort.graph.known_attributes import are_known
 from optim_plugins.ort.graph.node_writer import take_over
 from optim_plugins.ort.prepare.clean_graph import clean
+
+_KNOWN = {"RotaryEmbedding": ("interleaved",)}
 
 
 def share_past(graph: ir.Model) -> int | str:
@@ -114,7 +117,8 @@ def _hand_on(block: PastBlock, around: BlockWriter, merged: ir.Value) -> None:
 def _rows(around: BlockWriter, heads: ir.Value, attention: Attention, count: int) -> ir.Value:
     """Heads as rows; a rotation of heads that were split off rows rotates the rows themselves."""
     rotary = heads.producer()
-    if rotary is None or rotary.op_type != "RotaryEmbedding" or rotary.domain != "com.microsoft":
+    is_rotary = rotary is not None and rotary.op_type == "RotaryEmbedding" and rotary.domain == "com.microsoft"
+    if rotary is None or not is_rotary or not are_known([rotary], _KNOWN):
         return around.rows(heads, count * attention.head_size)
     source = rotary.inputs[0]
     flat = around.flat(source) if source is not None else None

@@ -20,8 +20,10 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from optim.onnx import read_constant
+from optim_plugins.ort.graph.known_attributes import are_known
 from optim_plugins.ort.graph.known_values import producer
 
+_KNOWN = {"Gemm": ("alpha", "beta", "transA", "transB")}
 _PARTS = 4
 
 
@@ -104,18 +106,22 @@ def find_steps(graph: ir.Graph) -> list[Step]:
 
 
 def find_chains(steps: Sequence[Step]) -> Iterator[list[Step]]:
-    """Steps that follow each other with the same weights; each belongs to one chain."""
+    """Steps that follow each other with the same weights; each belongs to one chain.
+
+    A chain may begin with the state and cell that another one with other weights ends with, as a decoder behind its
+    encoder.
+    """
     by_cell: dict[ir.Value, list[Step]] = {}
     for step in steps:
         by_cell.setdefault(step.cell_before, []).append(step)
     follows = {step.end: _next(step, by_cell.get(step.cell, [])) for step in steps}
     later = {step.end for step in follows.values() if step is not None}
-    for first in steps:
-        if first.end in later:
-            continue
-        chain: list[Step] = [first]
+    begins = [step for step in steps if step.end not in later]
+    while begins:
+        chain = [begins.pop(0)]
         while (following := follows[chain[-1].end]) is not None:
             if len(chain) > 1 and not _has_weights_of(chain[-2:], following):
+                begins.insert(0, following)
                 break
             chain.append(following)
         yield chain
@@ -155,7 +161,8 @@ def _step(end: ir.Node) -> Step | None:
                 continue
             forget, cell_before, reader = forgotten
             places = (parts[0], _place(sigmoid, split), forget, parts[1])
-            if len(set(places)) == _PARTS:
+            nodes = (end, *(product.node for product in terms[0]))
+            if len(set(places)) == _PARTS and are_known(nodes, _KNOWN):
                 own = (tanh, reader)
                 return Step(*terms, places, cell_before, total.outputs[0], end.outputs[0], end, own)
     return None

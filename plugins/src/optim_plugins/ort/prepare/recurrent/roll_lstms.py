@@ -41,7 +41,7 @@ def roll_lstms(graph: ir.Model) -> int:
     """Rewrite in place; how many steps went. What only they read is left for whoever drops unused nodes."""
     writer, names, count = NodeWriter(graph, "lstm"), UniqueNames(graph), 0
     steps = find_steps(graph.graph) if writer.opset >= _FIRST_OPSET else []
-    for chain in list(find_chains(steps)):
+    for chain in reversed(list(find_chains(steps))):  # the last first: it may begin where another ends
         if len(chain) >= _LEAST_STEPS and _roll(chain, graph.graph, writer, names):
             count += len(chain)
     if count:

