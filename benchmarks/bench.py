@@ -194,7 +194,7 @@ def compare(model: BenchModel, row: dict[str, Any], path: Path) -> None:
     if "error" in found:
         row["error"] = str(found["error"].get("cause") or found["error"]["what"])[:160]
         return
-    row["drift"], row["task"] = found["drift"]["relative_l2"], found.get("task")
+    row["drift"], row["task"] = found["drift"]["relative_error"], found.get("task")
     if row["drift"] is None:
         row["error"] = found["reason"]
 

@@ -183,7 +183,7 @@ def compare(model: Path, made: list[Made], samples: Sequence[dict[str, Any]]) ->
             continue
         del session
         found[one.name] = tuple(
-            max(compare_output(name, array, mine[name]).relative_l2 for name, array in theirs.items())
+            max(compare_output(name, array, mine[name]).relative_error for name, array in theirs.items())
             for theirs, mine in zip(expected, got, strict=True)
         )
     return found

@@ -79,7 +79,7 @@ def delivered(model: Path, feeds: Path, output: Path, asked: argparse.Namespace,
         opened_by=asked.opened_by,
         say=console.print,
     )
-    own = (report.result.drift.relative_l2 or 0.0) if report.result else 0.0
+    own = (report.result.drift.relative_error or 0.0) if report.result else 0.0
     console.print(f"{report.status}: {report.reason}; drift {own:.2g}")
     table = Table(
         "layout", "status", "by", "from the result", "from the original, at most", "not carried", box=box.SIMPLE

@@ -117,7 +117,7 @@ def problems(folder: Path, failed: str, way: Way) -> Iterator[str]:
         return
     report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     result = report["result"]
-    drift, megabytes = result["drift"]["relative_l2"], result["size_bytes"] / 1e6
+    drift, megabytes = result["drift"]["relative_error"], result["size_bytes"] / 1e6
     print(f"   drift {drift:.2g} of {way.budget}, {megabytes:.1f} MB")
     try:
         onnx.checker.check_model(str(folder / "model.onnx"))

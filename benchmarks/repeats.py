@@ -91,11 +91,11 @@ def repeat(argument: str, words: Sequence[str], *, anew: bool) -> Repeat:
         if "error" in report:
             return Repeat(f"{report['error']['ref']}", 1.0, 0.0, seconds, None)
         result = report["result"] or {}
-        drift = (result.get("drift") or {}).get("relative_l2") or 0.0
+        drift = (result.get("drift") or {}).get("relative_error") or 0.0
         ratio = result.get("latency_ratio") if report["status"] == "improved" else 1.0
         if anew and result:
             ratio = optim("bench", model, out, *data)["models"][1]["latency_ratio"]
-            drift = optim("verify", model, out, *data, "--max-drift", "9")["drift"]["relative_l2"]
+            drift = optim("verify", model, out, *data, "--max-drift", "9")["drift"]["relative_error"]
     promised, reason = report["search"]["budget_seconds"], report["reason"]
     return Repeat(report["status"], ratio or 1.0, drift, seconds, promised, undecided="undecided" in reason)
 

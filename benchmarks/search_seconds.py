@@ -41,7 +41,7 @@ def main() -> int:
                 raise SystemExit(f"{out} cannot be timed: {found['error']}")
             compared = optim("verify", chosen.model, out, "--data", chosen.data, "--max-drift", "9")
             interval = found["latency_ratio_ci"]
-            drift = compared["drift"]["relative_l2"]
+            drift = compared["drift"]["relative_error"]
             sure = f"{interval[0]:.3f} to {interval[1]:.3f}" if interval else "too few rounds"
             ratio = f"{found['latency_ratio']:.3f} | {sure}"
             print(f"| {seconds} | {said[seconds]} | {ratio} | {drift:.2g} |", flush=True)

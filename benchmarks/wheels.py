@@ -224,7 +224,7 @@ def far(reference: Any, found: Any) -> float:
     """The gate's drift of one output on one sample."""
     from optim.drift import compare_output
 
-    return compare_output("", reference, found).relative_l2
+    return compare_output("", reference, found).relative_error
 
 
 def answers(python: Path, one: Recorded, *result: Path) -> list[Any]:

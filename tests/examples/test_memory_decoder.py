@@ -53,7 +53,7 @@ def test_the_run_exports_and_verifies_the_decoder_first(folder: Path) -> None:
         "torch.load-factory",
         "torch.dynamo",
     ]
-    assert "no memory, then three steps" in export["trials"] and export["drift"]["relative_l2"] < 1e-5
+    assert "no memory, then three steps" in export["trials"] and export["drift"]["relative_error"] < 1e-5
     assert "Export" in (folder / "report.html").read_text()
 
 

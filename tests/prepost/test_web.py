@@ -89,13 +89,13 @@ def test_every_preset_runs_in_onnxruntime_web_as_natively(compose_for_web, tmp_p
             for name, array in expected.items():
                 found = compare_output(name, array, got[name])
                 assert not found.problem
-                assert found.relative_l2 <= 1e-3, name
+                assert found.relative_error <= 1e-3, name
 
 
 @needs_node
 def test_whispers_features_are_made_in_onnxruntime_web(compose_for_web, tmp_path):
     trial, result = compose_for_web(task_models.whisper_like(tmp_path), preset="speech")
-    assert trial.drift(result).relative_l2 <= 1e-3
+    assert trial.drift(result).relative_error <= 1e-3
 
 
 @needs_node

@@ -75,7 +75,7 @@ def test_a_network_is_quantized_compiled_and_reloaded_with_all_nodes_on_htp(cach
     assert kept(found)[-2:] == ["qnn.quantize", "qnn.context-binary"]
     assert [step for step in found["steps"] if step["status"] == "failed"] == []
     assert found["result"]["executed_on"] == ALL_ON_HTP
-    assert found["result"]["drift"]["relative_l2"] < 0.1
+    assert found["result"]["drift"]["relative_error"] < 0.1
     assert found["result"]["latency_ms"] is None
     assert "100.0 % of its nodes on QNNExecutionProvider" in found["reason"]
     assert "its time says nothing of a device" in text

@@ -277,7 +277,7 @@ def drift(expected: Sequence[Mapping[str, Any]], got: Sequence[Mapping[str, Any]
     for reference, other in zip(expected, got, strict=True):
         if set(reference) != set(other):
             return float("inf")
-        worst = max([worst, *(compare_output(name, reference[name], other[name]).relative_l2 for name in reference)])
+        worst = max([worst, *(compare_output(name, reference[name], other[name]).relative_error for name in reference)])
     return worst
 
 

@@ -134,7 +134,7 @@ def test_a_loss_within_the_budget_is_delivered_whatever_the_drift_and_report_loc
         search_seconds=20,
     )
     assert report.status == "improved"
-    assert report.result.drift.relative_l2 > 0.05
+    assert report.result.drift.relative_error > 0.05
     assert report.result.task.value == pytest.approx(1 - report.result.task.loss)
     assert (report.result.task.metric, report.result.task.original, report.result.task.samples) == (METRIC, 1, SAMPLES)
     assert any(step.task_value is not None for step in report.steps)

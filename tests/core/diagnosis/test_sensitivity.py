@@ -167,7 +167,7 @@ def test_a_candidate_of_any_vendor_is_repaired(model):
     assert [attempt.status for attempt in tried if not attempt.step.options["keep"]] == [StepStatus.DROPPED]
     assert kept is not None
     assert kept.step.options["keep"] == ["useful_2_matmul", "useful_4_matmul"]
-    assert kept.drift.relative_l2 <= 0.05
+    assert kept.drift.relative_error <= 0.05
     assert kept.notes[0].startswith("repaired: 2 nodes left in float, ")
     assert "evaluation" in kept.notes[0]
     assert "estimates" in kept.notes[0]
@@ -179,7 +179,7 @@ def test_a_candidate_is_repaired_though_a_slower_rival_holds(model):
     others = tuple(sorted(set(offers) - {"lossy.round", "lossy.gentle"}))
     settings = RunSettings(source=model, without=others, max_drift=0.05, search_seconds=40.0)
     tried = execute(settings, registry, Store(), lambda text: None).attempts
-    assert [one.step.options.get("keep") for one in tried if one.drift and one.drift.relative_l2 <= 0.05] == [
+    assert [one.step.options.get("keep") for one in tried if one.drift and one.drift.relative_error <= 0.05] == [
         None,
         ["useful_2_matmul", "useful_4_matmul"],
     ]

@@ -42,7 +42,7 @@ def test_where_no_spread_is_seen_the_worst_counts(drifts):
 
 def test_a_budget_on_own_data_is_held_on_further_samples():
     found = compared(SEEN)
-    assert worst_drift(found).relative_l2 == pytest.approx(0.0285)
+    assert worst_drift(found).relative_error == pytest.approx(0.0285)
     assert worst_drift(found).foreseen == pytest.approx(0.0307, abs=2e-4)
     assert Budget(0.03, 1e-4).objection(found, lossy=True) == ""
     assert Budget(0.03, 1e-4, foresees=True).objection(found, lossy=True) == (

@@ -16,7 +16,7 @@ def test_the_hub_s_own_library_reads_the_figures():
     card = hub.ModelCard(model_card(report))
     found = {one.metric_type: one.metric_value for one in card.data.eval_results}
     assert report.result is not None
-    assert found["relative_l2"] == report.result.drift.relative_l2
+    assert found["relative_error"] == report.result.drift.relative_error
     assert found["latency_ratio"] == report.result.latency_ratio
     assert found["size_bytes"] == report.result.size_bytes
     assert card.data.library_name == "onnx"
@@ -55,7 +55,7 @@ def test_what_somebody_wrote_is_shown_and_not_obeyed():
 def test_a_figure_that_is_not_finite_is_left_out():
     report = build_report(sample.improved())
     assert report.result is not None
-    drift = report.result.drift.model_copy(update={"relative_l2": None})
+    drift = report.result.drift.model_copy(update={"relative_error": None})
     report = report.model_copy(update={"result": report.result.model_copy(update={"drift": drift})})
     kinds = [one.metric_type for one in hub.ModelCard(model_card(report)).data.eval_results]
-    assert "relative_l2" not in kinds and "cosine" in kinds
+    assert "relative_error" not in kinds and "cosine" in kinds

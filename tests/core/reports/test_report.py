@@ -78,7 +78,7 @@ def test_the_report_has_the_figures_of_the_run():
         [0.42, 0.44],
     )
     assert (result["size_bytes"], result["peak_memory_bytes"]) == (60_000_000, 70_000_000)
-    assert result["drift"] == {"relative_l2": 0.15, "max_abs": 0.06, "cosine": 0.989, "foreseen": 0.15}
+    assert result["drift"] == {"relative_error": 0.15, "max_abs": 0.06, "cosine": 0.989, "foreseen": 0.15}
     assert result["outputs"][0]["name"] == "embeddings"
     assert result["shapes"][1] == {
         "shape": "input_ids 1x32",
@@ -108,7 +108,7 @@ def test_every_step_has_every_field_and_its_gain_over_the_chain_without_it():
 
 def test_what_is_not_finite_is_null_and_the_reason_says_it():
     step = next(s for s in strict_json(build_report(sample.improved()))["steps"] if "NaN" in s["reason"])
-    assert step["drift"] == {"relative_l2": None, "max_abs": None, "cosine": -1.0, "foreseen": None}
+    assert step["drift"] == {"relative_error": None, "max_abs": None, "cosine": -1.0, "foreseen": None}
     equal = replace(sample.compared(0.0), sqnr_db=math.inf)
     outcome = sample.improved()
     outcome.result = replace(outcome.result, comparisons=(equal,))
@@ -204,7 +204,7 @@ def test_a_lossy_result_of_samples_of_one_size_says_so():
 )
 def test_a_lossy_result_near_the_budget_says_that_few_samples_chose_it(samples, drift, said):
     outcome = sample.improved()
-    candidate = replace(outcome.result.candidate, drift=replace(outcome.result.candidate.drift, relative_l2=drift))
+    candidate = replace(outcome.result.candidate, drift=replace(outcome.result.candidate.drift, relative_error=drift))
     outcome.result = replace(outcome.result, candidate=candidate)
     outcome.prepared = replace(outcome.prepared, available=samples, origin="feeds.npz")
     notes = [note for note in build_report(outcome).notes if "the result was chosen" in note]
@@ -310,7 +310,7 @@ def test_latencies_that_stand_side_by_side_are_of_one_measurement():
 
 
 def test_one_of_something_is_not_said_in_the_plural():
-    drift = DriftReport(relative_l2=1e-7, max_abs=1e-6, cosine=1.0)
+    drift = DriftReport(relative_error=1e-7, max_abs=1e-6, cosine=1.0)
     found = SourceDriftReport(drift=drift, samples=11, trials=("a",), skipped=("b: too long",), worst="", limit=1e-4)
     assert result_drift_text(found).startswith(
         "result: drift 1e-07 from its source on 11 runs of 1 trial, 0.0001 allowed"

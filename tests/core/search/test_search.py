@@ -110,7 +110,7 @@ def drift_of(outcome):
     for model in models:
         session = open_session(model.path, model.session)
         found.append(dict(zip([o.name for o in session.get_outputs()], session.run(None, sample), strict=True)))
-    return worst_drift(compare_sample(*found, sample, models[0].inputs, models[0].outputs)).relative_l2
+    return worst_drift(compare_sample(*found, sample, models[0].inputs, models[0].outputs)).relative_error
 
 
 # The default search.
@@ -123,8 +123,8 @@ def test_what_makes_it_faster_is_kept(whole):
 
 
 def test_the_result_really_computes_the_same_within_the_budget(whole):
-    assert 0.001 < whole.result.candidate.drift.relative_l2 < 0.05
-    assert drift_of(whole) == pytest.approx(whole.result.candidate.drift.relative_l2, rel=0.3)
+    assert 0.001 < whole.result.candidate.drift.relative_error < 0.05
+    assert drift_of(whole) == pytest.approx(whole.result.candidate.drift.relative_error, rel=0.3)
 
 
 def test_stages_are_tried_in_their_order(whole):
@@ -216,8 +216,8 @@ def test_another_point_is_delivered_without_running_anything(whole, folder, tmp_
     jobs = []
     other = pick_from(tmp_path / "out", "most-accurate", tmp_path / "other", jobs.append)
     assert jobs == ["writing the result"]
-    assert other.result.drift.relative_l2 < 1e-4
-    assert first.result.drift.relative_l2 > 1e-3
+    assert other.result.drift.relative_error < 1e-4
+    assert first.result.drift.relative_error > 1e-3
     kept_rows = [step.pass_name for step in other.steps if step.status == "kept"]
     assert kept_rows
     assert "timed.round" not in kept_rows
@@ -298,7 +298,7 @@ def test_another_request_takes_from_the_cache_what_is_the_same(run, whole):
     assert not found.cached
     assert found.from_cache > 0
     assert "drop-a" in kept(found)
-    assert found.result.candidate.drift.relative_l2 < 1e-5
+    assert found.result.candidate.drift.relative_error < 1e-5
 
 
 def test_a_chain_repeated_elsewhere_gives_the_same_digest(folder, whole, tmp_path, ours):
@@ -350,7 +350,7 @@ def test_named_passes_run_with_their_options_and_the_interface_leads_back(run, w
     assert chain_of(found)[0] == named[0]
     assert kept(found)[-1] == "rename"
     assert [info.name for info in found.result.candidate.model.outputs] == ["result"]
-    assert 0 < found.result.candidate.drift.relative_l2 < 0.005
+    assert 0 < found.result.candidate.drift.relative_error < 0.005
     assert [step.pass_name for step in found.result.candidate.steps if step.stage is Stage.FUSE] == []
 
 
@@ -360,7 +360,7 @@ def test_a_named_pass_beyond_the_budget_misses_it(run, whole):
     assert "timed.round was asked for and did not hold: drift" in found.reason
     assert found.result is None
     assert [step.pass_name for step in found.nearest.candidate.steps] == ["timed.round"]
-    assert found.nearest.measured.candidate.drift.relative_l2 > 0.05
+    assert found.nearest.measured.candidate.drift.relative_error > 0.05
     assert found.nearest.measured.ratio is not None
     assert found.nearest.candidate.model.path.is_file()
 

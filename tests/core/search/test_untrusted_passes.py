@@ -99,7 +99,7 @@ def test_the_run_succeeds_with_what_was_good(outcome):
     assert set(kept) <= {"untrusted.printing", "untrusted.right-interface"}
     assert kept
     assert found.result.ratio < 0.9
-    assert found.result.candidate.drift.relative_l2 < 1e-5
+    assert found.result.candidate.drift.relative_error < 1e-5
 
 
 def test_every_pass_has_a_row_with_a_reason(outcome):
@@ -116,7 +116,7 @@ def test_noise_and_another_interface_cost_nothing(outcome, name):
     found = attempt(outcome, name)
     assert found.status in (StepStatus.KEPT, DROPPED)
     assert found.ratio < 0.9
-    assert found.drift.relative_l2 < 1e-5
+    assert found.drift.relative_error < 1e-5
 
 
 def test_nothing_that_a_plugin_prints_lands_on_our_stdout(outcome):

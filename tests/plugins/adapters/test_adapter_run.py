@@ -51,7 +51,7 @@ def test_a_base_in_four_bits_works_with_its_adapters_within_its_own_drift(tmp_pa
     kept = [step.pass_name for step in report.steps if step.status == "kept"]
     assert kept[:1] == ["adapters.extract"] and "ort.quantize-weights" in kept
     assert operator_counts(tmp_path / "out" / "model.onnx")["com.microsoft:MatMulNBits"] == 2
-    drifts = {one.name: one.relative_l2 for one in report.result.outputs}
+    drifts = {one.name: one.relative_error for one in report.result.outputs}
     base = drifts.pop("without an adapter: y")
     assert 0 < base < 0.3 and set(drifts) == {"y", "with eight: y"}
     assert all(0 < one <= base for one in drifts.values()), (base, drifts)

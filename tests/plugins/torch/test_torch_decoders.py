@@ -56,7 +56,7 @@ def test_it_was_held_against_torch_with_and_without_a_past_and_with_padding(made
     assert any("without a past" in name for name in verified.trials)
     assert any("left padding" in name for name in verified.trials)
     assert any("right padding" in name for name in verified.trials)
-    assert verified.drift.relative_l2 < 1e-5
+    assert verified.drift.relative_error < 1e-5
     assert {found.name for found in verified.comparisons} == {"logits", *(f"present.{s}" for s in state(name))}
 
 

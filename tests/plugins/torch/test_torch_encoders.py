@@ -35,7 +35,7 @@ def test_an_encoder_has_the_inputs_and_outputs_of_its_task(name: str, exported: 
     assert [value.name for value in session.get_outputs()] == outputs
     assert all(value.shape[0] == "batch" for value in session.get_inputs())
     verified = found.verified["model"]
-    assert verified.drift.relative_l2 < 1e-5
+    assert verified.drift.relative_error < 1e-5
     assert len(verified.trials) == 4
     assert any("padding" in trial for trial in verified.trials) is (inputs[0] == "input_ids")
 

@@ -174,7 +174,7 @@ def test_linked_weights_stay_where_they_are(tmp_path: Path) -> None:
     written = sum(file.stat().st_size for file in (tmp_path / "store").glob("*.data"))
     assert written < 1024 and "stay in model.safetensors" in found.notes[0]
     assert {file.name: file.read_bytes() for file in source.iterdir()} == before
-    assert found.verified["model"].drift.relative_l2 < 1e-5
+    assert found.verified["model"].drift.relative_error < 1e-5
 
 
 def test_a_translation_model_is_no_feature_extractor() -> None:

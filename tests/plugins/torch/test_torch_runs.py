@@ -48,11 +48,11 @@ def test_a_smaller_module_is_held_against_torch_on_every_trial(tmp_path: Path) -
     assert status == 0 and report["status"] == "improved"
     found = report["export"]["result_drift"]
     assert found["trials"] == report["export"]["trials"] and found["samples"] == 5
-    assert 1e-4 < found["drift"]["relative_l2"] < found["limit"]
+    assert 1e-4 < found["drift"]["relative_error"] < found["limit"]
     assert 0.05 <= found["limit"] < 0.0501  # the budget, and what the export itself moves
     assert "from its source on 5 trials" in (tmp_path / "out" / "report.html").read_text()
     written = json.loads((tmp_path / "out" / "export.json").read_text())["components"]["model"]["drift"]
-    assert written == found["drift"]["relative_l2"]
+    assert written == found["drift"]["relative_error"]
 
 
 def test_made_up_inputs_that_hide_a_drift_do_not_hide_it_from_torch(tmp_path: Path) -> None:
@@ -60,10 +60,10 @@ def test_made_up_inputs_that_hide_a_drift_do_not_hide_it_from_torch(tmp_path: Pa
     status, report, _ = run(tmp_path / "out", *arguments)
     found = report["export"]["result_drift"]
     assert status == 0 and report["status"] == "improved"  # by activations of 16 bits
-    assert found["drift"]["relative_l2"] < found["limit"]
+    assert found["drift"]["relative_error"] < found["limit"]
     dropped = [step for step in report["steps"] if "from the source" in step["reason"]]
     assert dropped and all(step["status"] == "dropped" for step in dropped)
-    assert all(step["drift"]["relative_l2"] < 0.05 for step in dropped)  # on the run's own samples
+    assert all(step["drift"]["relative_error"] < 0.05 for step in dropped)  # on the run's own samples
 
 
 def test_what_is_too_far_from_torch_misses_the_budget_that_was_given(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_the_user_s_own_data_says_what_the_budget_is_for(tmp_path: Path) -> None
     status, report, _ = run(tmp_path / "out", *arguments, "--data", str(tmp_path / "feeds.npz"))
     found = report["export"]["result_drift"]
     assert status == 0 and report["status"] == "improved"
-    assert found["drift"]["relative_l2"] > found["limit"] and "the budget is held on your data" in found["note"]
+    assert found["drift"]["relative_error"] > found["limit"] and "the budget is held on your data" in found["note"]
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ def test_a_decoder_s_folder_is_held_against_torch_step_by_step(llama: Path, tmp_
     assert status == 0 and report["status"] == "improved"
     found = report["export"]["result_drift"]
     assert found["samples"] > len(found["trials"]) == len(report["export"]["trials"])
-    assert 0 < found["drift"]["relative_l2"] < found["limit"]
+    assert 0 < found["drift"]["relative_error"] < found["limit"]
     assert optim.load(tmp_path / "out").generate([[5, 6, 7]], max_new_tokens=3).shape == (1, 3)
 
 

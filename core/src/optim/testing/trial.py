@@ -119,7 +119,7 @@ class Trial:
 
     def _score(self, path: Path) -> float:
         """As a run scores a model that a pass tries."""
-        return 1 - self._drift(describe_model(path, session=self.model.session, digest=path.name), ()).relative_l2
+        return 1 - self._drift(describe_model(path, session=self.model.session, digest=path.name), ()).relative_error
 
     def _drift(self, model: Model, interfaces: Sequence[Interface]) -> Drift:
         drift = NO_DRIFT

@@ -85,4 +85,4 @@ def _drift(model: Model, ir: Path, feeds: Feeds, target: Target) -> float:
     with backend.open(plain, target) as one, backend.open(replace(plain, path=ir), target) as other:
         expected, found = one.run(feeds), other.run(feeds)
     compared = [compare_output(name, expected[name], found[name]) for name in expected]
-    return max(math.inf if one.problem else one.relative_l2 for one in compared)
+    return max(math.inf if one.problem else one.relative_error for one in compared)

@@ -54,8 +54,8 @@ def require_equal(expected: Outputs, got: Outputs, where: str) -> float:
     worst = 0.0
     for name, array in expected.items():
         found = compare_output(name, array, got[name]) if name in got else None
-        if found is None or found.problem or found.relative_l2 > TOLERANCE:
-            why = found.problem or f"drift {found.relative_l2:.3g}" if found else "it is missing"
+        if found is None or found.problem or found.relative_error > TOLERANCE:
+            why = found.problem or f"drift {found.relative_error:.3g}" if found else "it is missing"
             raise OptimError(
                 "page-differs",
                 f"what was delivered gives other outputs {where}",
@@ -64,7 +64,7 @@ def require_equal(expected: Outputs, got: Outputs, where: str) -> float:
                 PACKAGE,
                 ExitStatus.NOT_HELD,
             )
-        worst = max(worst, found.relative_l2)
+        worst = max(worst, found.relative_error)
     return worst
 
 

@@ -141,7 +141,7 @@ def test_lossy_settings_are_compared_and_timed(looked):
     found = looked("timed.drop-a", "hinting.coarse")
     assert ("hinting.coarse", (), True) in found
     (hint,) = (one for one in looked.attempts if one.step.pass_name == "hinting.coarse")
-    assert hint.drift is not None and hint.drift.relative_l2 == 0.0
+    assert hint.drift is not None and hint.drift.relative_error == 0.0
 
 
 def test_the_stage_tune_has_a_first_look_at_its_best_guess_alone(looked):

@@ -114,7 +114,7 @@ def found(monkeypatch):
         looks = [guess]
         if beside:
             slow = journal.open(_step({"drift": beside}), original)
-            slow.seconds, slow.drift = 50.0, SimpleNamespace(relative_l2=beside)
+            slow.seconds, slow.drift = 50.0, SimpleNamespace(relative_error=beside)
             holds = beside <= _BUDGET
             looks.append(Look(planned, original, slow, SimpleNamespace(answer=answer), _candidate("far"), holds))
         return repairs, looks, expander

@@ -124,7 +124,7 @@ def test_a_repaired_step_gains_what_its_repair_leaves_of_it(promises):
 def test_what_is_far_from_the_budget_promises_less_for_a_repair():
     assert after_repair(0.3, 0.01, 0.02) == pytest.approx(0.3)
     assert after_repair(0.3, 0.04, 0.02) == pytest.approx(0.65)
-    near, far = (SimpleNamespace(seconds=1.0, drift=SimpleNamespace(relative_l2=drift)) for drift in (0.02, 0.08))
+    near, far = (SimpleNamespace(seconds=1.0, drift=SimpleNamespace(relative_error=drift)) for drift in (0.02, 0.08))
     assert per_evaluation(far, 0.3, 0.01) < per_evaluation(near, 0.4, 0.01)
     assert per_evaluation(far, 0.3) > per_evaluation(near, 0.4)
 

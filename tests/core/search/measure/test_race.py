@@ -266,7 +266,7 @@ def test_a_lane_whose_outputs_are_wrong_is_an_objection_and_no_result(bench, can
     assert "beyond what rounding explains" in clock.board[wrong].objection
     assert "other outputs than the original" in clock.board[lost].objection
     assert clock.board[wrong].result.ratio is None
-    assert clock.board[wrong].broken.drift.relative_l2 > 0.1
+    assert clock.board[wrong].broken.drift.relative_error > 0.1
 
 
 @pytest.mark.slow
@@ -279,7 +279,7 @@ def test_a_renamed_output_is_right_only_through_its_interface(bench, candidate_o
     _, (lost, right) = race_candidates(bench, [bare, replace(bare, interfaces=(back,))], QUICK, wanted)
     assert "candidate: renamed" in lost.failure
     assert right.failure == ""
-    assert [(found.name, found.relative_l2 < 1e-5) for found in right.ready.comparisons] == [("y", True)]
+    assert [(found.name, found.relative_error < 1e-5) for found in right.ready.comparisons] == [("y", True)]
 
 
 def test_a_short_timeout_costs_the_candidate_and_not_the_race(bench, candidate_of):

@@ -21,7 +21,7 @@ BUDGET = Budget(0.03, 1e-4)
 def candidate(name: str, drift: float, *, recast: Step | None = None) -> Candidate:
     step = Step(Stage.QUANTIZE, name, "plugin", {}, Role.IMPROVE, lossy=drift > 0)
     model = Model(Path(f"{name[0]}.onnx"), name, (), (), {"": 17}, 9)
-    return Candidate(model, 100, (step,), drift=replace(NO_DRIFT, relative_l2=drift), recast=recast)
+    return Candidate(model, 100, (step,), drift=replace(NO_DRIFT, relative_error=drift), recast=recast)
 
 
 def hope(name: str, drift: float, ratio: float, **changes: Step) -> Hope:

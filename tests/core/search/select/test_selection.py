@@ -134,7 +134,7 @@ def decide(monkeypatch):
         )
         monkeypatch.setattr(IdleSettings, "same_graph", lambda _, one, other: other.model.digest not in new_graphs)
         chains = [candidate(*key.split("-"), size=(sizes or {}).get(key, 100)) for key in ratios if key not in rebuilds]
-        few = {name: replace(NO_DRIFT, relative_l2=drift) for name, drift in (drifts or {}).items()}
+        few = {name: replace(NO_DRIFT, relative_error=drift) for name, drift in (drifts or {}).items()}
         chains = [replace(one, drift=few.get(one.model.digest, NO_DRIFT)) for one in chains]
         explored = [Measured(one, (looked or {}).get(one.model.digest, 0.5)) for one in chains]
         archive.explored(item for item in explored if item.candidate.model.digest in aside)

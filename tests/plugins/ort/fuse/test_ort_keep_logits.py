@@ -115,7 +115,7 @@ def test_the_gate_holds_them_against_the_original(tmp_path: Path) -> None:
             None,  # type: ignore[arg-type]
         )
         assert found.name == "the last token's alone: logits" and found.shape == (2, 1, 80)
-        assert (found.relative_l2 < 1e-5) is held
+        assert (found.relative_error < 1e-5) is held
 
 
 def test_a_row_that_ends_in_padding_has_no_last_token() -> None:

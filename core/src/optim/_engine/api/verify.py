@@ -51,7 +51,7 @@ def verify(
 
     Example:
         >>> found = optim.verify("model.onnx", "out", data={"x": x})
-        >>> found.within, found.drift.relative_l2
+        >>> found.within, found.drift.relative_error
         (True, 0.0127)
     """
     said = say or quiet

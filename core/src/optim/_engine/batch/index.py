@@ -153,9 +153,9 @@ def _of_report(entry: Entry, component: str, report: Report, done: Done, folder:
         reason=report.reason,
         ratio=result.latency_ratio if result else None,
         size_ratio=result.size_bytes / report.original.size_bytes if result and report.original.size_bytes else None,
-        drift=result.drift.relative_l2 if result else None,
+        drift=result.drift.relative_error if result else None,
         front=tuple(
-            PointRow(ratio=point.latency_ratio, drift=point.drift.relative_l2, size_bytes=point.size_bytes)
+            PointRow(ratio=point.latency_ratio, drift=point.drift.relative_error, size_bytes=point.size_bytes)
             for point in front_of(report.points)
         ),
         report=page.relative_to(folder).as_posix(),

@@ -118,4 +118,4 @@ def _cut(array: Array, shape: tuple[int, ...]) -> Array:
 def _drifts(alone: Outputs, other: Outputs) -> list[float]:
     """Relative L2 of each output that both have; infinite where they cannot be compared."""
     compared = [compare_output(name, alone[name], other[name]) for name in alone if name in other]
-    return [float("inf") if one.problem else one.relative_l2 for one in compared]
+    return [float("inf") if one.problem else one.relative_error for one in compared]

@@ -121,7 +121,7 @@ class Comparison:
             task = measure_task_of(opened, self.reference, self.interfaces, everything=False)
             if task is not None and self.reference.task is not None:
                 return task.value if self.reference.task.higher_is_better else -task.value
-            return 1 - worst_drift(compare_session(opened, self.reference, samples, self.interfaces)).relative_l2
+            return 1 - worst_drift(compare_session(opened, self.reference, samples, self.interfaces)).relative_error
 
     @contextmanager
     def _fed_as_original(self, session: Session, place: int | None) -> Iterator[tuple[Session, tuple[Interface, ...]]]:

@@ -149,7 +149,7 @@ def _rounded(
                 measured = rounding_of(one.name, expected[one.name], got[one.name], feeds, original, known[one.name])
                 known[one.name] = known[one.name].with_rounding(measured)
     require_compared(merged.values())
-    return worst_drift(merged.values()).relative_l2, known
+    return worst_drift(merged.values()).relative_error, known
 
 
 def open_exact(backend: HeldBackend, model: Model, target: Target) -> Session:

@@ -149,7 +149,7 @@ class Couple:
                         is_coded = is_float(array.dtype) != is_float(got[name].dtype)
                         if is_coded and name not in self._outputs:  # integers that stand for floats of that name
                             continue
-                        gap = distance(array, got[name]).relative_l2
+                        gap = distance(array, got[name]).relative_error
                         self.growth[name] = max(self.growth.get(name, 0.0), gap)
                         if not nan and array.dtype.kind == "f" and np.isnan(array).any():
                             nan = self.partner(name)
@@ -184,7 +184,7 @@ def worst(found: Iterable[tuple[str, Array, Array]]) -> dict[str, Distance]:
     distances: dict[str, Distance] = {}
     for name, ours, theirs in found:
         gap = distance(ours, theirs)
-        if name not in distances or not gap.relative_l2 <= distances[name].relative_l2:
+        if name not in distances or not gap.relative_error <= distances[name].relative_error:
             distances[name] = gap
     return distances
 

@@ -26,13 +26,13 @@ class Distance:
     """How far a value is from the reference's.
 
     Attributes:
-        relative_l2: unitless; infinite where NaN or infinity appeared.
+        relative_error: unitless; infinite where NaN or infinity appeared.
         max_abs: in the value's unit, where both are finite.
         ulp: largest distance in units in the last place of the coarser type; None for integers.
         problem: what cannot be expressed in numbers.
     """
 
-    relative_l2: float
+    relative_error: float
     max_abs: float
     ulp: float | None
     problem: str = ""

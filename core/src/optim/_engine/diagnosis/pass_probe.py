@@ -108,7 +108,7 @@ class PassProbe:
             with self.opened(result.model) as session:
                 for sample in samples:
                     found = compare_session(session, comparison.reference, [sample], comparison.interfaces)
-                    yield sample, worst_drift(found).relative_l2
+                    yield sample, worst_drift(found).relative_error
 
     @contextmanager
     def written(self, graph: ir.Model) -> Iterator[Model]:

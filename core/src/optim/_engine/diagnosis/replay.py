@@ -47,13 +47,13 @@ class LocalError:
 
     Attributes:
         place: the node.
-        relative_l2: of its worst output, unitless; infinite where NaN or infinity appeared.
+        relative_error: of its worst output, unitless; infinite where NaN or infinity appeared.
         work: how much it computes, about, in multiplications.
         finer: its error in the precision between, of that in the pass's; None where it was not replayed in that.
     """
 
     place: NodePlace
-    relative_l2: float
+    relative_error: float
     work: float
     finer: float | None = None
 
@@ -116,7 +116,7 @@ class Replay:
     @property
     def overflowing(self) -> list[str]:
         """Nodes that make NaN or infinity of what the unchanged model computes, in graph order."""
-        return [name for name, error in self.errors.items() if not math.isfinite(error.relative_l2)]
+        return [name for name, error in self.errors.items() if not math.isfinite(error.relative_error)]
 
     def drift(self, converted: Collection[str], finer: Collection[str] = ()) -> float:
         """Relative L2 to the original with the errors of these nodes added, the worst of the replayed samples.
@@ -140,7 +140,7 @@ class Replay:
             outputs = self._session.run({**one.feeds, **added})
             fed, variations = one.original_feeds, self._variations
             found = compare_run(outputs, asked.reference, one.sample, fed, asked.interfaces, variations)
-            worst = max(worst, worst_drift(found).relative_l2)
+            worst = max(worst, worst_drift(found).relative_error)
             self.runs += 1
         return worst
 
@@ -252,7 +252,7 @@ def _local_error(
     for values, got in zip(arrays, outputs, strict=True):
         for name in place.made:
             if name in got and values[name].dtype.kind == "f":
-                worst = max(worst, _relative_l2(values[name], got[name]))
+                worst = max(worst, _relative_error(values[name], got[name]))
                 work = max(work, place.work(values[name]))
     return LocalError(place, worst, work)
 
@@ -288,7 +288,7 @@ def _zeros_like(arrays: Mapping[str, Array]) -> dict[str, Array]:
     return {name: memory[array.dtype][: array.size].reshape(array.shape) for name, array in arrays.items()}
 
 
-def _relative_l2(reference: Array, other: Array) -> float:
+def _relative_error(reference: Array, other: Array) -> float:
     if reference.shape != other.shape:
         raise NoReplay(f"the pass changes a shape: {list(reference.shape)} became {list(other.shape)}")
     a, b = reference.astype(np.float64), np.asarray(other).astype(np.float64)

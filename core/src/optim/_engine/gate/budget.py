@@ -66,8 +66,8 @@ class Budget:
         if found.mismatched is not None and found.mismatched > self.max_mismatch and not found.is_rounding:
             accepted = f"--max-mismatch accepts {self.max_mismatch:.2%}" if self.max_mismatch else "none may differ"
             return f"{found.mismatched:.2%} of output '{found.name}' differ; {accepted}"
-        if found.limit is not None and not (found.relative_l2 <= found.limit or found.is_rounding):
-            far = f"drift {found.relative_l2:.3g} at {found.place}"
+        if found.limit is not None and not (found.relative_error <= found.limit or found.is_rounding):
+            far = f"drift {found.relative_error:.3g} at {found.place}"
             return f"{far} is beyond what its pass says of it ({max(found.limit, self.tolerance):.3g})"
         return ""
 
@@ -78,7 +78,7 @@ class Budget:
 
     def held(self, drift: Drift) -> float:
         """The relative L2 of a lossy chain that must be within the limit."""
-        return max(drift.relative_l2, drift.foreseen) if self.foresees else drift.relative_l2
+        return max(drift.relative_error, drift.foreseen) if self.foresees else drift.relative_error
 
     def excess(self, drift: Drift, task: TaskFigure | None) -> float:
         """Returns how many times the budget a lossy chain takes; the worse of drift and loss."""
@@ -119,15 +119,15 @@ class Budget:
                 return reason
         limit = self.limit(lossy)
         free = [one for one in comparisons if one.limit is None and one.mismatched is None and not one.is_rounding]
-        worst = max(free, key=lambda one: one.relative_l2 if lossy else one.rounding_excess, default=None)
-        if worst is not None and (not lossy or self.max_drift is None or not worst.relative_l2 <= limit):
+        worst = max(free, key=lambda one: one.relative_error if lossy else one.rounding_excess, default=None)
+        if worst is not None and (not lossy or self.max_drift is None or not worst.relative_error <= limit):
             is_the_users = lossy and self.max_drift is not None
             kind, bound = (BeyondBudget, "the budget") if is_the_users else (str, "what rounding explains")
-            return kind(f"drift {worst.relative_l2:.3g} at {worst.place} is beyond {bound} ({limit:.3g})")
+            return kind(f"drift {worst.relative_error:.3g} at {worst.place} is beyond {bound} ({limit:.3g})")
         drift = worst_drift(free)
         if lossy and self.max_drift is not None and not self.held(drift) <= limit:
             worst = max(free, key=lambda comparison: comparison.foreseen)
-            seen = f"{min(worst.by_sample):.3g} to {worst.relative_l2:.3g} on {len(worst.by_sample)} samples"
+            seen = f"{min(worst.by_sample):.3g} to {worst.relative_error:.3g} on {len(worst.by_sample)} samples"
             return BeyondBudget(
                 f"drift of further samples at output '{worst.name}', up to {worst.foreseen:.3g} after {seen}, "
                 f"is beyond the budget ({limit:.3g})"

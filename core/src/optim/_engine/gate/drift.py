@@ -26,14 +26,14 @@ class Drift:
     """The figures of a model, each of its worst output over all samples.
 
     Attributes:
-        relative_l2: unitless, >= 0; infinite where NaN or infinity appeared, or where shapes differ.
+        relative_error: unitless, >= 0; infinite where NaN or infinity appeared, or where shapes differ.
         max_abs: in the output's unit.
         cosine: of the flattened output, 1 is the same direction.
         foreseen: relative L2 that a further sample stays below, see :func:`foresee`; where few
-            samples were seen, or none was looked at one by one, no more than ``relative_l2``.
+            samples were seen, or none was looked at one by one, no more than ``relative_error``.
     """
 
-    relative_l2: float
+    relative_error: float
     max_abs: float
     cosine: float
     foreseen: float = 0.0
@@ -41,7 +41,7 @@ class Drift:
     def worst(self, other: Drift) -> Drift:
         """The worse of each figure."""
         return Drift(
-            max(self.relative_l2, other.relative_l2),
+            max(self.relative_error, other.relative_error),
             max(self.max_abs, other.max_abs),
             min(self.cosine, other.cosine),
             max(self.foreseen, other.foreseen),
@@ -69,7 +69,7 @@ class OutputComparison:
         dtype: numpy name in the candidate.
         shape: in the candidate.
         compared: elements compared; padding is left out.
-        relative_l2: see the module.
+        relative_error: see the module.
         max_abs: largest absolute difference.
         cosine: of the flattened arrays.
         sqnr_db: signal to quantization noise ratio, 20 log10(||reference|| / ||difference||), in dB.
@@ -90,7 +90,7 @@ class OutputComparison:
     dtype: str
     shape: tuple[int, ...]
     compared: int = 0
-    relative_l2: float = 0.0
+    relative_error: float = 0.0
     max_abs: float = 0.0
     cosine: float = 1.0
     sqnr_db: float = math.inf
@@ -119,24 +119,24 @@ class OutputComparison:
     @property
     def drift(self) -> Drift:
         """The figures that the gate looks at."""
-        return Drift(self.relative_l2, self.max_abs, self.cosine, self.foreseen)
+        return Drift(self.relative_error, self.max_abs, self.cosine, self.foreseen)
 
     @property
     def foreseen(self) -> float:
         """Relative L2 that a further sample stays below."""
-        return max(self.relative_l2, foresee(self.each))
+        return max(self.relative_error, foresee(self.each))
 
     @property
     def by_sample(self) -> tuple[float, ...]:
         """Relative L2 of every sample."""
-        return self.each or (self.relative_l2,)
+        return self.each or (self.relative_error,)
 
     def worst(self, other: OutputComparison) -> OutputComparison:
         """The same output over two samples: the worse of each figure."""
         return replace(
             self,
             compared=self.compared + other.compared,
-            relative_l2=max(self.relative_l2, other.relative_l2),
+            relative_error=max(self.relative_error, other.relative_error),
             max_abs=max(self.max_abs, other.max_abs),
             cosine=min(self.cosine, other.cosine),
             sqnr_db=min(self.sqnr_db, other.sqnr_db),
@@ -146,7 +146,7 @@ class OutputComparison:
             each=(*self.by_sample, *other.by_sample),
             overflowed=self.overflowed if self.problem else other.overflowed,
             above={limit: count + other.above.get(limit, 0) for limit, count in self.above.items()},
-            where=self.where if self.relative_l2 >= other.relative_l2 else other.where,
+            where=self.where if self.relative_error >= other.relative_error else other.where,
             rounding_excess=max(self.rounding_excess, other.rounding_excess),
             mismatched=_both(max, self.mismatched, other.mismatched),
             unjudged=self.unjudged or other.unjudged,

@@ -309,7 +309,7 @@ def _answered(
     drift, excess = (math.inf if math.isnan(one) else one for one in (drift, excess))
     above = _counts(errors[counted] / variation.scale)
     unjudged = variation.unjudged
-    return replace(found, relative_l2=drift, rounding_excess=excess, where=where, above=above, unjudged=unjudged)
+    return replace(found, relative_error=drift, rounding_excess=excess, where=where, above=above, unjudged=unjudged)
 
 
 def _measured(axis: int, variation: Variation) -> Numbers:
@@ -441,14 +441,14 @@ def _compare_exactly(
         compared=compared,
         unjudged=variation.unjudged if variation else "",
         mismatched=share,
-        relative_l2=share,
+        relative_error=share,
         rounding_excess=0.0 if not different else share / min(explained, CAP) if explained else math.inf,
     )
 
 
 def _incomparable(found: OutputComparison, problem: str) -> OutputComparison:
     """The comparison as infinitely far."""
-    far = replace(found, relative_l2=math.inf, rounding_excess=math.inf, max_abs=math.inf, cosine=-1.0)
+    far = replace(found, relative_error=math.inf, rounding_excess=math.inf, max_abs=math.inf, cosine=-1.0)
     return replace(far, sqnr_db=-math.inf, problem=problem)
 
 

@@ -95,7 +95,7 @@ class Verification(TabledAnswer):
             return f"{'beyond the limit' if self.judged else 'not judged'}: {self.reason}{about}"
         limit = f"within the limit of {self.limit:.3g}" if self.limit is not None else "within the limit"
         said = "equal up to rounding" if self.lossless else limit
-        drift = words.figure_text(self.drift.relative_l2)
+        drift = words.figure_text(self.drift.relative_error)
         return f"{said}: drift {drift} (rounding explains {self.tolerance:.2g}){about}"
 
     def _table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
@@ -103,7 +103,7 @@ class Verification(TabledAnswer):
             (
                 output.name,
                 "x".join(map(str, output.shape)),
-                words.figure_text(output.relative_l2),
+                words.figure_text(output.relative_error),
                 words.figure_text(output.max_abs),
                 words.figure_text(output.cosine),
                 output.problem,

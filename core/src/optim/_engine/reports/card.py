@@ -69,7 +69,11 @@ outputs = session.run(None, feeds)
 
 def _front_matter(report: Report, result: ResultReport, name: str) -> str:
     metrics: list[dict[str, Any]] = [
-        {"type": "relative_l2", "name": "drift from the original, relative L2", "value": result.drift.relative_l2},
+        {
+            "type": "relative_error",
+            "name": "drift from the original, relative L2",
+            "value": result.drift.relative_error,
+        },
         {"type": "cosine", "name": "cosine to the original's outputs", "value": result.drift.cosine},
         {"type": "latency_ratio", "name": "latency to the original's", "value": result.latency_ratio},
         {"type": "size_bytes", "name": "bytes on disk", "value": result.size_bytes},
@@ -130,7 +134,7 @@ def _distance(report: Report, result: ResultReport) -> str:
     if budget.max_loss:
         accepted += f", and a loss of {_plain(budget.max_loss)} of {_plain(budget.metric or 'the metric')}"
     return (
-        f"Drift {figure_text(result.drift.relative_l2)}: `||this - original|| / ||original||` of the worst output, on"
+        f"Drift {figure_text(result.drift.relative_error)}: `||this - original|| / ||original||` of the worst output, on"
         f" {report.feeds.compared} of {count_text(report.feeds.samples, 'sample')} ({_plain(report.feeds.origin)})."
         f" Rounding explains up to {figure_text(report.tolerance)}. Accepted was {accepted}."
     )

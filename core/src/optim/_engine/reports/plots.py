@@ -54,7 +54,7 @@ def steps_plot(report: Report, canvas: Canvas = WIDE) -> str:
     last = report.result
     ratios = [1.0, *(step.ratio_to_original for step in kept[:-1]), last.latency_ratio]
     sizes = [report.original.size_bytes, *(step.size_bytes for step in kept[:-1]), last.size_bytes]
-    drifts = [0.0, *(_drift(step) for step in kept[:-1]), last.drift.relative_l2]
+    drifts = [0.0, *(_drift(step) for step in kept[:-1]), last.drift.relative_error]
     titles = ("latency, ratio", "size", "drift")
     texts = (ratio_text, size_text, figure_text)
     columns: tuple[Sequence[float | None], ...] = (ratios, sizes, drifts)
@@ -147,7 +147,7 @@ def _name(point: PointReport) -> str:
 
 
 def _about(point: PointReport) -> str:
-    drift = "infinite" if point.drift.relative_l2 is None else figure_text(point.drift.relative_l2)
+    drift = "infinite" if point.drift.relative_error is None else figure_text(point.drift.relative_error)
     task = "" if point.task_value is None else f", metric {point.task_value:.4g}"
     look = "" if point.proven else " (a quick look)"
     figures = f"ratio {ratio_text(point.latency_ratio)}, drift {drift}{task}, {size_text(point.size_bytes)}{look}"
@@ -156,12 +156,12 @@ def _about(point: PointReport) -> str:
 
 def _amount(point: PointReport) -> float | None:
     """Its drift; what is not lossy is drawn at the bottom."""
-    drift = point.drift.relative_l2
+    drift = point.drift.relative_error
     return None if drift is None or not math.isfinite(drift) else drift if point.lossy else 0.0
 
 
 def _drift(step: StepReport) -> float | None:
-    return step.drift.relative_l2 if step.drift else None
+    return step.drift.relative_error if step.drift else None
 
 
 def front_of(points: Sequence[PointReport]) -> list[PointReport]:

@@ -59,7 +59,7 @@ class OutputReport(Part):
     dtype: str
     shape: tuple[int, ...]
     compared: int = Field(description="elements compared, padding left out")
-    relative_l2: Figure
+    relative_error: Figure
     max_abs: Figure
     cosine: Figure
     sqnr_db: Figure = Field(description="signal to noise ratio in dB; null where outputs are equal or incomparable")
@@ -67,7 +67,9 @@ class OutputReport(Part):
     top1_agreement: Figure = Field(description="share of rows whose largest element is at the same place")
     problem: str = ""
     limit: Figure = Field(default=None, description="what this output alone is held to; null where it is the budget")
-    each: tuple[Figure, ...] = Field(default=(), description="relative_l2 of every sample, where several were compared")
+    each: tuple[Figure, ...] = Field(
+        default=(), description="relative_error of every sample, where several were compared"
+    )
     overflowed: bool = Field(default=False, description="whether NaN or infinity appeared in it")
     above: dict[str, int] = Field(default={}, description="elements whose difference is above so much, in its unit")
     where: str = Field(default="", description="the slice whose drift is the worst; empty: the whole output")

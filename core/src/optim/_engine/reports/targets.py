@@ -20,7 +20,7 @@ def about_targets(report: Report) -> str:
 
 def _row(target: TargetReport) -> tuple[str, ...]:
     runs = " ".join([target.runtime, *map(str, _version(target))]) or NOTHING
-    drift = target.original_drift.relative_l2 if target.original_drift else None
+    drift = target.original_drift.relative_error if target.original_drift else None
     became = f"{target.status}: {target.reason}" if target.reason else target.status
     return (
         target.name,

@@ -168,7 +168,7 @@ def _print_points(report: Report, console: Console) -> None:
             *([point.target] if several else []),
             ratio_text(point.latency_ratio),
             size_text(point.size_bytes),
-            figure_text(point.drift.relative_l2),
+            figure_text(point.drift.relative_error),
             (" + ".join(step.partition(" (")[0] for step in point.chain) or NOTHING)
             + (" *" if point.delivered else ""),
         )

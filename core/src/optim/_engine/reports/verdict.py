@@ -60,16 +60,16 @@ def _aside(outcome: Outcome) -> str:
     speed = "" if found.ratio is None else f"ratio {found.ratio:.2f}, "
     task = "" if found.candidate.task is None else f", metric {found.candidate.task.value:.4g}"
     name = " + ".join(step.pass_name for step in found.candidate.steps)
-    drift = f"drift {found.candidate.drift.relative_l2:.3g}{_to_source(found)}"
+    drift = f"drift {found.candidate.drift.relative_error:.3g}{_to_source(found)}"
     return f"; the nearest is kept aside in nearest/: {name}, {speed}{drift}{task}"
 
 
 def _to_source(found: Measured) -> str:
     """Returns how far it is from the source, where that is more than from the exported graph."""
     source = found.source
-    if source is None or not source.samples or source.drift.relative_l2 <= found.candidate.drift.relative_l2:
+    if source is None or not source.samples or source.drift.relative_error <= found.candidate.drift.relative_error:
         return ""
-    return f", {source.drift.relative_l2:.3g} from the source"
+    return f", {source.drift.relative_error:.3g} from the source"
 
 
 def _with_recast(outcome: Outcome, result: Measured) -> str:
@@ -169,7 +169,7 @@ def _task(outcome: Outcome, result: Measured) -> str:
 def _drift(outcome: Outcome, result: Measured) -> str:
     lossless = outcome.settings.lossless
     budget = outcome.settings.budget(outcome.prepared.tolerance)
-    drift = f"drift {result.candidate.drift.relative_l2:.2g}"
+    drift = f"drift {result.candidate.drift.relative_error:.2g}"
     task = _task(outcome, result)
     if (result.candidate.is_lossy or not outcome.target.exact) and not lossless:
         limit = budget.limit(lossy=True)
@@ -226,7 +226,7 @@ def _few_samples(outcome: Outcome) -> tuple[str, ...]:
     if result is None or not result.candidate.is_lossy or not 0 < prepared.available < FEWEST:
         return ()
     limit = outcome.settings.budget(prepared.tolerance).limit(lossy=True)
-    if prepared.origin == SYNTHESIZED or result.candidate.drift.relative_l2 <= _NEAR * limit:
+    if prepared.origin == SYNTHESIZED or result.candidate.drift.relative_error <= _NEAR * limit:
         return ()
     count = "1 sample" if prepared.available == 1 else f"{prepared.available} samples"
     return (

@@ -61,7 +61,7 @@ def drift_text(step: StepReport) -> str:
     """Relative L2 of a step; infinite where it was compared and has no finite figure."""
     if step.drift is None:
         return NOTHING
-    return "infinite" if step.drift.relative_l2 is None else figure_text(step.drift.relative_l2)
+    return "infinite" if step.drift.relative_error is None else figure_text(step.drift.relative_error)
 
 
 def export_text(export: ExportReport) -> str:
@@ -69,7 +69,7 @@ def export_text(export: ExportReport) -> str:
     kept = [step.name for step in export.steps if step.status == "kept"]
     tokens = f", {count_text(export.tokens, 'greedy token')} equal" if export.tokens else ""
     trials = count_text(len(export.trials), "trial")
-    drift = figure_text(export.drift.relative_l2)
+    drift = figure_text(export.drift.relative_error)
     return f"exported by {', '.join(kept)}: drift {drift} from its source on {trials}{tokens}"
 
 
@@ -83,7 +83,7 @@ def result_drift_text(found: SourceDriftReport) -> str:
     several = f"{found.samples} runs of " if found.samples > len(found.trials) else ""
     several += count_text(len(found.trials) if several else found.samples, "trial")
     left = f"; {count_text(len(found.skipped), 'trial')} it does not take" if found.skipped else ""
-    drift = figure_text(found.drift.relative_l2)
+    drift = figure_text(found.drift.relative_error)
     return f"result: drift {drift} from its source on {several}{limit}{left}{about}"
 
 
@@ -107,4 +107,4 @@ def best_of(steps: Iterable[StepReport]) -> StepReport:
 
 
 def _drift_or_inf(step: StepReport) -> float:
-    return float("inf") if step.drift is None or step.drift.relative_l2 is None else step.drift.relative_l2
+    return float("inf") if step.drift is None or step.drift.relative_error is None else step.drift.relative_error

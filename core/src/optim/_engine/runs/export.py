@@ -99,7 +99,7 @@ def _described(made: ExportedSource, output: Path) -> ExportedFolder:
             size_bytes=graph.size_bytes,
             inputs=tuple(to_wire(graph.model.inputs)),
             outputs=tuple(to_wire(graph.model.outputs)),
-            drift=verified[graph.component].drift.relative_l2,
+            drift=verified[graph.component].drift.relative_error,
             trials=tuple(verified[graph.component].trials),
             skipped=tuple(verified[graph.component].skipped),
             tokens=verified[graph.component].tokens,
@@ -139,7 +139,7 @@ def _write_graphs(made: ExportedSource, folder: Path, target: Target, owner: str
 
 def content_of(made: ExportedSource, files: dict[str, str]) -> ExportFile:
     """``export.json`` for components that lie in ``files``."""
-    drift = {verified.component: verified.drift.relative_l2 for verified in made.verified}
+    drift = {verified.component: verified.drift.relative_error for verified in made.verified}
     components = {
         name: ComponentFile(file, made.graph(name).state, drift.get(name, 0.0)) for name, file in files.items()
     }

@@ -59,7 +59,7 @@ def lock_of(outcome: Outcome) -> Lock:
         session=candidate.model.session,
         result=LockedResult(
             model_digest=candidate.model.digest,
-            drift=candidate.drift.relative_l2,
+            drift=candidate.drift.relative_error,
             latency_ratio=outcome.result.ratio,
             task_value=candidate.task.value if candidate.task else None,
         ),

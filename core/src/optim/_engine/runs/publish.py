@@ -177,10 +177,10 @@ def _write_component_file(outcome: Outcome, folder: Path) -> None:
     made, component = outcome.exported, outcome.settings.component
     if made is not None and (not component or len(made.graphs) == 1):
         found = outcome.result.source if outcome.result else None
-        own = {made.graphs[0].component: found.drift.relative_l2} if found is not None and found.samples else {}
+        own = {made.graphs[0].component: found.drift.relative_error} if found is not None and found.samples else {}
         write_components(made, {made.graphs[0].component: MODEL_FILE}, folder, own)
     elif outcome.known is not None and len(outcome.known.content.components) == 1:
-        drift = outcome.delivered.drift.relative_l2 if outcome.delivered else 0.0
+        drift = outcome.delivered.drift.relative_error if outcome.delivered else 0.0
         write_export_file(folder, outcome.known.optimized(MODEL_FILE, drift))
 
 
@@ -193,6 +193,6 @@ def write_components(made: ExportedSource, files: dict[str, str], folder: Path, 
         folder: to write into.
         own: drift of the graphs that are no longer what was exported.
     """
-    drift = {verified.component: verified.drift.relative_l2 for verified in made.verified} | dict(own)
+    drift = {verified.component: verified.drift.relative_error for verified in made.verified} | dict(own)
     components = {name: ComponentFile(file, made.graph(name).state, drift[name]) for name, file in files.items()}
     write_export_file(folder, export_file(made.request.spec, made.facts, components))

@@ -102,7 +102,7 @@ def _run_exported(
         return {"": run_settings(next(iter(parts.values())), output, say, deliver)}
     reports = _run_each(parts, output, say, deliver)
     if all(report.result is not None for report in reports.values()):
-        own = {name: report.result.drift.relative_l2 or 0.0 for name, report in reports.items() if report.result}
+        own = {name: report.result.drift.relative_error or 0.0 for name, report in reports.items() if report.result}
         made = {
             name: KnownExport(content, name).optimized(f"{name}/{MODEL_FILE}", own[name]).components[name]
             for name in parts
@@ -148,7 +148,7 @@ def _run_each(
 
 def _drift(report: Report) -> float | None:
     found = report.export.result_drift if report.export else None
-    return found.drift.relative_l2 if found is not None and found.samples else None
+    return found.drift.relative_error if found is not None and found.samples else None
 
 
 def _require_ours(output: Path, names: list[str]) -> None:

@@ -61,7 +61,7 @@ def _worst(budget: Budget, attempts: Iterable[Attempt]) -> list[Attempt]:
     """The wrong ones: those that claim to be exact first, then by how far they are off; each pass before any again."""
 
     def amount(attempt: Attempt) -> float:
-        return attempt.drift.relative_l2 if attempt.drift is not None else math.inf
+        return attempt.drift.relative_error if attempt.drift is not None else math.inf
 
     beyond = REPAIRABLE * budget.limit(lossy=True)
     objected = [attempt for attempt in attempts if attempt.objected and attempt.status is StepStatus.DROPPED]

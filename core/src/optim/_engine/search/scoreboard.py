@@ -46,9 +46,9 @@ class Score:
     @property
     def times_too_far(self) -> float:
         """By which factor it is further from its source than it may be; 1 where it is not, or was not looked at."""
-        if self.source is None or not self.source_objection or not math.isfinite(self.source.drift.relative_l2):
+        if self.source is None or not self.source_objection or not math.isfinite(self.source.drift.relative_error):
             return 1.0
-        return max(1.0, self.source.drift.relative_l2 / self.source.limit)
+        return max(1.0, self.source.drift.relative_error / self.source.limit)
 
 
 class Scoreboard:

@@ -195,7 +195,7 @@ class Workbench(Preparation):
         from optim._engine.diagnosis import repair_job  # what a run from the cache needs none of
 
         assert tried.answer is not None
-        whole = worst_drift(tried.answer.comparisons).relative_l2
+        whole = worst_drift(tried.answer.comparisons).relative_error
         samples = self.prepared.compared[:_REPAIR_SAMPLES]
         key = self.keys.repair(trial, limit, samples)
         known = self.runner.known(key, repair_job.Answer)

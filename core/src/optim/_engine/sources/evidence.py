@@ -184,11 +184,11 @@ def _require_repeatable(component: Component) -> None:
             continue
         for name, array in first.items():
             found = compare_output(name, array, second[name])
-            if found.problem or found.relative_l2 > _REPEATABLE:
+            if found.problem or found.relative_error > _REPEATABLE:
                 raise OptimError(
                     "source-not-repeatable",
                     f"output '{name}' of {component.name} is another each time",
-                    f"two runs on the same inputs: {found.problem or f'drift {found.relative_l2:.3g}'}",
+                    f"two runs on the same inputs: {found.problem or f'drift {found.relative_error:.3g}'}",
                     "draw nothing at random in forward: make the noise an input, or switch it off in eval()",
                 )
         return

@@ -80,8 +80,8 @@ def compare_result(
             compared = compare_step(step, mapped_outputs(session.run(given), interfaces), cast=True)
             samples += 1
             for comparison in compared:
-                if comparison.relative_l2 > furthest:
-                    furthest, output, place = comparison.relative_l2, comparison.name, place_of(trial, index)
+                if comparison.relative_error > furthest:
+                    furthest, output, place = comparison.relative_error, comparison.name, place_of(trial, index)
             worst = merge_samples(worst, compared)
         if refusal:
             skipped.append(f"{trial.name}: {refusal}")

@@ -79,7 +79,7 @@ def verify_component(
             compared = compare_step(step, outputs, cast=lossy)
             for comparison in compared:
                 limit = _LOSSY_LIMIT if lossy else LIMITS.get(comparison.dtype, 0.0)
-                if comparison.problem or comparison.relative_l2 > limit:
+                if comparison.problem or comparison.relative_error > limit:
                     raise _differs(component, trial, index, comparison, limit)
             worst = merge_samples(worst, compared)
     if not any(found.compared for found in worst.values()):
@@ -177,7 +177,7 @@ def _run(
 def _differs(
     component: RecordedComponent, trial: RecordedTrial, step: int, found: OutputComparison, limit: float
 ) -> OptimError:
-    drift = f"drift {found.relative_l2:.3g}, {limit:.3g} allowed, largest difference {found.max_abs:.3g}"
+    drift = f"drift {found.relative_error:.3g}, {limit:.3g} allowed, largest difference {found.max_abs:.3g}"
     return OptimError(
         "export-differs",
         f"output '{found.name}' of the exported {component.name} is not what its source computes",

@@ -119,7 +119,7 @@ class BackendConformance:
             compared = compare_sample(expected, session.run(sample), sample, model.inputs, model.outputs)
             problems = [one.problem for one in compared if one.problem]
             assert not problems, "; ".join(problems)
-            drift = worst_drift(compared).relative_l2
+            drift = worst_drift(compared).relative_error
             assert drift <= limit, f"drift {drift:.3g} from the reference evaluator, max_drift {limit:.3g}"
 
     def test_it_is_honest_about_where_nodes_ran(self, session: Session, target: Target, feeds: list[Feeds]) -> None:

@@ -92,7 +92,7 @@ class ExporterConformance(StageConformance):
             for output, array in expected.items():
                 found = compare_output(output, array, outputs[output], valid.get(output))
                 assert not found.problem, f"on {name}: output '{output}' {found.problem}"
-                drift = found.relative_l2
+                drift = found.relative_error
                 assert drift <= limit, f"on {name}: output '{output}' drifts by {drift:.3g}, max_drift {limit:.3g}"
 
     def test_it_leaves_the_module_alone(

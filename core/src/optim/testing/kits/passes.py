@@ -229,7 +229,7 @@ class PassConformance(StageConformance):
         limit = getattr(self, "max_drift", None)
         assert isinstance(limit, float) and 0 < limit < 1, "say max_drift = 1e-5, or what is right for your pass"
         drift = _drift(trial, result)
-        assert drift.relative_l2 <= limit, f"drift {drift.relative_l2:.3g}, max_drift {limit:.3g}"
+        assert drift.relative_error <= limit, f"drift {drift.relative_error:.3g}, max_drift {limit:.3g}"
 
     def test_it_keeps_inputs_for_adapters(self, trial: Trial, pass_class: type[Pass], chosen: PassOptions) -> None:
         """Weights that each run may bring stay inputs, and what is fed has the effect that it had."""
@@ -274,8 +274,8 @@ class PassConformance(StageConformance):
         assert names, "it has an option keep: keepable() must name the nodes that it can leave alone"
         assert set(names) <= known, f"keepable() names what is no node: {sorted(set(names) - known)}"
         kept = trial.apply(pass_class(), trial.model, chosen.model_copy(update={"keep": tuple(names)}))
-        limit = _KEPT_ALL if pass_class.kept == Pass.kept else _drift(trial, result).relative_l2
-        assert not kept.changed or _drift(trial, kept).relative_l2 <= limit, "keeping every node still drifts"
+        limit = _KEPT_ALL if pass_class.kept == Pass.kept else _drift(trial, result).relative_error
+        assert not kept.changed or _drift(trial, kept).relative_error <= limit, "keeping every node still drifts"
 
     def test_a_kept_node_has_the_weights_that_it_had(
         self, trial: Trial, pass_class: type[Pass], chosen: PassOptions

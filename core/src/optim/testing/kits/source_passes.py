@@ -116,7 +116,7 @@ class SourcePassConformance(StageConformance):
             for output, array in _computed(one).items():
                 found = compare_output(output, expected[output], array)
                 assert not found.problem, f"{name}: output '{output}' {found.problem}"
-                drift = found.relative_l2
+                drift = found.relative_error
                 assert drift <= limit, f"{name}: output '{output}' drifts by {drift:.3g}, max_drift {limit:.3g}"
 
 

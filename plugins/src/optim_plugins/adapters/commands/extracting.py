@@ -119,4 +119,4 @@ def _outputs(session: Any, feeds: Feeds) -> Outputs:
 
 def _drift(before: Outputs, after: Outputs) -> float:
     found = [compare_output(name, array, after[name]) for name, array in before.items()]
-    return max((float("inf") if one.problem else one.relative_l2 for one in found), default=0.0)
+    return max((float("inf") if one.problem else one.relative_error for one in found), default=0.0)

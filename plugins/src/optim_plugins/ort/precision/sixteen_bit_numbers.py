@@ -64,17 +64,17 @@ class Fit:
     Attributes:
         symbolic: numbers beyond the range that :func:`_is_symbolic` lets be anything large.
         beyond: the other numbers beyond the range.
-        relative_l2: distance of the rounded constant, what lies beyond the range left out.
+        relative_error: distance of the rounded constant, what lies beyond the range left out.
     """
 
     symbolic: int
     beyond: int
-    relative_l2: float
+    relative_error: float
 
     @property
     def is_close(self) -> bool:
         """Whether rounding loses no more than the precision of the type."""
-        return not self.beyond and self.relative_l2 <= _MOST_ERROR
+        return not self.beyond and self.relative_error <= _MOST_ERROR
 
 
 def fit(array: Floats, narrow: Narrow) -> Fit:

@@ -104,15 +104,15 @@ class _Compared:
         """
         for name, array in expected.items():
             found = compare_output(name, array, got[name])
-            if found.problem or found.relative_l2 > _LIMIT:
+            if found.problem or found.relative_error > _LIMIT:
                 raise OptimError(
                     "merge-differs",
                     f"output '{name}' of the merged decoder is another than before",
-                    f"in {phase}: {found.problem or f'drift {found.relative_l2:.3g}'}",
+                    f"in {phase}: {found.problem or f'drift {found.relative_error:.3g}'}",
                     "export the model again as one graph: optim export FOLDER -o DIR",
                     status=ExitStatus.NOT_HELD,
                 )
-            self.drift = max(self.drift, found.relative_l2)
+            self.drift = max(self.drift, found.relative_error)
         self.prefills += phase == "prefill"
         self.steps += phase == "decode"
 

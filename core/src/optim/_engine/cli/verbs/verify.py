@@ -74,7 +74,7 @@ def _print(found: Verification) -> None:
         [
             item.name,
             "x".join(map(str, item.shape)),
-            figure_text(item.relative_l2),
+            figure_text(item.relative_error),
             figure_text(item.max_abs),
             figure_text(item.cosine),
             "" if item.max_ulp is None else f"{item.max_ulp:.4g}",

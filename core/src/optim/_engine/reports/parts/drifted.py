@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 class DriftReport(Part):
     """How far outputs are from the original's, each figure of the worst output."""
 
-    relative_l2: Figure = Field(description="||other - original|| / ||original||, >= 0")
+    relative_error: Figure = Field(description="||other - original|| / ||original||, >= 0")
     max_abs: Figure = Field(description="largest absolute difference, in the output's unit")
     cosine: Figure = Field(description="of the flattened outputs, 1 is the same direction")
     foreseen: Figure = Field(
-        default=None, description="relative_l2 that a further sample stays below, from the spread of those measured"
+        default=None, description="relative_error that a further sample stays below, from the spread of those measured"
     )
 
 
 def drift_report(drift: Drift) -> DriftReport:
     """How far outputs are, beside what a further sample may be."""
     return DriftReport(
-        relative_l2=drift.relative_l2,
+        relative_error=drift.relative_error,
         max_abs=drift.max_abs,
         cosine=drift.cosine,
-        foreseen=max(drift.relative_l2, drift.foreseen),
+        foreseen=max(drift.relative_error, drift.foreseen),
     )

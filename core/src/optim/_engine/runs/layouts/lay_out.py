@@ -127,7 +127,7 @@ def _compared(
         both = {name: expected[name] for name in outputs}
         compared = compare_sample(both, outputs, sample, result.model.inputs, result.model.outputs, variations)
         found = merge_samples(found, compared)
-    drift, tolerance = worst_drift(found.values()).relative_l2, bench.prepared.tolerance
+    drift, tolerance = worst_drift(found.values()).relative_error, bench.prepared.tolerance
     problem = next((f"{one.name}: {one.problem}" for one in found.values() if one.problem), "")
     if problem or not is_rounding(found.values()):
         far = f"its outputs drift by {drift:.3g}, and rounding explains {tolerance:.3g}"

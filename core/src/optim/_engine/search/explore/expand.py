@@ -321,7 +321,7 @@ class Expander:
         self._archive.judged(replace(new, drift=attempt.drift, task=attempt.task), objection)
         if objection:
             attempt.drop(objection)
-            if attempt.drift.relative_l2 > _HOPELESS * self._budget.limit(new.is_lossy) and attempt.step.lossy:
+            if attempt.drift.relative_error > _HOPELESS * self._budget.limit(new.is_lossy) and attempt.step.lossy:
                 self._hopeless[attempt.step.key] = f"on another chain: {objection}"
             return None
         self.promises.note_held(attempt.step)

@@ -217,7 +217,7 @@ class FirstRepairs:
 
     def _after(self, one: Look, ratio: float) -> float:
         """The ratio that a repair is expected to leave."""
-        drift = one.attempt.drift.relative_l2 if one.attempt.drift else 0.0
+        drift = one.attempt.drift.relative_error if one.attempt.drift else 0.0
         return after_repair(ratio, drift, self._expander.repairs.aim(one.tried))
 
     def _has_time_for_one_look(self, one: Look) -> bool:

@@ -148,7 +148,7 @@ class Repairs:
         if new is None and again is not None and again.answer is not None:
             times = self._board.of_model(again.answer.result.model).times_too_far
             if times > 1:  # beyond the budget only from the source
-                drift = worst_drift(again.answer.comparisons).relative_l2
+                drift = worst_drift(again.answer.comparisons).relative_error
                 new, _ = self._repair_to(drift / times * MARGIN_TO_SOURCE, parent, one, attempt, outcome)
         return new
 
@@ -198,7 +198,7 @@ def after_repair(ratio: float, drift: float, limit: float) -> float:
 
 def per_evaluation(attempt: Attempt, ratio: float, limit: float = math.inf) -> float:
     """What a repair down to a limit promises for each second of an evaluation: the pass is applied in each."""
-    drift = attempt.drift.relative_l2 if attempt.drift else 0.0
+    drift = attempt.drift.relative_error if attempt.drift else 0.0
     hoped = after_repair(max(ratio, _LEAST_RATIO), drift, limit)
     return -math.log(hoped) / max(attempt.seconds, _LEAST_S)
 

@@ -103,7 +103,7 @@ class Rescue:
 
     def _gain(self, one: Near) -> float:
         """What a repair of it promises, where the drift spreads over the nodes as it mostly does."""
-        drift = one.attempt.drift.relative_l2 if one.attempt.drift else 0.0
+        drift = one.attempt.drift.relative_error if one.attempt.drift else 0.0
         return max(0.0, -math.log(after_repair(self._latency(one), drift, self._repairs.aim(one.tried))))
 
     def _per_second(self, one: Near) -> float:

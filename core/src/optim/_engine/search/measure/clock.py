@@ -132,7 +132,7 @@ class Clock:
                 continue
             self.board.note_explored(candidate, result.ratio.value)
             found.append(Measured.of(candidate, result))
-            self._bench.teller.measured(found[-1].ratio, found[-1].candidate.drift.relative_l2)
+            self._bench.teller.measured(found[-1].ratio, found[-1].candidate.drift.relative_error)
         return found
 
     def ran_out(self, candidate: Candidate) -> bool:

@@ -65,7 +65,7 @@ class SourceGate:
         """Returns what the run accepts, and how far the exported graph itself is from the source."""
         made = self._bench.exported
         assert made is not None
-        export = next(one.drift.relative_l2 for one in made.verified if one.component == self._component)
+        export = next(one.drift.relative_error for one in made.verified if one.component == self._component)
         own = self._budget.limit(lossy) if lossy else max(self._budget.tolerance, LIMITS["float32"])
         return own + export
 
@@ -113,9 +113,9 @@ def _too_far(found: SourceDrift, budget: Budget, *, lossy: bool) -> str:
     where = f"output '{found.output}' {found.place}, where the source itself was run"
     if found.problem:
         return f"{where}: {found.problem}"
-    if found.drift.relative_l2 <= found.limit:
+    if found.drift.relative_error <= found.limit:
         return ""
-    far = f"drift {found.drift.relative_l2:.3g} from the source at {where}, is beyond"
+    far = f"drift {found.drift.relative_error:.3g} from the source at {where}, is beyond"
     if lossy and budget.max_drift is not None:
         return BeyondBudget(f"{far} the budget ({found.limit:.3g})")
     return f"{far} what rounding explains ({found.limit:.3g})"

@@ -85,7 +85,7 @@ class ParetoArchive:
         self._held.discard(candidate.model.path)
         if not objection:
             self._held.add(candidate.model.path)
-        elif math.isfinite(candidate.drift.relative_l2):
+        elif math.isfinite(candidate.drift.relative_error):
             self._missed[candidate.digest] = candidate
         if objection:
             self._points.pop(candidate.digest, None)
@@ -261,7 +261,7 @@ def _inaccuracy(item: Measured) -> float:
     task = item.candidate.task
     if task is not None:
         return max(0.0, task.loss) + 1e-9
-    return item.candidate.drift.relative_l2 if item.candidate.is_lossy else 0.0
+    return item.candidate.drift.relative_error if item.candidate.is_lossy else 0.0
 
 
 def _speed(item: Measured) -> float:

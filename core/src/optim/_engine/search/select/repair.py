@@ -62,7 +62,7 @@ class Repairer:
     def closest(self, tried: Sequence[tuple[Attempt, Tried]]) -> tuple[Attempt, Tried] | None:
         """Returns the closest of the candidates that broke the budget and can be repaired."""
         near = [one for one in tried if "keep" in one[0].step.options and self._is_near(one[1])]
-        return min(near, key=lambda one: one[0].drift.relative_l2 if one[0].drift else 0.0, default=None)
+        return min(near, key=lambda one: one[0].drift.relative_error if one[0].drift else 0.0, default=None)
 
     def aim(self, tried: Tried) -> float:
         """Returns the drift that a repair aims at while exploring.
@@ -72,7 +72,7 @@ class Repairer:
         """
         if tried.answer is None:
             return self._budget.limit(lossy=True)
-        drift = worst_drift(tried.answer.comparisons).relative_l2
+        drift = worst_drift(tried.answer.comparisons).relative_error
         if drift > self._budget.limit(lossy=True):
             return self._budget.repair_limit
         times = self._board.of_model(tried.answer.result.model).times_too_far
@@ -119,7 +119,7 @@ class Repairer:
         limit, held = self._budget.limit(lossy=True), self._budget.held(candidate.drift)
         if place is None or held > REPAIRABLE * limit or self._time.final_repairs.left < LEAST_REPAIR_S:
             return None
-        aim = candidate.drift.relative_l2 * (PART_FOR_THE_METRIC if held <= limit else limit * _AIM / held)
+        aim = candidate.drift.relative_error * (PART_FOR_THE_METRIC if held <= limit else limit * _AIM / held)
         with self._time.final_repairs.spending():
             return self._repaired(candidate, place, aim)
 
@@ -158,7 +158,7 @@ class Repairer:
         if wrong:
             return all(comparison.overflowed for comparison in wrong)
         limit = self.aim(tried)
-        return limit < worst_drift(tried.answer.comparisons).relative_l2 < REPAIRABLE * limit
+        return limit < worst_drift(tried.answer.comparisons).relative_error < REPAIRABLE * limit
 
 
 def _in_words(failed: WorkerFailed) -> str:
