@@ -56,7 +56,7 @@ CLOCKED: Mapping[Goal, Clocked] = {
 
 SearchSeconds: TypeAlias = float | Literal["auto"]
 AUTO: Literal["auto"] = "auto"
-DEFAULT_MAX_DRIFT = 0.05
+DEFAULT_MAX_DRIFT = 0.1
 DEFAULT_TIMEOUT_S = 900.0
 
 _HERE = ("", "local")
