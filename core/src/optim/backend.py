@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
@@ -16,6 +16,7 @@ from optim.target import Target
 
 if TYPE_CHECKING:
     from optim.passes import Interface
+    from optim.processor import Assumption
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,25 @@ class Check:
     name: str
     status: Literal["passed", "skipped", "not-run"]
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExactSettings:
+    """Settings that a model needs to be computed as it says, where the runtime rounds or saturates without them.
+
+    Attributes:
+        session: laid over the model's own settings.
+        equivalent: laid over :attr:`session`, one at a time: what must not change a figure then. They take the place of
+            :meth:`Backend.equivalent_settings`.
+        pass_name: the pass of role *requested* that lays :attr:`session` over a model; a run adds it to every candidate
+            if the model's outputs differ without them.
+        cause: why the runtime computes something else without them, one clause for notes and reports.
+    """
+
+    session: SessionConfig
+    equivalent: tuple[SessionConfig, ...]
+    pass_name: str
+    cause: str
 
 
 FLOAT32 = "float32"
@@ -246,7 +266,18 @@ class Backend(ABC):
         A backend overrides it whose target takes less than every model (fixed shapes only, or no floats), or whose own
         arithmetic is to be doubted, as that of a port of a runtime: it opens the runtime that it is held against.
         """
+        exact = self.exact_settings(model, target)
+        if exact is not None:
+            model = replace(model, session=model.session.updated(exact.session))
         return self.open(model, target)
+
+    def exact_settings(self, model: Model, target: Target) -> ExactSettings | None:
+        """Settings without which this machine may compute something else than the model says; None: it needs none.
+
+        Cheap: it reads the graph and runs nothing. optim compares the original with and without the settings. If the
+        outputs differ, those with the settings are what every candidate is held against.
+        """
+        return None
 
     def open_estimate(self, model: Model, target: Target) -> Session:
         """A session that computes about what the target does, and sooner, where opening for the target takes long.
@@ -272,6 +303,10 @@ class Backend(ABC):
         own, which may write into ``scratch``.
         """
         return ""
+
+    def assumptions(self, target: Target) -> Sequence[Assumption]:
+        """What its plugin takes for granted about processors, see :mod:`optim.processor`; for a listing."""
+        return ()
 
     def kernel_probes(self, target: Target) -> Sequence[KernelProbe]:
         """Kernels to be timed once on this machine, in each precision and some classes of shapes.

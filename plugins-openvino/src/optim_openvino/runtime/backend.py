@@ -57,11 +57,11 @@ class OpenVinoBackend(Backend):
             raise refused(model, device, error) from error
 
     def open_reference(self, model: Model, target: Target) -> Session:
-        """In float32 on the CPU, by onnxruntime."""
-        from optim.onnx import OnnxRuntimeSession, open_session, operator_libraries
+        """By onnxruntime on the CPU, with integers added exactly."""
+        from optim.onnx import EXACT_INTEGERS, OnnxRuntimeSession, open_session, operator_libraries
 
         there = Target(target.name, target.backend, CPU)
-        session = open_session(model.path, SessionConfig(), there, libraries=operator_libraries(model.opset))
+        session = open_session(model.path, EXACT_INTEGERS, there, libraries=operator_libraries(model.opset))
         return OnnxRuntimeSession(session, CPU)
 
     def limits(self) -> BackendLimits:

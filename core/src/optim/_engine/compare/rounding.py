@@ -71,11 +71,21 @@ def measure_tolerance(
     samples: Sequence[int],
     time_for: ToleranceTime,
     target: Target,
+    equivalent: Sequence[SessionConfig] | None = None,
 ) -> Tolerance:
     """Compare the original under settings that should not matter with itself.
 
     Whether it repeats its own outputs is looked at first, whatever the time, unless that alone takes longer than all of
     this may and is left.
+
+    Args:
+        backend: that runs it.
+        model: the original with the settings that its reference outputs were computed with.
+        reference: these outputs.
+        samples: to compare on.
+        time_for: seconds for it.
+        target: where it runs.
+        equivalent: settings that should not matter, laid over the model's; None: those of the backend.
 
     Raises:
         OptimError[target-differs]: its outputs are not those that its backend is held against.
@@ -88,13 +98,14 @@ def measure_tolerance(
     within_s = min(time_for.most_s, time_for.left_s)
     spread, began, complete = 0.0, time.perf_counter(), True
     sizes = _Sizes(reference, samples)
-    for settings in (SessionConfig(), *backend.equivalent_settings(target)):
+    others = backend.equivalent_settings(target) if equivalent is None else equivalent
+    for settings in (SessionConfig(), *others):
         is_first = settings == SessionConfig()
         if not is_first and time.perf_counter() - began > within_s:
             complete = False
             break
         try:
-            with open_exact(backend, replace(model, session=settings), target) as session:
+            with open_exact(backend, replace(model, session=model.session.updated(settings)), target) as session:
                 comparisons = compare_session(session, reference, samples, ())
         except OptimError as error:
             if error.reference == "nothing-compared":

@@ -1,18 +1,17 @@
-"""Why a quantization finds nothing to do, where somebody has quantized the model before."""
+"""Models that somebody has quantized before: whether one is, and why a quantization finds nothing to do there."""
 
 from __future__ import annotations
 
 from optim import Applicable, Model
+from optim.onnx import operator_counts
 
-_MARKS = (
-    "QuantizeLinear",
-    "DequantizeLinear",
-    "DynamicQuantize",
-    "QLinear",
-    "MatMulInteger",
-    "ConvInteger",
-    "MatMulNBits",
-)
+_INTEGERS = ("DequantizeLinear", "DynamicQuantize", "QLinear", "QGemm", "QAttention", "MatMulInteger", "ConvInteger")
+_MARKS = (*_INTEGERS, "QuantizeLinear", "MatMulNBits")
+
+
+def multiplies_integers(model: Model) -> bool:
+    """Whether a model may multiply 8-bit integers: in its operators, or in those that onnxruntime makes of Q/DQ."""
+    return any(name.rpartition(":")[2].startswith(_INTEGERS) for name in operator_counts(model.path))
 
 
 def nothing_to_quantize(model: Model, reason: str) -> Applicable:
