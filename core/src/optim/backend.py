@@ -16,7 +16,7 @@ from optim.target import Target
 
 if TYPE_CHECKING:
     from optim.passes import Interface
-    from optim.processor import Assumption
+    from optim.processor import Assumption, ExactSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,25 +63,6 @@ class Check:
     name: str
     status: Literal["passed", "skipped", "not-run"]
     text: str
-
-
-@dataclass(frozen=True, slots=True)
-class ExactSettings:
-    """Settings that a model needs to be computed as it says, where the runtime rounds or saturates without them.
-
-    Attributes:
-        session: laid over the model's own settings.
-        equivalent: laid over :attr:`session`, one at a time: what must not change a figure then. They take the place of
-            :meth:`Backend.equivalent_settings`.
-        pass_name: the pass of role *requested* that lays :attr:`session` over a model; a run adds it to every candidate
-            if the model's outputs differ without them.
-        cause: why the runtime computes something else without them, one clause for notes and reports.
-    """
-
-    session: SessionConfig
-    equivalent: tuple[SessionConfig, ...]
-    pass_name: str
-    cause: str
 
 
 FLOAT32 = "float32"

@@ -21,7 +21,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from optim.model import SessionConfig
 
 Source = Literal["measured", "documented", "assumed"]
 """Where a value comes from: measured on this machine or asked of the runtime here; said by the runtime's documentation
@@ -155,3 +158,22 @@ class Assumption:
 def always(processor: Processor) -> bool:
     """The last case of an assumption: any processor."""
     return True
+
+
+@dataclass(frozen=True, slots=True)
+class ExactSettings:
+    """Settings that a model needs to be computed as it says, where a runtime's kernels saturate or round without them.
+
+    Attributes:
+        session: laid over the model's own settings.
+        equivalent: laid over :attr:`session`, one at a time: what must not change a figure then. They take the place of
+            :meth:`Backend.equivalent_settings`.
+        pass_name: the pass of role *requested* that lays :attr:`session` over a model; a run adds it to every candidate
+            if the model's outputs differ without them.
+        cause: why the runtime computes something else without them, one clause for notes and reports.
+    """
+
+    session: SessionConfig
+    equivalent: tuple[SessionConfig, ...]
+    pass_name: str
+    cause: str

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from optim import Backend, BackendLimits, Model, Session, SessionConfig, Target
 from optim.backend import Delivery, NodeProfile
+from optim.processor import Assumption
 from optim.providers import CPU
 from optim_openvino.runtime.installed import version
 from optim_openvino.runtime.properties import MODEL_CACHE, RUNTIME, THREADS, as_session, settings_of
@@ -75,6 +76,12 @@ class OpenVinoBackend(Backend):
     def equivalent_settings(self, target: Target) -> Sequence[SessionConfig]:
         """One thread, which adds up in another order."""
         return (as_session({THREADS: "1"}),)
+
+    def assumptions(self, target: Target) -> Sequence[Assumption]:
+        """Of the CPU's kernels."""
+        from optim_openvino.runtime.hardware import TABLE
+
+        return TABLE
 
     def profile(self, model: Model, target: Target, feeds: Feeds, seconds: float) -> NodeProfile:
         """OpenVINO's own counters; what it fused is one node."""

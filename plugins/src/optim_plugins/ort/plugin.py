@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from optim import Backend, KernelProbe, KernelRatio, Model, Pass, Stage, Target, hookimpl
-from optim.backend import ExactSettings
 from optim.onnx import OnnxRuntimeBackend
-from optim.processor import Assumption
+from optim.processor import Assumption, ExactSettings
 from optim_plugins.ort.cpu_target import CPU
 
 OPTIM_HOOK_API = 1

@@ -10,19 +10,9 @@ from optim._engine.backends.held_session import HeldSession
 from optim._engine.backends.plugin_calls import PluginCalls
 from optim._engine.plugins.registry import Registry
 from optim.arrays import Feeds
-from optim.backend import (
-    Backend,
-    BackendLimits,
-    Check,
-    Delivery,
-    ExactSettings,
-    KernelProbe,
-    KernelRatio,
-    NodeProfile,
-    Session,
-)
+from optim.backend import Backend, BackendLimits, Check, Delivery, KernelProbe, KernelRatio, NodeProfile, Session
 from optim.model import PACKED_WEIGHTS, Model, SessionConfig
-from optim.processor import Assumption
+from optim.processor import Assumption, ExactSettings
 from optim.target import Target
 
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from optim._engine.backends.held import HeldBackend
 from optim._engine.compare.place import Reference, compare_session
 from optim._engine.gate.drift import worst_drift
-from optim.backend import ExactSettings
 from optim.model import Model, SessionConfig
+from optim.processor import ExactSettings
 from optim.target import Target
 
 
@@ -55,7 +55,7 @@ class Inexact:
         """One sentence for a report, and what follows from it."""
         return (
             f"the original as it stands is wrong on this processor by a drift of {self.drift:.2g}: {self.cause}. "
-            f"Models are held against the exact integers, which {self.pass_name} delivers"
+            f"Models are held against exact arithmetic, which {self.pass_name} delivers"
         )
 
 

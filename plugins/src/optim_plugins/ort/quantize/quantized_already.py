@@ -5,13 +5,25 @@ from __future__ import annotations
 from optim import Applicable, Model
 from optim.onnx import operator_counts
 
-_INTEGERS = ("DequantizeLinear", "DynamicQuantize", "QLinear", "QGemm", "QAttention", "MatMulInteger", "ConvInteger")
-_MARKS = (*_INTEGERS, "QuantizeLinear", "MatMulNBits")
+_OPERATORS = ("DynamicQuantize", "QLinear", "QGemm", "QAttention", "MatMulInteger", "ConvInteger")
+"""They multiply 8-bit integers themselves."""
+
+_DEQUANTIZED = "DequantizeLinear"
+_MARKS = (*_OPERATORS, _DEQUANTIZED, "QuantizeLinear", "MatMulNBits")
 
 
 def multiplies_integers(model: Model) -> bool:
     """Whether a model may multiply 8-bit integers: in its operators, or in those that onnxruntime makes of Q/DQ."""
-    return any(name.rpartition(":")[2].startswith(_INTEGERS) for name in operator_counts(model.path))
+    return any(name.startswith((*_OPERATORS, _DEQUANTIZED)) for name in _types(model))
+
+
+def multiplies_only_dequantized(model: Model) -> bool:
+    """Whether its products are those of Q/DQ alone, which onnxruntime can also compute in float."""
+    return not any(name.startswith(_OPERATORS) for name in _types(model))
+
+
+def _types(model: Model) -> set[str]:
+    return {name.rpartition(":")[2] for name in operator_counts(model.path)}
 
 
 def nothing_to_quantize(model: Model, reason: str) -> Applicable:
