@@ -76,3 +76,13 @@ def test_inspect_shows_what_a_plugin_assumes_of_the_processor(model, capsys):
     assert "sums are exact\tno\tmeasured" in capsys.readouterr().out
     assert main(["inspect"]) == ExitStatus.USAGE
     assert main(["inspect", str(model), "--machine"]) == ExitStatus.USAGE
+
+
+@pytest.mark.slow
+def test_an_original_that_is_wrong_is_made_right_without_time_to_time_it(model, tmp_path, monkeypatch):
+    monkeypatch.setattr("optim._engine.search.select.selection.Selection.decide", lambda self, ranking: None)
+    status, report, session = run(model, tmp_path / "out")
+    assert status == ExitStatus.DELIVERED
+    assert report["status"] == "prepared"
+    assert "was not measured" in report["reason"]
+    assert session["session_config"] == {"session.x64quantprecision": "1"}

@@ -88,7 +88,6 @@ def execute(
 
         bench, source = _prepared(bench_on, chosen, failed)
         if (inexact := bench.prepared.inexact) is not None:
-            bench.require(inexact.pass_name)
             chosen = chosen.requiring(bench.target.name, inexact.pass_name)
         if bench.settings.goal != settings.goal or inexact is not None:
             settings = replace(settings, goal=bench.settings.goal, workload=bench.settings.workload)

@@ -27,6 +27,8 @@ from optim.errors import ExitStatus, OptimError
 
 _UNTIMED = "the original was not timed: there was no time for that; more --search-seconds buy it"
 
+_COST_UNKNOWN = "it is the original made right; its time was not measured: more --search-seconds buy that"
+
 _NEAREST = 3
 """Models beyond the budget that are measured at the end: the nearest may be slow where the next is fast."""
 
@@ -154,6 +156,8 @@ class _Ending:
         undecided = undecided or self.selection.undecided
         idle = {attempt.step.pass_name for attempt in self.beam.journal.attempts if attempt.unchanged}
         forced = [one.ordered.name for one in self.plan.forced() if one.is_named or one.ordered.name not in idle]
+        if (exact := self._made_right(forced)) is not None:
+            return self._verdict(RunStatus.PREPARED, _COST_UNKNOWN, exact)
         if forced:
             name = forced[0]
             self.beam.journal.conclude(self.bench.original)
@@ -174,6 +178,17 @@ class _Ending:
             reason += f", and what is nearest to the budget of {self.bench.budget.text} {no_help}"
         reason += why_no_more(untried(self.beam.journal.attempts), self.bench.run_time)
         return self._verdict(RunStatus.UNCHANGED, reason, self._original())
+
+    def _made_right(self, forced: Sequence[str]) -> Measured | None:
+        """The original with the settings without which it is wrong here, if nothing else was asked for; not timed."""
+        inexact = self.bench.prepared.inexact
+        if inexact is None or list(forced) != [inexact.pass_name]:
+            return None
+        try:
+            candidate = repeat(self.bench, self.beam.journal, [Named(inexact.pass_name)])
+        except OptimError:  # its row says why
+            return None
+        return None if self.selection.clock.board[candidate].objection else Measured(candidate, None)
 
     def not_held(self, reason: str) -> Verdict:
         """The verdict where a named pass did not hold: the budget is missed where that is why, else the run failed."""

@@ -255,6 +255,8 @@ class Preparation:
             folder, self.prepared = folders / known.folder, known.answer
             os.utime(folders)
         self.keys.hold_to(self.prepared, model)
+        if self.prepared.inexact is not None:
+            self._require(self.prepared.inexact.pass_name)
         task = self.prepared.task
         self.reference = Reference(
             folder / "feeds",
@@ -302,8 +304,8 @@ class Preparation:
         finally:
             shutil.rmtree(folder / _GIVEN, ignore_errors=True)
 
-    def require(self, name: str) -> None:
-        """Have the target require a further pass, which the original turned out to need; after :meth:`prepare`."""
+    def _require(self, name: str) -> None:
+        """Have the target require a further pass, which the original turned out to need."""
         self.target = replace(self.target, requires=(*self.target.requires, name))
         self.place = replace(self.place, target=self.target)
 
