@@ -86,3 +86,11 @@ def test_an_original_that_is_wrong_is_made_right_without_time_to_time_it(model, 
     assert report["status"] == "prepared"
     assert "was not measured" in report["reason"]
     assert session["session_config"] == {"session.x64quantprecision": "1"}
+
+
+@pytest.mark.slow
+def test_an_original_is_made_right_where_a_stage_leaves_nothing(model, tmp_path, monkeypatch):
+    monkeypatch.setattr("optim._engine.search.explore.beam.Beam._stage", lambda self, stage, passes, beam: [])
+    status, report, session = run(model, tmp_path / "out")
+    assert (status, report["status"]) == (ExitStatus.DELIVERED, "prepared")
+    assert session["session_config"] == {"session.x64quantprecision": "1"}

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from ort_models import CPU, Array, apply, build, stored
+from ort_models import CPU, Array, apply, build, context, stored
 
 from optim import Model, SessionConfig
 from optim._engine.cli.main import main
@@ -20,6 +20,7 @@ from optim_plugins.ort import hardware
 from optim_plugins.ort.hardware import Processor
 from optim_plugins.ort.plugin import OrtBackend
 from optim_plugins.ort.quantize.exact_integers import ExactIntegers
+from optim_plugins.ort.tune.tune_session import TuneSession
 
 AVX2 = Processor("x86_64", frozenset({"avx", "avx2", "fma"}))
 VNNI = Processor("x86_64", frozenset({"avx2", "avx_vnni"}))
@@ -142,6 +143,17 @@ def test_models_that_share_a_zero_point_are_computed_in_float(tmp_path: Path, mo
     assert found is not None
     assert found.session == SessionConfig({}, {"session.disable_quant_qdq": "1"})
     assert "computed in float" in apply(ExactIntegers, shared, tmp_path).notes[0]
+
+
+def test_levels_at_which_the_setting_does_nothing_are_not_proposed(tmp_path: Path) -> None:
+    plain = _sums(tmp_path)
+    levels = [
+        {options.level for options in TuneSession().candidates(model, CPU, context(tmp_path))}
+        for model in (plain, plain.with_session(EXACT_INTEGERS))
+    ]
+    assert {"basic", "disable"} <= levels[0]
+    assert not {"basic", "disable"} & levels[1]
+    assert "extended" in levels[1]
 
 
 @pytest.mark.slow
