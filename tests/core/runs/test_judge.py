@@ -46,7 +46,7 @@ def verdict(monkeypatch):
             settings=settings,
             target=SimpleNamespace(timed=True, requires=(), exact=True),
             original=ORIGINAL,
-            prepared=SimpleNamespace(open_s=0.0, run_s=0.0, timed=(0,)),
+            prepared=SimpleNamespace(open_s=0.0, run_s=0.0, timed=(0,), inexact=None),
             device_free_bytes=lambda: None,
             recast_originals={},
             run_time=SimpleNamespace(left=0.0, note=lambda text: None, try_s=80.0, announced_s=300.0),

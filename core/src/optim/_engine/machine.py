@@ -9,9 +9,9 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 
 from optim.jobs.resources import ControlGroups, usable_cores, usable_memory_bytes
+from optim.processor import cpuinfo, listed_flags
 
 _INSTRUCTION_SETS = [
     "sse4_1",
@@ -90,14 +90,19 @@ def this_machine() -> Machine:
         memory_bytes=usable_memory_bytes(),
         os=platform.platform(aliased=True, terse=False),
         python=platform.python_version(),
-        instruction_sets=_instruction_sets(_text(Path("/proc/cpuinfo"))) or _asked_by_numpy(),
+        instruction_sets=instruction_sets(),
     )
+
+
+def instruction_sets() -> tuple[str, ...]:
+    """What kernels of runtimes differ by here, in the names of Linux; empty where unknown."""
+    return _instruction_sets(cpuinfo()) or _asked_by_numpy()
 
 
 def _cpu() -> str:
     found = platform.processor() or platform.machine()
     if sys.platform == "linux":
-        return _from_cpuinfo(_text(Path("/proc/cpuinfo"))) or found
+        return _from_cpuinfo(cpuinfo()) or found
     if sys.platform == "darwin":
         asked = subprocess.run(
             ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"], capture_output=True, text=True, check=False
@@ -118,13 +123,9 @@ def _from_cpuinfo(text: str) -> str:
 
 
 def _instruction_sets(text: str) -> tuple[str, ...]:
-    """Those of the first processor: Intel and AMD call them ``flags``, ARM ``Features``."""
-    for line in text.splitlines():
-        name, _, value = line.partition(":")
-        if name.strip() in ("flags", "Features"):
-            there = set(value.split())
-            return tuple(name for name in _INSTRUCTION_SETS if name in there)
-    return ()
+    """Those that kernels differ by."""
+    there = set(listed_flags(text))
+    return tuple(name for name in _INSTRUCTION_SETS if name in there)
 
 
 def _asked_by_numpy() -> tuple[str, ...]:
@@ -135,10 +136,3 @@ def _asked_by_numpy() -> tuple[str, ...]:
         return ()
     there = {name for numpys, name in _OF_NUMPY.items() if found.get(numpys)}
     return tuple(name for name in _INSTRUCTION_SETS if name in there)
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from optim.onnx.operators import subgraphs as subgraphs
     from optim.onnx.refusals import plain_message as plain_message
     from optim.onnx.refusals import session_failed as session_failed
+    from optim.onnx.sessions import EXACT_INTEGERS as EXACT_INTEGERS
     from optim.onnx.sessions import measure_limits as measure_limits
     from optim.onnx.sessions import open_session as open_session
     from optim.onnx.sessions import register_provider as register_provider

@@ -35,6 +35,10 @@ _ENUMS = {
     "execution_mode": ort.ExecutionMode,
     "execution_order": ort.ExecutionOrder,
 }
+EXACT_INTEGERS = SessionConfig({}, {"session.x64quantprecision": "1"})
+"""Has 8-bit products added in 32 bits on x86 without VNNI, where they saturate otherwise. It changes nothing on other
+processors, and does nothing at the optimization levels ``ORT_DISABLE_ALL`` and ``ORT_ENABLE_BASIC``."""
+
 _SILENT = 4
 _ASKED_DOMAINS = (
     "ai.onnx.ml",

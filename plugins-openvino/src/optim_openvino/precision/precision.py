@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Target
+from optim_openvino.runtime.hardware import BFLOAT16, FLOAT16
 from optim_openvino.runtime.properties import PRECISION, as_session, settings_of
 
 if TYPE_CHECKING:
     from optim_openvino.precision.precision_options import PrecisionOptions
 
-_CAPABILITIES = {"bf16": "BF16", "f16": "FP16"}
+_CAPABILITIES = {"bf16": BFLOAT16, "f16": FLOAT16}
 _LONG = {"bf16": "bfloat16", "f16": "float16"}
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from optim import Backend, BackendLimits, Model, Session, SessionConfig, Target
 from optim.backend import Delivery, NodeProfile
+from optim.processor import Assumption
 from optim.providers import CPU
 from optim_openvino.runtime.installed import version
 from optim_openvino.runtime.properties import MODEL_CACHE, RUNTIME, THREADS, as_session, settings_of
@@ -57,11 +58,11 @@ class OpenVinoBackend(Backend):
             raise refused(model, device, error) from error
 
     def open_reference(self, model: Model, target: Target) -> Session:
-        """In float32 on the CPU, by onnxruntime."""
-        from optim.onnx import OnnxRuntimeSession, open_session, operator_libraries
+        """By onnxruntime on the CPU, with integers added exactly."""
+        from optim.onnx import EXACT_INTEGERS, OnnxRuntimeSession, open_session, operator_libraries
 
         there = Target(target.name, target.backend, CPU)
-        session = open_session(model.path, SessionConfig(), there, libraries=operator_libraries(model.opset))
+        session = open_session(model.path, EXACT_INTEGERS, there, libraries=operator_libraries(model.opset))
         return OnnxRuntimeSession(session, CPU)
 
     def limits(self) -> BackendLimits:
@@ -75,6 +76,12 @@ class OpenVinoBackend(Backend):
     def equivalent_settings(self, target: Target) -> Sequence[SessionConfig]:
         """One thread, which adds up in another order."""
         return (as_session({THREADS: "1"}),)
+
+    def assumptions(self, target: Target) -> Sequence[Assumption]:
+        """Of the CPU's kernels."""
+        from optim_openvino.runtime.hardware import TABLE
+
+        return TABLE
 
     def profile(self, model: Model, target: Target, feeds: Feeds, seconds: float) -> NodeProfile:
         """OpenVINO's own counters; what it fused is one node."""

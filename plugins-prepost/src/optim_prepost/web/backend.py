@@ -36,11 +36,11 @@ class OrtWebBackend(Backend):
         return NodeSession(model.path, options)
 
     def open_reference(self, model: Model, target: Target) -> Session:
-        """Onnxruntime on the processor of this machine, with its defaults."""
-        from optim.onnx import OnnxRuntimeSession, open_session, operator_libraries
+        """Onnxruntime on the processor of this machine, with its defaults, and integers added exactly."""
+        from optim.onnx import EXACT_INTEGERS, OnnxRuntimeSession, open_session, operator_libraries
         from optim.providers import CPU
 
-        session = open_session(model.path, SessionConfig(), libraries=operator_libraries(model.opset))
+        session = open_session(model.path, EXACT_INTEGERS, libraries=operator_libraries(model.opset))
         return OnnxRuntimeSession(session, CPU)
 
     def limits(self) -> BackendLimits:

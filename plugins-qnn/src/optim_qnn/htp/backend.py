@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -37,8 +38,11 @@ class QnnBackend(OnnxRuntimeBackend):
             raise
 
     def open_reference(self, model: Model, target: Target) -> Session:
-        """In float32 on the CPU, with onnxruntime's defaults."""
-        return super().open(model, _on_cpu(target))
+        """In float32 on the CPU, with onnxruntime's defaults, and integers added exactly."""
+        from optim.onnx import EXACT_INTEGERS
+
+        exact = replace(model, session=model.session.updated(EXACT_INTEGERS))
+        return super().open(exact, _on_cpu(target))
 
     def open_estimate(self, model: Model, target: Target) -> Session:
         """On the CPU, which computes quantized graphs about as HTP does, and much sooner than the simulator."""

@@ -1,83 +1,39 @@
-"""What a processor is fast at, by its instruction sets."""
+"""What passes for onnxruntime assume about processors: one table, which ``optim inspect --machine`` shows.
+
+Each row says what holds for which processors, and where that comes from. A figure that was measured on another machine
+is an assumption here. Passes ask the functions at the end.
+"""
 
 from __future__ import annotations
 
-import platform
-import sys
-from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
-_ADDS_IN_32_BITS = frozenset({"avx512_vnni", "avx_vnni", "amx_int8"})
+from optim.processor import Assumption, Case, Processor, always, this_processor
+
+_PRECISION_MODE = "session.x64quantprecision in onnxruntime_session_options_config_keys.h"
+_TWO_CORES = "optim's kernel probes on two cores with AVX512-VNNI; a run measures them again if the machine is quiet"
+_TWO_CORES_AVX2 = "optim's kernel probes under AVX2 alone; a run measures them again if the machine is quiet"
 
 
-@dataclass(frozen=True, slots=True)
-class Processor:
-    """A processor.
+def _is_unknown(processor: Processor) -> bool:
+    """Whether the system does not tell its instruction sets."""
+    return not processor.flags
 
-    Attributes:
-        machine: as ``platform.machine()`` says it.
-        flags: instruction sets by their Linux names; empty where the system does not tell: the runtime is asked how it
-            adds 8-bit products, and the rest is taken for that of a modern one.
-    """
 
-    machine: str
-    flags: frozenset[str] = frozenset()
+def _is_x86(processor: Processor) -> bool:
+    return processor.is_x86
 
-    @property
-    def is_arm(self) -> bool:
-        """Whether this is a 64-bit Arm."""
-        return self.machine.lower() in ("arm64", "aarch64")
 
-    @property
-    def is_x86(self) -> bool:
-        """Whether this is a processor of Intel's or AMD's kind."""
-        return self.machine.lower() in ("x86_64", "amd64", "i386", "i686")
+def _has_vnni(processor: Processor) -> bool:
+    return bool(processor.flags & {"avx512_vnni", "avx_vnni", "amx_int8"})
 
-    @property
-    def multiplies_integers_exactly(self) -> bool:
-        """Whether 8-bit products are added in 32 bits: with VNNI or on Arm.
 
-        AVX2 alone, and AVX512 without VNNI, add pairs of products in 16 bits and saturate.
-        """
-        if self.flags and self.is_x86:
-            return bool(self.flags & _ADDS_IN_32_BITS)
-        return not self.is_x86 or _adds_in_32_bits()
-
-    @property
-    def multiplies_blocks(self) -> bool:
-        """Whether onnxruntime computes with blocks of 8 and fewer bits as they are, not after making floats of them."""
-        return not self.flags or ("asimddp" if self.is_arm else "avx2") in self.flags
-
-    @property
-    def convolution_lanes(self) -> int:
-        """How many output channels onnxruntime's kernels of convolutions in float32 compute at a time."""
-        return 16 if "avx512f" in self.flags else 8
+def _adds_exactly(processor: Processor) -> bool:
+    return bool(ADDS_IN_32_BITS.value(processor))
 
 
 @cache
-def this_processor() -> Processor:
-    """The one that this runs on."""
-    return Processor(platform.machine(), _flags())
-
-
-def is_x86() -> bool:
-    """Whether this is a processor of Intel's or AMD's kind."""
-    return this_processor().is_x86
-
-
-def multiplies_integers_exactly() -> bool:
-    """Whether 8-bit products are added in 32 bits here."""
-    return this_processor().multiplies_integers_exactly
-
-
-def multiplies_blocks() -> bool:
-    """Whether onnxruntime computes with blocks of 8 and fewer bits as they are here."""
-    return this_processor().multiplies_blocks
-
-
-@cache
-def _adds_in_32_bits() -> bool:
+def _sums_are_exact() -> bool:
     """Whether the runtime adds 8-bit products here as they are: one whose every pair would saturate tells it."""
     import numpy as np
     import onnxruntime
@@ -97,9 +53,147 @@ def _adds_in_32_bits() -> bool:
     return bool((sums == a.astype(np.int32) @ w.astype(np.int32)).all())
 
 
-def _flags() -> frozenset[str]:
-    if sys.platform == "linux":
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith(("flags", "Features")):
-                return frozenset(line.split(":", 1)[1].split())
-    return frozenset()
+ADDS_IN_32_BITS = Assumption(
+    "8-bit products (U8S8) are added in 32 bits; otherwise pairs are added in 16 bits and saturate",
+    (
+        Case(
+            "x86-64 with AVX512-VNNI, AVX-VNNI or AMX",
+            lambda processor: processor.is_x86 and _has_vnni(processor),
+            True,
+            "documented",
+            _PRECISION_MODE,
+        ),
+        Case(
+            "x86-64 without VNNI",
+            lambda processor: processor.is_x86 and bool(processor.flags),
+            False,
+            "documented",
+            _PRECISION_MODE,
+        ),
+        Case("x86-64 on a system that lists no instruction sets", _is_x86, None, "measured", ""),
+        Case("Arm and others", always, True, "assumed", "no kernel for them adds in 16 bits, as far as we know"),
+    ),
+    measure=_sums_are_exact,
+    measured_by="a MatMulInteger every pair of which would saturate",
+)
+
+MULTIPLIES_BLOCKS = Assumption(
+    "weights in blocks of 8 and fewer bits (MatMulNBits) are multiplied as integers, and not made floats before",
+    (
+        Case("a system that lists no instruction sets", _is_unknown, True, "assumed", "most processors in use do"),
+        Case(
+            "Arm with dot product",
+            lambda processor: processor.is_arm and "asimddp" in processor.flags,
+            True,
+            "assumed",
+            "mlas/lib/sqnbitgemm_kernel_neon_int8.cpp; never timed by us",
+        ),
+        Case(
+            "x86-64 with AVX2",
+            lambda processor: not processor.is_arm and "avx2" in processor.flags,
+            True,
+            "documented",
+            "mlas/lib/sqnbitgemm_kernel_avx2.cpp",
+        ),
+        Case("others", always, False, "assumed", "no kernel of its own is known"),
+    ),
+)
+
+CONVOLUTION_LANES = Assumption(
+    "output channels that a kernel of convolutions in float32 computes at a time",
+    (
+        Case(
+            "x86-64 with AVX512",
+            lambda processor: "avx512f" in processor.flags,
+            16,
+            "documented",
+            "MlasNchwcGetBlockSize in mlas/lib/platform.cpp",
+        ),
+        Case("other x86-64", _is_x86, 8, "documented", "MlasNchwcGetBlockSize in mlas/lib/platform.cpp"),
+        Case("Arm and others", always, 8, "assumed", "as on x86-64 without AVX512"),
+    ),
+)
+
+FILLS_CHANNELS = Assumption(
+    "8-bit convolutions read an image in place only if its channels are a multiple of four",
+    (
+        Case("x86-64", _is_x86, True, "documented", "MlasConvSymPackWSize in mlas/lib/convsym.cpp"),
+        Case("Arm and others", always, False, "assumed", "filling up was never timed there"),
+    ),
+)
+
+SIGNED_ARE_SLOW = Assumption(
+    "8-bit operators (QLinearConv and others) with signed activations are slower than float32",
+    (
+        Case("x86-64", _is_x86, True, "assumed", _TWO_CORES),
+        Case("Arm and others", always, False, "assumed", "onnxruntime's page on quantization advises S8S8 there"),
+    ),
+)
+
+DYNAMIC_RATIO = Assumption(
+    "time of dynamic 8-bit products, float32 = 1",
+    (
+        Case("processors that add 8-bit products in 32 bits", _adds_exactly, 0.45, "assumed", _TWO_CORES),
+        Case("others", always, 0.65, "assumed", _TWO_CORES_AVX2),
+    ),
+)
+STATIC_RATIO = Assumption(
+    "time of static 8-bit products and convolutions, unsigned activations, float32 = 1",
+    (
+        Case("processors that add 8-bit products in 32 bits", _adds_exactly, 0.35, "assumed", _TWO_CORES),
+        Case("others", always, 0.6, "assumed", _TWO_CORES_AVX2),
+    ),
+)
+SIGNED_RATIO = Assumption(
+    "time of static 8-bit products and convolutions, signed activations, float32 = 1",
+    (Case("all", always, 1.8, "assumed", _TWO_CORES),),
+)
+FLOAT16_RATIO = Assumption(
+    "time of float16 products and convolutions, float32 = 1",
+    (
+        Case("x86-64", _is_x86, 1.5, "assumed", f"computed in float32 between casts; {_TWO_CORES}"),
+        Case("Arm and others", always, 1.5, "assumed", "as on x86-64; kernels for Arm with FP16 were never timed"),
+    ),
+)
+BLOCKS_RATIO = Assumption(
+    "time of products with weights in blocks of 8 or 4 bits, float32 = 1",
+    (Case("all", always, 0.9, "assumed", _TWO_CORES),),
+)
+
+TABLE = (
+    ADDS_IN_32_BITS,
+    MULTIPLIES_BLOCKS,
+    CONVOLUTION_LANES,
+    FILLS_CHANNELS,
+    SIGNED_ARE_SLOW,
+    DYNAMIC_RATIO,
+    STATIC_RATIO,
+    SIGNED_RATIO,
+    FLOAT16_RATIO,
+    BLOCKS_RATIO,
+)
+
+
+def multiplies_integers_exactly() -> bool:
+    """Whether 8-bit products are added in 32 bits here; measured only if the system does not list instruction sets."""
+    return bool(ADDS_IN_32_BITS.value(this_processor()))
+
+
+def multiplies_blocks() -> bool:
+    """Whether onnxruntime computes with blocks of 8 and fewer bits as they are here."""
+    return bool(MULTIPLIES_BLOCKS.value(this_processor()))
+
+
+def convolution_lanes() -> int:
+    """How many output channels a kernel of convolutions in float32 computes at a time here."""
+    return int(CONVOLUTION_LANES.value(this_processor()))
+
+
+def fills_channels() -> bool:
+    """Whether 8-bit convolutions want channels in multiples of four here."""
+    return bool(FILLS_CHANNELS.value(this_processor()))
+
+
+def signed_are_slow() -> bool:
+    """Whether 8-bit operators with signed activations are slower than float32 here."""
+    return bool(SIGNED_ARE_SLOW.value(this_processor()))

@@ -40,12 +40,20 @@ def probes() -> Sequence[KernelProbe]:
 
 
 def known() -> Sequence[KernelRatio]:
-    """Measured on two cores with AVX512-VNNI where it is here, else the ratios that AVX2 alone shows."""
-    from optim_plugins.ort.hardware import multiplies_integers_exactly
+    """What the table of assumptions says of this processor."""
+    from optim.processor import this_processor
+    from optim_plugins.ort import hardware
 
-    exact = multiplies_integers_exactly()
-    table = {DYNAMIC: 0.45 if exact else 0.65, STATIC: 0.35 if exact else 0.6, SIGNED: 1.8, FLOAT16: 1.5}
-    table |= {blocks_of(8): 0.9, blocks_of(4): 0.9}
+    here = this_processor()
+    assumed = {
+        DYNAMIC: hardware.DYNAMIC_RATIO,
+        STATIC: hardware.STATIC_RATIO,
+        SIGNED: hardware.SIGNED_RATIO,
+        FLOAT16: hardware.FLOAT16_RATIO,
+        blocks_of(8): hardware.BLOCKS_RATIO,
+        blocks_of(4): hardware.BLOCKS_RATIO,
+    }
+    table = {precision: float(ratio.value(here)) for precision, ratio in assumed.items()}
     return tuple(
         KernelRatio(operator, precision, "", ratio)
         for precision, ratio in table.items()

@@ -20,6 +20,7 @@ from optim_plugins.ort.prepare.convert_opset import ConvertOpset
 from optim_plugins.ort.prepare.fix_shapes import FixShapes
 from optim_plugins.ort.prepare.gemm_to_matmul import GemmToMatMul
 from optim_plugins.ort.quantize.dynamic.quantize_dynamic import QuantizeDynamic
+from optim_plugins.ort.quantize.exact_integers import ExactIntegers
 from optim_plugins.ort.quantize.past.quantize_past import QuantizePast
 from optim_plugins.ort.quantize.static.quantize_static import QuantizeStatic
 from optim_plugins.ort.quantize.weights.quantize_weights import QuantizeWeights
@@ -39,7 +40,7 @@ _BLOCKS: tuple[type[Pass], ...] = (GemmToMatMul, QuantizeWeights)
 
 _OFFERED: Mapping[str, Mapping[Stage, tuple[type[Pass], ...]]] = {
     "CPUExecutionProvider": {
-        Stage.FUSE: (*_FIRST, ConvertFloat32, SharePast, FuseTransformer),
+        Stage.FUSE: (ExactIntegers, *_FIRST, ConvertFloat32, SharePast, FuseTransformer),
         Stage.QUANTIZE: (*_QUANTIZE, QuantizePast),
         Stage.CONVERT_PRECISION: _PRECISION,
         Stage.TUNE: _TUNE,

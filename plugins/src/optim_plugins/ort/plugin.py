@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from optim import Backend, KernelProbe, KernelRatio, Pass, Stage, Target, hookimpl
+from optim import Backend, KernelProbe, KernelRatio, Model, Pass, Stage, Target, hookimpl
 from optim.onnx import OnnxRuntimeBackend
+from optim.processor import Assumption, ExactSettings
 from optim_plugins.ort.cpu_target import CPU
 
 OPTIM_HOOK_API = 1
@@ -15,6 +16,22 @@ class OrtBackend(OnnxRuntimeBackend):
     """ONNX Runtime with the provider that the target names."""
 
     name = "ort"
+
+    def exact_settings(self, model: Model, target: Target) -> ExactSettings | None:
+        """For models with 8-bit products on processors that add them in 16 bits."""
+        if target.made_for != CPU.provider:
+            return None
+        from optim_plugins.ort.quantize.exact_integers import exact_settings
+
+        return exact_settings(model)
+
+    def assumptions(self, target: Target) -> Sequence[Assumption]:
+        """Of the CPU provider's kernels."""
+        if target.made_for != CPU.provider:
+            return ()
+        from optim_plugins.ort.hardware import TABLE
+
+        return TABLE
 
     def kernel_probes(self, target: Target) -> Sequence[KernelProbe]:
         """Products and convolutions of the CPU."""

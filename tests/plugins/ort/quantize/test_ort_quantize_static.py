@@ -287,7 +287,7 @@ def test_integers_without_a_fast_kernel_are_told(tmp_path: Path, monkeypatch: py
     wide = apply(QuantizeStatic, _product(tmp_path), tmp_path, _ROWS, activations="uint16", format="qdq")
     assert "known not to have a fast kernel: products with uint16 run in float between conversions" in wide.notes[0]
     for x86, format_, told in ((True, "qoperator", True), (True, "qdq", False), (False, "qoperator", False)):
-        monkeypatch.setattr("optim_plugins.ort.quantize.static.static_graph.is_x86", lambda x86=x86: x86)
+        monkeypatch.setattr("optim_plugins.ort.quantize.static.static_graph.signed_are_slow", lambda x86=x86: x86)
         signed = apply(QuantizeStatic, _product(tmp_path), tmp_path, _ROWS, activations="int8", format=format_)
         assert any("known not to have a fast kernel" in note for note in signed.notes) is told
 

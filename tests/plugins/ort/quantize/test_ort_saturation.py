@@ -19,7 +19,7 @@ from rounding import rounding
 
 from optim import Model
 from optim_plugins.ort import hardware
-from optim_plugins.ort.hardware import Processor, this_processor
+from optim_plugins.ort.hardware import ADDS_IN_32_BITS, Processor, this_processor
 from optim_plugins.ort.quantize.dynamic.quantize_dynamic import QuantizeDynamic
 from optim_plugins.ort.quantize.narrow_weights import judged_convolution
 from optim_plugins.ort.quantize.saturation import Geometry, lost_to_saturation, narrower_is_closer, windows
@@ -70,15 +70,15 @@ def test_the_loss_is_that_of_pairs_added_in_16_bits(seed: int) -> None:
 def test_the_runtime_here_loses_what_is_said_of_its_processor() -> None:
     a, w = integers(0)
     lost = lost_to_saturation(a.astype(np.int32), w)
-    expected = a.astype(int) @ w.astype(int) - (0 if this_processor().multiplies_integers_exactly else lost)
+    expected = a.astype(int) @ w.astype(int) - (0 if ADDS_IN_32_BITS.value(this_processor()) else lost)
     assert np.array_equal(by_runtime(a, w), expected)
 
 
 def test_where_the_system_does_not_tell_the_runtime_does() -> None:
     here = this_processor()
     unknown = Processor(here.machine, frozenset())
-    assert unknown.multiplies_integers_exactly == here.multiplies_integers_exactly
-    assert Processor("arm64", frozenset()).multiplies_integers_exactly
+    assert ADDS_IN_32_BITS.value(unknown) == ADDS_IN_32_BITS.value(here)
+    assert ADDS_IN_32_BITS.value(Processor("arm64", frozenset()))
 
 
 @pytest.fixture

@@ -122,10 +122,10 @@ def test_auto_fills_up_channels_for_x86_alone(tmp_path: Path, monkeypatch: pytes
         offers = QuantizeStatic().candidates(_stem(tmp_path), replace(CPU, provider=provider), given)
         return [options.fill_channels for options in offers]
 
-    monkeypatch.setattr(hardware, "is_x86", lambda: True)
+    monkeypatch.setattr(hardware, "fills_channels", lambda: True)
     assert offered("CPUExecutionProvider") == [True]
     assert offered("wasm") == [False]
-    monkeypatch.setattr(hardware, "is_x86", lambda: False)
+    monkeypatch.setattr(hardware, "fills_channels", lambda: False)
     assert offered("CPUExecutionProvider") == [False]
 
 

@@ -12,6 +12,7 @@ from optim._engine.plugins.registry import Registry
 from optim.arrays import Feeds
 from optim.backend import Backend, BackendLimits, Check, Delivery, KernelProbe, KernelRatio, NodeProfile, Session
 from optim.model import PACKED_WEIGHTS, Model, SessionConfig
+from optim.processor import Assumption, ExactSettings
 from optim.target import Target
 
 
@@ -86,6 +87,12 @@ class HeldBackend(Backend):
             raise self._plugin.broken(f"limits() returned {type(found).__name__}, not BackendLimits")
         return found
 
+    def exact_settings(self, model: Model, target: Target) -> ExactSettings | None:
+        """Settings that the model needs to be computed as it says."""
+        return self._plugin.blame(
+            "could not say which settings are exact", lambda: self._inner.exact_settings(model, target)
+        )
+
     def equivalent_settings(self, target: Target) -> Sequence[SessionConfig]:
         """Settings that change no figure."""
         return self._plugin.blame("could not say its settings", lambda: self._inner.equivalent_settings(target))
@@ -96,6 +103,12 @@ class HeldBackend(Backend):
             return ""
         return self._plugin.blame(
             "could not say what its sessions compute", lambda: self._inner.session_digest(model, target, scratch)
+        )
+
+    def assumptions(self, target: Target) -> Sequence[Assumption]:
+        """What its plugin takes for granted about processors."""
+        return tuple(
+            self._plugin.blame("could not say what it assumes of processors", lambda: self._inner.assumptions(target))
         )
 
     def kernel_probes(self, target: Target) -> Sequence[KernelProbe]:

@@ -66,11 +66,21 @@ def measure_tolerance(
     samples: Sequence[int],
     time_for: ToleranceTime,
     target: Target,
+    equivalent: Sequence[SessionConfig] | None = None,
 ) -> Tolerance:
     """Compare the original under settings that should not matter with itself, and keep what rounding does.
 
     Whether it repeats its own outputs is looked at first, whatever the time, unless that alone takes longer than all of
     this may and is left.
+
+    Args:
+        backend: that runs it.
+        model: the original with the settings that its reference outputs were computed with.
+        reference: these outputs.
+        samples: to compare on.
+        time_for: seconds for it.
+        target: where it runs.
+        equivalent: settings that should not matter, laid over the model's; None: those of the backend.
 
     Raises:
         OptimError[target-differs]: its outputs are not those that its backend is held against.
@@ -82,13 +92,14 @@ def measure_tolerance(
     within_s = min(time_for.most_s, time_for.left_s)
     spread, began, complete = 0.0, time.perf_counter(), True
     known = dict(variations)
-    for settings in (SessionConfig(), *backend.equivalent_settings(target)):
+    others = backend.equivalent_settings(target) if equivalent is None else equivalent
+    for settings in (SessionConfig(), *others):
         is_first = settings == SessionConfig()
         if not is_first and time.perf_counter() - began > within_s:
             complete = False
             break
         try:
-            with open_exact(backend, replace(model, session=settings), target) as session:
+            with open_exact(backend, replace(model, session=model.session.updated(settings)), target) as session:
                 drift, known = _rounded(session, reference, samples, known)
                 if is_first:
                     _, known = _rounded(session, reference, samples, known, _next_numbers)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from optim._engine.backends.held import HeldBackend
 from optim._engine.compare.chosen_samples import judged_on, timed_samples
+from optim._engine.compare.exactness import Inexact, exact_original, find_inexact
 from optim._engine.compare.metric_spec import MetricSpec
 from optim._engine.compare.original_outputs import measure_variations, notes_on_outputs, require_numbers
 from optim._engine.compare.place import Place, Reference, TaskUse
@@ -56,6 +57,7 @@ class Request:
         max_loss: how much worse it may get.
         within_s: for finding feeds that the original takes and telling what rounding does, a third each, and for
             running it on them; together they run it once at least. None: no bound.
+        without: passes that the user excluded.
     """
 
     model: Model
@@ -69,6 +71,7 @@ class Request:
     metric: MetricSpec | None = None
     max_loss: MaxLoss | None = None
     within_s: float | None = None
+    without: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,7 @@ class Answer:
         cut_short: whether more samples, settings or figures were left out for their time.
         held_out: samples that no pass sees, and that the gate compares on first.
         one_size: dynamic dimensions that all of the user's samples have at one size.
+        inexact: that the original as it stands is wrong on the target; None: it is right.
         task: the task metric and its value on the original, where the user named one.
     """
 
@@ -118,6 +122,7 @@ class Answer:
     held_out: int = 0
     one_size: tuple[str, ...] = ()
     requirements: tuple[str, ...] = ()
+    inexact: Inexact | None = None
 
 
 JOB = Job(__name__, Request, Answer)
@@ -130,16 +135,17 @@ def run(request: Request, channel: Channel) -> Answer:
 
     backend = request.place.backend()
     check_limits(request.model, backend.limits(), backend.name)
+    original = exact_original(backend, request.model, request.place.target, request.without)
     channel.event("progress", text="opening the original")
     started = time.perf_counter()
-    with _open_original(backend, request) as session:
+    with _open_original(backend, request, original.model) as session:
         open_s = time.perf_counter() - started
         began = time.perf_counter()
         known: list[Ran] = []
         feeds = _make_feeds(request, session, known)
         wanted = judged_on(feeds, request.most_samples)
         asked = Wanted(wanted, request.outputs, _for_outputs(request, began), known)
-        compared, run_s = write_reference(request.model, request.place, backend, session, feeds, asked, channel)
+        compared, run_s = write_reference(original.model, request.place, backend, session, feeds, asked, channel)
         reference = Reference(request.feeds, request.outputs, request.model, compared)
         require_numbers(reference, request.place.target)
         variations = measure_variations(session, reference)
@@ -151,13 +157,17 @@ def run(request: Request, channel: Channel) -> Answer:
     explored = tuple(few)[: 1 if _is_long(run_s, request.within_s) else _EXPLORED]
     found = measure_tolerance(
         backend,
-        request.model,
+        original.model,
         reference,
         variations,
         explored,
         ToleranceTime(open_s + len(explored) * run_s, *_for_rounding(request, began)),
         request.place.target,
+        original.equivalent,
     )
+    exact, target = original.exact, request.place.target
+    inexact = None if exact is None else find_inexact(backend, exact, target, reference, found.tolerance)
+    first = (inexact.note,) if inexact is not None else ()
     notes = (*feeds.notes, *task_notes, *training_notes(request.model.path))
     return Answer(
         digest=feeds.digest,
@@ -169,7 +179,7 @@ def run(request: Request, channel: Channel) -> Answer:
         shapes=shapes,
         assumptions=tuple((assumption.input, assumption.text) for assumption in feeds.assumptions),
         tolerance=found.tolerance,
-        notes=(*found.notes, *notes_on_outputs(variations), *notes),
+        notes=(*first, *found.notes, *notes_on_outputs(variations), *notes),
         executed_on=executed_on,
         versions=dict(backend.versions()),
         requirements=tuple(backend.requirements(request.place.target)),
@@ -180,6 +190,7 @@ def run(request: Request, channel: Channel) -> Answer:
         cut_short=not found.complete or len(compared) < len(wanted) or (request.data is None and len(feeds) < SAMPLES),
         held_out=len(feeds.held_out),
         one_size=at_one_size(feeds, compared, request.model.inputs),
+        inexact=inexact,
     )
 
 
@@ -197,11 +208,11 @@ def _measure_task(
     )
 
 
-def _open_original(backend: HeldBackend, request: Request) -> Session:
+def _open_original(backend: HeldBackend, request: Request, original: Model) -> Session:
     from optim._engine.compare.rounding import open_exact
 
     try:
-        return open_exact(backend, request.model, request.place.target)
+        return open_exact(backend, original, request.place.target)
     except OptimError as error:
         refusal = _replace_what(error, "the original model does not run on " + request.place.target.name)
         path = request.model.path

@@ -55,6 +55,14 @@ class ChosenTargets:
         """Whether more is asked for than the baseline alone."""
         return self.targets != (self.baseline,)
 
+    def requiring(self, name: str, pass_name: str) -> ChosenTargets:
+        """The same; one of the targets requires a further pass, which the original turned out to need there."""
+
+        def more(target: Target) -> Target:
+            return replace(target, requires=(*target.requires, pass_name)) if target.name == name else target
+
+        return replace(self, baseline=more(self.baseline), targets=tuple(map(more, self.targets)))
+
 
 def target_names(text: str) -> list[str]:
     """The names in what stands behind ``--target``; commas inside the settings of one are its own.

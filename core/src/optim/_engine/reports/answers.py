@@ -86,6 +86,7 @@ class Verification(TabledAnswer):
     outputs: tuple[OutputReport, ...]
     feeds: ComparedFeeds
     task: ComparedTask | None = Field(default=None, description="null where no metric was asked for")
+    notes: tuple[str, ...] = Field(default=(), description="what to know of the reference and its outputs")
 
     @property
     def verdict(self) -> str:

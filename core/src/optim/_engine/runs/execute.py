@@ -87,7 +87,9 @@ def execute(
             return Workbench(replace(settings, target=target.name), registry, store, executor, say, exported, elsewhere)
 
         bench, source = _prepared(bench_on, chosen, failed)
-        if bench.settings.goal != settings.goal:
+        if (inexact := bench.prepared.inexact) is not None:
+            chosen = chosen.requiring(bench.target.name, inexact.pass_name)
+        if bench.settings.goal != settings.goal or inexact is not None:
             settings = replace(settings, goal=bench.settings.goal, workload=bench.settings.workload)
             plans = Plans(settings, registry, chosen)
         load = _load(bench, source)

@@ -27,6 +27,8 @@ from optim.errors import ExitStatus, OptimError
 
 _UNTIMED = "the original was not timed: there was no time for that; more --search-seconds buy it"
 
+_COST_UNKNOWN = "it is the original made right; its time was not measured: more --search-seconds buy that"
+
 _NEAREST = 3
 """Models beyond the budget that are measured at the end: the nearest may be slow where the next is fast."""
 
@@ -53,7 +55,7 @@ def _searched(ending: _Ending) -> Verdict:
     try:
         ranking = ending.beam.run()
     except NamedPassError as failed:
-        return ending.not_held(f"{failed.what}: {failed.cause}")
+        return ending.made_right() or ending.not_held(f"{failed.what}: {failed.cause}")
     ending.bench.say("deciding")
     winner = ending.selection.decide(ranking)
     return ending.delivery(winner) if winner is not None else ending.nothing_better()
@@ -154,6 +156,8 @@ class _Ending:
         undecided = undecided or self.selection.undecided
         idle = {attempt.step.pass_name for attempt in self.beam.journal.attempts if attempt.unchanged}
         forced = [one.ordered.name for one in self.plan.forced() if one.is_named or one.ordered.name not in idle]
+        if (exact := self.made_right()) is not None:
+            return exact
         if forced:
             name = forced[0]
             self.beam.journal.conclude(self.bench.original)
@@ -174,6 +178,22 @@ class _Ending:
             reason += f", and what is nearest to the budget of {self.bench.budget.text} {no_help}"
         reason += why_no_more(untried(self.beam.journal.attempts), self.bench.run_time)
         return self._verdict(RunStatus.UNCHANGED, reason, self._original())
+
+    def made_right(self) -> Verdict | None:
+        """The verdict that delivers the original with the settings without which it is wrong here, not timed.
+
+        None if the original is right, if more was asked for, or if they do not make it right.
+        """
+        inexact = self.bench.prepared.inexact
+        if inexact is None or [one.ordered.name for one in self.plan.forced()] != [inexact.pass_name]:
+            return None
+        try:
+            candidate = repeat(self.bench, self.beam.journal, [Named(inexact.pass_name)])
+        except OptimError:  # its row says why
+            return None
+        if self.selection.clock.board[candidate].objection:
+            return None
+        return self._verdict(RunStatus.PREPARED, _COST_UNKNOWN, Measured(candidate, None))
 
     def not_held(self, reason: str) -> Verdict:
         """The verdict where a named pass did not hold: the budget is missed where that is why, else the run failed."""

@@ -25,7 +25,17 @@ from optim.target import Target
 
 
 class Keys:
-    """The keys of one run's answers in the store; :meth:`hold_to` first, but for :meth:`prepare`."""
+    """The keys of one run's answers in the store; :meth:`hold_to` first, but for :meth:`prepare`.
+
+    Args:
+        settings: of the run.
+        registry: of the plugins.
+        target: where candidates run.
+        metric: the task metric, where the user named one.
+        machine: where things are timed.
+        libraries: versions of those that workers have.
+        kernels: what decides which kernels a runtime takes, and so what integers come to: instruction sets.
+    """
 
     def __init__(
         self,
@@ -35,12 +45,13 @@ class Keys:
         metric: MetricSpec | None,
         machine: str,
         libraries: Mapping[str, str],
+        kernels: str = "",
     ) -> None:
         self._settings = settings
         self._machine = machine
         self._metric = metric
         backend = registry.offered("backend")[target.backend].plugin
-        self._place = [core_digest(), to_wire(target), plugin_version_key(backend), *sorted(libraries.items())]
+        self._place = [core_digest(), to_wire(target), plugin_version_key(backend), *sorted(libraries.items()), kernels]
         self.backend: object = [to_wire(target), plugin_version_key(backend)]
         self._measure: object = None
         if metric is not None:  # the source of a user's function is known when it was found
@@ -78,6 +89,7 @@ class Keys:
             "most samples": settings.most_samples,
             "metric": self._measure,
             "max loss": to_wire(settings.max_loss),
+            "without": settings.without,
             "now": time.time_ns() if self._metric and self._metric.is_function else 0,  # may return something else
         }
         return cache_key("prepare", depends_on)

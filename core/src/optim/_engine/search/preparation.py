@@ -24,6 +24,7 @@ from optim._engine.jobs.job import Answer, Job, Request
 from optim._engine.jobs.prepare import Answer as Prepared
 from optim._engine.jobs.runner import Runner, Say
 from optim._engine.jobs.workplace import Workplace
+from optim._engine.machine import instruction_sets
 from optim._engine.plugins.registry import Registry
 from optim._engine.search.keys import Keys, machine_key
 from optim._engine.search.restore import is_as_it_was
@@ -96,7 +97,8 @@ class Preparation:
         self.target = self.place.target
         self.device_free_bytes = target.free_memory or (lambda: None)
         libraries = self.elsewhere.libraries if self.elsewhere is not None else {}
-        self.keys = Keys(self.settings, self.registry, self.target, self._metric, self.machine, libraries)
+        kernels = " ".join(instruction_sets()) if self.elsewhere is None else self.machine
+        self.keys = Keys(self.settings, self.registry, self.target, self._metric, self.machine, libraries, kernels)
 
     def place_of(self, target: Target) -> Place:
         """Where models are opened for a target."""
@@ -253,6 +255,8 @@ class Preparation:
             folder, self.prepared = folders / known.folder, known.answer
             os.utime(folders)
         self.keys.hold_to(self.prepared, model)
+        if self.prepared.inexact is not None:
+            self._require(self.prepared.inexact.pass_name)
         task = self.prepared.task
         self.reference = Reference(
             folder / "feeds",
@@ -284,6 +288,7 @@ class Preparation:
             metric=self._metric,
             max_loss=self.settings.max_loss,
             within_s=within_s,
+            without=tuple(self.settings.without),
         )
         most_s = self.settings.needed_timeout_s
         if within_s is not None and not self.settings.named:  # what was named is proven whatever the time
@@ -296,6 +301,11 @@ class Preparation:
             raise error.naming(names) from error
         finally:
             shutil.rmtree(folder / _GIVEN, ignore_errors=True)
+
+    def _require(self, name: str) -> None:
+        """Have the target require a further pass, which the original turned out to need."""
+        self.target = replace(self.target, requires=(*self.target.requires, name))
+        self.place = replace(self.place, target=self.target)
 
     def hold_to_time(self) -> None:
         """Compare on as many samples as the time that was given or announced allows."""

@@ -67,10 +67,13 @@ class TuneSession(Pass):
         processors = target.threads or usable_processors()
         if threaded and not target.threads and processors < (os.cpu_count() or 1):
             yield TuneSessionOptions(intra_op_num_threads=processors)
-        yield TuneSessionOptions(level="basic")
+        lower = not _needs_extended(model)
+        if lower:
+            yield TuneSessionOptions(level="basic")
         if normalizes:
             yield TuneSessionOptions(disabled_optimizers=skip)
-        yield TuneSessionOptions(level="disable")
+        if lower:
+            yield TuneSessionOptions(level="disable")
         yield TuneSessionOptions(level="extended")
         if normalizes:
             yield TuneSessionOptions(disabled_optimizers=("LayerNormFusion", *skip))
@@ -89,3 +92,10 @@ class TuneSession(Pass):
         if tuned.digest == model.digest:
             return PassResult(model, changed=False, notes=("the model has these settings already",))
         return PassResult(tuned, changed=True, counts={"settings": len(chosen) + len(options.disabled_optimizers)})
+
+
+def _needs_extended(model: Model) -> bool:
+    """Whether the model is set to add 8-bit products exactly, which lower levels ignore."""
+    from optim.onnx import EXACT_INTEGERS
+
+    return model.session.updated(EXACT_INTEGERS) == model.session

@@ -1,4 +1,4 @@
-"""``optim inspect``: what a model file is."""
+"""``optim inspect``: what a model file is, and what is known and assumed about this machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from optim.cli_kit.options import MODEL_PATH
-from optim.cli_kit.output import echo, echo_json, print_fields, print_table
+from optim.cli_kit.output import echo, echo_json, print_fields, print_json, print_table
 from optim.errors import some_of
 
 if TYPE_CHECKING:
@@ -19,10 +19,19 @@ _MOST_OPERATORS = 25
 
 
 @click.command()
-@click.argument("model", type=MODEL_PATH)
+@click.argument("model", type=MODEL_PATH, required=False)
+@click.option("--machine", "machine", is_flag=True, help="Show this machine, and what is assumed about it.")
 @click.option("--json", "as_json", is_flag=True, help="For machines: one JSON object.")
-def inspect(model: Path, as_json: bool) -> None:
-    """Show inputs, outputs, opset, operators, size, weights by dtype, and what is dynamic."""
+def inspect(model: Path | None, machine: bool, as_json: bool) -> None:
+    """Show inputs, outputs, opset, operators, size, weights by dtype, and what is dynamic.
+
+    With --machine and without MODEL: the processor, what passes assume about its kernels, and where that comes from.
+    """
+    if machine == (model is not None):
+        raise click.UsageError("give a MODEL, or --machine without one")
+    if model is None:
+        _print_machine(as_json=as_json)
+        return
     from optim._engine.graphs.inspection import inspect as inspect_file
 
     found = inspect_file(model)
@@ -37,6 +46,40 @@ def inspect(model: Path, as_json: bool) -> None:
     print_table(("operator", "nodes"), _operators(found))
     echo("\nWeights")
     print_table(("dtype", "tensors", "size"), _weights(found))
+
+
+def _print_machine(*, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from optim._engine.backends.assumed import assumed_here
+    from optim._engine.machine import this_machine
+    from optim._engine.plugins.registry import load_registry
+
+    here, assumed = this_machine(), list(assumed_here(load_registry()))
+    if as_json:
+        print_json({"machine": asdict(here), "assumptions": [asdict(one) for one in assumed]})
+        return
+    memory = "unknown" if here.memory_bytes is None else _bytes(here.memory_bytes)
+    print_fields(
+        [
+            ("processor", here.cpu or "unknown"),
+            ("instruction sets", ", ".join(here.instruction_sets) or "unknown"),
+            ("cores", f"{here.cores} of {here.machine_cores} may be used"),
+            ("memory", memory),
+            ("system", f"{here.os}; Python {here.python}"),
+        ]
+    )
+    for one in assumed:
+        echo(f"\nAssumed for target {one.target} (plugin {one.plugin})")
+        if one.failure:
+            echo(f"its plugin could not say: {one.failure}")
+            continue
+        rows = [(row.subject, _value(row.value), row.source, row.processors, row.evidence) for row in one.found]
+        print_table(("assumption", "here", "source", "processors", "evidence"), rows)
+
+
+def _value(value: object) -> str:
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
 def _as_json(found: Inspection) -> str:

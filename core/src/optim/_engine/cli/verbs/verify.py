@@ -94,3 +94,5 @@ def _print(found: Verification) -> None:
             f"a loss of {task.loss:.3g}{error}, on {count_text(task.samples, 'sample')}"
         )
     echo(found.verdict)
+    for note in found.notes:
+        echo(f"note: {note}")

@@ -100,6 +100,7 @@ def _verification(
         outputs=tuple(OutputReport.model_validate(to_wire(item)) for item in comparisons),
         feeds=ComparedFeeds(origin=prepared.origin, samples=prepared.available, compared=len(prepared.compared)),
         task=figures or None,
+        notes=() if prepared.inexact is None else (prepared.inexact.note,),
     )
 
 

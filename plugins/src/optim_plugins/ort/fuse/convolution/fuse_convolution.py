@@ -116,9 +116,9 @@ def _take_neighbours(graph: ir.Model) -> int:
     from onnx_ir.passes.common import RemoveUnusedNodesPass
 
     from optim_plugins.ort.fuse.convolution.neighbours_as_channels import take_neighbours
-    from optim_plugins.ort.hardware import this_processor
+    from optim_plugins.ort.hardware import convolution_lanes
 
-    count = take_neighbours(graph, this_processor().convolution_lanes)
+    count = take_neighbours(graph, convolution_lanes())
     if count:
         RemoveUnusedNodesPass()(graph)
     return count

@@ -63,14 +63,14 @@ class QuantizeStatic(Pass):
 
         Nothing for a decoder's step: a few rows do not show what ranges the next ones will have.
         """
-        from optim_plugins.ort.hardware import is_x86, multiplies_integers_exactly
+        from optim_plugins.ort.hardware import fills_channels, multiplies_integers_exactly
         from optim_plugins.ort.kernels import CPU_PROVIDER
         from optim_plugins.ort.measure.sample_rows import FEW_ROWS, rows_at_a_time
         from optim_plugins.ort.quantize.static.quantize_static_options import QuantizeStaticOptions
 
         reduce_range: Literal["saturating", False] = False if multiplies_integers_exactly() else "saturating"
         if "Conv" in {node.op_type for node in model.ir_to_read().graph}:
-            fill = is_x86() and target.made_for == CPU_PROVIDER
+            fill = fills_channels() and target.made_for == CPU_PROVIDER
             yield QuantizeStaticOptions(
                 calibration="mse", correct_bias=True, reduce_range=reduce_range, fill_channels=fill
             )

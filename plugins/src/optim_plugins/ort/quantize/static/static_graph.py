@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from optim import Context, Model, OptimError, PassResult, SessionConfig
 from optim_plugins.ort.graph.fixed_weights import fix_weights
-from optim_plugins.ort.hardware import is_x86
+from optim_plugins.ort.hardware import signed_are_slow
 from optim_plugins.ort.measure.calibrate import Calibration, Measured, calibrate
 from optim_plugins.ort.prepare.converted_graph import convert_graph
 from optim_plugins.ort.quantize.dynamic.recurrent import quantize_lstm
@@ -117,7 +117,7 @@ def _known_to_be_slow(options: QuantizeStaticOptions) -> str:
         return "products with float8_e4m3fn run in float between conversions; they are for accelerators"
     if options.activations.endswith("16"):
         return f"products with {options.activations} run in float between conversions; they are for accelerators"
-    if options.activations == "int8" and options.format == "qoperator" and is_x86():
+    if options.activations == "int8" and options.format == "qoperator" and signed_are_slow():
         return "8-bit operators with int8 activations run slower than float on x86; uint8, or format qdq, does not"
     return ""
 

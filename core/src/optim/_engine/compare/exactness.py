@@ -1,0 +1,94 @@
+"""An original that this machine computes otherwise than the model says, unless it is opened with other settings.
+
+Integer kernels of some processors saturate if sums are too large, and a model that was quantized before may have such
+sums. Its outputs with the settings of :meth:`optim.Backend.exact_settings` then count as right: candidates that repeat
+the saturated outputs are wrong, and so is the original as it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from optim._engine.backends.held import HeldBackend
+from optim._engine.compare.place import Reference, compare_session
+from optim._engine.gate.drift import worst_drift
+from optim.model import Model, SessionConfig
+from optim.processor import ExactSettings
+from optim.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """The original as it is run for its reference outputs.
+
+    Attributes:
+        model: with the exact settings, if it may need any.
+        exact: these settings; None: it needs none.
+    """
+
+    model: Model
+    exact: ExactSettings | None = None
+
+    @property
+    def equivalent(self) -> Sequence[SessionConfig] | None:
+        """Settings that should not matter to the model; None: those of its backend."""
+        return None if self.exact is None else self.exact.equivalent
+
+
+@dataclass(frozen=True, slots=True)
+class Inexact:
+    """That this machine computes the original as it stands otherwise than the model says.
+
+    Attributes:
+        drift: of the original as it stands from its reference outputs.
+        pass_name: the pass that lays the exact settings over a model.
+        cause: why, one clause.
+    """
+
+    drift: float
+    pass_name: str
+    cause: str
+
+    @property
+    def note(self) -> str:
+        """One sentence for a report, and what follows from it."""
+        return (
+            f"the original as it stands is wrong on this processor by a drift of {self.drift:.2g}: {self.cause}. "
+            f"Models are held against exact arithmetic, which {self.pass_name} delivers"
+        )
+
+
+def exact_original(backend: HeldBackend, model: Model, target: Target, without: Collection[str]) -> Original:
+    """The original with the settings that it may need.
+
+    Args:
+        backend: that runs it.
+        model: the original as it stands.
+        target: where it runs.
+        without: passes that the user excluded; whoever excludes the pass accepts the outputs as they are.
+    """
+    exact = backend.exact_settings(model, target)
+    if exact is None or exact.pass_name in without:
+        return Original(model)
+    return Original(replace(model, session=model.session.updated(exact.session)), exact)
+
+
+def find_inexact(
+    backend: HeldBackend, exact: ExactSettings, target: Target, reference: Reference, tolerance: float
+) -> Inexact | None:
+    """Compares the original as it stands with its reference outputs; None if rounding explains what differs.
+
+    Args:
+        backend: that runs it.
+        exact: the settings that the reference outputs were computed with.
+        target: where it runs.
+        reference: these outputs.
+        tolerance: largest drift that rounding explains.
+
+    Raises:
+        OptimError: it does not open or run as it stands.
+    """
+    with backend.open(reference.original, target) as session:
+        drift = worst_drift(compare_session(session, reference, reference.compared, ())).relative_error
+    return Inexact(drift, exact.pass_name, exact.cause) if drift > tolerance else None
