@@ -77,6 +77,7 @@ def measure_tolerance(
         backend: that runs it.
         model: the original with the settings that its reference outputs were computed with.
         reference: these outputs.
+        variations: of these outputs.
         samples: to compare on.
         time_for: seconds for it.
         target: where it runs.
