@@ -28,12 +28,13 @@ from optim.onnx.files import describe_model
 from optim.target import Target
 from optim.testing import models
 from optim.testing.imports import imports_of
+from optim.testing.kit import Kit
 from optim.testing.kits import backend_elsewhere
 
 _TIMEOUT_S = 120.0
 
 
-class BackendConformance:
+class BackendConformance(Kit):
     """Subclass as ``TestMyBackend``, with the two fixtures that raise here.
 
     Attributes:
