@@ -127,7 +127,7 @@ def _offer(transformation: Pass, asked: PassQuestion, request: Request) -> PassO
             return PassOffer(asked.name, False, promise.reason or "its plugin gave no reason", not_here=True)
     with context_for(request.target, request.store, Calibration(request.feeds), request.seed) as context:
         if asked.options is None:
-            proposed = _candidates(transformation, request, context)
+            proposed = proposed_options(transformation, request.model, request.target, context)
             if asked.forced and not proposed:  # what was named is tried, whatever the pass thinks of it
                 proposed = [options_class(type(transformation))()]
         else:
@@ -146,13 +146,13 @@ def _offer(transformation: Pass, asked: PassQuestion, request: Request) -> PassO
     return PassOffer(asked.name, bool(proposals), "" if proposals else transformation.why_none, proposals, unknown)
 
 
-def _candidates(transformation: Pass, request: Request, context: Context) -> list[PassOptions]:
+def proposed_options(transformation: Pass, model: Model, target: Target, context: Context) -> list[PassOptions]:
     """What a pass proposes.
 
     Raises:
         OptimError[bad-result]: it is no sequence, or has no end.
     """
-    found: object = transformation.candidates(request.model, request.target, context)
+    found: object = transformation.candidates(model, target, context)
     proposed = list(islice(found, _MOST_CANDIDATES + 1)) if isinstance(found, Iterable) else []
     if isinstance(found, Iterable) and len(proposed) <= _MOST_CANDIDATES:
         return proposed
