@@ -151,5 +151,6 @@ class HeldBackend(Backend):
         return self._plugin.passes(error)
 
     def _held(self, opening: Callable[[], Session], model: Model, target: Target, *, on_target: bool) -> HeldSession:
-        turns = device(self._inner.device(target)) if on_target and self.kind.exclusive else None
-        return HeldSession(self._plugin, opening, model, target, on_target=on_target, turns=turns)
+        turns = device(self._inner.device(target)) if self.kind.exclusive else None
+        limits = self.kind.call_limits
+        return HeldSession(self._plugin, opening, model, target, on_target=on_target, turns=turns, limits=limits)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from optim._engine.backends.held_session import called
 from optim._engine.compare.distrust import Untouched
 from optim._engine.graphs.node_names import unknown_nodes
 from optim._engine.jobs.job import Job
+from optim._engine.jobs.offer import pass_call
 from optim._engine.plugins.registry import load_registry
 from optim.errors import OptimError
 from optim.jobs.channel import Channel
+from optim.jobs.doing import say_call
 from optim.model import Model, TensorInfo
 from optim.options import parse_options
 from optim.passes import Pass
@@ -69,7 +72,9 @@ def run(request: Request, channel: Channel) -> Answer:
     model, notes = request.model, list[str]()
     registry = load_registry(only=sorted({asked.plugin for asked in request.passes}))
     for asked in request.passes:
-        pass_class = registry.find_pass(asked.name, request.target).over_models
+        offered = registry.find_pass(asked.name, request.target)
+        pass_class = offered.over_models
+        say_call(pass_call(offered, f"asked whether it takes {called(request.model)}"))
         before = Untouched.now(request.model)
         notes += _unknown_to_keep(asked, request.model)
         options = _options(pass_class, asked)
@@ -82,6 +87,7 @@ def run(request: Request, channel: Channel) -> Answer:
             continue
         model = replace(model, inputs=_fitting(pass_class().inputs_for(options, model), model, asked.name))
         before.require(asked.name)
+    say_call(None)
     return Answer(model.inputs, tuple(notes))
 
 

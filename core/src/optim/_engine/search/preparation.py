@@ -299,7 +299,10 @@ class Preparation:
             return self.need(prepare.JOB, request, "prepare", most_s)
         except OptimError as error:
             if _ran_out(error) and most_s < self.settings.needed_timeout_s:
-                raise original_too_slow(self.settings.source.name, most_s, self.run_time.announced_s) from error
+                failed = error.__cause__
+                call = failed.call if isinstance(failed, WorkerFailed) else None
+                slow = original_too_slow(self.settings.source.name, most_s, self.run_time.announced_s, call)
+                raise slow.naming(names) from error
             raise error.naming(names) from error
         finally:
             shutil.rmtree(folder / _GIVEN, ignore_errors=True)

@@ -295,7 +295,7 @@ def _candidate_failure(failed: WorkerFailed, phase: str) -> str:
         "applied": "when the result was opened",
         "opened": "when the result was run",
     }
-    if failed.kind == "raised":
+    if failed.kind == "raised" or failed.call is not None:
         return failed.reason
     return f"{failed.reason} ({doing.get(phase, phase)})"
 

@@ -33,7 +33,7 @@ from optim.jobs.printed import last_lines
 from optim.onnx.operators import share_within_reach
 from optim.passes import PassResult, Role, Stage
 
-_STOPPED = OutOfTime("search time ran out while it was tried; give more with --search-seconds")
+_STOPPED = "search time ran out while it was tried: it {failure}; give more with --search-seconds"
 _NO_FASTER = "not repaired: it is no faster than the model without it"
 _HOPELESS = 1.5
 """Options that broke the budget by this factor on one chain are not tried on the next: less gives up too early."""
@@ -297,7 +297,7 @@ class Expander:
         attempt.seconds += tried.seconds
         self.promises.note_seconds(attempt.step.pass_name, tried.seconds)
         if tried.ran_out and tried.seconds < self._bench.settings.timeout_s:
-            attempt.settle(StepStatus.SKIPPED, _STOPPED)
+            attempt.settle(StepStatus.SKIPPED, OutOfTime(_STOPPED.format(failure=tried.failure)))
             self.promises.note_stopped(attempt.step.pass_name, tried.seconds)
             return None
         attempt.printed, attempt.trace, attempt.broke = tried.said, tried.trace, tried.broke

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from optim._engine.jobs.clocks.goal_clock import Figure
-from optim._engine.jobs.lane import JOB, Request
+from optim._engine.jobs.lane import JOB, Request, runs_of
 from optim._engine.jobs.start_up import Ready
 from optim._engine.search.effort import Effort
 from optim._engine.search.state import LaneResult
@@ -34,11 +34,31 @@ _IMPORTED = (
 """What a lane needs, for a server of its own: half of what other jobs do."""
 
 
-class LateLane(WorkerFailed):
-    """The time of the race was over before a lane was open: nothing speaks against its model."""
+_ROUND_TIMEOUT_S = 300.0
+"""For one round of a lane whose goal has a clock of its own, of which nobody knows before what it takes."""
 
-    def __init__(self) -> None:
+_LEAST_WAIT_S, _TIMES_SLOWER = 5.0, 20.0
+"""For one round of any other: its runs, so many times slower than when the lane began, and what a process may stand
+still on a machine that is very busy. Beside sixteen programs on two processors ten times slower was seen."""
+
+
+def hangs_after_s(ready: Ready) -> float:
+    """Seconds after which a lane that has not come back from a round is taken to hang."""
+    open_s = ready.start.open_s if ready.start else 0.0  # where its device takes one session it opens in each round
+    round_s = open_s + sum(runs_of(took) * took + took for took in ready.run_s)
+    return min(_ROUND_TIMEOUT_S, _LEAST_WAIT_S + _TIMES_SLOWER * round_s)
+
+
+class LateLane(WorkerFailed):
+    """The time of the race was over before a lane was open: nothing speaks against its model.
+
+    Attributes:
+        late: what it was doing then, where it had begun.
+    """
+
+    def __init__(self, late: str = "") -> None:
         super().__init__("the time of the run was over before it was open", "timeout")
+        self.late = late
 
 
 @dataclass
@@ -48,6 +68,7 @@ class Lane:
     Attributes:
         worker: the process.
         ready: what it said when the model was open.
+        hangs_after_s: that a round of it may take.
         times: by round, by sample, in seconds.
         calls: the same, of every call.
         goal: by round; empty where the goal has no clock of its own.
@@ -56,6 +77,7 @@ class Lane:
 
     worker: WorkerProcess
     ready: Ready
+    hangs_after_s: float = _ROUND_TIMEOUT_S
     times: list[list[float]] = field(default_factory=list)
     calls: list[list[list[float]]] = field(default_factory=list)
     goal: list[Figure] = field(default_factory=list)
@@ -80,7 +102,7 @@ def open_lanes(base: Request, lanes: Sequence[Request], effort: Effort, end: flo
             return LateLane()
         opened = open_lane(request, timeout_s, fresh=effort.fresh, server=server)
         if isinstance(opened, WorkerFailed) and opened.kind == "timeout" and time.monotonic() >= end:
-            return LateLane()
+            return LateLane(opened.reason if opened.call is not None and opened.call.first else "")
         if isinstance(opened, Lane):
             ready.append(opened)
         return opened
@@ -100,7 +122,7 @@ def _said_beside(lane: Lane | WorkerFailed) -> Lane | WorkerFailed:
         return lane
     cause = f"{lane.error.cause}; other models were open beside it: does its device take one (Backend.exclusive)?"
     error = replace(lane.error, cause=cause)
-    return WorkerFailed(f"{error.what}: {cause}", lane.kind, lane.details, error, lane.doing)
+    return WorkerFailed(f"{error.what}: {cause}", lane.kind, lane.details, error, lane.doing, call=lane.call)
 
 
 def look(request: Request, timeout_s: float) -> LaneResult:
@@ -117,7 +139,8 @@ def open_lane(request: Request, timeout_s: float, *, fresh: bool, server: Server
     worker = JOB.start(request, fresh=fresh, server=server)
     try:
         message = worker.receive(timeout_s)
-        return Lane(worker, from_wire(Ready, message["ready"]))
+        ready = from_wire(Ready, message["ready"])
+        return Lane(worker, ready, _ROUND_TIMEOUT_S if request.clock else hangs_after_s(ready))
     except WorkerFailed as failed:
         worker.close()
         return failed

@@ -46,6 +46,8 @@ _BESIDE_SHARE = 0.25
 """Of the free memory, for lanes that are opened while another run races, which has its own open: runs that begin
 together count the same memory as free. What needs more is opened at the run's own turn."""
 
+_LATE = "the time of a race was over before a model had been timed once: its lane {reason}"
+
 _MOST_LANES = 24
 """A round with more takes so long that the machine changes within it."""
 
@@ -110,6 +112,9 @@ def race_candidates(
     lanes += [replace(base, clock=program) for program in wanted.programs]
     admit = _admission(bench, candidates, budget) if budget is not None else None
     first, others = _race(bench, base, lanes, effort, admit)
+    for found in (first, *others):
+        if found.late:
+            bench.run_time.note(_LATE.format(reason=found.late))
     if original.recast is not None:  # the very model that it is timed against: apart by noise only
         for place, candidate in enumerate(candidates):
             if candidate.digest == original.digest:

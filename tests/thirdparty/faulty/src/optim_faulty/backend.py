@@ -1,0 +1,64 @@
+"""A device that computes by onnx's reference evaluator."""
+
+from __future__ import annotations
+
+from optim import Backend, BackendLimits, OptimError, Session, Target
+from optim_faulty.mistakes import happen
+
+RUNTIME = "faulty-runtime"
+
+
+class FaultySession(Session):
+    """A model on the device."""
+
+    def __init__(self, model):
+        from onnx.reference import ReferenceEvaluator
+
+        self._is_candidate = any(node.name.endswith("_shrunk") for node in model.ir_to_read().graph)
+        happen("open", is_candidate=self._is_candidate)
+        self._evaluator = ReferenceEvaluator(str(model.path))
+        self._names = [info.name for info in model.inputs]
+        self._outputs = [info.name for info in model.outputs]
+
+    def run(self, feeds):
+        """One run."""
+        happen("run", is_candidate=self._is_candidate)
+        return self._computed(feeds)
+
+    def time_runs(self, feeds, count):
+        """Seconds of runs."""
+        happen("time_runs", is_candidate=self._is_candidate)
+        return super().time_runs(feeds, count)
+
+    def _computed(self, feeds):
+        found = self._evaluator.run(None, {name: feeds[name] for name in self._names})
+        return dict(zip(self._outputs, found, strict=True))
+
+    @property
+    def executed_on(self):
+        """All of it runs on the device."""
+        return {RUNTIME: 1.0}
+
+    def close(self):
+        """Let it go."""
+        self._evaluator = None
+
+
+class FaultyBackend(Backend):
+    """Runs models as long as nothing is planted."""
+
+    name = "faulty"
+
+    def open(self, model, target):
+        """The model."""
+        unknown = sorted(set(model.opset) - {""})
+        if unknown:
+            raise OptimError("session-failed", "it cannot run the model", f"domain {unknown[0]}", "leave it out")
+        return FaultySession(model)
+
+    def limits(self):
+        """Standard operators."""
+        return BackendLimits(13, {"": 22})
+
+
+TARGET = Target("faulty", "faulty", runtime=RUNTIME, device="Faulty One")
