@@ -3,10 +3,33 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Limit:
+    """How long code of a plugin may run.
+
+    Attributes:
+        seconds: None: as long as its job.
+        why: whose limit that is.
+        of_each: whether several calls together may take so many times as long.
+    """
+
+    seconds: float | None = None
+    why: str = ""
+    of_each: bool = False
+
+    def times(self, count: int) -> Limit:
+        """The limit of so many calls together."""
+        return replace(self, seconds=count * self.seconds) if self.seconds is not None and self.of_each else self
+
+
+NO_LIMIT = Limit()
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,13 +40,13 @@ class PluginCall:
         text: whose it is and what it is doing, to follow "while", e.g. ``backend volt was opening the original``.
         release: the distribution that brings it, with its version.
         first: whether nothing of the kind has come back yet.
-        limit_s: seconds after which it is ended, where it has a limit of its own.
+        limit: after which it is ended.
     """
 
     text: str
     release: str = ""
     first: bool = False
-    limit_s: float | None = None
+    limit: Limit = NO_LIMIT
 
 
 class _Told:
@@ -68,8 +91,7 @@ def say_call(call: PluginCall | None) -> None:
     """Say that a plugin's code runs from now on, or none; nothing is sent where that was said already."""
     if call is not _told.call:
         _told.call = call
-        of_plugin = call and {"text": call.text, "release": call.release, "first": call.first, "limit_s": call.limit_s}
-        _told.say({"calling": of_plugin})
+        _told.say({"calling": call and asdict(call)})
 
 
 @contextmanager
@@ -77,7 +99,7 @@ def calling(call: PluginCall) -> Iterator[None]:
     """Run a plugin's code, within its own limit where it has one. After an exception its name still stands."""
     before = current_call()
     say_call(call)
-    with within(call.limit_s):
+    with within(call.limit.seconds):
         yield
     say_call(before)
 
@@ -86,9 +108,11 @@ def calling(call: PluginCall) -> Iterator[None]:
 def within(limit_s: float | None) -> Iterator[None]:
     """End this process where what is inside takes longer: by a signal, whatever library it hangs in.
 
-    Nothing is ended where there is no such signal, as on Windows, and in a process that is no worker.
+    Nothing is ended where there is no such signal, as on Windows, in a process that is no worker, and on a thread
+    beside the main one: there is one such clock in a process.
     """
-    if limit_s is None or not is_worker() or not hasattr(signal, "setitimer"):
+    is_main = threading.current_thread() is threading.main_thread()
+    if limit_s is None or not (is_worker() and is_main and hasattr(signal, "setitimer")):
         yield
         return
     left_s, _ = signal.setitimer(signal.ITIMER_REAL, limit_s)

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from optim.errors import ExitStatus, OptimError
-from optim.jobs.doing import PluginCall
+from optim.jobs.doing import Limit, PluginCall
 from optim.jobs.forked import Forked, Server, can_fork, fork, start_server
 from optim.jobs.leftovers import MARK_VARIABLE, end_descendants, end_marked
 from optim.jobs.owner import FOLDER_VARIABLE, workers_folder
@@ -31,7 +31,7 @@ class WorkerFailed(Exception):  # noqa: N818 - it states what happened to the wo
 
     Attributes:
         reason: one line for the report.
-        kind: ``crashed``, ``starved`` (ended for want of memory), ``timeout``, ``limit`` (of the plugin's own),
+        kind: ``crashed``, ``starved`` (ended for want of memory), ``timeout``, ``limit`` (that of a plugin's call),
             ``raised`` or ``protocol``.
         details: traceback or the end of its stderr.
         error: the OptimError that the job raised, where it was one.
@@ -167,7 +167,7 @@ class WorkerProcess:
             if "doing" in message:
                 self._doing = message["doing"]
             elif "calling" in message:
-                self._call = PluginCall(**message["calling"]) if message["calling"] else None
+                self._call = _call_of(message["calling"])
             else:
                 break
         self.peak_memory_bytes = max(self.peak_memory_bytes, message.get("peak_memory_bytes", 0))
@@ -232,8 +232,8 @@ class WorkerProcess:
         tail = self._stderr_tail()
         hint = tail.strip().splitlines()[-1][:200] if tail.strip() else ""
         left = _with_it(end_marked(self._mark))
-        if what == "SIGALRM" and self._call and self._call.limit_s is not None:
-            late = f"took longer than {self._call.limit_s:.3g} s, the plugin's own limit{self._on()}{self._in()}"
+        if what == "SIGALRM" and self._call and (limit := self._call.limit).seconds is not None:
+            late = f"took longer than {limit.seconds:.3g} s, {limit.why}{self._on()}{self._in()}"
             return self._failed(late, "limit")
         starved = what == "SIGKILL" and ended_for_memory() > self._ended_before
         want = f", for want of memory (there are {usable_memory_bytes() / 1e9:.2g} GB)" if starved else ""
@@ -284,11 +284,15 @@ def run_job(
         return result, worker.peak_memory_bytes
 
 
+def _call_of(told: dict[str, Any] | None) -> PluginCall | None:
+    return PluginCall(**{**told, "limit": Limit(**told["limit"])}) if told else None
+
+
 def _with_it(ended: list[str]) -> str:
     return f", with what it had left running: {', '.join(ended)}" if ended else ""
 
 
-def _raised(error: dict[str, Any], doing: str, printed: str, call: PluginCall | None) -> WorkerFailed:
+def _raised(error: dict[str, Any], doing: str, printed: str = "", call: PluginCall | None = None) -> WorkerFailed:
     if "optim" in error:
         fields = dict(error["optim"])
         fields["status"] = ExitStatus(fields["status"])

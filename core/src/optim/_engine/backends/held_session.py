@@ -9,11 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from optim._engine.backends.call_bounds import Bounds, tightest
 from optim._engine.backends.device import Device
 from optim._engine.backends.plugin_calls import PluginCalls
 from optim._engine.backends.session_contract import executed_defect, outputs_defect, ran_elsewhere, times_defect
 from optim.arrays import Feeds, Outputs
-from optim.backend import NO_LIMITS, CallLimits, KernelCount, Session
+from optim.backend import KernelCount, Session
 from optim.jobs.doing import calling, current_call, say_call, within
 from optim.model import Model, TensorInfo
 from optim.onnx.backend import OnnxRuntimeSession
@@ -35,7 +36,7 @@ class HeldSession(Session):
         target: where it should run.
         on_target: whether it is opened there, and not where the reference is computed.
         turns: the device that it takes, where that takes one session at a time.
-        limits: what the backend allows itself for opening and for a run.
+        limits: what opening and a run may take.
 
     Raises:
         OptimError: it does not open.
@@ -50,7 +51,7 @@ class HeldSession(Session):
         *,
         on_target: bool,
         turns: Device | None = None,
-        limits: CallLimits = NO_LIMITS,
+        limits: Sequence[Bounds] = (),
     ) -> None:
         self._plugin = plugin
         self._opening = opening
@@ -58,10 +59,10 @@ class HeldSession(Session):
         self._target = target
         self._on_target = on_target
         self._subject = f"{called(model)} on {target.name}"
-        self._limits = limits
+        self._open_limit, self._run_limit = tightest(limits)
         self._before = current_call()
         self._times = False
-        self._call = plugin.call(f"running {self._subject}", first=True, limit_s=limits.run_s)
+        self._call = plugin.call(f"running {self._subject}", self._run_limit, first=True)
         self._turns = turns
         self._session: Session | None = None
         self._used_s = 0.0
@@ -83,7 +84,8 @@ class HeldSession(Session):
         self._live()
         if current_call() is not self._call:  # most often it is, and nothing is sent that would show in a short run
             say_call(self._call)
-        outputs = self._patient("run", lambda session: session.run(feeds), self._limits.run_s)
+        limit_s = None if self._times else self._run_limit.seconds  # clocks measure this very call
+        outputs = self._patient("run", lambda session: session.run(feeds), limit_s)
         if self._call.first:
             self._call = replace(self._call, first=False)
         if defect := self._defect(outputs):
@@ -126,12 +128,12 @@ class HeldSession(Session):
     def time_runs(self, feeds: Feeds, count: int) -> list[float]:
         """Seconds of runs, all of one opening."""
         self._live()
-        limit_s = None if self._limits.run_s is None else count * self._limits.run_s
-        if self._call.limit_s != limit_s or current_call() is not self._call or not self._times:
-            self._call = self._plugin.call(f"timing {self._subject}", first=not self._times, limit_s=limit_s)
+        limit = self._run_limit.times(count)
+        if self._call.limit != limit or current_call() is not self._call or not self._times:
+            self._call = self._plugin.call(f"timing {self._subject}", limit, first=not self._times)
             say_call(self._call)
         started = time.perf_counter()
-        times = self._patient("time", lambda session: session.time_runs(feeds, count), limit_s)
+        times = self._patient("time", lambda session: session.time_runs(feeds, count), limit.seconds)
         passed_s, self._times = time.perf_counter() - started, True
         if defect := times_defect(times, count, passed_s):
             raise self._plugin.broken(defect)
@@ -187,7 +189,7 @@ class HeldSession(Session):
             self._turns.take(self)
         if self._session is None:
             started = time.process_time()
-            with calling(self._plugin.call(f"opening {self._subject}", first=True, limit_s=self._limits.open_s)):
+            with calling(self._plugin.call(f"opening {self._subject}", self._open_limit, first=True)):
                 self._session = self._plugin.blame(
                     f"could not open {self._subject}", lambda: self._plugin.patient(self._opening)
                 )

@@ -25,7 +25,7 @@ from optim._engine.jobs.recorded import recorded
 from optim._engine.plugins.registry import load_registry
 from optim.backend import Session
 from optim.jobs.channel import Channel
-from optim.jobs.doing import calling
+from optim.jobs.doing import Limit, calling
 from optim.model import Model
 from optim.onnx.files import model_size_bytes
 from optim.options import PassOptions, parse_options
@@ -90,7 +90,8 @@ def run(request: Request, channel: Channel) -> Answer:
     before = Untouched.now(request.model)
     samples = Calibration(request.comparison.reference.feeds, request.comparison.interfaces)
     try:
-        with calling(pass_call(offered, f"being applied to {called(request.model)}", pass_class.apply_limit_s)):
+        limit = Limit(pass_class.apply_limit_s, "its plugin's own limit")
+        with calling(pass_call(offered, f"being applied to {called(request.model)}", limit)):
             result = _apply(pass_class(), options, request, samples)
     finally:  # a pass that damaged its input may well fail over it: that is the better diagnosis
         before.require(request.name)

@@ -123,7 +123,7 @@ def _answer_rounds(
     ``cpu_s`` counts on from ``told``, the session's processor seconds when it said that it is ready: what the goal's
     clock takes to start, and threads that spin after a run, are not of other programs.
     """
-    runs = [runs_of(took) for took in duration]
+    runs = [max(1, min(_MOST_RUNS, int(_BURST_S / max(d, 1e-9)))) for d in duration]
     while channel.receive().get("go"):
         seconds = [
             _burst(session, sample, count, warm=took < _LONG_S)
@@ -133,11 +133,6 @@ def _answer_rounds(
         goal = to_wire(timer.round()) if timer else None
         known, told = told, session.processor_s()
         channel.event("times", seconds=seconds, cpu_s=told - known, goal=goal)
-
-
-def runs_of(run_s: float) -> int:
-    """How many runs of a sample that takes so long are timed in a round."""
-    return max(1, min(_MOST_RUNS, int(_BURST_S / max(run_s, 1e-9))))
 
 
 def _burst(session: Session, feeds: Feeds, count: int, *, warm: bool) -> list[float]:

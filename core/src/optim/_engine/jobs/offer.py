@@ -22,7 +22,7 @@ from optim._engine.plugins.registry import load_registry
 from optim.context import Context
 from optim.errors import OptimError
 from optim.jobs.channel import Channel
-from optim.jobs.doing import PluginCall, calling
+from optim.jobs.doing import NO_LIMIT, Limit, PluginCall, calling
 from optim.jobs.wire import to_wire
 from optim.model import Model
 from optim.onnx.digests import model_digest
@@ -113,10 +113,10 @@ def run(request: Request, channel: Channel) -> Answer:
     return Answer()
 
 
-def pass_call(offered: OfferedPass, doing: str, limit_s: float | None = None) -> PluginCall:
+def pass_call(offered: OfferedPass, doing: str, limit: Limit = NO_LIMIT) -> PluginCall:
     """What the parent of this process is told while code of a pass runs."""
     release = offered.plugin.release
-    return PluginCall(f"pass {offered.name} ({release}) was {doing}", release, limit_s=limit_s)
+    return PluginCall(f"pass {offered.name} ({release}) was {doing}", release, limit=limit)
 
 
 def _ask(transformation: Pass, asked: PassQuestion, request: Request) -> PassOffer:

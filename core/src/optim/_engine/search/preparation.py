@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
+from optim._engine.backends.call_bounds import of_original
 from optim._engine.compare.comparison import Comparison
 from optim._engine.compare.metric_spec import require_known
 from optim._engine.compare.place import Place, Reference
@@ -194,8 +195,12 @@ class Preparation:
 
     def comparison(self, candidate: Candidate) -> Comparison:
         """How the model at the end of a chain is held against the original; after :meth:`prepare`."""
-        place = self.places.get(candidate.target, self.place)
+        place = self.bounded(self.places.get(candidate.target, self.place))
         return Comparison(place, self.reference, candidate.interfaces, candidate.given)
+
+    def bounded(self, place: Place) -> Place:
+        """The same, with an end to calls that take many times what the original takes; after :meth:`prepare`."""
+        return replace(place, bounds=of_original(self.prepared.open_s, self.prepared.run_s, self.run_time.left))
 
     def check_options(self, model: Model) -> tuple[TensorInfo, ...]:
         """Have the passes that must hold look at their options and at the model.

@@ -83,6 +83,7 @@ class Workbench(Preparation):
     made: set[Path] = field(default_factory=set, init=False)
     recast_originals: dict[StepKey, Candidate] = field(default_factory=dict, init=False)
     _tried: dict[str, Tried] = field(default_factory=dict, init=False)
+    _hung: dict[str, Tried] = field(default_factory=dict, init=False)
     _node_costs: dict[str, dict[str, NodeCost]] = field(default_factory=dict, init=False)
 
     def on(self, target: Target, versions: Mapping[str, str], requirements: Sequence[str] = ()) -> Self:
@@ -147,6 +148,8 @@ class Workbench(Preparation):
         self.teller.trying()
         if not anew and key in self._tried and _is_there(self._tried[key]):
             return replace(self._tried[key], seconds=0.0)
+        if not anew and key in self._hung:  # it would hang again, for as long
+            return replace(self._hung[key], seconds=0.0)
         tried = None if anew else self.runner.known(key, Tried, holds=_is_there)
         if tried is not None:
             self._note_made(tried)
@@ -166,7 +169,10 @@ class Workbench(Preparation):
             trace = failed.details if failed.kind == "raised" else ""
             broke = failed.is_defect and phases[-1] == "applying"
             said = tuple(last_lines(failed.printed))
-            return Tried(None, why, took, ran_out=failed.kind == "timeout", printed=said, trace=trace, broke=broke)
+            tried = Tried(None, why, took, ran_out=failed.kind == "timeout", printed=said, trace=trace, broke=broke)
+            if failed.kind == "limit":
+                self._hung[key] = tried
+            return tried
         tried = self._tried[key] = Tried(answer, "", self.turns.now() - started)
         self._note_made(tried)
         self.runner.keep(key, tried)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from optim._engine.jobs.clocks.goal_clock import Figure
-from optim._engine.jobs.lane import JOB, Request, runs_of
+from optim._engine.jobs.lane import JOB, Request
 from optim._engine.jobs.start_up import Ready
 from optim._engine.search.effort import Effort
 from optim._engine.search.state import LaneResult
@@ -34,21 +34,6 @@ _IMPORTED = (
 """What a lane needs, for a server of its own: half of what other jobs do."""
 
 
-_ROUND_TIMEOUT_S = 300.0
-"""For one round of a lane whose goal has a clock of its own, of which nobody knows before what it takes."""
-
-_LEAST_WAIT_S, _TIMES_SLOWER = 5.0, 20.0
-"""For one round of any other: its runs, so many times slower than when the lane began, and what a process may stand
-still on a machine that is very busy. Beside sixteen programs on two processors ten times slower was seen."""
-
-
-def hangs_after_s(ready: Ready) -> float:
-    """Seconds after which a lane that has not come back from a round is taken to hang."""
-    open_s = ready.start.open_s if ready.start else 0.0  # where its device takes one session it opens in each round
-    round_s = open_s + sum(runs_of(took) * took + took for took in ready.run_s)
-    return min(_ROUND_TIMEOUT_S, _LEAST_WAIT_S + _TIMES_SLOWER * round_s)
-
-
 class LateLane(WorkerFailed):
     """The time of the race was over before a lane was open: nothing speaks against its model.
 
@@ -68,7 +53,6 @@ class Lane:
     Attributes:
         worker: the process.
         ready: what it said when the model was open.
-        hangs_after_s: that a round of it may take.
         times: by round, by sample, in seconds.
         calls: the same, of every call.
         goal: by round; empty where the goal has no clock of its own.
@@ -77,7 +61,6 @@ class Lane:
 
     worker: WorkerProcess
     ready: Ready
-    hangs_after_s: float = _ROUND_TIMEOUT_S
     times: list[list[float]] = field(default_factory=list)
     calls: list[list[list[float]]] = field(default_factory=list)
     goal: list[Figure] = field(default_factory=list)
@@ -139,8 +122,7 @@ def open_lane(request: Request, timeout_s: float, *, fresh: bool, server: Server
     worker = JOB.start(request, fresh=fresh, server=server)
     try:
         message = worker.receive(timeout_s)
-        ready = from_wire(Ready, message["ready"])
-        return Lane(worker, ready, _ROUND_TIMEOUT_S if request.clock else hangs_after_s(ready))
+        return Lane(worker, from_wire(Ready, message["ready"]))
     except WorkerFailed as failed:
         worker.close()
         return failed

@@ -21,6 +21,9 @@ from optim.jobs.process import WorkerFailed
 _FOREIGN_SHARE = 0.03
 """Share of the machine that others may use in a round that counts: less drops rounds, more widens intervals."""
 
+_ROUND_TIMEOUT_S = 300.0
+"""For one round of one lane, which takes tenths of seconds: it only ends a lane that hangs."""
+
 _ALONE = 3
 """Rounds of a base beside which nothing races: they say what the original takes, and decide nothing. Ten of a GPT2's
 answers took the time in which what came next was to be proven."""
@@ -111,12 +114,10 @@ class _Running:
         for i in alive:
             if time.monotonic() >= self.end:
                 break
-            hangs_after_s = self.lanes[i].hangs_after_s
-            left_s = self.end - time.monotonic()
             try:
-                self.watch.add_own(run_lane(self.lanes[i], min(hangs_after_s, left_s)))
+                self.watch.add_own(run_lane(self.lanes[i], min(_ROUND_TIMEOUT_S, self.end - time.monotonic())))
             except WorkerFailed as failed:
-                if failed.kind == "timeout" and left_s < hangs_after_s:
+                if failed.kind == "timeout" and time.monotonic() >= self.end:
                     if not self.lanes[i].times and failed.call is not None:
                         self.late[i] = failed.reason
                     break

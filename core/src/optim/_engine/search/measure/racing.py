@@ -106,7 +106,7 @@ def race_candidates(
     lanes = [replace(_lane(bench, one, wanted), timed=timed) for one in candidates]
     of_base = Wanted("final" if wanted.purpose == "again" else wanted.purpose)  # the last race's base is reported
     base = replace(_lane(bench, original, of_base), timed=timed, clock=clock)
-    base = replace(base, comparison=replace(base.comparison, place=bench.baseline))
+    base = replace(base, comparison=replace(base.comparison, place=bench.bounded(bench.baseline)))
     lanes = [replace(one, clock=clock) for one in lanes]
     lanes += [replace(base, comparison=replace(base.comparison, place=place)) for place in wanted.places]
     lanes += [replace(base, clock=program) for program in wanted.programs]
