@@ -14,7 +14,7 @@ _VENDORS = "its plugin's own limit"
 _ORIGINALS = "many times what the original takes"
 
 _LEAST_S, _TIMES = 5.0, 20.0
-"""What any call may take, and how many times longer than with the original: beside sixteen other programs two processors
+"""What any call may take, and how many times longer than with the original: beside sixteen programs two processors
 were ten times slower from one minute to the next, and stood still for seconds."""
 
 

@@ -29,12 +29,14 @@ class NamedOptions:
         plugin: that offers it.
         options: that the user gave; None where the pass proposes them.
         written_here: whether the user wrote them for this model, and no recipe or source of several models did.
+        required: whether the target needs it, whoever named it.
     """
 
     name: str
     plugin: str
     options: dict[str, Any] | None
     written_here: bool = False
+    required: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +55,13 @@ class Answer:
 
     Attributes:
         inputs: of the model, in the sizes that what was asked for leaves.
+        fixing: names of the passes that fix sizes, in the order in which they were asked.
         notes: what may turn out to be refused, as soon as earlier passes have done their work.
     """
 
     inputs: tuple[TensorInfo, ...]
     notes: tuple[str, ...] = ()
+    fixing: tuple[str, ...] = ()
 
 
 JOB = Job(__name__, Request, Answer)
@@ -69,7 +73,7 @@ def run(request: Request, channel: Channel) -> Answer:
     Raises:
         OptimError: what the first of them refused.
     """
-    model, notes = request.model, list[str]()
+    model, notes, fixing = request.model, list[str](), list[str]()
     registry = load_registry(only=sorted({asked.plugin for asked in request.passes}))
     for asked in request.passes:
         offered = registry.find_pass(asked.name, request.target)
@@ -82,13 +86,15 @@ def run(request: Request, channel: Channel) -> Answer:
             pass_class().refuse_for(options, model, request.target)
         if not request.data_given and options is not None:
             pass_class().refuse_without_data(options, model)
-        if asked.options is None:
+        if pass_class.inputs_for is not Pass.inputs_for and not pass_class.recasts:
+            fixing.append(asked.name)
+        if options is None or (asked.options is None and not asked.required):
             before.require(asked.name)
             continue
         model = replace(model, inputs=_fitting(pass_class().inputs_for(options, model), model, asked.name))
         before.require(asked.name)
     say_call(None)
-    return Answer(model.inputs, tuple(notes))
+    return Answer(model.inputs, tuple(notes), tuple(fixing))
 
 
 def _unknown_to_keep(asked: NamedOptions, model: Model) -> list[str]:

@@ -62,3 +62,30 @@ class FaultyBackend(Backend):
 
 
 TARGET = Target("faulty", "faulty", runtime=RUNTIME, device="Faulty One")
+
+
+class FixedSession(FaultySession):
+    """A model on a device that takes fixed sizes."""
+
+    def __init__(self, model):
+        if any(info.is_dynamic for info in model.inputs):
+            raise OptimError(
+                "faulty-sizes", "it cannot run the model", "input x has no fixed sizes", "--with faulty.fix-batch"
+            )
+        super().__init__(model)
+
+
+class FixedBackend(FaultyBackend):
+    """Takes fixed sizes alone."""
+
+    name = "faulty-fixed"
+
+    def open(self, model, target):
+        """The model, if its sizes are fixed."""
+        return FixedSession(model)
+
+
+FIXED = Target("faulty-fixed", "faulty-fixed", runtime=RUNTIME, device="Faulty Fixed")
+BATCHED = Target(
+    "faulty-batched", "faulty-fixed", runtime=RUNTIME, device="Faulty Fixed", requires=("faulty.fix-batch",)
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from optim import APPLICABLE, Applicable, Pass, PassResult
+from optim import APPLICABLE, Applicable, Interface, Pass, PassResult, Role
 from optim_faulty.mistakes import happen
 
 
@@ -34,6 +34,33 @@ class Shrink(Pass):
         for node in graph.graph:
             node.name = f"{node.name}_shrunk"
         return PassResult(context.save(graph, model), True, counts={"pairs of Neg": len(pairs)})
+
+
+class FixBatch(Pass):
+    """Fixes the batch."""
+
+    name = "faulty.fix-batch"
+    summary = "Fixes the batch at 2."
+    role = Role.REQUESTED
+    before = ("faulty.shrink",)
+
+    def applicable(self, model, target):
+        """Where a size is open."""
+        return APPLICABLE if any(one.is_dynamic for one in model.inputs) else Applicable.no("its sizes are fixed")
+
+    def inputs_for(self, options, model):
+        """With a batch of 2."""
+        from optim.onnx import fixed_inputs
+
+        return fixed_inputs(model.inputs, {"batch": 2}, {})
+
+    def apply(self, model, options, context):
+        """The same graph with a batch of 2."""
+        from optim.onnx import fix_dimensions
+
+        graph = model.ir()
+        fix_dimensions(graph, {"batch": 2})
+        return PassResult(context.save(graph, model), True, counts={"inputs": 1}, interface=Interface())
 
 
 def _pairs(graph):

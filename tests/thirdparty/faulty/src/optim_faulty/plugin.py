@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from optim import hookimpl
-from optim_faulty.backend import TARGET, FaultyBackend
-from optim_faulty.passes import Shrink
+from optim_faulty.backend import BATCHED, FIXED, TARGET, FaultyBackend, FixedBackend
+from optim_faulty.passes import FixBatch, Shrink
 
 OPTIM_HOOK_API = 1
 
 
 @hookimpl
 def optim_targets():
-    """The device."""
-    return (TARGET,)
+    """The devices."""
+    return (TARGET, FIXED, BATCHED)
 
 
 @hookimpl
 def optim_backends():
-    """Its runtime."""
-    return (FaultyBackend,)
+    """Their runtimes."""
+    return (FaultyBackend, FixedBackend)
 
 
 @hookimpl
 def optim_fuse(target):
-    """Its pass."""
-    return (Shrink,) if target.backend == "faulty" else ()
+    """Its passes."""
+    return {"faulty": (Shrink,), "faulty-fixed": (FixBatch, Shrink)}.get(target.backend, ())

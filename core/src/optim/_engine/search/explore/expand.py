@@ -152,7 +152,7 @@ class Expander:
         for planned in slot:
             answer = asked[planned.ordered.name]
             if not answer.proposals:
-                self.note_no_proposal(candidate, planned, answer)
+                rows.append((planned, self.note_no_proposal(candidate, planned, answer)))
             against = "" if planned.forced else self.promises.reason_against(planned, self._time.for_candidate())
             for proposal in answer.proposals:
                 attempt = self._journal.open(step_of(planned.offered, proposal.options), candidate)
@@ -183,14 +183,16 @@ class Expander:
         """Whether a pass that the target requires, and nobody named, has found nothing left to do."""
         return planned.forced and not planned.is_named and attempt.unchanged
 
-    def note_no_proposal(self, candidate: Candidate, planned: Planned, answer: Proposals) -> None:
-        """Has a pass's row say why it offers nothing for a chain."""
+    def note_no_proposal(self, candidate: Candidate, planned: Planned, answer: Proposals) -> Attempt:
+        """Has a pass's row say why it offers nothing for a chain; what the target requires may decline so."""
         attempt = self._journal.open(step_of(planned.offered), candidate)
         attempt.settle(answer.status, answer.reason)
         if answer.failure:
             attempt.printed, attempt.trace = tuple(last_lines(answer.failure.printed)), answer.failure.details
             attempt.broke = answer.failure.is_defect
         attempt.not_here = answer.not_here
+        attempt.unchanged = attempt.unchanged or answer.status is StepStatus.NOT_APPLICABLE
+        return attempt
 
     def _as_repaired_elsewhere(self, candidate: Candidate, one: _Wanted) -> list[_Wanted]:
         """The step with the options that it held with on another chain; nothing where nobody knows any."""

@@ -115,7 +115,7 @@ def race_candidates(
     for found in (first, *others):
         if found.late:
             bench.run_time.note(_LATE.format(reason=found.late))
-    if original.recast is not None:  # the very model that it is timed against: apart by noise only
+    if original.digest != bench.original.digest:  # the very model that it is timed against: apart by noise only
         for place, candidate in enumerate(candidates):
             if candidate.digest == original.digest:
                 others[place] = as_base(others[place])
@@ -193,7 +193,7 @@ def comparable_original(bench: Workbench, candidate: Candidate) -> Candidate:
     """
     recast = candidate.recast
     if recast is None:
-        return bench.original
+        return bench.original if bench.entry is None else replace(bench.original, model=bench.entry)
     if recast.key in bench.recast_originals:
         return bench.recast_originals[recast.key]
     offered = bench.registry.find_pass(recast.pass_name, bench.target)
