@@ -63,6 +63,63 @@ class FixBatch(Pass):
         return PassResult(context.save(graph, model), True, counts={"inputs": 1}, interface=Interface())
 
 
+class StoreBytes(Pass):
+    """Weights in a byte each."""
+
+    name = "faulty.store-bytes"
+    summary = "Stores the weights of MatMul in a byte each."
+    options = "optim_faulty.options:BytesOptions"
+    lossy = True
+
+    def applicable(self, model, target):
+        """Where there are weights."""
+        return APPLICABLE if self.keepable(model, None) else Applicable.no("there is no MatMul with a weight")
+
+    def keepable(self, model, options):
+        """Each of them."""
+        return [node.name for node in model.ir_to_read().graph if _has_weight(node)]
+
+    def apply(self, model, options, context):
+        """Weights as integers, and nodes that make floats of them."""
+        import numpy as np
+        import onnx_ir as ir
+
+        graph, count = model.ir(), 0
+        for node in list(graph.graph):
+            if not _has_weight(node) or node.name in options.keep:
+                continue
+            old = node.inputs[1]
+            step = np.abs(old.const_value.numpy()).max() / (2 ** (options.bits - 1) - 1)
+            stored = np.round(old.const_value.numpy() / step).astype(np.int8)
+            whole = _constant(graph, f"{node.name}_whole", stored)
+            scale = _constant(graph, f"{node.name}_scale", np.float32(step))
+            cast = ir.node("Cast", [whole], {"to": ir.DataType.FLOAT}, name=f"{node.name}_cast")
+            cast.outputs[0].name, cast.outputs[0].type = f"{node.name}_numbers", ir.TensorType(ir.DataType.FLOAT)
+            widened = ir.node("Mul", [cast.outputs[0], scale], name=f"{node.name}_widened")
+            widened.outputs[0].name, widened.outputs[0].type = f"{node.name}_float", ir.TensorType(ir.DataType.FLOAT)
+            graph.graph.insert_before(node, [cast, widened])
+            node.replace_input_with(1, widened.outputs[0])
+            if not old.uses():
+                graph.graph.initializers.pop(old.name)
+            count += 1
+        if not count:
+            return PassResult(model, False, ("every MatMul is kept",))
+        return PassResult(context.save(graph, model), True, counts={"MatMul": count})
+
+
+def _constant(graph, name, array):
+    import onnx_ir as ir
+
+    value = ir.Value(name=name, const_value=ir.tensor(array, name=name))
+    value.type, value.shape = ir.TensorType(value.const_value.dtype), ir.Shape(array.shape)
+    graph.graph.register_initializer(value)
+    return value
+
+
+def _has_weight(node):
+    return node.op_type == "MatMul" and node.inputs[1].const_value is not None and not node.inputs[1].is_graph_input()
+
+
 def _pairs(graph):
     found, taken = [], set()
     for node in graph.graph:

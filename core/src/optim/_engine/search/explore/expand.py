@@ -72,7 +72,8 @@ class Expander:
         self._source = SourceGate(bench, self._board)
         self.repairs = Repairs(bench, journal, self._board, time, self.judge, promises)
         self._idle = IdleSettings(bench, time.sameness)
-        self._hopeless: dict[StepKey, str] = {}
+        self._hopeless: dict[StepKey, tuple[str, str]] = {}
+        self._for_size = bench.settings.goal == "size"
         self.promises = promises
         self.kernels = KernelGains(bench, bench.work)
         self.cut: list[Cut] = []
@@ -159,7 +160,7 @@ class Expander:
                 rows.append((planned, attempt))
                 one = _Wanted(planned, proposal, attempt, proposal is answer.proposals[0])
                 reason = ("" if self._is_open(one, candidate) else against) or self._promises_too_little(candidate, one)
-                far_off = "" if planned.forced else self._hopeless.get(attempt.step.key, "")
+                far_off = "" if planned.forced else self._far_off(attempt.step, candidate)
                 if (reason or far_off) and not attempt.reason:
                     attempt.settle(StepStatus.SKIPPED, reason or far_off)
                 if reason:
@@ -178,6 +179,15 @@ class Expander:
         held = asked_for + self.without_idle(candidate, tuned) + self._apply(candidate, wanted)
         is_needless = not held and any(self.needs_nothing(*row) for row in rows)
         return [candidate] if is_needless else held
+
+    def _far_off(self, step: Step, candidate: Candidate) -> str:
+        """Why a step that broke the budget by far on another chain is not tried on this one; else nothing.
+
+        Where a time is the goal, first looks have repaired what is worth it. Where size is, nothing was timed, and the
+        stage repairs what a look has found.
+        """
+        chain, reason = self._hopeless.get(step.key, ("", ""))
+        return "" if self._for_size and chain == candidate.digest else reason
 
     def needs_nothing(self, planned: Planned, attempt: Attempt) -> bool:
         """Whether a pass that the target requires, and nobody named, has found nothing left to do."""
@@ -284,9 +294,9 @@ class Expander:
         self, parent: Candidate, planned: dict[str, Planned], tried: Sequence[tuple[Attempt, Tried]]
     ) -> list[Candidate]:
         """Returns the closest of the candidates that broke the budget, repaired, if it holds then."""
-        faster = [one for one in tried if self.promises.is_faster(one[0].step)]
+        faster = [one for one in tried if self._for_size or self.promises.is_faster(one[0].step)]
         for attempt, outcome in tried:
-            if not self.promises.is_faster(attempt.step) and self.repairs.is_near(attempt, outcome):
+            if (attempt, outcome) not in faster and self.repairs.is_near(attempt, outcome):
                 attempt.unrepaired = _NO_FASTER
         if (closest := self.repairs.closest(faster)) is None:
             return []
@@ -324,7 +334,7 @@ class Expander:
         if objection:
             attempt.drop(objection)
             if attempt.drift.relative_l2 > _HOPELESS * self._budget.limit(new.is_lossy) and attempt.step.lossy:
-                self._hopeless[attempt.step.key] = f"on another chain: {objection}"
+                self._hopeless[attempt.step.key] = candidate.digest, f"on another chain: {objection}"
             return None
         self.promises.note_held(attempt.step)
         if attempt.step.stage is Stage.FUSE:
