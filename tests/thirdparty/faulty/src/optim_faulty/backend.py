@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+
 from optim import Backend, BackendLimits, OptimError, Session, Target
-from optim_faulty.mistakes import happen
+from optim.backend import CallLimits
+from optim_faulty.mistakes import happen, planted
 
 RUNTIME = "faulty-runtime"
 
@@ -16,6 +19,9 @@ class FaultySession(Session):
 
         self._is_candidate = any(node.name.endswith("_shrunk") for node in model.ir_to_read().graph)
         happen("open", is_candidate=self._is_candidate)
+        if planted("keep", "threads"):
+            threading.Thread(target=threading.Event().wait, daemon=True).start()
+        self._last = None
         self._evaluator = ReferenceEvaluator(str(model.path))
         self._names = [info.name for info in model.inputs]
         self._outputs = [info.name for info in model.outputs]
@@ -23,12 +29,21 @@ class FaultySession(Session):
     def run(self, feeds):
         """One run."""
         happen("run", is_candidate=self._is_candidate)
-        return self._computed(feeds)
+        found, last = self._computed(feeds), self._last
+        self._last = found
+        if planted("swap", "run"):
+            return dict(zip(found, reversed(found.values()), strict=True))
+        if planted("behind", "run") and last and all(last[name].shape == found[name].shape for name in found):
+            return last
+        return found
 
     def time_runs(self, feeds, count):
         """Seconds of runs."""
         happen("time_runs", is_candidate=self._is_candidate)
-        return super().time_runs(feeds, count)
+        times = super().time_runs(feeds, count)
+        if planted("fast", "clock"):
+            return [0.7e-6] * count
+        return [0.75] * count if planted("slow", "clock") else times
 
     def _computed(self, feeds):
         found = self._evaluator.run(None, {name: feeds[name] for name in self._names})
@@ -89,3 +104,14 @@ FIXED = Target("faulty-fixed", "faulty-fixed", runtime=RUNTIME, device="Faulty F
 BATCHED = Target(
     "faulty-batched", "faulty-fixed", runtime=RUNTIME, device="Faulty Fixed", requires=("faulty.fix-batch",)
 )
+
+
+class LimitedBackend(FaultyBackend):
+    """Gives a call up that takes longer than its device ever does."""
+
+    name = "faulty-limited"
+    call_limits = CallLimits(open_s=2.0, run_s=2.0)
+
+
+LIMITED = Target("faulty-limited", "faulty-limited", runtime=RUNTIME, device="Faulty Limited")
+REQUIRED = Target("faulty-required", "faulty", runtime=RUNTIME, device="Faulty One", requires=("faulty.break",))

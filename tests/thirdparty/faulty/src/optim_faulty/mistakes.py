@@ -6,21 +6,19 @@ import os
 import time
 
 
-def planted() -> tuple[str, str, str]:
-    """What happens (abort, hang, error), where (open, run, time_runs, ...), and to what (original, candidate)."""
-    what, _, rest = os.environ.get("FAULTY", "").partition(" ")
-    where, _, whom = rest.partition(" ")
-    return what, where, whom or "original"
+def planted(what: str, where: str) -> bool:
+    """Whether a mistake was planted, e.g. ``swap run``."""
+    return os.environ.get("FAULTY", "").split()[:2] == [what, where]
 
 
 def happen(where: str, *, is_candidate: bool = False) -> None:
-    """Make the mistake, if it was planted here."""
-    what, planted_where, whom = planted()
-    if where != planted_where or (whom == "candidate") != is_candidate:
+    """Abort, hang or raise, if that was planted here, for the original or for a candidate."""
+    _, _, whom = os.environ.get("FAULTY", "").partition(where)
+    if ("candidate" in whom.split()) != is_candidate:
         return
-    if what == "abort":
+    if planted("abort", where):
         os.abort()
-    if what == "hang":
+    if planted("hang", where):
         time.sleep(3600)
-    if what == "error":
+    if planted("error", where):
         raise RuntimeError("ERR_0x80000008: the device was lost")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+
 from optim import APPLICABLE, Applicable, Interface, Pass, PassResult, Role
-from optim_faulty.mistakes import happen
+from optim_faulty.mistakes import happen, planted
 
 
 class Shrink(Pass):
@@ -63,6 +65,22 @@ class FixBatch(Pass):
         return PassResult(context.save(graph, model), True, counts={"inputs": 1}, interface=Interface())
 
 
+class Break(Pass):
+    """Cannot do its work."""
+
+    name = "faulty.break"
+    summary = "Breaks, where the device needs it."
+    role = Role.REQUESTED
+
+    def applicable(self, model, target):
+        """Always."""
+        return APPLICABLE
+
+    def apply(self, model, options, context):
+        """Not at all."""
+        raise RuntimeError("the compiler ended with status 3")
+
+
 class StoreBytes(Pass):
     """Weights in a byte each."""
 
@@ -73,7 +91,23 @@ class StoreBytes(Pass):
 
     def applicable(self, model, target):
         """Where there are weights."""
+        if planted("edit", "applicable"):
+            for node in model.ir_to_read().graph:
+                node.name = f"{node.name}_seen"
         return APPLICABLE if self.keepable(model, None) else Applicable.no("there is no MatMul with a weight")
+
+    def candidates(self, model, target, context):
+        """One."""
+        happen("candidates")
+        if planted("endless", "candidates"):
+            return (self.default() for _ in itertools.count())
+        return [self.default()]
+
+    def default(self):
+        """The options that it proposes."""
+        from optim_faulty.options import BytesOptions
+
+        return BytesOptions()
 
     def keepable(self, model, options):
         """Each of them."""

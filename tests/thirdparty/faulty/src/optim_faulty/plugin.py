@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from optim import hookimpl
-from optim_faulty.backend import BATCHED, FIXED, TARGET, FaultyBackend, FixedBackend
-from optim_faulty.passes import FixBatch, Shrink, StoreBytes
+from optim_faulty.backend import BATCHED, FIXED, LIMITED, REQUIRED, TARGET, FaultyBackend, FixedBackend, LimitedBackend
+from optim_faulty.passes import Break, FixBatch, Shrink, StoreBytes
 
 OPTIM_HOOK_API = 1
 
@@ -12,19 +12,20 @@ OPTIM_HOOK_API = 1
 @hookimpl
 def optim_targets():
     """The devices."""
-    return (TARGET, FIXED, BATCHED)
+    return (TARGET, FIXED, BATCHED, LIMITED, REQUIRED)
 
 
 @hookimpl
 def optim_backends():
     """Their runtimes."""
-    return (FaultyBackend, FixedBackend)
+    return (FaultyBackend, FixedBackend, LimitedBackend)
 
 
 @hookimpl
 def optim_fuse(target):
     """Its passes."""
-    return {"faulty": (Shrink,), "faulty-fixed": (FixBatch, Shrink)}.get(target.backend, ())
+    own = {"faulty": (Shrink,), "faulty-limited": (Shrink,), "faulty-fixed": (FixBatch, Shrink)}
+    return (*own.get(target.backend, ()), *((Break,) if target.name == "faulty-required" else ()))
 
 
 @hookimpl
