@@ -61,7 +61,7 @@ class Asker:
         self._bench = bench
         self._time = time
         self._asked_before: dict[str, Proposals] = {}
-        self._too_slow: dict[str, str] = {}
+        self._too_slow: dict[str, tuple[str, OutOfTime]] = {}
         self._has_asked = False
 
     def ask_side_by_side(self, candidates: Sequence[Candidate], passes: Sequence[OfferedPass]) -> None:
@@ -98,8 +98,8 @@ class Asker:
             if broken is not None:
                 self._bench.restore(candidate)
                 name, found[name] = broken[0], broken[1]
-                if broken[1].ran_out:
-                    self._too_slow[next(one.plugin.name for one in left if one.name == name)] = name
+                if isinstance(reason := broken[1].reason, OutOfTime):
+                    self._too_slow[next(one.plugin.name for one in left if one.name == name)] = name, reason
             left = [offered for offered in left if offered.name not in found]
         self._has_asked = True
         return found
@@ -167,9 +167,10 @@ class Asker:
         """
         if self._is_forced(offered) or not (self._has_asked or self._too_slow):
             return None
-        if (slow := self._too_slow.get(offered.plugin.name)) is not None:
-            release = offered.plugin.release
-            return OutOfTime(f"{release} had used its time to say what it offers, for {slow}: {_MORE}")
+        if (known := self._too_slow.get(offered.plugin.name)) is not None:
+            slow, reason = known
+            used = f"{offered.plugin.release} had used its time to say what it offers, for {slow}: {_MORE}"
+            return reason if slow == offered.name else OutOfTime(used)
         left = self._time.left if offered.over_models.session_only else self._time.left_for_candidates
         return _TOO_LATE if left <= 0 else None
 
