@@ -72,13 +72,12 @@ def test_where_few_evaluations_find_nothing_the_time_that_is_there_is_used(deadl
     nodes = tuple(f"n{place}" for place in range(52))
     costs = {name: 1.0 + (place * 7) % 11 for place, name in enumerate(nodes)}
 
-    def drift(keep, finer):
+    def drift(keep, samples=(), finer=()):
         return math.sqrt(sum(cost for name, cost in costs.items() if name not in keep))
 
-    whole, limit = drift((), ()), math.sqrt(sum(sorted(costs.values())[:27]))
-    subject = SimpleNamespace(
+    whole, limit = drift(()), math.sqrt(sum(sorted(costs.values())[:27]))
+    probe = SimpleNamespace(
         nodes=nodes,
-        samples=(0,),
         refinable=(),
         drift=drift,
         drifts=lambda keep, samples, finer: [],
@@ -86,11 +85,11 @@ def test_where_few_evaluations_find_nothing_the_time_that_is_there_is_used(deadl
     )
     channel = SimpleNamespace(event=lambda name, **said: None)
     request = Request(None, whole, limit, 4, 240.0)
-    measured = _Measured(subject, request, deadline, channel)
-    found = repair_job._search_on(subject, request, measured, None, whole, deadline)
+    measured = _Measured(probe, request, deadline, channel, (0,))
+    found = repair_job._search_on(request, measured, None, whole)
     assert (found is not None) == is_found
     if found is not None:
-        assert drift(found.keep, ()) <= limit
+        assert drift(found.keep) <= limit
         assert found.work < 1
 
 
@@ -246,6 +245,7 @@ def test_a_failed_repair_is_told_from_one_that_found_nothing_in_time(kind, raise
 
     bench = SimpleNamespace(
         prepared=SimpleNamespace(compared=(0,)),
+        settings=SimpleNamespace(goal="latency"),
         keys=SimpleNamespace(repair=lambda *_: "key"),
         runner=SimpleNamespace(known=lambda *_: None, call=call),
         say=lambda text: None,

@@ -98,8 +98,8 @@ class Asker:
             if broken is not None:
                 self._bench.restore(candidate)
                 name, found[name] = broken[0], broken[1]
-                if isinstance(reason := broken[1].reason, OutOfTime):
-                    self._too_slow[next(one.plugin.name for one in left if one.name == name)] = name, reason
+                if isinstance(slow := broken[1].reason, OutOfTime):
+                    self._too_slow[next(one.plugin.name for one in left if one.name == name)] = name, slow
             left = [offered for offered in left if offered.name not in found]
         self._has_asked = True
         return found

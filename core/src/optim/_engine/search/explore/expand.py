@@ -73,7 +73,6 @@ class Expander:
         self.repairs = Repairs(bench, journal, self._board, time, self.judge, promises)
         self._idle = IdleSettings(bench, time.sameness)
         self._hopeless: dict[StepKey, tuple[str, str]] = {}
-        self._for_size = bench.settings.goal == "size"
         self.promises = promises
         self.kernels = KernelGains(bench, bench.work)
         self.cut: list[Cut] = []
@@ -179,6 +178,10 @@ class Expander:
         held = asked_for + self.without_idle(candidate, tuned) + self._apply(candidate, wanted)
         is_needless = not held and any(self.needs_nothing(*row) for row in rows)
         return [candidate] if is_needless else held
+
+    @property
+    def _for_size(self) -> bool:
+        return self._bench.settings.goal == "size"
 
     def _far_off(self, step: Step, candidate: Candidate) -> str:
         """Why a step that broke the budget by far on another chain is not tried on this one; else nothing.
