@@ -20,7 +20,9 @@ FACES = ("optim", "optim.model", "optim._engine.reports.schema", "optim._engine.
 
 MOST_FILES = 17
 """As many as the contracts in ``core/src/optim`` are, a file each: what is assumed about processors is one of them."""
-MOST_LINES = 350
+MOST_LINES = 400
+"""A kit has a test for each promise of a contract, and who reads one wants the others beside it; what comes before a
+search is one file too."""
 MOST_ARGUMENTS = 7
 
 

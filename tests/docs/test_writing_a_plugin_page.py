@@ -67,6 +67,7 @@ def test_every_promise_of_the_kit_is_on_the_page() -> None:
         "it_gives_the_same_twice": "gives the same twice;",
         "it_keeps_inputs_outputs_and_opset": "keeps inputs, outputs and opset;",
         "it_keeps_inputs_for_adapters": "keeps inputs for adapters;",
+        "its_sizes_are_those_that_the_result_takes": "takes the sizes that `inputs_for` says;",
         "it_computes_the_same_within_the_tolerance": "computes the same within `max_drift`;",
         "its_options_are_documented": "has documented options;",
         "its_order_can_be_resolved": "can be ordered;",

@@ -17,7 +17,7 @@ from filelock import FileLock
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
 _UV = shutil.which("uv", path=sysconfig.get_path("scripts"))
-_VENDORS = ("acme", "broken", "volt")
+_VENDORS = ("acme", "broken", "faulty", "volt")
 _INSTALLED = ("core/pyproject.toml", *(f"tests/thirdparty/{name}/pyproject.toml" for name in _VENDORS))
 
 

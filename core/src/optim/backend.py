@@ -152,6 +152,25 @@ class NodeProfile:
     run_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class CallLimits:
+    """Seconds that a backend allows itself; the model that takes longer is given up, and the run goes on.
+
+    They are within what the user allows (``--timeout``, ``--search-seconds``), and hold where the system can interrupt
+    a process, which Windows cannot.
+
+    Attributes:
+        open_s: to open a model, compiling it included; None: what the user allows.
+        run_s: for one run.
+    """
+
+    open_s: float | None = None
+    run_s: float | None = None
+
+
+NO_LIMITS = CallLimits()
+
+
 class Session(ABC):
     """A model opened for running; a context manager that closes itself.
 
@@ -230,6 +249,9 @@ class Backend(ABC):
     exclusive: ClassVar[bool] = False
     """Whether its device takes one session at a time, of whatever process: sessions then take turns at it, and lanes of
     a race open and close in turn."""
+
+    call_limits: ClassVar[CallLimits] = NO_LIMITS
+    """How long opening and a run may take at most, on any model: a device that takes longer hangs."""
 
     @abstractmethod
     def open(self, model: Model, target: Target) -> Session:

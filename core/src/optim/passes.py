@@ -206,6 +206,8 @@ class Pass(ABC):
             anything is searched, and chains with it are timed against the original with it.
         hardware: what it wants of the hardware, one line for ``optim passes show``.
         why_none: why ``candidates`` proposes nothing, where it may do that; the reason in the report.
+        apply_limit_s: seconds after which applying it is ended, such as compiling for a device that may hang; None:
+            what the user allows.
     """
 
     name: ClassVar[str]
@@ -225,6 +227,7 @@ class Pass(ABC):
     makes: ClassVar[str] = ""
     hardware: ClassVar[str] = ""
     why_none: ClassVar[str] = "it proposed nothing"
+    apply_limit_s: ClassVar[float | None] = None
 
     @abstractmethod
     def applicable(self, model: Model, target: Target) -> Applicable:

@@ -67,6 +67,32 @@ def test_a_set_that_was_measured_on_other_samples_is_measured_again(measured):
     assert len([name for name, _ in told if name == "measured"]) == 2
 
 
+@pytest.mark.parametrize(("deadline", "is_found"), [(math.inf, True), (0.0, False)])
+def test_where_few_evaluations_find_nothing_the_time_that_is_there_is_used(deadline, is_found):
+    nodes = tuple(f"n{place}" for place in range(52))
+    costs = {name: 1.0 + (place * 7) % 11 for place, name in enumerate(nodes)}
+
+    def drift(keep, samples=(), finer=()):
+        return math.sqrt(sum(cost for name, cost in costs.items() if name not in keep))
+
+    whole, limit = drift(()), math.sqrt(sum(sorted(costs.values())[:27]))
+    probe = SimpleNamespace(
+        nodes=nodes,
+        refinable=(),
+        drift=drift,
+        drifts=lambda keep, samples, finer: [],
+        request=SimpleNamespace(comparison=SimpleNamespace(reference=SimpleNamespace(compared=(0,)))),
+    )
+    channel = SimpleNamespace(event=lambda name, **said: None)
+    request = Request(None, whole, limit, 4, 240.0)
+    measured = _Measured(probe, request, deadline, channel, (0,))
+    found = repair_job._search_on(request, measured, None, whole)
+    assert (found is not None) == is_found
+    if found is not None:
+        assert drift(found.keep) <= limit
+        assert found.work < 1
+
+
 def test_no_set_is_begun_when_the_time_is_over(measured):
     found, _ = measured(deadline=0.0)
     with pytest.raises(OutOfEvaluations):
@@ -110,6 +136,7 @@ def test_a_repair_that_is_stopped_answers_what_held(told):
 
     bench = SimpleNamespace(
         prepared=SimpleNamespace(compared=(0,)),
+        settings=SimpleNamespace(goal="latency"),
         keys=SimpleNamespace(repair=lambda *_: "key"),
         runner=SimpleNamespace(known=lambda *_: None, call=call),
         say=lambda text: None,
@@ -135,6 +162,7 @@ def test_a_repair_has_time_for_what_it_began_and_no_more_than_the_end_leaves(mos
 
     bench = SimpleNamespace(
         prepared=SimpleNamespace(compared=(0,)),
+        settings=SimpleNamespace(goal="latency"),
         keys=SimpleNamespace(repair=lambda *_: "key"),
         runner=SimpleNamespace(known=lambda *_: None, call=call),
         say=lambda text: None,
@@ -217,6 +245,7 @@ def test_a_failed_repair_is_told_from_one_that_found_nothing_in_time(kind, raise
 
     bench = SimpleNamespace(
         prepared=SimpleNamespace(compared=(0,)),
+        settings=SimpleNamespace(goal="latency"),
         keys=SimpleNamespace(repair=lambda *_: "key"),
         runner=SimpleNamespace(known=lambda *_: None, call=call),
         say=lambda text: None,

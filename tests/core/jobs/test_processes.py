@@ -91,6 +91,27 @@ def test_a_sample_that_was_done_is_not_blamed():
     assert failed.reason == "its process ended with exit status 1"
 
 
+IN_THE_PLUGIN = " while backend one (optim-test 1.0) was opening the original"
+
+
+@pytest.mark.parametrize(
+    ("told", "kind", "says"),
+    [
+        ({"how": "abort"}, "crashed", f"its process ended with SIGABRT{IN_THE_PLUGIN}"),
+        ({"how": "hang", "limit_s": 2}, "limit", f"took longer than 0.2 s, its plugin's own limit{IN_THE_PLUGIN}"),
+    ],
+)
+def test_code_of_a_plugin_is_named_by_what_it_was_doing(told, kind, says):
+    failed = failure("call_a_plugin", **told)
+    assert (failed.kind, failed.reason) == (kind, says)
+    assert failed.call.release == "optim-test 1.0"
+
+
+def test_code_of_a_plugin_that_came_back_within_its_limit_is_not_blamed_for_what_follows():
+    failed = failure("call_a_plugin", how="return", limit_s=1)
+    assert (failed.call, failed.reason) == (None, "its process ended with SIGABRT")
+
+
 def test_an_answer_comes_back_whole():
     assert do("echo", text='grüße\n"quoted" \u2028') == 'grüße\n"quoted" \u2028'
 

@@ -131,7 +131,7 @@ def test_nothing_that_a_plugin_prints_lands_on_our_stdout(outcome):
         ("littering", FAILED, "its process ended with SIGABRT"),
         ("exiting", FAILED, "SystemExit: 0"),
         ("leaving", FAILED, "its process ended with exit status 0"),
-        ("hanging", FAILED, "did not finish within 8 s and was stopped (while it was applied)"),
+        ("hanging", FAILED, "did not finish within 8 s and was stopped while pass untrusted.hanging"),
         ("applicable-raising", FAILED, "KeyError: 'missing'"),
         ("applicable-aborting", FAILED, "its process ended with SIGABRT"),
         ("candidates-exiting", FAILED, "SystemExit: 0"),

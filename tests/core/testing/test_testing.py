@@ -41,8 +41,15 @@ BAD = {
     "BadName": "its_name_and_attributes_fit",
     "SecretTuner": "it_changes_session_settings_alone_if_it_says_so",
     "Heavy": "importing_it_loads_nothing_heavy",
+    "FixesOtherSizes": "its_sizes_are_those_that_the_result_takes",
+    "EditsShared": "it_leaves_its_input_alone",
+    "EndlessCandidates": "its_candidates_are_its_options",
+    "SleepingCandidates": "its_candidates_are_its_options",
 }
 ALSO = {
+    "FixesOtherSizes": {"it_computes_the_same_within_the_tolerance", "it_keeps_inputs_for_adapters"},
+    "EndlessCandidates": {"it_leaves_its_input_alone"},
+    "SleepingCandidates": {"it_leaves_its_input_alone"},
     "RenamesOutput": {"it_computes_the_same_within_the_tolerance"},
     "InterfaceOfNobody": {"it_computes_the_same_within_the_tolerance"},
     "KeepsNothing": {"a_kept_node_has_the_weights_that_it_had"},
@@ -58,6 +65,13 @@ ALSO = {
 """What one defect must break too: a renamed output cannot be compared."""
 
 LOSSY = {"GoodLossy", "KeepsNothing", "SharesTheLoss"}
+
+EXTRA = {
+    "Tuner": "fires_on_everything = True",
+    "FixesOtherSizes": "options = {'batch': 4}",
+    "GoodSizes": "options = {'batch': 4}",
+    "SleepingCandidates": "seconds = 5.0",
+}
 
 MODULE = """
 import pytest
@@ -158,8 +172,8 @@ def folder(tmp_path_factory):
 def seen(folder):
     """All of them in one process: it takes seconds to start."""
     classes = []
-    for name in (*BAD, "Good", "GoodLossy", "Tuner"):
-        extra = "max_drift = 0.05" if name in LOSSY else "fires_on_everything = True" if name == "Tuner" else "pass"
+    for name in (*BAD, "Good", "GoodLossy", "GoodSizes", "Tuner"):
+        extra = EXTRA.get(name, "max_drift = 0.05" if name in LOSSY else "pass")
         module = "heavy_pass" if name == "Heavy" else "conforming_passes"
         classes.append(CLASS.format(name=name, extra=extra, module=module))
     classes += [TOLERANCE.format(name=name, value=value) for name, value in TOLERANCES.items()]
@@ -170,7 +184,7 @@ def failed(seen, name):
     return {check.removeprefix("test_") for check, outcome in seen[f"Test{name}"].items() if outcome == "failed"}
 
 
-@pytest.mark.parametrize("name", ["Good", "GoodLossy", "Tuner"])
+@pytest.mark.parametrize("name", ["Good", "GoodLossy", "GoodSizes", "Tuner"])
 def test_a_good_pass_holds_every_promise(seen, name):
     assert failed(seen, name) == set()
     assert sum(outcome == "passed" for outcome in seen[f"Test{name}"].values()) >= 12

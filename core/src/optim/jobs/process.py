@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from optim.errors import ExitStatus, OptimError
+from optim.jobs.doing import Limit, PluginCall
 from optim.jobs.forked import Forked, Server, can_fork, fork, start_server
 from optim.jobs.leftovers import MARK_VARIABLE, end_descendants, end_marked
 from optim.jobs.owner import FOLDER_VARIABLE, workers_folder
@@ -30,10 +31,12 @@ class WorkerFailed(Exception):  # noqa: N818 - it states what happened to the wo
 
     Attributes:
         reason: one line for the report.
-        kind: ``crashed``, ``starved`` (ended for want of memory), ``timeout``, ``raised`` or ``protocol``.
+        kind: ``crashed``, ``starved`` (ended for want of memory), ``timeout``, ``limit`` (that of a plugin's call),
+            ``raised`` or ``protocol``.
         details: traceback or the end of its stderr.
         error: the OptimError that the job raised, where it was one.
         doing: what it was busy with, where that can be named.
+        call: the plugin's code that ran, where some did.
         printed: the end of what it printed.
         events: what it said before, where it was not followed while it said it.
     """
@@ -46,6 +49,7 @@ class WorkerFailed(Exception):  # noqa: N818 - it states what happened to the wo
         error: OptimError | None = None,
         doing: str = "",
         printed: str = "",
+        call: PluginCall | None = None,
     ) -> None:
         super().__init__(reason)
         self.reason = reason
@@ -54,6 +58,7 @@ class WorkerFailed(Exception):  # noqa: N818 - it states what happened to the wo
         self.error = error
         self.doing = doing
         self.printed = printed
+        self.call = call
         self.events: list[dict[str, Any]] = []
 
     @property
@@ -109,6 +114,7 @@ class WorkerProcess:
     def __init__(self, job: str, request: Any, *, fresh: bool = False, server: Server | None = None) -> None:
         self.peak_memory_bytes = 0
         self._doing = ""
+        self._call: PluginCall | None = None
         self._mark = secrets.token_hex(8)
         self._ended_before = ended_for_memory()
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
@@ -152,18 +158,21 @@ class WorkerProcess:
                 message = self._talk.receive(deadline - time.monotonic())
             except TimeoutError:
                 late = f"did not finish within {of_s or timeout_s:.3g} s{self._on()} and was stopped{self._stop()}"
-                raise WorkerFailed(late, "timeout", doing=self._doing, printed=self._stderr_tail()) from None
+                raise self._failed(late + self._in(), "timeout", printed=self._stderr_tail()) from None
             except ValueError as error:
                 self.kill()
                 raise WorkerFailed(f"broke the worker protocol: {error}", "protocol", self._stderr_tail()) from None
             except (EOFError, OSError):
                 raise self._crash() from None
-            if "doing" not in message:
+            if "doing" in message:
+                self._doing = message["doing"]
+            elif "calling" in message:
+                self._call = _call_of(message["calling"])
+            else:
                 break
-            self._doing = message["doing"]
         self.peak_memory_bytes = max(self.peak_memory_bytes, message.get("peak_memory_bytes", 0))
         if "error" in message:
-            raise _raised(message["error"], self._doing, self._stderr_tail())
+            raise _raised(message["error"], self._doing, self._stderr_tail(), self._call)
         return message
 
     def _stop(self) -> str:
@@ -176,6 +185,13 @@ class WorkerProcess:
     def _on(self) -> str:
         """What it was busy with, for the end of a sentence."""
         return f" on {self._doing}" if self._doing else ""
+
+    def _in(self) -> str:
+        """The plugin's code that ran, for the end of a sentence."""
+        return f" while {self._call.text}" if self._call else ""
+
+    def _failed(self, reason: str, kind: str, details: str = "", printed: str = "") -> WorkerFailed:
+        return WorkerFailed(reason, kind, details, doing=self._doing, printed=printed, call=self._call)
 
     def result(self, timeout_s: float, on_event: Callable[[dict[str, Any]], None] | None = None) -> Any:
         """Follow the worker's events until its result."""
@@ -216,10 +232,13 @@ class WorkerProcess:
         tail = self._stderr_tail()
         hint = tail.strip().splitlines()[-1][:200] if tail.strip() else ""
         left = _with_it(end_marked(self._mark))
+        if what == "SIGALRM" and self._call and (limit := self._call.limit).seconds is not None:
+            late = f"took longer than {limit.seconds:.3g} s, {limit.why}{self._on()}{self._in()}"
+            return self._failed(late, "limit")
         starved = what == "SIGKILL" and ended_for_memory() > self._ended_before
         want = f", for want of memory (there are {usable_memory_bytes() / 1e9:.2g} GB)" if starved else ""
-        reason = f"its process ended with {what}{self._on()}{left}{want}" + (f": {hint}" if hint else "")
-        return WorkerFailed(reason, "starved" if starved else "crashed", tail, doing=self._doing, printed=tail)
+        reason = f"its process ended with {what}{self._on()}{left}{want}{self._in()}" + (f": {hint}" if hint else "")
+        return self._failed(reason, "starved" if starved else "crashed", tail, tail)
 
     def _stderr_tail(self) -> str:
         with contextlib.suppress(OSError, ValueError):
@@ -265,17 +284,21 @@ def run_job(
         return result, worker.peak_memory_bytes
 
 
+def _call_of(told: dict[str, Any] | None) -> PluginCall | None:
+    return PluginCall(**{**told, "limit": Limit(**told["limit"])}) if told else None
+
+
 def _with_it(ended: list[str]) -> str:
     return f", with what it had left running: {', '.join(ended)}" if ended else ""
 
 
-def _raised(error: dict[str, Any], doing: str, printed: str = "") -> WorkerFailed:
+def _raised(error: dict[str, Any], doing: str, printed: str = "", call: PluginCall | None = None) -> WorkerFailed:
     if "optim" in error:
         fields = dict(error["optim"])
         fields["status"] = ExitStatus(fields["status"])
         known = OptimError(**fields)
         reason = known.what + (f": {known.cause}" if known.cause else "")
-        return WorkerFailed(reason, "raised", error.get("traceback", ""), known, printed=printed)
+        return WorkerFailed(reason, "raised", error.get("traceback", ""), known, printed=printed, call=call)
     message = error["message"].splitlines()[0][:300]
     where = f" (at {error['where']})" if error["where"] else ""
     on = f" on {doing}" if doing else ""
@@ -285,4 +308,5 @@ def _raised(error: dict[str, Any], doing: str, printed: str = "") -> WorkerFaile
         error["traceback"],
         doing=doing,
         printed=printed,
+        call=call,
     )

@@ -40,7 +40,7 @@ def work(talk: Talk) -> NoReturn:
     requests: queue.Queue[dict[str, Any]] = queue.Queue()
     threading.Thread(target=_read_requests, args=(talk, requests), daemon=True).start()
     channel = Channel(talk, requests)
-    tell_by(channel.doing)
+    tell_by(channel.send)
     status = 0
     try:
         _run(channel)

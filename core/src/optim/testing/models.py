@@ -67,6 +67,39 @@ def mlp(folder: Path, width: int = 64) -> Path:
     return _write(folder, "mlp", nodes, {"x": ["batch", 32]}, {"y": ["batch", 10]}, weights)
 
 
+def fixed_mlp(folder: Path) -> Path:
+    """Maps x [2, 32] to y [2, 10], with no dynamic dimension: MatMul, Add, Relu, MatMul."""
+    nodes, weights = _hidden(np.random.default_rng(_SEED))
+    nodes.append(_node("MatMul", ["h3", "w2"], ["y"]))
+    return _write(folder, "fixed-mlp", nodes, {"x": [2, 32]}, {"y": [2, 10]}, weights)
+
+
+def two_outputs(folder: Path) -> Path:
+    """Maps x [batch, 32] to first and second, both [batch, 10]: what swaps them computes something else."""
+    rng = np.random.default_rng(_SEED)
+    nodes, weights = _hidden(rng)
+    nodes += [_node("MatMul", ["h3", "w2"], ["first"]), _node("MatMul", ["h3", "w3"], ["second"])]
+    outputs: Shapes = {"first": ["batch", 10], "second": ["batch", 10]}
+    return _write(folder, "two-outputs", nodes, {"x": ["batch", 32]}, outputs, {**weights, "w3": _dense(rng, 64, 10)})
+
+
+def long_run(folder: Path) -> Path:
+    """Maps x [128, 512] to y of that size by 16 products, half a billion multiplications: some 0.02 s."""
+    rng = np.random.default_rng(_SEED)
+    nodes, weights, last = list[Any](), {"w": _dense(rng, 512, 512) * np.float32(1.4)}, "x"
+    for place in range(16):
+        result = "y" if place == 15 else f"r{place}"
+        nodes += [_node("MatMul", [last, "w"], [f"m{place}"]), _node("Relu", [f"m{place}"], [result])]
+        last = result
+    return _write(folder, "long-run", nodes, {"x": [128, 512]}, {"y": [128, 512]}, weights)
+
+
+def _hidden(rng: np.random.Generator) -> tuple[list[onnx.NodeProto], dict[str, NDArray[Any]]]:
+    """A hidden layer of 64 from x [..., 32] to h3, and a weight w2 for behind it."""
+    nodes = [_node("MatMul", ["x", "w1"], ["h1"]), _node("Add", ["h1", "b1"], ["h2"]), _node("Relu", ["h2"], ["h3"])]
+    return nodes, {"w1": _dense(rng, 32, 64), "b1": _small(rng, 64), "w2": _dense(rng, 64, 10)}
+
+
 def convnet(folder: Path) -> Path:
     """Maps x [batch, 3, 16, 16] to y [batch, 5]: Conv, BatchNormalization, Relu, a residual, pooling, Gemm."""
     rng = np.random.default_rng(_SEED)

@@ -21,11 +21,12 @@ from optim.providers.names import CPU
 from optim.source_passes import AnyPass
 from optim.target import Target
 from optim.testing.imports import imports_of
+from optim.testing.kit import Kit
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*(\.[a-z0-9]+(-[a-z0-9]+)*|:\*)")
 
 
-class StageConformance:
+class StageConformance(Kit):
     """What :class:`PassConformance` and the kits of exporters and passes over sources have in common.
 
     Attributes:

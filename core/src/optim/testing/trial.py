@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,10 @@ from optim._engine.gate.drift import NO_DRIFT, Drift, worst_drift
 from optim._engine.gate.outputs import compare_sample
 from optim._engine.graphs.ingest import ingest
 from optim._engine.jobs.calibration import Calibration
-from optim._engine.jobs.offer import context_for
+from optim._engine.jobs.offer import context_for, proposed_options
 from optim.backend import Backend, Session
 from optim.errors import OptimError
-from optim.model import Model
+from optim.model import Model, TensorInfo
 from optim.onnx.files import describe_model
 from optim.options import PassOptions, parse_options
 from optim.passes import Applicable, Interface, Pass, PassResult
@@ -49,7 +49,15 @@ class Trial:
     store: Path
 
     @classmethod
-    def of(cls, path: Path | str, folder: Path, target: Target, backend: Backend, data: str | None = None) -> Trial:
+    def of(
+        cls,
+        path: Path | str,
+        folder: Path,
+        target: Target,
+        backend: Backend,
+        data: str | None = None,
+        sizes: Callable[[Model], Sequence[TensorInfo]] | None = None,
+    ) -> Trial:
         """Bring a model file into a new store.
 
         Args:
@@ -58,14 +66,16 @@ class Trial:
             target: where it would run.
             backend: runs it here.
             data: feeds as ``--data`` takes them; None: synthesized.
+            sizes: the model's inputs in the sizes that feeds are to have; None: whatever it takes.
         """
         store = folder / "models"
         model = ingest(Path(path), store)
         where = folder / "feeds"
+        fed = model if sizes is None else replace(model, inputs=tuple(sizes(model)))
         if data is not None:
-            return cls(model, target, backend, load_feeds(data, model, where, SEED), store)
+            return cls(model, target, backend, load_feeds(data, fed, where, SEED), store)
         with backend.open(model, target) as session:
-            feeds = synthesize_feeds(model, where, SEED, check=session.run)
+            feeds = synthesize_feeds(fed, where, SEED, check=session.run)
         return cls(model, target, backend, feeds, store)
 
     def options(self, pass_class: type[Pass], values: Mapping[str, Any]) -> PassOptions:
@@ -79,7 +89,7 @@ class Trial:
     def candidates(self, transformation: Pass) -> list[PassOptions]:
         """The options it would have tried."""
         with context_for(self.target, self.store, Calibration(self.feeds.folder), SEED) as context:
-            return list(transformation.candidates(self.model, self.target, context))
+            return proposed_options(transformation, self.model, self.target, context)
 
     def apply(self, transformation: Pass, model: Model, options: PassOptions) -> PassResult:
         """Apply the pass.
@@ -91,7 +101,7 @@ class Trial:
             return require_fit(transformation.apply(model, options, context), PassResult, transformation.name)
 
     def apply_watched(self, transformation: Pass, options: PassOptions) -> PassResult:
-        """Apply the pass to the model itself, and distrust what it did and returned as a run does.
+        """Ask the pass and apply it to the model itself, and distrust what it did and returned as a run does.
 
         Raises:
             OptimError: mutated-input, and where it says that it changed something not-in-store, store-changed,
@@ -99,6 +109,8 @@ class Trial:
         """
         before = Untouched.now(self.model)
         try:
+            self.applicable(transformation, self.model)
+            self.candidates(transformation)
             result = self.apply(transformation, self.model, options)
         finally:
             before.require(transformation.name)

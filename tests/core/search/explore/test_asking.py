@@ -21,6 +21,10 @@ class Clock:
         return self.seconds
 
 
+def _plugin(name):
+    return SimpleNamespace(name=name, release=f"{name} 1.0")
+
+
 @pytest.fixture
 def clock():
     return Clock()
@@ -30,7 +34,7 @@ def clock():
 def asked(clock):
     """What comes of asking passes that take so many seconds each, and the questions that were begun."""
 
-    def ask(takes, *, time, named=(), after=(), settings=False):
+    def ask(takes, *, time, named=(), after=(), settings=False, plugins=None):
         begun, over_models = [], SimpleNamespace(session_only=settings)
 
         def events(job, request, *, silence_s):
@@ -59,7 +63,8 @@ def asked(clock):
             ),
         )
         passes = [
-            SimpleNamespace(name=name, plugin=SimpleNamespace(name="plugin"), over_models=over_models) for name in takes
+            SimpleNamespace(name=name, plugin=_plugin((plugins or {}).get(name, "plugin")), over_models=over_models)
+            for name in takes
         ]
         asker = Asker(bench, time)
         for before in after:
@@ -74,7 +79,7 @@ def test_a_pass_has_what_is_left_of_the_search_and_the_others_are_asked_then(ask
     found, begun = asked({"quick": 1.0, "hangs": 1e9}, time=time)
     assert found["quick"].proposals
     assert (found["hangs"].ran_out, found["hangs"].failure) == (True, None)
-    assert "search time ran out" in found["hangs"].reason
+    assert "had not said after 5 s what it offers" in found["hangs"].reason
     assert begun == ["quick", "hangs"]
     assert clock.seconds <= 20.0 + time.grace_s + 1.0
 
@@ -83,8 +88,19 @@ def test_once_the_search_is_over_no_other_pass_is_begun_behind_one_that_took_too
     time = TimeBudget(20.0, 300.0, races=False, now=clock)
     found, begun = asked({"hangs": 1e9, "other": 1.0, "third": 1.0}, time=time)
     assert begun == ["hangs"]
-    assert found["other"].ran_out
+    assert "plugin 1.0 had used its time to say what it offers, for hangs" in found["other"].reason
     assert found["third"].ran_out
+
+
+def test_a_pass_that_sleeps_costs_its_own_plugin_alone_and_is_named(asked, clock):
+    time = TimeBudget(60.0, 300.0, races=False, now=clock)
+    plugins = {"hangs": "slow", "another": "slow"}
+    found, begun = asked({"hangs": 1e9, "another": 1.0, "other": 1.0}, time=time, plugins=plugins)
+    assert begun == ["hangs", "other"]
+    assert found["other"].proposals
+    assert "pass hangs (slow 1.0) had not said after 6 s what it offers" in found["hangs"].reason
+    assert "slow 1.0 had used its time" in found["another"].reason
+    assert clock.seconds == 7.0
 
 
 def test_what_the_user_named_has_its_own_time(asked, clock):
@@ -97,14 +113,14 @@ def test_what_the_user_named_has_its_own_time(asked, clock):
 
 
 def test_when_the_time_for_candidates_is_over_only_what_nobody_needs_asking_for_is_known(asked, clock):
-    time = TimeBudget(20.0, 300.0, now=clock)
-    found, begun = asked({"quick": 17.0, "other": 1.0}, time=time, after=("quick",))
+    time = TimeBudget(4.5, 300.0, now=clock)
+    found, begun = asked({"quick": 4.0, "other": 1.0}, time=time, after=("quick",))
     assert begun == ["quick"]
     assert (bool(found["quick"].proposals), found["other"].ran_out) == (True, True)
 
 
 def test_settings_are_asked_for_as_long_as_there_is_time_to_race_them(asked, clock):
-    time = TimeBudget(20.0, 300.0, now=clock)
-    found, begun = asked({"quick": 17.0, "other": 1.0}, time=time, after=("quick",), settings=True)
+    time = TimeBudget(4.5, 300.0, now=clock)
+    found, begun = asked({"quick": 4.0, "other": 1.0}, time=time, after=("quick",), settings=True)
     assert begun == ["quick", "other"]
     assert found["other"].ran_out is False

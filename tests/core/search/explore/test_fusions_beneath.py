@@ -55,7 +55,7 @@ def packed(tmp_path):
 def expander(original, monkeypatch):
     """Of a run whose budget allows everything; a step in 8 bits takes 0.4 of the original's time."""
     budget = SimpleNamespace(objection=lambda *arguments, **words: "", limit=lambda is_lossy: 1.0)
-    settings = SimpleNamespace(timeout_s=300.0)
+    settings = SimpleNamespace(timeout_s=300.0, goal="latency")
     bench = SimpleNamespace(original=original, budget=budget, settings=settings, work={}, target=None)
     promises, archive = Promises(60.0), SimpleNamespace(judged=lambda candidate, objection: None)
     promises.note_ratio(WEIGHTS, 0.4)

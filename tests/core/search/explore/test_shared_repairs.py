@@ -48,7 +48,11 @@ def repaired(monkeypatch, tmp_path):
         monkeypatch.setattr(Expander, "judge", judge)
         wanted = iter(limits)
         bench = SimpleNamespace(
-            work={}, settings=None, target=None, budget=None, try_one=lambda trial, seconds: trial.options["keep"][0]
+            work={},
+            settings=SimpleNamespace(goal="latency"),
+            target=None,
+            budget=None,
+            try_one=lambda trial, seconds: trial.options["keep"][0],
         )
         journal = Journal()
         expander = Expander(bench, journal, None, TimeBudget(60.0, 300.0), Promises(60.0))
@@ -123,6 +127,6 @@ def test_what_would_be_stopped_before_its_first_evaluation_is_not_begun(most_s, 
 def test_that_it_is_not_repaired_is_said_of_what_could_be_repaired_alone(near):
     attempt = SimpleNamespace(step=step_of(LOSSY, {}), unrepaired="")
     repairs = SimpleNamespace(is_near=lambda attempt, tried: near, closest=lambda tried: None)
-    expander = SimpleNamespace(promises=SimpleNamespace(is_faster=lambda step: False), repairs=repairs)
+    expander = SimpleNamespace(_for_size=False, promises=SimpleNamespace(is_faster=lambda step: False), repairs=repairs)
     assert Expander._repaired(expander, None, {}, [(attempt, None)]) == []
     assert bool(attempt.unrepaired) is near

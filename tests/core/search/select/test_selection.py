@@ -78,6 +78,7 @@ def decide(monkeypatch):
             settings=RunSettings(Path("m.onnx"), **changes),
             target=Target("cpu", "ort", "CPUExecutionProvider"),
             original=candidate(),
+            entry=None,
             prepared=SimpleNamespace(open_s=0.0, run_s=0.0, timed=(0,), compared=(0, 1, 2), explored=(0,), task=None),
             device_free_bytes=lambda: None,
             recast_originals={},
@@ -431,6 +432,7 @@ def test_whether_a_recast_candidate_is_better_is_asked_without_applying_anything
         prepared=SimpleNamespace(open_s=0.0, run_s=0.0, timed=(0,)),
         device_free_bytes=lambda: None,
         original=candidate(size=50),
+        entry=None,
         recast_originals={recast.key: original},
         budget=Budget(0.05, 1e-4),
     )
@@ -457,6 +459,7 @@ def test_of_what_is_beyond_the_budget_the_nearest_that_would_help_is_kept_aside(
         prepared=SimpleNamespace(open_s=0.0, run_s=0.0, timed=(0,)),
         device_free_bytes=lambda: None,
         original=candidate(),
+        entry=None,
         exported=None,
         recast_originals={},
         budget=Budget(0.05, 1e-4),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from optim._engine.backends.call_bounds import Bounds, of_vendor
 from optim._engine.backends.device import device
 from optim._engine.backends.held_session import HeldSession
 from optim._engine.backends.plugin_calls import PluginCalls
@@ -16,8 +17,13 @@ from optim.processor import Assumption, ExactSettings
 from optim.target import Target
 
 
-def held_backend(registry: Registry, name: str) -> HeldBackend:
+def held_backend(registry: Registry, name: str, bounds: Bounds | None = None) -> HeldBackend:
     """The backend of that name.
+
+    Args:
+        registry: of the plugins.
+        name: of the backend.
+        bounds: what calls of it may take beside the limits that it has itself.
 
     Raises:
         OptimError[unknown-backend]: no usable plugin adds it.
@@ -25,7 +31,7 @@ def held_backend(registry: Registry, name: str) -> HeldBackend:
     """
     kind = registry.backend(name)
     plugin = registry.offered("backend")[name].plugin
-    return HeldBackend(kind, plugin.release, plugin.package)
+    return HeldBackend(kind, plugin.release, plugin.package, bounds)
 
 
 class HeldBackend(Backend):
@@ -35,9 +41,11 @@ class HeldBackend(Backend):
         kind: the class that a plugin offers.
         release: the distribution that brings it, with its version.
         package: that distribution.
+        bounds: what calls of it may take beside the limits that it has itself.
     """
 
-    def __init__(self, kind: type[Backend], release: str, package: str = "") -> None:
+    def __init__(self, kind: type[Backend], release: str, package: str = "", bounds: Bounds | None = None) -> None:
+        self._bounds = () if bounds is None else (bounds,)
         self._package = package
         self.kind = kind
         self.name = kind.name  # type: ignore[misc]  # of this instance: it stands for the class that it wraps
@@ -151,5 +159,6 @@ class HeldBackend(Backend):
         return self._plugin.passes(error)
 
     def _held(self, opening: Callable[[], Session], model: Model, target: Target, *, on_target: bool) -> HeldSession:
-        turns = device(self._inner.device(target)) if on_target and self.kind.exclusive else None
-        return HeldSession(self._plugin, opening, model, target, on_target=on_target, turns=turns)
+        turns = device(self._inner.device(target)) if self.kind.exclusive else None
+        limits = (of_vendor(self.kind.call_limits), *self._bounds)
+        return HeldSession(self._plugin, opening, model, target, on_target=on_target, turns=turns, limits=limits)

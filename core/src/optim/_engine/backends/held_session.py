@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from optim._engine.backends.call_bounds import Bounds, tightest
 from optim._engine.backends.device import Device
 from optim._engine.backends.plugin_calls import PluginCalls
 from optim._engine.backends.session_contract import executed_defect, outputs_defect, ran_elsewhere, times_defect
 from optim.arrays import Feeds, Outputs
 from optim.backend import KernelCount, Session
+from optim.jobs.doing import calling, current_call, say_call, within
 from optim.model import Model, TensorInfo
 from optim.onnx.backend import OnnxRuntimeSession
 from optim.target import Target
@@ -33,6 +36,7 @@ class HeldSession(Session):
         target: where it should run.
         on_target: whether it is opened there, and not where the reference is computed.
         turns: the device that it takes, where that takes one session at a time.
+        limits: what opening and a run may take.
 
     Raises:
         OptimError: it does not open.
@@ -47,13 +51,18 @@ class HeldSession(Session):
         *,
         on_target: bool,
         turns: Device | None = None,
+        limits: Sequence[Bounds] = (),
     ) -> None:
         self._plugin = plugin
         self._opening = opening
         self._model = model
         self._target = target
         self._on_target = on_target
-        self._subject = f"{model.path.name} on {target.name}"
+        self._subject = f"{called(model)} on {target.name}"
+        self._open_limit, self._run_limit = tightest(limits)
+        self._before = current_call()
+        self._times = False
+        self._call = plugin.call(f"running {self._subject}", self._run_limit, first=True)
         self._turns = turns
         self._session: Session | None = None
         self._used_s = 0.0
@@ -72,7 +81,13 @@ class HeldSession(Session):
             OptimError[backend-contract]: the outputs are not those that the model declares.
             OptimError[backend-failed]: it raised what is no diagnosis.
         """
-        outputs = self._patient("run", lambda session: session.run(feeds))
+        self._live()
+        if current_call() is not self._call:  # most often it is, and nothing is sent that would show in a short run
+            say_call(self._call)
+        limit_s = None if self._times else self._run_limit.seconds  # clocks measure this very call
+        outputs = self._patient("run", lambda session: session.run(feeds), limit_s)
+        if self._call.first:
+            self._call = replace(self._call, first=False)
         if defect := self._defect(outputs):
             raise self._plugin.broken(defect)
         return {info.name: outputs[info.name] for info in self._model.outputs}
@@ -112,8 +127,15 @@ class HeldSession(Session):
 
     def time_runs(self, feeds: Feeds, count: int) -> list[float]:
         """Seconds of runs, all of one opening."""
-        times = self._patient("time", lambda session: session.time_runs(feeds, count))
-        if defect := times_defect(times, count):
+        self._live()
+        limit = self._run_limit.times(count)
+        if self._call.limit != limit or current_call() is not self._call or not self._times:
+            self._call = self._plugin.call(f"timing {self._subject}", limit, first=not self._times)
+            say_call(self._call)
+        started = time.perf_counter()
+        times = self._patient("time", lambda session: session.time_runs(feeds, count), limit.seconds)
+        passed_s, self._times = time.perf_counter() - started, True
+        if defect := times_defect(times, count, passed_s):
             raise self._plugin.broken(defect)
         return times
 
@@ -136,7 +158,8 @@ class HeldSession(Session):
         session, self._session = self._session, None
         if session is not None:
             self._used_s += session.processor_s() - self._mark_s
-            self._plugin.blame(f"could not close {self._subject}", session.close)
+            with calling(self._plugin.call(f"closing {self._subject}")):
+                self._plugin.blame(f"could not close {self._subject}", session.close)
 
     def close(self) -> None:
         """Close what is open, and leave the device."""
@@ -144,13 +167,20 @@ class HeldSession(Session):
             self.make_way()
         finally:
             self.release()
+            say_call(self._before)
 
-    def _patient(self, doing: str, work: Callable[[Session], T]) -> T:
+    def _patient(self, doing: str, work: Callable[[Session], T], limit_s: float | None) -> T:
         """Do something with the plugin's session; one whose failure passes is opened anew for the next attempt."""
-        self._live()
+
+        def once() -> T:
+            session = self._live()
+            if limit_s is None:
+                return work(session)
+            with within(limit_s):
+                return work(session)
+
         return self._plugin.blame(
-            f"could not {doing} {self._subject}",
-            lambda: self._plugin.patient(lambda: work(self._live()), before_again=self.make_way),
+            f"could not {doing} {self._subject}", lambda: self._plugin.patient(once, before_again=self.make_way)
         )
 
     def _live(self) -> Session:
@@ -159,15 +189,26 @@ class HeldSession(Session):
             self._turns.take(self)
         if self._session is None:
             started = time.process_time()
-            self._session = self._plugin.blame(
-                f"could not open {self._subject}", lambda: self._plugin.patient(self._opening)
-            )
+            with calling(self._plugin.call(f"opening {self._subject}", self._open_limit, first=True)):
+                self._session = self._plugin.blame(
+                    f"could not open {self._subject}", lambda: self._plugin.patient(self._opening)
+                )
             if not isinstance(self._session, Session):
                 kind, self._session = type(self._session).__name__, None
                 raise self._plugin.broken(f"opening {self._subject} returned {kind}, not a Session")
             self._used_s += time.process_time() - started
             self._mark_s = self._session.processor_s()
         return self._session
+
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+def called(model: Model) -> str:
+    """What a person calls a model: the passes that made it, else its file; the original is a digest in the cache."""
+    if model.provenance:
+        return f"the model after {', '.join(model.provenance)}"
+    return "the original" if _DIGEST.fullmatch(model.path.stem) else model.path.name
 
 
 _MOST_BYTES = 1 << 30

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from optim.errors import ExitStatus, OptimError, describe_exception
+from optim.jobs.doing import NO_LIMIT, Limit, PluginCall
 
 T = TypeVar("T")
 
@@ -37,6 +38,10 @@ class PluginCalls:
     name: str
     release: str
     is_passing: Callable[[Exception], bool] = _nothing_passes
+
+    def call(self, doing: str, limit: Limit = NO_LIMIT, *, first: bool = False) -> PluginCall:
+        """What the parent of this process is told while code of the backend runs."""
+        return PluginCall(f"backend {self.name} ({self.release}) was {doing}", self.release, first, limit)
 
     def blame(self, what: str, work: Callable[[], T]) -> T:
         """Do something of the plugin's; what it raises names the plugin.

@@ -13,6 +13,9 @@ from optim.model import TensorInfo
 from optim.providers.names import CPU
 from optim.target import Target
 
+_CLOCK_STEP_S = 1e-3
+"""Clocks of browsers and devices go in steps, of a tenth of this or so."""
+
 _SUM = 0.01
 """Shares are of whole nodes, as floats: they sum to 1 within a per cent."""
 
@@ -66,12 +69,20 @@ def ran_elsewhere(shares: Mapping[str, float], target: Target) -> str:
     return f"{share:.1%} of its nodes ran on {' and '.join((target.runs_on, *target.also))}, {', '.join(others)}"
 
 
-def times_defect(times: Any, count: int) -> str:
-    """Why what a session measured is no time, or nothing."""
+def times_defect(times: Any, count: int, passed_s: float = math.inf) -> str:
+    """Why what a session measured is no time, or nothing.
+
+    Args:
+        times: what it returned.
+        count: of the runs that were asked for.
+        passed_s: on the clock of the wall, while it ran them one after the other.
+    """
     if not isinstance(times, list) or len(times) != count:
         return f"time_runs returned {_kind(times)} of {len(times) if isinstance(times, list) else 0}, not {count} times"
     if not all(isinstance(one, int | float) and math.isfinite(one) and one > 0 for one in times):
         return f"time_runs returned {times[:3]}, not seconds above 0"
+    if sum(times) > 1.01 * passed_s + _CLOCK_STEP_S:
+        return f"time_runs says {sum(times):.3g} s for {count} runs, and {passed_s:.3g} s passed on the wall's clock"
     return ""
 
 

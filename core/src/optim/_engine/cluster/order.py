@@ -15,6 +15,7 @@ from typing import Any
 
 from optim._engine.jobs.workplace import Done, Work
 from optim.errors import ExitStatus, OptimError
+from optim.jobs.doing import PluginCall
 from optim.jobs.process import WorkerFailed
 
 STORE = "optim-store:///"
@@ -121,17 +122,19 @@ class Failure:
     doing: str = ""
     printed: str = ""
     events: list[dict[str, Any]] = field(default_factory=list)
+    call: PluginCall | None = None
 
     @classmethod
     def of(cls, failed: WorkerFailed, events: list[dict[str, Any]]) -> Failure:
         """What is told of it."""
         error = error_fields(failed.error) if failed.error else None
-        return cls(failed.reason, failed.kind, failed.details, error, failed.doing, failed.printed, events)
+        said = failed.doing, failed.printed, events, failed.call
+        return cls(failed.reason, failed.kind, failed.details, error, *said)
 
     def raised(self) -> WorkerFailed:
         """The exception again."""
         error = error_of(self.error) if self.error else None
-        failed = WorkerFailed(self.reason, self.kind, self.details, error, self.doing, self.printed)
+        failed = WorkerFailed(self.reason, self.kind, self.details, error, self.doing, self.printed, self.call)
         failed.events = self.events
         return failed
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import ValidationError
 
@@ -19,6 +19,9 @@ from optim.onnx.files import describe_model
 from optim.onnx.skeleton import read_skeleton
 from optim.passes import PassResult
 
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
 T = TypeVar("T")
 
 PLUGINS_ISSUE = "leave the pass out (--without), and report this to its plugin"
@@ -26,23 +29,26 @@ PLUGINS_ISSUE = "leave the pass out (--without), and report this to its plugin"
 
 @dataclass(frozen=True, slots=True)
 class Untouched:
-    """A model's files as they were before a pass was given them."""
+    """A model's files, and the graph of them that passes share, as they were before a pass was given them."""
 
     model: Model
     graph: str
     weights: tuple[tuple[str, int, int], ...]
+    shared: ir.Model
+    outline: int
 
     @classmethod
     def now(cls, model: Model) -> Untouched:
-        """The digest of the graph, and size and time of every data file."""
+        """The digest of the graph, size and time of every data file, and what the shared graph is made of."""
         weights = tuple(_seen(model.path.parent / location) for location in external_files(model.path))
-        return cls(model, file_digest(model.path), weights)
+        shared = model.ir_to_read()
+        return cls(model, file_digest(model.path), weights, shared, _outline(shared))
 
     def require(self, name: str) -> None:
         """Refuse what the pass ``name`` did.
 
         Raises:
-            OptimError[mutated-input]: a file is gone or not as it was.
+            OptimError[mutated-input]: a file is gone or not as it was, or the shared graph is not.
         """
         folder = self.model.path.parent
         try:
@@ -52,12 +58,25 @@ class Untouched:
         except OSError:
             same = False
         if not same:
-            raise OptimError(
-                "mutated-input",
-                f"{name} changed its input model",
-                "its files in the cache are not as they were",
-                "a pass changes model.ir(), which is a copy, and writes through context.save or context.adopt",
-            )
+            raise _mutated(name, "its files in the cache are not as they were")
+        if _outline(self.shared) != self.outline:
+            raise _mutated(name, "it edited the graph of ir_to_read(), which every pass of the process reads")
+
+
+def _mutated(name: str, cause: str) -> OptimError:
+    fix = "a pass changes model.ir(), which is a copy, and writes through context.save or context.adopt"
+    return OptimError("mutated-input", f"{name} changed its input model", cause, fix)
+
+
+def _outline(model: ir.Model) -> int:
+    """What a graph is made of: names, operators, and which objects hang together; some microseconds for each node."""
+    parts: list[object] = [(value.name, id(value)) for value in (*model.graph.inputs, *model.graph.outputs)]
+    parts += [(name, id(value), id(value.const_value)) for name, value in model.graph.initializers.items()]
+    for node in model.graph.all_nodes():
+        values = ((id(one), one.name, id(one.type), id(one.shape)) for one in node.outputs)
+        attributes = ((name, id(one)) for name, one in node.attributes.items())
+        parts.append((node.domain, node.op_type, node.name, *map(id, node.inputs), *values, *attributes))
+    return hash(tuple(parts))
 
 
 def _seen(path: Path) -> tuple[str, int, int]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from optim._engine.backends.call_bounds import Bounds
 from optim._engine.backends.held import HeldBackend, held_backend
 from optim._engine.compare.metric_spec import MetricSpec
 from optim._engine.feeds.feedset import FeedSet
@@ -32,14 +33,16 @@ class Place:
     Attributes:
         target: without its probe.
         backend_plugin: the plugin that contributes the target's backend.
+        bounds: what its calls may take; None: as long as their jobs. It is not where the place is.
     """
 
     target: Target
     backend_plugin: str
+    bounds: Bounds | None = field(default=None, compare=False)
 
     def backend(self) -> HeldBackend:
         """The target's backend, from its plugin alone, held to its contract."""
-        return held_backend(load_registry(only=[self.backend_plugin]), self.target.backend)
+        return held_backend(load_registry(only=[self.backend_plugin]), self.target.backend, self.bounds)
 
 
 @dataclass(frozen=True, slots=True)

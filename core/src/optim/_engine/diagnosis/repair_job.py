@@ -135,8 +135,7 @@ def _repaired(request: Request, measured: _Measured, stack: ExitStack) -> Answer
         with suppress(OutOfEvaluations):
             measured.drift(_costliest(replay, whole, request.limit * _GUESSED_SHARE, measured.chained))
     precisions = _precisions(replay, request, measured) if replay else None
-    found = _search(request, measured, precisions, whole)
-    return Answer(found or measured.best, note)
+    return Answer(_search_on(request, measured, precisions, whole) or measured.best, note)
 
 
 def _by_costs(request: Request, measured: _Measured, known: Precisions, whole: float) -> Repair | None:
@@ -144,6 +143,16 @@ def _by_costs(request: Request, measured: _Measured, known: Precisions, whole: f
     measured.work = {name: cost.work for name, cost in request.costs.items() if cost.work > 0}
     few = replace(request, evaluations=_EVALUATIONS_BY_COSTS)
     return _search(few, measured, known, whole)
+
+
+def _search_on(request: Request, measured: _Measured, precisions: Precisions | None, whole: float) -> Repair | None:
+    """What :func:`_search` finds, with twice the evaluations as long as it finds nothing and there is time for more."""
+    while True:
+        before = measured.count
+        found = _search(request, measured, precisions, whole)
+        if found is not None or measured.best is not None or measured.left_s <= 0 or measured.count == before:
+            return found
+        request = replace(request, evaluations=2 * request.evaluations)
 
 
 def _search(request: Request, measured: _Measured, precisions: Precisions | None, whole: float) -> Repair | None:
@@ -196,6 +205,11 @@ class _Measured:
     _told: int = 0
     _price: float = math.inf
     _known: dict[tuple[frozenset[str], frozenset[str], tuple[int, ...]], float] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        """How many sets were measured."""
+        return len(self._known)
 
     @property
     def left_s(self) -> float:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from optim._engine.backends.held import HeldBackend
+from optim._engine.backends.held_session import called
 from optim._engine.compare.comparison import Comparison
 from optim._engine.compare.distrust import Untouched, checked_model, require_fit, unchanged
 from optim._engine.gate.drift import OutputComparison
@@ -19,11 +20,12 @@ from optim._engine.gate.task import TaskFigure
 from optim._engine.graphs.limits import check_limits
 from optim._engine.jobs.calibration import Calibration
 from optim._engine.jobs.job import Job
-from optim._engine.jobs.offer import context_for
+from optim._engine.jobs.offer import context_for, pass_call
 from optim._engine.jobs.recorded import recorded
 from optim._engine.plugins.registry import load_registry
 from optim.backend import Session
 from optim.jobs.channel import Channel
+from optim.jobs.doing import Limit, calling
 from optim.model import Model
 from optim.onnx.files import model_size_bytes
 from optim.options import PassOptions, parse_options
@@ -82,12 +84,15 @@ CHECKED = (Applicable, PassResult)
 
 def run(request: Request, channel: Channel) -> Answer:
     """Apply, check, open, compare."""
-    pass_class = load_registry(only=[request.plugin]).find_pass(request.name, request.target).over_models
+    offered = load_registry(only=[request.plugin]).find_pass(request.name, request.target)
+    pass_class = offered.over_models
     options = parse_options(pass_class, request.options)
     before = Untouched.now(request.model)
     samples = Calibration(request.comparison.reference.feeds, request.comparison.interfaces)
     try:
-        result = _apply(pass_class(), options, request, samples)
+        limit = Limit(pass_class.apply_limit_s, "its plugin's own limit")
+        with calling(pass_call(offered, f"being applied to {called(request.model)}", limit)):
+            result = _apply(pass_class(), options, request, samples)
     finally:  # a pass that damaged its input may well fail over it: that is the better diagnosis
         before.require(request.name)
     result = require_fit(result, PassResult, request.name)

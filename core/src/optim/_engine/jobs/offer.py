@@ -11,15 +11,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from optim._engine.backends.held_session import called
 from optim._engine.compare.distrust import PLUGINS_ISSUE, Untouched, require_fit, unchanged
 from optim._engine.graphs.node_names import unknown_nodes
 from optim._engine.jobs.calibration import Calibration
 from optim._engine.jobs.job import Job
 from optim._engine.jobs.recorded import recorded
+from optim._engine.plugins.offers import OfferedPass
 from optim._engine.plugins.registry import load_registry
 from optim.context import Context
 from optim.errors import OptimError
 from optim.jobs.channel import Channel
+from optim.jobs.doing import NO_LIMIT, Limit, PluginCall, calling
 from optim.jobs.wire import to_wire
 from optim.model import Model
 from optim.onnx.digests import model_digest
@@ -103,9 +106,17 @@ def run(request: Request, channel: Channel) -> Answer:
     registry = load_registry(only=sorted({asked.plugin for asked in request.passes}))
     for asked in request.passes:
         channel.event("asking", name=asked.name)
-        pass_class = registry.find_pass(asked.name, request.target).over_models
-        channel.event("offer", offer=to_wire(_ask(pass_class(), asked, request)))
+        offered = registry.find_pass(asked.name, request.target)
+        with calling(pass_call(offered, f"asked what it offers for {called(request.model)}")):
+            offer = _ask(offered.over_models(), asked, request)
+        channel.event("offer", offer=to_wire(offer))
     return Answer()
+
+
+def pass_call(offered: OfferedPass, doing: str, limit: Limit = NO_LIMIT) -> PluginCall:
+    """What the parent of this process is told while code of a pass runs."""
+    release = offered.plugin.release
+    return PluginCall(f"pass {offered.name} ({release}) was {doing}", release, limit=limit)
 
 
 def _ask(transformation: Pass, asked: PassQuestion, request: Request) -> PassOffer:
@@ -127,7 +138,7 @@ def _offer(transformation: Pass, asked: PassQuestion, request: Request) -> PassO
             return PassOffer(asked.name, False, promise.reason or "its plugin gave no reason", not_here=True)
     with context_for(request.target, request.store, Calibration(request.feeds), request.seed) as context:
         if asked.options is None:
-            proposed = _candidates(transformation, request, context)
+            proposed = proposed_options(transformation, request.model, request.target, context)
             if asked.forced and not proposed:  # what was named is tried, whatever the pass thinks of it
                 proposed = [options_class(type(transformation))()]
         else:
@@ -146,13 +157,13 @@ def _offer(transformation: Pass, asked: PassQuestion, request: Request) -> PassO
     return PassOffer(asked.name, bool(proposals), "" if proposals else transformation.why_none, proposals, unknown)
 
 
-def _candidates(transformation: Pass, request: Request, context: Context) -> list[PassOptions]:
+def proposed_options(transformation: Pass, model: Model, target: Target, context: Context) -> list[PassOptions]:
     """What a pass proposes.
 
     Raises:
         OptimError[bad-result]: it is no sequence, or has no end.
     """
-    found: object = transformation.candidates(request.model, request.target, context)
+    found: object = transformation.candidates(model, target, context)
     proposed = list(islice(found, _MOST_CANDIDATES + 1)) if isinstance(found, Iterable) else []
     if isinstance(found, Iterable) and len(proposed) <= _MOST_CANDIDATES:
         return proposed

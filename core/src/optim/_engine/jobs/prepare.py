@@ -55,6 +55,7 @@ class Request:
         most_samples: the gate compares at most so many, of those held out of calibration first, spread evenly.
         metric: the task metric, where the user named one.
         max_loss: how much worse it may get.
+        entry: what is opened on the target in place of the original, which it does not take as it is.
         within_s: for finding feeds that the original takes and telling what rounding does, a third each, and for
             running it on them; together they run it once at least. None: no bound.
         without: passes that the user excluded.
@@ -72,6 +73,12 @@ class Request:
     max_loss: MaxLoss | None = None
     within_s: float | None = None
     without: tuple[str, ...] = ()
+    entry: Model | None = None
+
+    @property
+    def opened(self) -> Model:
+        """What is opened on the target."""
+        return self.entry or self.model
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +141,8 @@ def run(request: Request, channel: Channel) -> Answer:
     from optim._engine.feeds.synthesize import SAMPLES
 
     backend = request.place.backend()
-    check_limits(request.model, backend.limits(), backend.name)
-    original = exact_original(backend, request.model, request.place.target, request.without)
+    check_limits(request.opened, backend.limits(), backend.name)
+    original = exact_original(backend, request.opened, request.place.target, request.without)
     channel.event("progress", text="opening the original")
     started = time.perf_counter()
     with _open_original(backend, request, original.model) as session:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from optim._engine.backends.held_session import called
 from optim._engine.compare.distrust import Untouched
 from optim._engine.graphs.node_names import unknown_nodes
 from optim._engine.jobs.job import Job
+from optim._engine.jobs.offer import pass_call
 from optim._engine.plugins.registry import load_registry
 from optim.errors import OptimError
 from optim.jobs.channel import Channel
+from optim.jobs.doing import say_call
 from optim.model import Model, TensorInfo
 from optim.options import parse_options
 from optim.passes import Pass
@@ -26,12 +29,14 @@ class NamedOptions:
         plugin: that offers it.
         options: that the user gave; None where the pass proposes them.
         written_here: whether the user wrote them for this model, and no recipe or source of several models did.
+        required: whether the target needs it, whoever named it.
     """
 
     name: str
     plugin: str
     options: dict[str, Any] | None
     written_here: bool = False
+    required: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +55,13 @@ class Answer:
 
     Attributes:
         inputs: of the model, in the sizes that what was asked for leaves.
+        fixing: names of the passes that fix sizes, in the order in which they were asked.
         notes: what may turn out to be refused, as soon as earlier passes have done their work.
     """
 
     inputs: tuple[TensorInfo, ...]
     notes: tuple[str, ...] = ()
+    fixing: tuple[str, ...] = ()
 
 
 JOB = Job(__name__, Request, Answer)
@@ -66,10 +73,12 @@ def run(request: Request, channel: Channel) -> Answer:
     Raises:
         OptimError: what the first of them refused.
     """
-    model, notes = request.model, list[str]()
+    model, notes, fixing = request.model, list[str](), list[str]()
     registry = load_registry(only=sorted({asked.plugin for asked in request.passes}))
     for asked in request.passes:
-        pass_class = registry.find_pass(asked.name, request.target).over_models
+        offered = registry.find_pass(asked.name, request.target)
+        pass_class = offered.over_models
+        say_call(pass_call(offered, f"asked whether it takes {called(request.model)}"))
         before = Untouched.now(request.model)
         notes += _unknown_to_keep(asked, request.model)
         options = _options(pass_class, asked)
@@ -77,12 +86,15 @@ def run(request: Request, channel: Channel) -> Answer:
             pass_class().refuse_for(options, model, request.target)
         if not request.data_given and options is not None:
             pass_class().refuse_without_data(options, model)
-        if asked.options is None:
+        if pass_class.inputs_for is not Pass.inputs_for and not pass_class.recasts:
+            fixing.append(asked.name)
+        if options is None or (asked.options is None and not asked.required):
             before.require(asked.name)
             continue
         model = replace(model, inputs=_fitting(pass_class().inputs_for(options, model), model, asked.name))
         before.require(asked.name)
-    return Answer(model.inputs, tuple(notes))
+    say_call(None)
+    return Answer(model.inputs, tuple(notes), tuple(fixing))
 
 
 def _unknown_to_keep(asked: NamedOptions, model: Model) -> list[str]:

@@ -32,6 +32,8 @@ _WAY_OUT_OF_CRASH = (
     "mend that sample, or leave it out of --data; where others fail too, report it to whoever brings the runtime"
 )
 
+_WAY_OUT_OF_CALL = "report it to the package below, which brings what ran; optim --debug shows the end of its output"
+
 
 class Waits(Protocol):
     """What a run waits for, of which no second is search time."""
@@ -156,12 +158,16 @@ class Runner:
             ended = failed.kind != "raised" and bool(failed.doing and release)  # by the runtime, whatever the sample is
             if failed.kind == "starved":
                 ended, way_out = False, _WAY_OUT_OF_MEMORY
+            package = release if ended else ""
+            if failed.call is not None and failed.kind not in ("raised", "starved"):
+                ended, package = True, failed.call.release
+                way_out = _WAY_OUT_OF_CALL
             raise OptimError(
                 reference,
                 f"could not {doing}",
                 failed.reason,
-                _WAY_OUT_OF_CRASH if ended else way_out,
-                release if ended else "",
+                _WAY_OUT_OF_CRASH if ended and failed.doing else way_out,
+                package,
             ) from failed
 
     def events(self, job: Job[Request, Answer], request: Request, *, silence_s: float) -> Iterator[Event]:

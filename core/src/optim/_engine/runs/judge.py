@@ -155,15 +155,15 @@ class _Ending:
         """
         undecided = undecided or self.selection.undecided
         idle = {attempt.step.pass_name for attempt in self.beam.journal.attempts if attempt.unchanged}
-        forced = [one.ordered.name for one in self.plan.forced() if one.is_named or one.ordered.name not in idle]
+        forced = [one for one in self.plan.forced() if one.is_named or one.ordered.name not in idle]
         if (exact := self.made_right()) is not None:
             return exact
         if forced:
-            name = forced[0]
+            name = forced[0].ordered.name
             self.beam.journal.conclude(self.bench.original)
             tried = failures([a for a in self.beam.journal.attempts if a.status is not StepStatus.SKIPPED], name)
             why = next(iter(self.selection.clock.board.objections), undecided or tried)
-            return self.not_held(f"{name} was asked for and did not hold: {why}")
+            return self.not_held(f"{name} {forced[0].why} and did not hold: {why}")
         reason = undecided or "nothing that was tried made it better"
         base = self._base
         if base is not None and base.throughput is not None and (late := base.throughput.objection):

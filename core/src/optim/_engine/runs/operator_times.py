@@ -41,7 +41,7 @@ def operator_times(bench: Workbench, won: Workbench, result: Candidate | None) -
     target, time = bench.target, bench.run_time
     if not target.timed:
         return ()
-    models = [operators_job.Fed(bench.original.model, bench.place)]
+    models = [operators_job.Fed(bench.entry or bench.original.model, bench.place)]
     if result is not None and not result.is_original and result.recast is None:
         models.append(operators_job.Fed(result.model, won.place, result.interfaces))  # a recast is fed something else
     needed = _START_S + len(models) * (_OPENED * bench.prepared.open_s + _RUNS * bench.prepared.run_s)

@@ -77,11 +77,12 @@ class Keys:
         versions = [version_of(package) for package in ("onnx", "onnx-ir")]
         return cache_key("ingest", {"file": to_wire(tuple(stamps)), "code": [core_digest(), *versions]})
 
-    def prepare(self, model: Model, inputs: tuple[TensorInfo, ...]) -> str:
-        """Returns the key of feeds of these sizes and reference outputs."""
+    def prepare(self, model: Model, inputs: tuple[TensorInfo, ...], entry: Model | None = None) -> str:
+        """Returns the key of feeds of these sizes and reference outputs, of what is opened in place of the original."""
         settings = self._settings
         depends_on = {
             "model": model.digest,
+            "entry": entry.digest if entry else "",
             "inputs": to_wire(inputs),
             "place": self._place,
             "data": self._data(),

@@ -35,6 +35,11 @@ class Planned:
         return self.ordered.offered
 
     @property
+    def why(self) -> str:
+        """Why it must hold, to follow its name."""
+        return "was asked for" if self.is_named else "is required by the target"
+
+    @property
     def pass_class(self) -> type[Pass]:
         """Its class; planned passes are passes over models."""
         return self.ordered.offered.over_models
@@ -99,7 +104,7 @@ def make_plan(settings: RunSettings, registry: Registry, target: Target) -> Plan
             reason = _reason_against(ordered.offered, stage, settings, forced)
             not_here = "" if reason or forced else _why_not_here(ordered.offered, settings, homeless)
             if reason and forced:
-                raise _asked_for_and_not(ordered.name, reason)
+                raise _forced_and_not(ordered.name, reason, named=named)
             if reason or not_here:
                 left_out.append(LeftOut(ordered.offered, reason or not_here, not_here=bool(not_here)))
             else:
@@ -153,12 +158,12 @@ def _require_named(settings: RunSettings, registry: Registry, target: Target) ->
             )
 
 
-def _asked_for_and_not(name: str, reason: str) -> OptimError:
+def _forced_and_not(name: str, reason: str, *, named: bool) -> OptimError:
     return OptimError.usage(
         "conflicting-request",
-        f"{name} was asked for by name, but {reason}",
+        f"{name} {'was asked for by name' if named else 'is required by the target'}, but {reason}",
         "both cannot hold",
-        fix="leave one of the two out",
+        fix="leave one of the two out" if named else f"leave out what excludes it, or the pass: --without {name}",
     )
 
 
@@ -216,6 +221,6 @@ def _without_rivals_of_forced(planned: list[Planned], left_out: list[LeftOut]) -
             )
         else:
             left_out.append(
-                LeftOut(candidate.offered, f"{rival.ordered.name} was asked for, and they exclude each other")
+                LeftOut(candidate.offered, f"{rival.ordered.name} {rival.why}, and they exclude each other")
             )
     return kept

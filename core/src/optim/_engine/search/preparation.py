@@ -10,15 +10,17 @@ from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Self
 
+from optim._engine.backends.call_bounds import of_original
 from optim._engine.compare.comparison import Comparison
 from optim._engine.compare.metric_spec import require_known
 from optim._engine.compare.place import Place, Reference
 from optim._engine.feeds.feedset import is_intact
 from optim._engine.graphs.file_there import check_file
 from optim._engine.graphs.stamp import stamps_of
-from optim._engine.jobs import arrival, ingest, prepare, refuse
+from optim._engine.jobs import arrival, entry, ingest, prepare, refuse
 from optim._engine.jobs.ingest import Answer as Ingested
 from optim._engine.jobs.job import Answer, Job, Request
 from optim._engine.jobs.prepare import Answer as Prepared
@@ -36,6 +38,7 @@ from optim._engine.search.turns import Turns
 from optim._engine.sources.make import ExportedSource, make_graphs
 from optim._engine.standing import Teller
 from optim._engine.store import Store, names_in_messages
+from optim.backend import Backend
 from optim.errors import OptimError
 from optim.jobs.process import WorkerFailed
 from optim.model import Model, TensorInfo
@@ -63,6 +66,7 @@ class Preparation:
     Attributes:
         baseline: where the original is run that all else is held against and timed beside.
         places: where candidates run that name another target than this run's.
+        entry: what is opened in place of the original, where the target does not take it as it is.
         elsewhere: the machines that do the jobs; None: this one does.
         machine: where things are timed, for keys.
     """
@@ -90,6 +94,8 @@ class Preparation:
         self.prepared: Prepared
         self.reference: Reference
         self.original: Candidate
+        self.entry: Model | None = None
+        self._fixing: tuple[entry.EntryPass, ...] = ()
         self.work: Mapping[str, float] = {}
 
     def _settle(self, target: Target) -> None:
@@ -194,8 +200,12 @@ class Preparation:
 
     def comparison(self, candidate: Candidate) -> Comparison:
         """How the model at the end of a chain is held against the original; after :meth:`prepare`."""
-        place = self.places.get(candidate.target, self.place)
+        place = self.bounded(self.places.get(candidate.target, self.place))
         return Comparison(place, self.reference, candidate.interfaces, candidate.given)
+
+    def bounded(self, place: Place) -> Place:
+        """The same, with an end to calls that take many times what the original takes; after :meth:`prepare`."""
+        return replace(place, bounds=of_original(self.prepared.open_s, self.prepared.run_s, self.run_time.left))
 
     def check_options(self, model: Model) -> tuple[TensorInfo, ...]:
         """Have the passes that must hold look at their options and at the model.
@@ -214,7 +224,7 @@ class Preparation:
         for name, options in {**required, **named}.items():
             offered = self.registry.find_pass(name, self.target) if name in there else None  # another target has it
             if offered is not None and offered.stage in MODEL_STAGES:
-                asked.append(refuse.NamedOptions(name, offered.plugin.name, options, name in written))
+                asked.append(refuse.NamedOptions(name, offered.plugin.name, options, name in written, name in required))
         if not asked:
             return model.inputs
         try:
@@ -226,6 +236,9 @@ class Preparation:
             return model.inputs
         for note in answer.notes:
             self.say(note)
+        self._fixing = tuple(
+            entry.EntryPass(one.name, one.plugin, one.options) for one in asked if one.name in answer.fixing
+        )
         return answer.inputs
 
     def prepare(self, model: Model, inputs: tuple[TensorInfo, ...] = (), within_s: float | None = None) -> Prepared:
@@ -236,9 +249,44 @@ class Preparation:
             inputs: its inputs in the sizes that feeds are to have; empty: whatever it takes.
             within_s: seconds for its samples, see :class:`prepare.Request`.
         """
-        self.say("running the original")
         inputs = inputs or model.inputs
-        key = self.keys.prepare(model, inputs)
+        if any(one.name in self.target.requires for one in self._fixing) and not self._has_reference:
+            self.entry = self._entered(model, inputs)
+        try:
+            return self._prepare(model, inputs, within_s)
+        except OptimError:
+            if self.entry is not None or not self._fixing or not any(info.is_dynamic for info in model.inputs):
+                raise
+            self.say(f"{self.target.name} does not take the original as it is: applying what fixes its sizes")
+            self.entry = self._entered(model, inputs)
+            if self.entry is None:
+                raise
+            return self._prepare(model, inputs, within_s)
+
+    @property
+    def _has_reference(self) -> bool:
+        """Whether the original is run elsewhere than on the target."""
+        return self.registry.backend(self.target.backend).open_reference is not Backend.open_reference
+
+    def _entered(self, model: Model, inputs: tuple[TensorInfo, ...]) -> Model | None:
+        """The original with the passes that fix sizes; None where none of them has anything to do."""
+        with TemporaryDirectory(dir=self.store.root, prefix="entry-") as folder:
+            request = entry.Request(
+                model,
+                inputs,
+                self.target,
+                self._fixing,
+                self.settings.data,
+                Path(folder) / "feeds",
+                self.store.models,
+                self.settings.seed,
+            )
+            made = self.need(entry.JOB, request, "prepare").model
+        return made if made.digest != model.digest else None
+
+    def _prepare(self, model: Model, inputs: tuple[TensorInfo, ...], within_s: float | None) -> Prepared:
+        self.say("running the original")
+        key = self.keys.prepare(model, inputs, self.entry)
         folders = self.store.root / "references" / key
 
         def holds(kept: Kept) -> bool:
@@ -289,6 +337,7 @@ class Preparation:
             max_loss=self.settings.max_loss,
             within_s=within_s,
             without=tuple(self.settings.without),
+            entry=self.entry,
         )
         most_s = self.settings.needed_timeout_s
         if within_s is not None and not self.settings.named:  # what was named is proven whatever the time
@@ -297,7 +346,10 @@ class Preparation:
             return self.need(prepare.JOB, request, "prepare", most_s)
         except OptimError as error:
             if _ran_out(error) and most_s < self.settings.needed_timeout_s:
-                raise original_too_slow(self.settings.source.name, most_s, self.run_time.announced_s) from error
+                failed = error.__cause__
+                call = failed.call if isinstance(failed, WorkerFailed) else None
+                slow = original_too_slow(self.settings.source.name, most_s, self.run_time.announced_s, call)
+                raise slow.naming(names) from error
             raise error.naming(names) from error
         finally:
             shutil.rmtree(folder / _GIVEN, ignore_errors=True)

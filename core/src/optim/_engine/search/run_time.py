@@ -33,7 +33,8 @@ from time import time as wall_clock
 
 from optim._engine.plugins.guard import is_a_command
 from optim._engine.search.settings import AUTO, SearchSeconds
-from optim.errors import OptimError
+from optim.errors import ExitStatus, OptimError
+from optim.jobs.doing import PluginCall
 
 LEAST_S, MOST_S = 30.0, 280.0
 """What is announced where the user gave nothing: in less the end alone takes half of it; who wants more says so."""
@@ -198,16 +199,27 @@ class RunTime:
         return max(1, min(available, int(_COMPARING_SHARE * self.announced_s / run_s)))
 
 
-def original_too_slow(name: str, took_s: float, announced_s: float) -> OptimError:
+def original_too_slow(name: str, took_s: float, announced_s: float, call: PluginCall | None = None) -> OptimError:
     """The error of a run whose model did not run once in all of its time.
 
     Args:
         name: of the model's file.
         took_s: after which it was stopped.
         announced_s: of the whole run; infinite where nothing was announced yet.
+        call: the plugin's code that ran then.
     """
     whole_s = 0.0 if math.isinf(announced_s) else announced_s
     enough = math.ceil(max(_RUNS_TO_FIND_ANYTHING * took_s, 2 * whole_s) / LEAST_S) * LEAST_S
+    if call is not None and call.first:
+        return OptimError(
+            "backend-no-answer",
+            f"{name} was not run once",
+            f"after {took_s:.0f} s, when the time of the run was over, {call.text}: that had not come back once",
+            f"give more time if it is only slow (--search-seconds {enough:.0f}); if it hangs, report it to the package "
+            "below, which brings the backend",
+            call.release,
+            ExitStatus.TARGET_UNAVAILABLE,
+        )
     return OptimError(
         "original-too-slow",
         f"there was no time to run {name} once",

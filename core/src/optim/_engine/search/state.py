@@ -249,6 +249,7 @@ class LaneResult:
         sample_calls: how long calls took, of each timed sample.
         throughput: what it did, where that is the goal.
         generation: what the time of an answer is made of, where that is the goal.
+        late: what it was doing when that time was over, where it had not come back once.
     """
 
     failure: str = ""
@@ -265,6 +266,7 @@ class LaneResult:
     sample_calls: tuple[Percentiles, ...] = ()
     throughput: Throughput | None = None
     generation: GenerationTimes | None = None
+    late: str = ""
 
 
 @dataclass(frozen=True, slots=True)

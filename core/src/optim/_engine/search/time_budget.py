@@ -67,6 +67,10 @@ difference, more rounds do not find one; for all repairs on all samples together
 REAPPLIED_S = 48.0
 """For one step that is applied to another candidate: one that takes longer is not worth the end of a search."""
 
+_ASKING_SHARE, _LEAST_ASKING_S = 0.1, 5.0
+"""Share of the search in which one pass must say what it offers: one that sleeps costs the others no more. With less
+than the second a process that imports the pass has not started on a busy machine."""
+
 _SLOWER = 3.0
 """Times that a candidate may take longer when it is tried again: busy machines vary by as much."""
 
@@ -239,7 +243,8 @@ class TimeBudget(RaceSeconds):
     def for_asking(self, *, named: bool = False) -> float:
         """Seconds in which a pass must say what it offers."""
         most = min(self._timeout_s, ASKING_S)
-        return most if named else min(most, max(0.0, self.left_for_candidates) + self.grace_s)
+        own = max(_LEAST_ASKING_S, _ASKING_SHARE * self.search_s)
+        return most if named else min(most, own, max(0.0, self.left_for_candidates) + self.grace_s)
 
     def may_begin(self, took_s: float) -> bool:
         """Whether a candidate may begin whose pass took ``took_s`` seconds before."""

@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 _AT_ONCE = 2
 """Candidates applied at the same time on one machine: with more, each has less of the processors and of the memory."""
 
-_REPAIR_EVALUATIONS = 40
-"""Evaluations of one repair: more find a smaller set of nodes, where there is time for them."""
+_REPAIR_EVALUATIONS, _EVALUATIONS_FOR_SIZE = 40, 160
+"""Evaluations of one repair: more find a smaller set of nodes, where there is time for them. Where size is the goal, no
+race waits for that time, and each node less in the set is a smaller model."""
 
 _REPAIR_SAMPLES = 8
 """Samples that a repair measures on: with more, its set holds on all of them more often, and it takes longer."""
@@ -83,6 +84,7 @@ class Workbench(Preparation):
     made: set[Path] = field(default_factory=set, init=False)
     recast_originals: dict[StepKey, Candidate] = field(default_factory=dict, init=False)
     _tried: dict[str, Tried] = field(default_factory=dict, init=False)
+    _hung: dict[str, Tried] = field(default_factory=dict, init=False)
     _node_costs: dict[str, dict[str, NodeCost]] = field(default_factory=dict, init=False)
 
     def on(self, target: Target, versions: Mapping[str, str], requirements: Sequence[str] = ()) -> Self:
@@ -147,6 +149,8 @@ class Workbench(Preparation):
         self.teller.trying()
         if not anew and key in self._tried and _is_there(self._tried[key]):
             return replace(self._tried[key], seconds=0.0)
+        if not anew and key in self._hung:  # it would hang again, for as long
+            return replace(self._hung[key], seconds=0.0)
         tried = None if anew else self.runner.known(key, Tried, holds=_is_there)
         if tried is not None:
             self._note_made(tried)
@@ -166,7 +170,10 @@ class Workbench(Preparation):
             trace = failed.details if failed.kind == "raised" else ""
             broke = failed.is_defect and phases[-1] == "applying"
             said = tuple(last_lines(failed.printed))
-            return Tried(None, why, took, ran_out=failed.kind == "timeout", printed=said, trace=trace, broke=broke)
+            tried = Tried(None, why, took, ran_out=failed.kind == "timeout", printed=said, trace=trace, broke=broke)
+            if failed.kind == "limit":
+                self._hung[key] = tried
+            return tried
         tried = self._tried[key] = Tried(answer, "", self.turns.now() - started)
         self._note_made(tried)
         self.runner.keep(key, tried)
@@ -204,7 +211,8 @@ class Workbench(Preparation):
         self.say(f"repairing {trial.offered.name}: drift {whole:.3g}, {limit:.3g} allowed")
         asked = self._candidate_request(trial, samples)
         learned = self._node_costs.setdefault(_kind_of(trial), {})
-        request = repair_job.Request(asked, whole, limit, _REPAIR_EVALUATIONS, min(seconds, most_s), dict(learned))
+        most = _EVALUATIONS_FOR_SIZE if self.settings.goal == "size" else _REPAIR_EVALUATIONS
+        request = repair_job.Request(asked, whole, limit, most, min(seconds, most_s), dict(learned))
         held: list[Repair] = []
 
         def note(event: Mapping[str, Any]) -> None:
@@ -295,7 +303,7 @@ def _candidate_failure(failed: WorkerFailed, phase: str) -> str:
         "applied": "when the result was opened",
         "opened": "when the result was run",
     }
-    if failed.kind == "raised":
+    if failed.kind == "raised" or failed.call is not None:
         return failed.reason
     return f"{failed.reason} ({doing.get(phase, phase)})"
 

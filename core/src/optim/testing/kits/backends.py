@@ -5,7 +5,10 @@ What it computes is held against onnx's own reference evaluator; what it says, a
 
 from __future__ import annotations
 
+import gc
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -28,12 +31,33 @@ from optim.onnx.files import describe_model
 from optim.target import Target
 from optim.testing import models
 from optim.testing.imports import imports_of
+from optim.testing.kit import Kit
 from optim.testing.kits import backend_elsewhere
 
 _TIMEOUT_S = 120.0
 
+_STANDARD = {
+    "dynamic": models.mlp,
+    "fixed sizes": models.fixed_mlp,
+    "two outputs": models.two_outputs,
+    "a long run": models.long_run,
+}
+"""Models of plain operators that devices commonly have; one that a backend refuses with a reason is skipped."""
 
-class BackendConformance:
+_CLOCK_SHARE = 0.1
+"""Of the wall time of runs that take long, for the device's own clock at least: the rest is its way there and back."""
+
+_OPENINGS = 6
+"""Models that are opened and closed: a backend that keeps something of each has so many more of it afterwards."""
+
+_WIDTH, _PIECE_BYTES = 1 << 16, 5 << 20
+"""Of the hidden layer of what is opened: its weights are 11 MB. Half of it left of each is too much."""
+
+_TURNS, _TIMED = 3, 5
+"""Turns in which samples are run in another order, and runs that are timed together."""
+
+
+class BackendConformance(Kit):
     """Subclass as ``TestMyBackend``, with the two fixtures that raise here.
 
     Attributes:
@@ -113,14 +137,8 @@ class BackendConformance:
 
     def test_it_computes_what_onnx_says(self, session: Session, model: Model, feeds: list[Feeds]) -> None:
         """Every output on every sample is within max_drift of onnx's reference evaluator."""
-        limit = getattr(self, "max_drift", None)
-        assert isinstance(limit, float) and 0 < limit < 1, "say max_drift = 1e-5, or what is right for your device"
         for sample, expected in zip(feeds, _reference(model, feeds), strict=True):
-            compared = compare_sample(expected, session.run(sample), sample, model.inputs, model.outputs)
-            problems = [one.problem for one in compared if one.problem]
-            assert not problems, "; ".join(problems)
-            drift = worst_drift(compared).relative_error
-            assert drift <= limit, f"drift {drift:.3g} from the reference evaluator, max_drift {limit:.3g}"
+            self._require_right(model, sample, session.run(sample), expected)
 
     def test_it_is_honest_about_where_nodes_ran(self, session: Session, target: Target, feeds: list[Feeds]) -> None:
         """Shares sum to 1, and are of the target's provider or runtime."""
@@ -194,6 +212,77 @@ class BackendConformance:
         except Exception as error:
             pytest.fail(f"with two models open: {error}\nsay exclusive = True on the backend", pytrace=False)
 
+    @pytest.mark.parametrize("kind", _STANDARD)
+    def test_it_runs_standard_models(
+        self, backend_class: type[Backend], target: Target, tmp_path: Path, kind: str
+    ) -> None:
+        """Each computes what onnx says, output by output, or is refused with a reason."""
+        model = describe_model(_STANDARD[kind](tmp_path))
+        feeds = [_sample(model, batch) for batch in (1, 3)]
+        with _opened_or_skipped(backend_class, model, target) as session:
+            for sample, expected in zip(feeds, _reference(model, feeds), strict=True):
+                self._require_right(model, sample, session.run(sample), expected)
+
+    def test_it_computes_the_same_after_several_runs(self, session: Session, model: Model, feeds: list[Feeds]) -> None:
+        """What was run or timed before changes no answer: nothing of a run stays for the next."""
+        other = [{name: _other(array) for name, array in sample.items()} for sample in feeds]
+        samples = [one for pair in zip(feeds, other, strict=True) for one in pair]
+        expected = _reference(model, samples)
+        for turn in range(_TURNS):
+            for place in range(len(samples)):
+                chosen = (place * (turn + 1) + turn) % len(samples)
+                self._require_right(model, samples[chosen], session.run(samples[chosen]), expected[chosen])
+            session.time_runs(samples[turn % len(samples)], 2)
+
+    def _require_right(self, model: Model, sample: Feeds, found: Outputs, expected: Outputs) -> None:
+        """Require outputs within max_drift of what is expected."""
+        limit = getattr(self, "max_drift", None)
+        assert isinstance(limit, float) and 0 < limit < 1, "say max_drift = 1e-5, or what is right for your device"
+        compared = compare_sample(expected, found, sample, model.inputs, model.outputs)
+        problems = [one.problem for one in compared if one.problem]
+        assert not problems, "; ".join(problems)
+        drift = worst_drift(compared).relative_error
+        assert drift <= limit, f"drift {drift:.3g} from the reference evaluator, max_drift {limit:.3g}"
+
+    def test_its_clock_is_that_of_the_wall(
+        self, backend_class: type[Backend], model: Model, target: Target, feeds: list[Feeds], tmp_path: Path
+    ) -> None:
+        """Runs take no longer than the time that passed, and a long one takes most of it on the device."""
+        long = describe_model(models.long_run(tmp_path))
+        for one, sample, share in ((model, feeds[0], 0.0), (long, _sample(long, 1), _CLOCK_SHARE)):
+            with _opened_or_skipped(backend_class, one, target) as session:
+                session.run(sample)
+                started = time.perf_counter()
+                said_s = sum(session.time_runs(sample, _TIMED))
+                passed_s = time.perf_counter() - started
+            assert said_s <= passed_s, f"{_TIMED} runs took {said_s:.3g} s of {passed_s:.3g} s that passed"
+            assert said_s >= share * passed_s, (
+                f"{_TIMED} runs took {said_s:.3g} s of {passed_s:.3g} s that passed: "
+                "time_runs gives seconds, from the feeds to the outputs"
+            )
+
+    def test_closing_leaves_nothing(
+        self, backend_class: type[Backend], target: Target, model: Model, tmp_path: Path
+    ) -> None:
+        """Threads, processes, files and memory of a model go when it is closed: a run opens hundreds."""
+        large = describe_model(models.mlp(tmp_path, width=_WIDTH))
+        if not _takes(backend_class, large, target):
+            large = model
+        sample = _sample(large, 1)
+
+        def open_and_close(count: int) -> None:
+            for _ in range(count):
+                with backend_class().open(large, target) as session:
+                    session.run(sample)
+
+        open_and_close(2)  # what is made once may stay
+        before = _held()
+        open_and_close(_OPENINGS)
+        more = {name: count - before[name] for name, count in _held().items() if count - before[name] >= _OPENINGS - 1}
+        assert not more, f"after {_OPENINGS} models were opened and closed it holds more: " + ", ".join(
+            f"{count} {name}" for name, count in more.items()
+        )
+
     def test_its_times_are_times(self, session: Session, feeds: list[Feeds]) -> None:
         """Seconds of each run, as many as asked for."""
         session.run(feeds[0])
@@ -220,6 +309,40 @@ class BackendConformance:
         with HeldBackend(backend_class, "").open(model, target) as session, np.load(tmp_path / "outputs.npz") as found:
             for name, expected in session.run(feeds[0]).items():
                 assert np.allclose(found[name], expected, equal_nan=True), f"'{name}' is another there"
+
+
+@contextmanager
+def _opened_or_skipped(backend_class: type[Backend], model: Model, target: Target) -> Iterator[Session]:
+    """A standard model, opened; the test is skipped where the backend says why it does not take it."""
+    try:
+        session = backend_class().open(model, target)
+    except OptimError as error:
+        assert error.cause.strip(), "say in cause what it cannot run, with the operator or the node"
+        pytest.skip(f"it refuses {model.path.stem}: {error.cause}")
+    with session:
+        yield session
+
+
+def _takes(backend_class: type[Backend], model: Model, target: Target) -> bool:
+    try:
+        backend_class().open(model, target).close()
+    except OptimError:
+        return False
+    return True
+
+
+def _held() -> dict[str, int]:
+    """What this process holds, in pieces and in blocks of memory."""
+    import psutil
+
+    gc.collect()
+    process = psutil.Process()
+    return {
+        "threads": process.num_threads(),
+        "processes": len(process.children(recursive=True)),
+        "open files": process.num_fds() if hasattr(process, "num_fds") else process.num_handles(),
+        "times 5 MB of memory": process.memory_info().rss // _PIECE_BYTES,
+    }
 
 
 def _sample(model: Model, batch: int) -> Feeds:

@@ -16,11 +16,12 @@ from optim.errors import ExitStatus, OptimError
 from optim.hooks import Command
 from optim.options import import_named
 from optim.testing.imports import imports_of
+from optim.testing.kit import Kit
 
 _STATUSES = {int(status) for status in ExitStatus}
 
 
-class CommandConformance:
+class CommandConformance(Kit):
     """Subclass as ``TestMyCommand``, with the fixtures that raise here.
 
     Attributes:

@@ -22,10 +22,11 @@ from optim.onnx.sessions import PLAIN_CPU, open_session
 from optim.options import PassOptions, parse_options
 from optim.testing import models
 from optim.testing.imports import imports_of
+from optim.testing.kit import Kit
 from optim.testing.offered import require_words
 
 
-class LayoutConformance:
+class LayoutConformance(Kit):
     """Subclass as ``TestMyLayout``, with the fixture that raises here.
 
     Attributes:

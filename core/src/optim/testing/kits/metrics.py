@@ -18,6 +18,7 @@ from optim.errors import OptimError
 from optim.metric import CannotJudge, Metric, MetricFamily
 from optim.options import import_named, parse_options
 from optim.testing.imports import imports_of
+from optim.testing.kit import Kit
 from optim.testing.offered import require_words
 
 
@@ -38,7 +39,7 @@ class MetricSample:
     feeds: Feeds = field(default_factory=dict)
 
 
-class MetricConformance:
+class MetricConformance(Kit):
     """Subclass as ``TestMyMetric``, with the two fixtures that raise here.
 
     Attributes:

@@ -5,6 +5,7 @@ Each test looks at one promise of the contract (docs/writing-a-plugin.md), and i
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,9 +17,9 @@ from optim._engine.gate.drift import Drift
 from optim.backend import Backend
 from optim.errors import OptimError
 from optim.jobs.process import WorkerFailed
-from optim.model import Model
+from optim.model import Model, TensorInfo
 from optim.onnx.operators import operator_counts
-from optim.options import PassOptions, options_class
+from optim.options import PassOptions, options_class, parse_options
 from optim.passes import Pass, PassResult, Stage
 from optim.target import Target
 from optim.testing import models
@@ -112,21 +113,37 @@ class PassConformance(StageConformance):
 
     @pytest.fixture
     def fresh_trial(
-        self, model_path: Path | str, tmp_path: Path, target: Target, backend: Backend, data: str | None
+        self,
+        model_path: Path | str,
+        tmp_path: Path,
+        target: Target,
+        backend: Backend,
+        data: str | None,
+        pass_class: type[Pass],
     ) -> Trial:
         """The model in a store of its own, on which nothing was tried yet."""
-        return Trial.of(model_path, tmp_path / "trial", target, backend, data)
+        return Trial.of(model_path, tmp_path / "trial", target, backend, data, self._sizes(pass_class))
+
+    def _sizes(self, pass_class: type[Pass]) -> Callable[[Model], Sequence[TensorInfo]]:
+        """The sizes that samples have where this class's options fix some: those of a run, which asks the pass too."""
+        return lambda model: pass_class().inputs_for(parse_options(pass_class, self.options), model)
 
     @pytest.fixture
     def shared(
-        self, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, target: Target, backend: Backend
+        self,
+        request: pytest.FixtureRequest,
+        tmp_path_factory: pytest.TempPathFactory,
+        target: Target,
+        backend: Backend,
+        pass_class: type[Pass],
     ) -> _Shared:
         """What the tests of this class share."""
         key = request.node.parent.nodeid, getattr(getattr(request.node, "callspec", None), "id", "")
         found = _SHARED.get(key)
         if found is None or found.is_damaged():
             path, data = request.getfixturevalue("model_path"), request.getfixturevalue("data")
-            trial = Trial.of(path, tmp_path_factory.mktemp("trial"), target, backend, data)
+            folder = tmp_path_factory.mktemp("trial")
+            trial = Trial.of(path, folder, target, backend, data, self._sizes(pass_class))
             found = _SHARED[key] = _Shared(trial, Untouched.now(trial.model))
         found.trial = replace(found.trial, target=target, backend=backend)  # a backend may end with its test
         return found
@@ -223,6 +240,22 @@ class PassConformance(StageConformance):
         hint = "; return PassResult(interface=...) where they really must change"
         assert after.inputs == before.inputs, "inputs changed" + hint
         assert after.outputs == before.outputs, "outputs changed" + hint
+
+    def test_its_sizes_are_those_that_the_result_takes(
+        self, trial: Trial, pass_class: type[Pass], chosen: PassOptions, result: PassResult
+    ) -> None:
+        """inputs_for gives the model's inputs, in the sizes that samples must have: they are made up so."""
+        found = pass_class().inputs_for(chosen, trial.model)
+        names = [(info.name, info.dtype) for info in trial.model.inputs]
+        assert [(info.name, info.dtype) for info in found] == names, "inputs_for may change sizes, and nothing else"
+        if not self.options or (result.interface is not None and result.interface.feeds):
+            return  # sizes of samples that are there already, or another kind of sample
+        for said, took in zip(found, result.model.inputs, strict=True):
+            for size, fixed in zip(said.shape or (), took.shape or (), strict=False):
+                assert not isinstance(fixed, int) or size == fixed, (
+                    f"the result takes {list(took.shape or ())} of '{took.name}', and inputs_for says "
+                    f"{list(said.shape or ())}: samples are made up in sizes that it refuses"
+                )
 
     def test_it_computes_the_same_within_the_tolerance(self, trial: Trial, result: PassResult) -> None:
         """Every output on every sample is within max_drift."""

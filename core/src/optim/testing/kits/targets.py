@@ -25,6 +25,7 @@ from optim.passes import Role
 from optim.target import Target
 from optim.testing import models
 from optim.testing.imports import imports_of
+from optim.testing.kit import Kit
 
 _PASS_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*\.[a-z0-9]+(-[a-z0-9]+)*")
 
@@ -32,7 +33,7 @@ _PROBE_S = 2.0
 """For a probe: every listing of targets waits for it."""
 
 
-class TargetConformance:
+class TargetConformance(Kit):
     """Subclass as ``TestMyTarget``, with the two fixtures that raise here.
 
     Attributes:

@@ -18,6 +18,10 @@ from optim.jobs.wire import from_wire
 
 _TOO_LATE = OutOfTime("search time ran out while passes were asked what they offer; give more with --search-seconds")
 
+_MORE = "give more with --search-seconds"
+
+_TOOK_ALL = f"{{who}} had not said after {{seconds:.3g}} s what it offers, which no other pass paid for; {_MORE}"
+
 _NEAR = 3
 """Names that an error proposes."""
 
@@ -57,7 +61,7 @@ class Asker:
         self._bench = bench
         self._time = time
         self._asked_before: dict[str, Proposals] = {}
-        self._too_slow: set[str] = set()
+        self._too_slow: dict[str, tuple[str, OutOfTime]] = {}
         self._has_asked = False
 
     def ask_side_by_side(self, candidates: Sequence[Candidate], passes: Sequence[OfferedPass]) -> None:
@@ -80,9 +84,9 @@ class Asker:
             else:
                 found[offered.name] = _asked(known)
         while left:
-            late = [offered for offered in left if self._is_too_late(offered)]
-            found |= {offered.name: Proposals((), _TOO_LATE, ran_out=True) for offered in late}
-            left = [offered for offered in left if offered not in late]
+            late = {offered.name: reason for offered in left if (reason := self._too_late(offered))}
+            found |= {name: Proposals((), reason, ran_out=True) for name, reason in late.items()}
+            left = [offered for offered in left if offered.name not in late]
             if not left:
                 break
             answers, broken = self._ask_once(candidate, left)
@@ -94,7 +98,8 @@ class Asker:
             if broken is not None:
                 self._bench.restore(candidate)
                 name, found[name] = broken[0], broken[1]
-                self._too_slow |= {name} if broken[1].ran_out else set()
+                if isinstance(slow := broken[1].reason, OutOfTime):
+                    self._too_slow[next(one.plugin.name for one in left if one.name == name)] = name, slow
             left = [offered for offered in left if offered.name not in found]
         self._has_asked = True
         return found
@@ -149,20 +154,25 @@ class Asker:
                     answers.append(from_wire(offer.PassOffer, event["offer"]))
         except WorkerFailed as failed:
             if failed.kind == "timeout" and seconds < self._time.for_asking(named=True):
-                return answers, (current, Proposals((), _TOO_LATE, ran_out=True))
+                release = next(one.plugin.release for one in passes if one.name == current)
+                reason = OutOfTime(_TOOK_ALL.format(who=f"pass {current} ({release})", seconds=seconds))
+                return answers, (current, Proposals((), reason, ran_out=True))
             return answers, (current, Proposals((), failed.reason, failed))
         return answers, None
 
-    def _is_too_late(self, offered: OfferedPass) -> bool:
-        """Whether a pass took all the time that it had before, or the time for what it may offer is over.
+    def _too_late(self, offered: OfferedPass) -> OutOfTime | None:
+        """Why a pass is not asked: its plugin took all the time that it had for that, or there is none left to try it.
 
         The first that are asked are asked whatever the time; settings are raced as long as the search goes on.
         """
         if self._is_forced(offered) or not (self._has_asked or self._too_slow):
-            return False
-        settings = offered.over_models.session_only
-        left = self._time.left if settings else self._time.left_for_candidates
-        return offered.name in self._too_slow or left <= 0
+            return None
+        if (known := self._too_slow.get(offered.plugin.name)) is not None:
+            slow, reason = known
+            used = f"{offered.plugin.release} had used its time to say what it offers, for {slow}: {_MORE}"
+            return reason if slow == offered.name else OutOfTime(used)
+        left = self._time.left if offered.over_models.session_only else self._time.left_for_candidates
+        return _TOO_LATE if left <= 0 else None
 
     def _keys(self, candidate: Candidate, passes: Sequence[OfferedPass]) -> dict[str, str]:
         """What answers are kept under, by the pass's name; plugins are as they are before they are asked."""

@@ -330,10 +330,11 @@ class Beam:
 
     def _fail(self, passes: Sequence[Planned]) -> None:
         named = [planned for planned in passes if planned.forced]
-        name = named[0].ordered.name if named else passes[0].ordered.name
+        first = named[0] if named else passes[0]
+        name = first.ordered.name
         raise NamedPassError(
             "pass-did-not-hold",
-            f"{name} was asked for and did not hold",
+            f"{name} {first.why} and did not hold",
             failures(self.journal.attempts, name),
             f"leave it out, give it other options (optim passes show {name}), or allow more with --max-drift",
             status=ExitStatus.NOT_HELD,

@@ -33,7 +33,7 @@ from optim.jobs.printed import last_lines
 from optim.onnx.operators import share_within_reach
 from optim.passes import PassResult, Role, Stage
 
-_STOPPED = OutOfTime("search time ran out while it was tried; give more with --search-seconds")
+_STOPPED = "search time ran out while it was tried: it {failure}; give more with --search-seconds"
 _NO_FASTER = "not repaired: it is no faster than the model without it"
 _HOPELESS = 1.5
 """Options that broke the budget by this factor on one chain are not tried on the next: less gives up too early."""
@@ -72,7 +72,7 @@ class Expander:
         self._source = SourceGate(bench, self._board)
         self.repairs = Repairs(bench, journal, self._board, time, self.judge, promises)
         self._idle = IdleSettings(bench, time.sameness)
-        self._hopeless: dict[StepKey, str] = {}
+        self._hopeless: dict[StepKey, tuple[str, str]] = {}
         self.promises = promises
         self.kernels = KernelGains(bench, bench.work)
         self.cut: list[Cut] = []
@@ -152,14 +152,14 @@ class Expander:
         for planned in slot:
             answer = asked[planned.ordered.name]
             if not answer.proposals:
-                self.note_no_proposal(candidate, planned, answer)
+                rows.append((planned, self.note_no_proposal(candidate, planned, answer)))
             against = "" if planned.forced else self.promises.reason_against(planned, self._time.for_candidate())
             for proposal in answer.proposals:
                 attempt = self._journal.open(step_of(planned.offered, proposal.options), candidate)
                 rows.append((planned, attempt))
                 one = _Wanted(planned, proposal, attempt, proposal is answer.proposals[0])
                 reason = ("" if self._is_open(one, candidate) else against) or self._promises_too_little(candidate, one)
-                far_off = "" if planned.forced else self._hopeless.get(attempt.step.key, "")
+                far_off = "" if planned.forced else self._far_off(attempt.step, candidate)
                 if (reason or far_off) and not attempt.reason:
                     attempt.settle(StepStatus.SKIPPED, reason or far_off)
                 if reason:
@@ -179,18 +179,33 @@ class Expander:
         is_needless = not held and any(self.needs_nothing(*row) for row in rows)
         return [candidate] if is_needless else held
 
+    @property
+    def _for_size(self) -> bool:
+        return self._bench.settings.goal == "size"
+
+    def _far_off(self, step: Step, candidate: Candidate) -> str:
+        """Why a step that broke the budget by far on another chain is not tried on this one; else nothing.
+
+        Where a time is the goal, first looks have repaired what is worth it. Where size is, nothing was timed, and the
+        stage repairs what a look has found.
+        """
+        chain, reason = self._hopeless.get(step.key, ("", ""))
+        return "" if self._for_size and chain == candidate.digest else reason
+
     def needs_nothing(self, planned: Planned, attempt: Attempt) -> bool:
         """Whether a pass that the target requires, and nobody named, has found nothing left to do."""
         return planned.forced and not planned.is_named and attempt.unchanged
 
-    def note_no_proposal(self, candidate: Candidate, planned: Planned, answer: Proposals) -> None:
-        """Has a pass's row say why it offers nothing for a chain."""
+    def note_no_proposal(self, candidate: Candidate, planned: Planned, answer: Proposals) -> Attempt:
+        """Has a pass's row say why it offers nothing for a chain; what the target requires may decline so."""
         attempt = self._journal.open(step_of(planned.offered), candidate)
         attempt.settle(answer.status, answer.reason)
         if answer.failure:
             attempt.printed, attempt.trace = tuple(last_lines(answer.failure.printed)), answer.failure.details
             attempt.broke = answer.failure.is_defect
         attempt.not_here = answer.not_here
+        attempt.unchanged = attempt.unchanged or answer.status is StepStatus.NOT_APPLICABLE
+        return attempt
 
     def _as_repaired_elsewhere(self, candidate: Candidate, one: _Wanted) -> list[_Wanted]:
         """The step with the options that it held with on another chain; nothing where nobody knows any."""
@@ -282,9 +297,9 @@ class Expander:
         self, parent: Candidate, planned: dict[str, Planned], tried: Sequence[tuple[Attempt, Tried]]
     ) -> list[Candidate]:
         """Returns the closest of the candidates that broke the budget, repaired, if it holds then."""
-        faster = [one for one in tried if self.promises.is_faster(one[0].step)]
+        faster = [one for one in tried if self._for_size or self.promises.is_faster(one[0].step)]
         for attempt, outcome in tried:
-            if not self.promises.is_faster(attempt.step) and self.repairs.is_near(attempt, outcome):
+            if (attempt, outcome) not in faster and self.repairs.is_near(attempt, outcome):
                 attempt.unrepaired = _NO_FASTER
         if (closest := self.repairs.closest(faster)) is None:
             return []
@@ -297,7 +312,7 @@ class Expander:
         attempt.seconds += tried.seconds
         self.promises.note_seconds(attempt.step.pass_name, tried.seconds)
         if tried.ran_out and tried.seconds < self._bench.settings.timeout_s:
-            attempt.settle(StepStatus.SKIPPED, _STOPPED)
+            attempt.settle(StepStatus.SKIPPED, OutOfTime(_STOPPED.format(failure=tried.failure)))
             self.promises.note_stopped(attempt.step.pass_name, tried.seconds)
             return None
         attempt.printed, attempt.trace, attempt.broke = tried.said, tried.trace, tried.broke
@@ -322,7 +337,7 @@ class Expander:
         if objection:
             attempt.drop(objection)
             if attempt.drift.relative_error > _HOPELESS * self._budget.limit(new.is_lossy) and attempt.step.lossy:
-                self._hopeless[attempt.step.key] = f"on another chain: {objection}"
+                self._hopeless[attempt.step.key] = candidate.digest, f"on another chain: {objection}"
             return None
         self.promises.note_held(attempt.step)
         if attempt.step.stage is Stage.FUSE:

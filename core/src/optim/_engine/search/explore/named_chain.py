@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.plan import Plan, Planned
-from optim._engine.search.state import Candidate, Trial
+from optim._engine.search.state import Candidate, StepStatus, Trial
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 
@@ -85,7 +85,8 @@ class NamedChain:
         answer = self._expander.asker.ask(parent, [planned.offered])[planned.ordered.name]
         proposals = [one for one in answer.proposals if one.changes]
         if not proposals:
-            return None
+            declines = answer.status is StepStatus.NOT_APPLICABLE and not answer.proposals
+            return parent if declines and not planned.is_named else None
         attempt = self._journal.open(step_of(planned.offered, proposals[0].options), parent)
         tried = self._bench.try_one(
             Trial(parent, planned.offered, attempt.step.options), self._time.for_candidate(named=True)

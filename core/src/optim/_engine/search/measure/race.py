@@ -66,7 +66,7 @@ def race(
     open_s = (time.monotonic() - started) / len(opened)
     try:
         if isinstance(opened[0], LateLane):
-            return LaneResult(open_s=open_s, cut_short=True, out_of_time=True), [
+            return LaneResult(open_s=open_s, cut_short=True, out_of_time=True, late=opened[0].late), [
                 LaneResult(out_of_time=True) for _ in lanes
             ]
         if isinstance(opened[0], WorkerFailed):
@@ -84,13 +84,14 @@ def race(
     results = []
     for i, lane in enumerate(opened):
         if isinstance(lane, LateLane):
-            results.append(LaneResult(out_of_time=True))
+            results.append(LaneResult(out_of_time=True, late=lane.late))
         elif isinstance(lane, WorkerFailed):
             results.append(LaneResult(lane.reason))
         elif i in rounds.failures:
             results.append(LaneResult(rounds.failures[i], lane.ready))
         elif not lane.times:
-            results.append(LaneResult("", lane.ready, out_of_time=rounds.cut_short and lane.racing))
+            is_late = rounds.cut_short and lane.racing
+            results.append(LaneResult("", lane.ready, out_of_time=is_late, late=rounds.late.get(i, "")))
         else:
             results.append(_figures(lane, running[0], rounds))
     return replace(results[0], open_s=open_s, cut_short=rounds.cut_short), results[1:]

@@ -35,10 +35,15 @@ _IMPORTED = (
 
 
 class LateLane(WorkerFailed):
-    """The time of the race was over before a lane was open: nothing speaks against its model."""
+    """The time of the race was over before a lane was open: nothing speaks against its model.
 
-    def __init__(self) -> None:
+    Attributes:
+        late: what it was doing then, where it had begun.
+    """
+
+    def __init__(self, late: str = "") -> None:
         super().__init__("the time of the run was over before it was open", "timeout")
+        self.late = late
 
 
 @dataclass
@@ -80,7 +85,7 @@ def open_lanes(base: Request, lanes: Sequence[Request], effort: Effort, end: flo
             return LateLane()
         opened = open_lane(request, timeout_s, fresh=effort.fresh, server=server)
         if isinstance(opened, WorkerFailed) and opened.kind == "timeout" and time.monotonic() >= end:
-            return LateLane()
+            return LateLane(opened.reason if opened.call is not None and opened.call.first else "")
         if isinstance(opened, Lane):
             ready.append(opened)
         return opened
@@ -100,7 +105,7 @@ def _said_beside(lane: Lane | WorkerFailed) -> Lane | WorkerFailed:
         return lane
     cause = f"{lane.error.cause}; other models were open beside it: does its device take one (Backend.exclusive)?"
     error = replace(lane.error, cause=cause)
-    return WorkerFailed(f"{error.what}: {cause}", lane.kind, lane.details, error, lane.doing)
+    return WorkerFailed(f"{error.what}: {cause}", lane.kind, lane.details, error, lane.doing, call=lane.call)
 
 
 def look(request: Request, timeout_s: float) -> LaneResult:

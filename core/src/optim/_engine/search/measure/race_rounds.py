@@ -42,12 +42,14 @@ class Rounds:
         failures: why a lane died.
         disturbed: share of rounds that others disturbed.
         cut_short: whether rounds ended because the time of the run did.
+        late: what lanes were doing, by their place, that had not come back once when the time was over.
     """
 
     kept: list[int]
     failures: dict[int, str]
     disturbed: float
     cut_short: bool = False
+    late: dict[int, str] = field(default_factory=dict)
 
 
 def run_rounds(lanes: dict[int, Lane], effort: Effort, seed: int, end: float) -> Rounds:
@@ -96,13 +98,14 @@ class _Running:
     standing: Standing | None = None
     next_look: int = 0
     cut_short: bool = False
+    late: dict[int, str] = field(default_factory=dict)
 
     @property
     def rounds(self) -> Rounds:
         """How it went so far."""
         total = len(self.lanes[0].times)
         disturbed = 1 - len(self.quiet + self.window) / total if total else 0.0
-        return Rounds(self._kept(total), self.failures, disturbed, self.cut_short)
+        return Rounds(self._kept(total), self.failures, disturbed, self.cut_short, self.late)
 
     def run(self, number: int) -> bool:
         """Run a round, and see whether others disturbed it; False where the time ended it, and it is forgotten."""
@@ -115,6 +118,8 @@ class _Running:
                 self.watch.add_own(run_lane(self.lanes[i], min(_ROUND_TIMEOUT_S, self.end - time.monotonic())))
             except WorkerFailed as failed:
                 if failed.kind == "timeout" and time.monotonic() >= self.end:
+                    if not self.lanes[i].times and failed.call is not None:
+                        self.late[i] = failed.reason
                     break
                 if i == 0:
                     raise

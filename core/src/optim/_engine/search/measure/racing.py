@@ -46,6 +46,8 @@ _BESIDE_SHARE = 0.25
 """Of the free memory, for lanes that are opened while another run races, which has its own open: runs that begin
 together count the same memory as free. What needs more is opened at the run's own turn."""
 
+_LATE = "the time of a race was over before a model had been timed once: its lane {reason}"
+
 _MOST_LANES = 24
 """A round with more takes so long that the machine changes within it."""
 
@@ -104,13 +106,16 @@ def race_candidates(
     lanes = [replace(_lane(bench, one, wanted), timed=timed) for one in candidates]
     of_base = Wanted("final" if wanted.purpose == "again" else wanted.purpose)  # the last race's base is reported
     base = replace(_lane(bench, original, of_base), timed=timed, clock=clock)
-    base = replace(base, comparison=replace(base.comparison, place=bench.baseline))
+    base = replace(base, comparison=replace(base.comparison, place=bench.bounded(bench.baseline)))
     lanes = [replace(one, clock=clock) for one in lanes]
     lanes += [replace(base, comparison=replace(base.comparison, place=place)) for place in wanted.places]
     lanes += [replace(base, clock=program) for program in wanted.programs]
     admit = _admission(bench, candidates, budget) if budget is not None else None
     first, others = _race(bench, base, lanes, effort, admit)
-    if original.recast is not None:  # the very model that it is timed against: apart by noise only
+    for found in (first, *others):
+        if found.late:
+            bench.run_time.note(_LATE.format(reason=found.late))
+    if original.digest != bench.original.digest:  # the very model that it is timed against: apart by noise only
         for place, candidate in enumerate(candidates):
             if candidate.digest == original.digest:
                 others[place] = as_base(others[place])
@@ -188,7 +193,7 @@ def comparable_original(bench: Workbench, candidate: Candidate) -> Candidate:
     """
     recast = candidate.recast
     if recast is None:
-        return bench.original
+        return bench.original if bench.entry is None else replace(bench.original, model=bench.entry)
     if recast.key in bench.recast_originals:
         return bench.recast_originals[recast.key]
     offered = bench.registry.find_pass(recast.pass_name, bench.target)

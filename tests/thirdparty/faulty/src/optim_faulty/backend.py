@@ -1,0 +1,117 @@
+"""A device that computes by onnx's reference evaluator."""
+
+from __future__ import annotations
+
+import threading
+
+from optim import Backend, BackendLimits, OptimError, Session, Target
+from optim.backend import CallLimits
+from optim_faulty.mistakes import happen, planted
+
+RUNTIME = "faulty-runtime"
+
+
+class FaultySession(Session):
+    """A model on the device."""
+
+    def __init__(self, model):
+        from onnx.reference import ReferenceEvaluator
+
+        self._is_candidate = any(node.name.endswith("_shrunk") for node in model.ir_to_read().graph)
+        happen("open", is_candidate=self._is_candidate)
+        if planted("keep", "threads"):
+            threading.Thread(target=threading.Event().wait, daemon=True).start()
+        self._last = None
+        self._evaluator = ReferenceEvaluator(str(model.path))
+        self._names = [info.name for info in model.inputs]
+        self._outputs = [info.name for info in model.outputs]
+
+    def run(self, feeds):
+        """One run."""
+        happen("run", is_candidate=self._is_candidate)
+        found, last = self._computed(feeds), self._last
+        self._last = found
+        if planted("swap", "run"):
+            return dict(zip(found, reversed(found.values()), strict=True))
+        if planted("behind", "run") and last and all(last[name].shape == found[name].shape for name in found):
+            return last
+        return found
+
+    def time_runs(self, feeds, count):
+        """Seconds of runs."""
+        happen("time_runs", is_candidate=self._is_candidate)
+        times = super().time_runs(feeds, count)
+        if planted("fast", "clock"):
+            return [0.7e-6] * count
+        return [0.75] * count if planted("slow", "clock") else times
+
+    def _computed(self, feeds):
+        found = self._evaluator.run(None, {name: feeds[name] for name in self._names})
+        return dict(zip(self._outputs, found, strict=True))
+
+    @property
+    def executed_on(self):
+        """All of it runs on the device."""
+        return {RUNTIME: 1.0}
+
+    def close(self):
+        """Let it go."""
+        self._evaluator = None
+
+
+class FaultyBackend(Backend):
+    """Runs models as long as nothing is planted."""
+
+    name = "faulty"
+
+    def open(self, model, target):
+        """The model."""
+        unknown = sorted(set(model.opset) - {""})
+        if unknown:
+            raise OptimError("session-failed", "it cannot run the model", f"domain {unknown[0]}", "leave it out")
+        return FaultySession(model)
+
+    def limits(self):
+        """Standard operators."""
+        return BackendLimits(13, {"": 22})
+
+
+TARGET = Target("faulty", "faulty", runtime=RUNTIME, device="Faulty One")
+
+
+class FixedSession(FaultySession):
+    """A model on a device that takes fixed sizes."""
+
+    def __init__(self, model):
+        if any(info.is_dynamic for info in model.inputs):
+            raise OptimError(
+                "faulty-sizes", "it cannot run the model", "input x has no fixed sizes", "--with faulty.fix-batch"
+            )
+        super().__init__(model)
+
+
+class FixedBackend(FaultyBackend):
+    """Takes fixed sizes alone."""
+
+    name = "faulty-fixed"
+
+    def open(self, model, target):
+        """The model, if its sizes are fixed."""
+        return FixedSession(model)
+
+
+FIXED = Target("faulty-fixed", "faulty-fixed", runtime=RUNTIME, device="Faulty Fixed")
+BATCHED = Target(
+    "faulty-batched", "faulty-fixed", runtime=RUNTIME, device="Faulty Fixed", requires=("faulty.fix-batch",)
+)
+
+
+class LimitedBackend(FaultyBackend):
+    """Gives a call up that takes longer than its device ever does."""
+
+    name = "faulty-limited"
+    call_limits = CallLimits(open_s=2.0, run_s=2.0)
+
+
+LIMITED = Target("faulty-limited", "faulty-limited", runtime=RUNTIME, device="Faulty Limited")
+REQUIRED = Target("faulty-required", "faulty", runtime=RUNTIME, device="Faulty One", requires=("faulty.break",))
