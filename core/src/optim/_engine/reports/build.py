@@ -19,6 +19,7 @@ from optim._engine.reports.parts.running import generation_report, goal_ratio_re
 from optim._engine.reports.schema import (
     Assumption,
     BudgetReport,
+    DeviceReport,
     FeedsReport,
     MachineReport,
     OriginalReport,
@@ -66,6 +67,7 @@ def build_report(outcome: Outcome) -> Report:
         steps=tuple(_step(attempt, outcome) for attempt in outcome.attempts),
         feeds=_feeds(outcome),
         tolerance=outcome.prepared.tolerance,
+        device=_device(outcome),
         notes=(*notes(outcome), *_few_cores(outcome, machine)),
         checks=outcome.checks,
         machine=machine,
@@ -301,3 +303,12 @@ def _machine(outcome: Outcome) -> MachineReport:
     """Where it was timed: here, or on a worker of a cluster."""
     known = outcome.machine or asdict(this_machine())
     return MachineReport.model_validate({**known, "device": outcome.target.hardware})
+
+
+def _device(outcome: Outcome) -> DeviceReport | None:
+    found = outcome.prepared.device
+    return (
+        None
+        if found is None
+        else DeviceReport(by=found.by, drift=found.drift, samples=found.samples, reason=found.reason)
+    )

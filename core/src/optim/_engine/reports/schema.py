@@ -211,6 +211,15 @@ class FeedsReport(Part):
     assumptions: tuple[Assumption, ...]
 
 
+class DeviceReport(Part):
+    """What an independent runtime says of the target: see ``docs/trust.md``."""
+
+    by: str = Field(description="the runtime that computed the original too; empty where none could")
+    drift: Figure = Field(description="of the outputs that count as right from those of that runtime")
+    samples: int
+    reason: str = Field(default="", description="why nobody checked the target; else empty")
+
+
 class MachineReport(Part):
     """Where it was timed."""
 
@@ -262,6 +271,10 @@ class Report(Part):
     steps: tuple[StepReport, ...]
     feeds: FeedsReport
     tolerance: float = Field(description="largest drift that counts as lossless, measured on the original")
+    device: DeviceReport | None = Field(
+        default=None,
+        description="what an independent runtime says of the target; null where the target is that runtime",
+    )
     notes: tuple[str, ...]
     checks: tuple[Check, ...] = Field(default=(), description="of what was delivered")
     layouts: tuple[LayoutReport, ...] = Field(default=(), description="in which the result was written too")

@@ -1,0 +1,112 @@
+"""A device is judged by another runtime than its own."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from optim import Target
+from optim._engine.compare.independent import check_device, is_needed
+from optim._engine.compare.original_outputs import measure_variations
+from optim._engine.compare.place import Reference
+from optim._engine.feeds.feedset import FeedWriter
+from optim.errors import OptimError
+from optim.onnx.files import describe_model
+
+RNG = np.random.default_rng(0)
+WEIGHT = RNG.standard_normal((16, 8)).astype(np.float32)
+SAMPLES = [{"x": RNG.standard_normal((4, 16)).astype(np.float32)} for _ in range(4)]
+EXACT = Target("volt", "volt", runtime="volt-runtime")
+COARSE = Target("volt", "volt", runtime="volt-runtime", exact=False)
+BACKEND = SimpleNamespace(name="volt", kind=SimpleNamespace(opened_by_onnxruntime=False))
+
+
+def right(x):
+    return {"y": x @ WEIGHT, "z": np.tanh(x @ WEIGHT)}
+
+
+@pytest.fixture
+def path(tmp_path):
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 8]) for name in "yz"]
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"]), helper.make_node("Tanh", ["y"], ["z"])]
+    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 16])
+    graph = helper.make_graph(nodes, "g", [given], infos, [numpy_helper.from_array(WEIGHT, "w")])
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "model.onnx"
+    )
+    return tmp_path / "model.onnx"
+
+
+def checked(path, outputs, target=EXACT, broken=False):
+    """What is said of a device that computes these outputs."""
+    model = describe_model(path)
+    for name, samples in (("feeds", SAMPLES), ("outputs", outputs)):
+        with FeedWriter(path.parent / name) as writer:
+            for sample in samples:
+                writer.add(sample)
+            writer.finish("made", ())
+    reference = Reference(path.parent / "feeds", path.parent / "outputs", model, (0, 1, 2, 3))
+    variations = measure_variations(None, reference)
+    if broken:
+        path.write_bytes(b"no model")
+    return check_device(BACKEND, model, target, reference, variations, 60.0)
+
+
+def test_a_right_device_is_said_to_be_right(path):
+    found = checked(path, [right(one["x"]) for one in SAMPLES])
+    assert (found.by, found.samples, found.reason) == ("onnxruntime on the CPU", 4, "")
+    assert found.drift < 1e-4
+
+
+def _swapped(x):
+    return dict(zip("yz", reversed(right(x).values()), strict=True))
+
+
+def _noisy(x):
+    return {
+        name: one * (1 + 0.02 * RNG.standard_normal(one.shape)).astype(np.float32) for name, one in right(x).items()
+    }
+
+
+def _in_float16(x):
+    y = (x.astype(np.float16) @ WEIGHT.astype(np.float16)).astype(np.float32)
+    return {"y": y, "z": np.tanh(y)}
+
+
+@pytest.mark.parametrize("computes", [_swapped, _noisy, _in_float16])
+def test_a_device_that_is_wrong_is_an_error(path, computes):
+    with pytest.raises(OptimError) as caught:
+        checked(path, [computes(one["x"]) for one in SAMPLES])
+    assert caught.value.reference == "target-differs"
+    assert "compared with onnxruntime on the CPU" in caught.value.cause
+
+
+def test_a_device_that_is_one_answer_late_is_an_error(path):
+    late = [SAMPLES[0], *SAMPLES[:-1]]
+    with pytest.raises(OptimError):
+        checked(path, [right(one["x"]) for one in late])
+
+
+def test_a_target_that_says_it_rounds_may_round(path):
+    found = checked(path, [_in_float16(one["x"]) for one in SAMPLES], COARSE)
+    assert 1e-4 < found.drift < 1e-2
+    with pytest.raises(OptimError, match="may drift by"):
+        checked(path, [_swapped(one["x"]) for one in SAMPLES], COARSE)
+
+
+def test_where_no_runtime_takes_the_model_the_reason_is_kept(path):
+    found = checked(path, [right(one["x"]) for one in SAMPLES], broken=True)
+    assert not found.by
+    assert "onnxruntime on the CPU: " in found.reason
+    assert "ONNX's reference implementation: " in found.reason
+
+
+def test_onnxruntime_on_the_cpu_does_not_check_itself():
+    own = SimpleNamespace(name="ort", kind=SimpleNamespace(opened_by_onnxruntime=True))
+    assert not is_needed(own, Target("cpu", "ort", "CPUExecutionProvider"))
+    assert is_needed(own, Target("cuda", "ort", "CUDAExecutionProvider"))
+    assert is_needed(BACKEND, EXACT)
