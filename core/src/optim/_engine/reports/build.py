@@ -307,8 +307,6 @@ def _machine(outcome: Outcome) -> MachineReport:
 
 def _device(outcome: Outcome) -> DeviceReport | None:
     found = outcome.prepared.device
-    return (
-        None
-        if found is None
-        else DeviceReport(by=found.by, drift=found.drift, samples=found.samples, reason=found.reason)
-    )
+    if found is None:
+        return None
+    return DeviceReport(by=found.by, drift=found.drift, samples=found.samples, reason=found.reason)

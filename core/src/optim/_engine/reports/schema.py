@@ -272,8 +272,7 @@ class Report(Part):
     feeds: FeedsReport
     tolerance: float = Field(description="largest drift that counts as lossless, measured on the original")
     device: DeviceReport | None = Field(
-        default=None,
-        description="what an independent runtime says of the target; null where the target is that runtime",
+        default=None, description="what an independent runtime says of the target; null if the target is that runtime"
     )
     notes: tuple[str, ...]
     checks: tuple[Check, ...] = Field(default=(), description="of what was delivered")
