@@ -223,12 +223,14 @@ def share(before: list[Any], after: list[Any]) -> float:
 
 
 def digest_of_the_gate() -> str:
-    """Of the code that judges: results of another version are no results of this one."""
+    """Of the code that judges, and of the default: results of another version are no results of this one."""
     import optim
+    from optim._engine.search.settings import DEFAULT_MAX_DRIFT
 
     engine = Path(str(optim.__file__)).parent / "_engine"
     files = sorted(path for room in ("gate", "compare") for path in (engine / room).rglob("*.py"))
-    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
+    code = b"".join(path.read_bytes() for path in files)
+    return hashlib.sha256(code + str(DEFAULT_MAX_DRIFT).encode()).hexdigest()[:12]
 
 
 def read(path: Path) -> list[dict[str, np.ndarray]]:
