@@ -68,7 +68,7 @@ def run(
             an answer. By default ``latency``, of a decoder that takes tokens and its own past alone ``generate``.
         generate: tokens of a decoder's prompt and answer, ``prompt=512,new=128`` by default; its goal is ``generate``.
         max_latency_ms: with ``goal="throughput"``: what 95 of 100 calls keep within, in milliseconds.
-        max_drift: largest relative L2 of any output that lossy passes may cause; by default 0.05, or no bound where
+        max_drift: largest drift of any output that lossy passes may cause; by default 0.1, or no bound where
             ``max_loss`` is given.
         metric: task metric: a name of ``optim metrics`` with its options, ``package.module:function``, a function
             of ``outputs``, ``labels`` and ``feeds`` of one sample, or an :class:`optim.Metric`.

@@ -35,7 +35,7 @@ def verify(
         reference: an ``.onnx`` file, a run folder, or a source, which is exported.
         other: the same; by default the reference itself, on ``other_target``.
         data: as :func:`optim.run` takes it; by default the samples of a run folder, if it knows them, else made up.
-        max_drift: largest relative L2 of any output; by default 0.05, or no bound where ``max_loss`` is given.
+        max_drift: largest drift of any output; by default 0.1, or no bound where ``max_loss`` is given.
         metric: measured beside drift, as :func:`optim.run` takes it.
         max_loss: how much worse it may be: ``"1%"`` of the reference's value, or an amount.
         target: where both run.

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     metavar="MS",
     help="With --goal throughput: what 95 of 100 calls keep within, in milliseconds.",
 )
-@click.option("--max-drift", type=float, help="Largest relative L2 that lossy passes may cause. [default: 0.05]")
+@click.option("--max-drift", type=float, help="Largest drift that lossy passes may cause. [default: 0.1]")
 @click.option(
     "--batch-invariant",
     type=float,

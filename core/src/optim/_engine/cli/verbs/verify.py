@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.argument("reference", type=MODEL_PATH)
 @click.argument("other", type=MODEL_PATH, required=False)
 @data_option
-@click.option("--max-drift", type=float, help="Largest relative L2 of any output. [default: 0.05]")
+@click.option("--max-drift", type=float, help="Largest drift of any output. [default: 0.1]")
 @metric_options
 @target_option
 @click.option("--other-target", type=TARGET_NAME, default="", help="Where OTHER, or REFERENCE itself, is run.")

@@ -45,7 +45,7 @@ def verify_models(
         reference: an ``.onnx`` file or a run folder.
         other: the same.
         conditions: under which both run.
-        max_drift: largest relative L2 accepted; when None 0.05, or no bound where a loss is given.
+        max_drift: largest drift accepted; when None 0.1, or no bound where a loss is given.
         metric: task metric to measure beside drift.
         max_loss: how much worse it may be.
         other_target: where ``other`` runs; empty: where the reference does.
