@@ -23,8 +23,8 @@
 
 Candidates: the weights rounded to a number of bits, symmetric, with a scale for each channel; and two tools' int8
 models, calibrated on other samples. The drift of a candidate is that of ``optim verify`` on the task's samples.
-A model *bears* a drift if each candidate up to that drift keeps 99 % of the answers; of fewer than a hundred answers one
-may be another, since one may be a near tie.
+A model *bears* a drift if each candidate up to that drift keeps 99 % of the answers. Of fewer than 100 answers one may
+be another, since one may be a near tie.
 
 Results are kept in FOLDER, one line for each candidate and version of the gate; an interrupted run continues.
 """
@@ -56,8 +56,8 @@ from onnx import numpy_helper
 from runtimes import instruction_sets, say
 
 TABLE = Path(__file__).parent / "default_budget.md"
-BITS = (8.0, 7.0, 6.0, 5.5, 5.0, 4.5, 4.0, 3.0)
-"""Five and a half bits: 2 to the power of 4.5 steps on either side of zero."""
+BITS = (8.0, 7.0, 6.5, 6.0, 5.5, 5.0, 4.5, 4.0, 3.0)
+"""With 6.5 bits there are 2 to the power of 5.5 steps on either side of zero."""
 
 PEERS = ("ort-dynamic-best", "ort-static-best")
 LEAST_WEIGHTS = 256
@@ -160,6 +160,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, required=True, help="environment, models and results, kept")
     parser.add_argument("--only", nargs="+", choices=tuple(MODELS), default=list(MODELS))
+    parser.add_argument("--bits", nargs="+", type=float, default=BITS, help="of rounded weights")
+    parser.add_argument("--peers", nargs="*", choices=PEERS, default=PEERS)
     parser.add_argument("--table", action="store_true", help="write the table alone")
     parser.add_argument("--out", type=Path, default=TABLE)
     chosen = parser.parse_args()
@@ -169,7 +171,8 @@ def main() -> int:
     lines = file.read_text().splitlines() if file.is_file() else []
     done = {(one.model, one.candidate): one for line in lines if (one := Result(**json.loads(line))).gate == gate}
     for name in () if chosen.table else chosen.only:
-        for result in measured(MODELS[name](name, work), gate, {key[1] for key in done if key[0] == name}):
+        known = {key[1] for key in done if key[0] == name}
+        for result in measured(MODELS[name](name, work), gate, chosen, known):
             done[result.model, result.candidate] = result
             with file.open("a") as stream:
                 stream.write(json.dumps(asdict(result)) + "\n")
@@ -178,14 +181,14 @@ def main() -> int:
     return 0
 
 
-def measured(subject: Subject, gate: str, known: set[str]) -> Iterator[Result]:
+def measured(subject: Subject, gate: str, chosen: argparse.Namespace, known: set[str]) -> Iterator[Result]:
     """Results of a model's candidates that there are no results of yet."""
     import optim
 
     samples = unseen(subject)[: SAMPLES.get(subject.name)]
     before: list[Any] = []
     with tempfile.TemporaryDirectory() as folder:
-        for name, path in candidates(subject, known, Path(folder)):
+        for name, path in candidates(subject, chosen, known, Path(folder)):
             before = before or subject.answers(subject.model)
             found = optim.verify(subject.model, path, data=samples, max_drift=1e9)
             after = subject.answers(path)
@@ -207,9 +210,11 @@ def unseen(subject: Subject) -> list[dict[str, np.ndarray]]:
     return read(subject.feeds)
 
 
-def candidates(subject: Subject, known: set[str], folder: Path) -> Iterator[tuple[str, Path]]:
+def candidates(
+    subject: Subject, chosen: argparse.Namespace, known: set[str], folder: Path
+) -> Iterator[tuple[str, Path]]:
     """Each that there is no result of, by name."""
-    for bits in BITS:
+    for bits in chosen.bits:
         name = f"weights of {bits:g} bits"
         if name not in known:
             model = onnx.load(str(subject.model))
@@ -218,7 +223,7 @@ def candidates(subject: Subject, known: set[str], folder: Path) -> Iterator[tupl
             onnx.save(model, path)
             yield name, path
     calib = subject.feeds if subject.feeds.name != "unseen.npz" else subject.feeds.with_name("calib.npz")
-    for peer in PEERS:
+    for peer in chosen.peers:
         if peer not in known:
             made = wheels.peer(peer, subject.model, calib, folder)
             if made is not None and wheels.opens(made):
