@@ -57,7 +57,7 @@ WHEELS = ("silero", "ocr-det", "ocr-rec", "nudenet", "magika")
 HARMLESS = 0.99
 """Share of answers as before from which on a fault is called harmless: one of a hundred may be a near tie."""
 
-SAMPLES = {"ocr-det": 4}
+SAMPLES = {"ocr-det": 4, "ocr-rec": 2, "nudenet": 4}
 """Samples to verify on, if not all that were recorded: a page takes a tenth of a second, twenty times for a mutant."""
 
 
