@@ -18,7 +18,8 @@
 
 The faults are in models/mutated.py. Each is made at several nodes of each model; ``optim verify`` compares the model
 with the original on samples of its own library, with the default budget of a run. What it does not refuse answers its
-task, beside the original: if 99 % of the answers are as before, the fault is called harmless at that node.
+task, beside the original: if 99 % of the answers are as before, the fault is called harmless at that node. Of fewer
+than 100 answers one may be another, since one may be a near tie.
 
 Results lie in FOLDER, a line for each mutant and version of the gate: what is interrupted goes on where it stopped.
 """
@@ -91,6 +92,7 @@ class Result:
         text: what verify says.
         same: share of the task's answers as before; None if the gate did not let it pass.
         seconds: that the verdict took.
+        answers: of the task; 0 if the gate did not let it pass.
     """
 
     gate: str
@@ -101,6 +103,13 @@ class Result:
     text: str
     same: float | None
     seconds: float
+    answers: int = 0
+
+    @property
+    def is_harmless(self) -> bool:
+        """Whether the task does not notice: of a few answers one may be a near tie, and is no sign of harm."""
+        changed = round(self.answers * (1 - (self.same or 0)))
+        return self.same is not None and changed <= max(1, self.answers * (1 - HARMLESS))
 
     @property
     def passed(self) -> bool:
@@ -135,7 +144,7 @@ def main() -> int:
             shutil.rmtree(work / "store", ignore_errors=True)
         wheels.say(f"{time.monotonic() - began:.0f} s")
     chosen.out.write_text("\n".join(page(done)) + "\n")
-    escaped = [one for one in done if one.passed and FAULTS[one.fault].is_fault and (one.same or 0) < HARMLESS]
+    escaped = [one for one in done if one.passed and FAULTS[one.fault].is_fault and not one.is_harmless]
     alarms = [one for one in done if one.verdict != "equal" and not FAULTS[one.fault].is_fault]
     for one in (*escaped, *alarms):
         print(f"{one.model}: {one.fault} at {one.node}: {one.text}; {one.same} of the answers as before")
@@ -177,7 +186,8 @@ def judged(
             wheels.say(
                 f"{subject.name}: {kind.name} at {node}: {text}" + ("" if same is None else f"; {same:.1%} as before")
             )
-            yield Result(gate, subject.name, kind.name, node, verdict, text, same, seconds)
+            answers = 0 if same is None else len(expected())
+            yield Result(gate, subject.name, kind.name, node, verdict, text, same, seconds, answers)
 
 
 def run_all(model: onnx.ModelProto, samples: Sequence[dict[str, np.ndarray]]) -> list[list[np.ndarray]]:
@@ -346,7 +356,8 @@ def page(results: Sequence[Result]) -> Iterator[str]:
         f"Taken on {time.strftime('%Y-%m-%d')} on {platform.machine()} with onnxruntime {onnxruntime.__version__}, by "
         "`python benchmarks/mutations.py --work FOLDER`; the models, their tasks and the faults are described in "
         "[mutations.py](mutations.py) and [models/mutated.py](models/mutated.py). Each mutant is verified with the "
-        "default budget of a run. *Harmless* means that at least 99 % of the task's answers are those of the original; "
+        "default budget of a run. *Harmless* means that at least 99 % of the task's answers are those of the original "
+        "(of fewer than 100 answers all but one, which may be a near tie); "
         "*does not run* means that onnxruntime refuses the mutant, or that nothing could be compared. llama-random has "
         "random weights, so that its task says nothing of harm."
     )
@@ -380,7 +391,7 @@ def _rows(head: str, names: Sequence[str], results: Sequence[Result], key: Calla
             continue
         counts = [sum(one.verdict == verdict for one in own) for verdict in ("refused", "error", "not judged")]
         passed = [one for one in own if one.passed]
-        harmless = sum((one.same or 0) >= HARMLESS for one in passed)
+        harmless = sum(one.is_harmless for one in passed)
         refused = f"{counts[0]} ({counts[0] / len(own):.0%})"
         yield f"| {name} | {len(own)} | {refused} | {counts[1]} | {counts[2]} | {harmless} | {len(passed) - harmless} |"
 
