@@ -35,6 +35,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -355,7 +356,8 @@ def page(results: Sequence[Result]) -> Iterator[str]:
     yield (
         f"Taken on {time.strftime('%Y-%m-%d')} on {platform.machine()} with onnxruntime {onnxruntime.__version__}, by "
         "`python benchmarks/mutations.py --work FOLDER`; the models, their tasks and the faults are described in "
-        "[mutations.py](mutations.py) and [models/mutated.py](models/mutated.py). Each mutant is verified with the "
+        "[mutations.py](mutations.py) and [models/mutated.py](models/mutated.py). Each fault is made at "
+        f"{most_nodes(faults)} of a model at most. Each mutant is verified with the "
         "default budget of a run. *Harmless* means that at least 99 % of the task's answers are those of the original "
         "(of fewer than 100 answers all but one, which may be a near tie); "
         "*does not run* means that onnxruntime refuses the mutant, or that nothing could be compared. llama-random has "
@@ -380,6 +382,12 @@ def page(results: Sequence[Result]) -> Iterator[str]:
     for one in results:
         if not FAULTS[one.fault].is_fault:
             yield f"- {one.model}: {one.text}"
+
+
+def most_nodes(results: Sequence[Result]) -> str:
+    """At how many nodes of one model a fault was made at most, in words."""
+    most = max(Counter((one.model, one.fault) for one in results).values(), default=0)
+    return f"{most} node" + "s" * (most != 1)
 
 
 def _rows(head: str, names: Sequence[str], results: Sequence[Result], key: Callable[[Result], str]) -> Iterator[str]:
