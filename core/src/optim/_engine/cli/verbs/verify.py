@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from optim.cli_kit.names import TARGET_NAME
-from optim.cli_kit.options import MODEL_PATH, data_option, metric_options, seed_option, target_option
+from optim.cli_kit.options import MODEL_PATH, data_option, metric_options, mismatch_option, seed_option, target_option
 from optim.cli_kit.output import echo, json_option, print_json, print_table
 from optim.errors import ExitStatus
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 @click.argument("reference", type=MODEL_PATH)
 @click.argument("other", type=MODEL_PATH, required=False)
 @data_option
-@click.option("--max-drift", type=float, help="Largest relative L2 of any output. [default: 0.05]")
+@click.option("--max-drift", type=float, help="Largest drift of any output. [default: 0.1]")
+@mismatch_option
 @metric_options
 @target_option
 @click.option("--other-target", type=TARGET_NAME, default="", help="Where OTHER, or REFERENCE itself, is run.")
@@ -31,6 +32,7 @@ def verify(
     other: Path | None,
     data: str | None,
     max_drift: float | None,
+    max_mismatch: str | None,
     metric: str | None,
     max_loss: str | None,
     target: str,
@@ -42,7 +44,7 @@ def verify(
 
     With --other-target one model is enough: it is compared with itself on another target.
 
-    Each is an .onnx file or a run folder. Exit status 0: within --max-drift and --max-loss; 4: beyond.
+    Each is an .onnx file or a run folder. Exit status 0: within what is accepted; 4: beyond, or not judged.
     """
     from optim._engine.api.verify import verify as verify_models
     from optim.cli_kit.live_lines import progress
@@ -53,6 +55,7 @@ def verify(
             other,
             data=data,
             max_drift=max_drift,
+            max_mismatch=max_mismatch or 0.0,
             metric=metric,
             max_loss=max_loss,
             target=target,

@@ -37,6 +37,7 @@ def verify_models(
     max_drift: float | None = None,
     metric: MetricSpec | None = None,
     max_loss: MaxLoss | None = None,
+    max_mismatch: float = 0.0,
     other_target: str = "",
 ) -> Verification:
     """Compare every output of ``other`` with ``reference`` on the same feeds.
@@ -45,16 +46,17 @@ def verify_models(
         reference: an ``.onnx`` file or a run folder.
         other: the same.
         conditions: under which both run.
-        max_drift: largest relative L2 accepted; when None 0.05, or no bound where a loss is given.
+        max_drift: largest drift accepted; when None 0.1, or no bound where a loss is given.
         metric: task metric to measure beside drift.
         max_loss: how much worse it may be.
+        max_mismatch: share of texts or whole numbers of one output that may differ.
         other_target: where ``other`` runs; empty: where the reference does.
 
     Raises:
         OptimError: a model, the feeds or the target cannot be used.
     """
     elsewhere = require_target(conditions.registry, other_target) if other_target else None
-    asked = RunSettings(Path(), max_drift=max_drift, metric=metric, max_loss=max_loss)
+    asked = RunSettings(Path(), max_drift=max_drift, metric=metric, max_loss=max_loss, max_mismatch=max_mismatch)
     asked.require_sound()
     with workbench_for(reference, conditions, asked, [other]) as (bench, _):
         candidate = other_model(bench, other)
