@@ -71,23 +71,24 @@ def verify(
 
 
 def _print(found: Verification) -> None:
-    from optim._engine.reports.words import count_text, figure_text
+    from optim._engine.reports.words import count_text, figure_text, output_texts, worst_text
 
     rows = [
         [
             item.name,
             "x".join(map(str, item.shape)),
             figure_text(item.relative_error),
+            worst_text(item),
             figure_text(item.max_abs),
             figure_text(item.cosine),
             "" if item.max_ulp is None else f"{item.max_ulp:.4g}",
             *(str(count) for count in item.above.values()),
-            item.problem,
+            "; ".join(output_texts(item)),
         ]
         for item in found.outputs
     ]
-    limits = next((list(item.above) for item in found.outputs), [])
-    print_table(["output", "shape", "drift", "max abs", "cosine", "ULP", *(f">{limit}" for limit in limits), ""], rows)
+    limits = [f">{limit}" for limit in next((list(item.above) for item in found.outputs), [])]
+    print_table(["output", "shape", "drift", "worst at", "max abs", "cosine", "ULP", *limits, ""], rows)
     echo(f"feeds: {found.feeds.origin}, {found.feeds.compared} of {count_text(found.feeds.samples, 'sample')}")
     if found.task is not None:
         task = found.task

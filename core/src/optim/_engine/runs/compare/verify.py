@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optim._engine.compare.metric_spec import MetricSpec
 from optim._engine.gate.budget import Budget
-from optim._engine.gate.drift import OutputComparison, is_rounding, not_judged, worst_drift
+from optim._engine.gate.drift import is_rounding, not_judged, worst_drift, worst_question
 from optim._engine.gate.max_loss import MaxLoss
-from optim._engine.gate.task import TaskFigure
+from optim._engine.jobs.start_up import Ready
 from optim._engine.plugins.registry import require_target
 from optim._engine.runs.compare.conditions import Conditions, other_model, workbench_for
 from optim._engine.runs.compare.run_feeds import about_made_up
@@ -64,6 +65,7 @@ def verify_models(
         if elsewhere is not None:
             bench = bench.on(elsewhere, {})
         result = check_candidate(bench, candidate) if elsewhere else _compared(bench, candidate)
+        is_the_same = elsewhere is None and candidate.model.digest == bench.original.digest
         if result.ready is None:
             raise OptimError(
                 "other-failed",
@@ -71,24 +73,20 @@ def verify_models(
                 result.failure,
                 "optim inspect shows its inputs and operators",
             ).naming(names_in_messages(candidate.model.path, other))
-        found = _verification(bench, candidate, budget, result.ready.comparisons, result.ready.task)
+        found = _verification(bench, result.ready, budget, is_the_same=is_the_same)
         about = about_made_up((reference, other)) if bench.settings.data is None else ""
         return found.model_copy(update={"feeds": found.feeds.model_copy(update={"note": about})})
 
 
-def _verification(
-    bench: Workbench,
-    candidate: Candidate,
-    budget: Budget,
-    comparisons: Sequence[OutputComparison],
-    task: TaskFigure | None,
-) -> Verification:
+def _verification(bench: Workbench, ready: Ready, budget: Budget, *, is_the_same: bool) -> Verification:
     from optim._engine.reports.answers import ComparedFeeds, ComparedTask, Verification
     from optim._engine.reports.parts.drifted import drift_report
     from optim._engine.reports.schema import OutputReport
 
-    objection = budget.objection(comparisons, lossy=True, task=task)
-    unjudged = "" if candidate.model.digest == bench.original.digest else not_judged(comparisons)
+    comparisons, task = ready.comparisons, ready.task
+    if is_the_same:  # one file: no samples are needed to tell
+        comparisons = tuple(replace(one, unjudged="") for one in comparisons)
+    objection, unjudged = budget.objection(comparisons, lossy=True, task=task), not_judged(comparisons)
     drift, prepared = worst_drift(comparisons), bench.prepared
     figures = prepared.task and task and ComparedTask(metric=prepared.task.metric.text, **to_wire(task))
     return Verification(
@@ -98,7 +96,7 @@ def _verification(
         tolerance=prepared.tolerance,
         limit=budget.limit(lossy=True),
         lossless=is_rounding(comparisons) and not unjudged,
-        drift=drift_report(drift),
+        drift=drift_report(drift, worst_question(comparisons)),
         outputs=tuple(OutputReport.model_validate(to_wire(item)) for item in comparisons),
         feeds=ComparedFeeds(origin=prepared.origin, samples=prepared.available, compared=len(prepared.compared)),
         task=figures or None,
