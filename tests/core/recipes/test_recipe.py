@@ -110,6 +110,7 @@ def test_toml_that_ends_too_early_is_an_error_too(tmp_path: Path) -> None:
         ("stages = ['fuze']", "stages[0]"),
         ("[budget]\nmax_drift = 0", "budget.max_drift"),
         ("[budget]\nmax_drift = 0.1\nlossless = true", "exclude each other"),
+        ("[budget]\nmax_mismatch = 0.1\nlossless = true", "exclude each other"),
         ("[[passes]]\nname = 'a.b'\n[[passes]]\nname = 'a.b'", "twice"),
         ("without = ['a.b']\n[[passes]]\nname = 'a.b'", "both"),
         ("[[passes]]\noptions = {}", "passes[0].name"),

@@ -83,7 +83,7 @@ def output_texts(output: OutputReport) -> list[str]:
     if output.mismatched:
         found.append(f"{output.mismatched:.2%} of it differ")
     if output.top1_agreement is not None and SCORES.search(output.name):
-        found.append(f"top 1 is the same in {output.top1_agreement:.1%} of rows")
+        found.append(f"top 1 stays in {output.top1_agreement:.1%} of rows")
     if far := output.above.get(_FAR):
         found.append(f"{far / output.compared:.2%} of its elements are off by more than {_FAR}")
     return found
