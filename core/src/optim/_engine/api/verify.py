@@ -69,13 +69,13 @@ def verify(
     with named_data(data, seed) as feeds, named_metric(metric) as judged_by:
         conditions = conditions_for(models, said, data=feeds, target=target, seed=seed)
         from optim._engine.runs.compare.verify import verify_models
+        from optim._engine.search.settings import RunSettings
 
-        return verify_models(
-            *models,
-            conditions,
+        asked = RunSettings(
+            models[0],
             max_drift=max_drift,
             metric=judged_by,
             max_loss=parse_max_loss(str(max_loss)) if max_loss is not None else None,
             max_mismatch=parse_max_mismatch(str(max_mismatch)),
-            other_target=other_target,
         )
+        return verify_models(*models, conditions, asked, other_target=other_target)

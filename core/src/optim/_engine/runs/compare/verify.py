@@ -7,10 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optim._engine.compare.metric_spec import MetricSpec
 from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import is_rounding, not_judged, worst_drift, worst_question
-from optim._engine.gate.max_loss import MaxLoss
 from optim._engine.jobs.start_up import Ready
 from optim._engine.plugins.registry import require_target
 from optim._engine.runs.compare.conditions import Conditions, other_model, workbench_for
@@ -31,15 +29,7 @@ Say = Callable[[str], None]
 
 
 def verify_models(
-    reference: Path,
-    other: Path,
-    conditions: Conditions,
-    *,
-    max_drift: float | None = None,
-    metric: MetricSpec | None = None,
-    max_loss: MaxLoss | None = None,
-    max_mismatch: float = 0.0,
-    other_target: str = "",
+    reference: Path, other: Path, conditions: Conditions, asked: RunSettings, *, other_target: str = ""
 ) -> Verification:
     """Compare every output of ``other`` with ``reference`` on the same feeds.
 
@@ -47,17 +37,13 @@ def verify_models(
         reference: an ``.onnx`` file or a run folder.
         other: the same.
         conditions: under which both run.
-        max_drift: largest drift accepted; when None 0.1, or no bound where a loss is given.
-        metric: task metric to measure beside drift.
-        max_loss: how much worse it may be.
-        max_mismatch: share of texts or whole numbers of one output that may differ.
+        asked: what is accepted, and the task metric to measure beside drift.
         other_target: where ``other`` runs; empty: where the reference does.
 
     Raises:
         OptimError: a model, the feeds or the target cannot be used.
     """
     elsewhere = require_target(conditions.registry, other_target) if other_target else None
-    asked = RunSettings(Path(), max_drift=max_drift, metric=metric, max_loss=max_loss, max_mismatch=max_mismatch)
     asked.require_sound()
     with workbench_for(reference, conditions, asked, [other]) as (bench, _):
         candidate = other_model(bench, other)
