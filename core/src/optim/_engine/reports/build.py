@@ -143,7 +143,7 @@ def _result(outcome: Outcome) -> ResultReport | None:
         task=_task(outcome, found.candidate.task),
         operators=outcome.operators,
         operator_ms=_operator_ms(found, outcome),
-        outputs=tuple(OutputReport(**asdict(comparison)) for comparison in found.comparisons),
+        outputs=tuple(map(OutputReport.of, found.comparisons)),
         shapes=_shapes(outcome),
         loader=outcome.loader,
         start=start_report(outcome.start),

@@ -7,11 +7,13 @@ compete, as that of ``baseline`` does: below 1 is faster.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any, Literal
 
 from pydantic import Field
 
 from optim._engine.gate.batch_drift import BatchDrift
+from optim._engine.gate.drift import OutputComparison
 from optim._engine.jobs.clocks.serving import Percentiles
 from optim._engine.reports.parts.blamed import BlameReport
 from optim._engine.reports.parts.broken import BrokenPassReport
@@ -61,8 +63,10 @@ class OutputReport(Part):
     shape: tuple[int, ...]
     compared: int = Field(description="elements compared, padding left out")
     relative_error: Figure = Field(description="the drift: the worst error of any slice, in scales of the original")
-    max_abs: Figure = Field(description="largest absolute difference, in its unit; decides nothing")
-    cosine: Figure = Field(description="of the flattened arrays; decides nothing")
+    max_abs: Figure = Field(
+        description="largest absolute difference, in its unit, decides nothing; null for other than floats"
+    )
+    cosine: Figure = Field(description="of the flattened arrays, decides nothing; null for other than floats")
     sqnr_db: Figure = Field(
         description="signal to noise ratio in dB, decides nothing; null where outputs are equal or incomparable"
     )
@@ -82,6 +86,14 @@ class OutputReport(Part):
     rounding_excess: Figure = Field(default=None, description="times what rounding explains; up to 1 it is rounding")
     mismatched: Figure = Field(default=None, description="share of texts or whole numbers that differ; null for floats")
     unjudged: str = Field(default="", description="why samples could not show an error; empty where they could")
+
+    @classmethod
+    def of(cls, found: OutputComparison) -> OutputReport:
+        """The report of a comparison; texts and whole numbers have no figures of floats."""
+        values = asdict(found)
+        if found.mismatched is not None:
+            values |= {"max_abs": None, "cosine": None, "sqnr_db": None, "above": {}}
+        return cls(**values)
 
 
 class ShapeReport(Part):

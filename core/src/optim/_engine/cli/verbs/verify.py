@@ -71,6 +71,7 @@ def verify(
 
 
 def _print(found: Verification) -> None:
+    from optim._engine.gate.drift import DIFFERENCES
     from optim._engine.reports.words import count_text, figure_text, output_texts, worst_text
 
     rows = [
@@ -82,12 +83,12 @@ def _print(found: Verification) -> None:
             figure_text(item.max_abs),
             figure_text(item.cosine),
             "" if item.max_ulp is None else f"{item.max_ulp:.4g}",
-            *(str(count) for count in item.above.values()),
+            *(str(item.above.get(limit, "")) for limit in DIFFERENCES),
             "; ".join(output_texts(item)),
         ]
         for item in found.outputs
     ]
-    limits = [f">{limit}" for limit in next((list(item.above) for item in found.outputs), [])]
+    limits = [f">{limit}" for limit in DIFFERENCES]
     print_table(["output", "shape", "drift", "worst at", "max abs", "cosine", "ULP", *limits, ""], rows)
     echo(f"feeds: {found.feeds.origin}, {found.feeds.compared} of {count_text(found.feeds.samples, 'sample')}")
     if found.task is not None:

@@ -83,7 +83,7 @@ def _verification(bench: Workbench, ready: Ready, budget: Budget, *, is_the_same
         limit=budget.limit(lossy=True),
         lossless=is_rounding(comparisons) and not unjudged,
         drift=drift_report(drift, worst_question(comparisons)),
-        outputs=tuple(OutputReport.model_validate(to_wire(item)) for item in comparisons),
+        outputs=tuple(map(OutputReport.of, comparisons)),
         feeds=ComparedFeeds(origin=prepared.origin, samples=prepared.available, compared=len(prepared.compared)),
         task=figures or None,
         notes=() if prepared.inexact is None else (prepared.inexact.note,),
