@@ -126,7 +126,7 @@ class OutputComparison:
     def question(self) -> str:
         """What the drift is the answer to, e.g. ``output 'logits', column 3``."""
         if self.mismatched is not None:
-            return f"output '{self.name}', {self.mismatched:.2%} of which differ"
+            return f"output '{self.name}', {100 * self.mismatched:.3g} % of which differ"
         return self.place.rstrip(",")
 
     @property

@@ -139,7 +139,7 @@ def _distance(report: Report, result: ResultReport) -> str:
     if budget.max_loss:
         accepted += f", and a loss of {_plain(budget.max_loss)} of {_plain(budget.metric or 'the metric')}"
     if budget.max_mismatch:
-        accepted += f", and {budget.max_mismatch:.2%} of texts or whole numbers that differ"
+        accepted += f", and {100 * budget.max_mismatch:.3g} % of texts or whole numbers that differ"
     at = f" at {_plain(result.drift.at)}" if result.drift.at else ""
     text = (
         f"Drift {figure_text(result.drift.relative_error)}{at}: the worst error of any output, slice and sample, in"

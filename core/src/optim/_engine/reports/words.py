@@ -81,11 +81,11 @@ def output_texts(output: OutputReport) -> list[str]:
     if output.unjudged:
         found.append(f"not judged: {output.unjudged}")
     if output.mismatched:
-        found.append(f"{output.mismatched:.2%} of it differ")
+        found.append(f"{100 * output.mismatched:.3g} % differ")
     if output.top1_agreement is not None and SCORES.search(output.name):
-        found.append(f"top 1 stays in {output.top1_agreement:.1%} of rows")
+        found.append(f"top 1 stays in {100 * output.top1_agreement:.3g} % of rows")
     if far := output.above.get(_FAR):
-        found.append(f"{far / output.compared:.2%} of its elements are off by more than {_FAR}")
+        found.append(f"{100 * far / output.compared:.3g} % of its elements are off by more than {_FAR}")
     return found
 
 

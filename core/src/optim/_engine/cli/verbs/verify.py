@@ -84,12 +84,14 @@ def _print(found: Verification) -> None:
             figure_text(item.cosine),
             "" if item.max_ulp is None else f"{item.max_ulp:.4g}",
             *(str(item.above.get(limit, "")) for limit in DIFFERENCES),
-            "; ".join(output_texts(item)),
         ]
         for item in found.outputs
     ]
     limits = [f">{limit}" for limit in DIFFERENCES]
-    print_table(["output", "shape", "drift", "worst at", "max abs", "cosine", "ULP", *limits, ""], rows)
+    print_table(["output", "shape", "drift", "worst at", "max abs", "cosine", "ULP", *limits], rows)
+    for item in found.outputs:
+        if texts := output_texts(item):
+            echo(f"{item.name}: {'; '.join(texts)}")
     echo(f"feeds: {found.feeds.origin}, {found.feeds.compared} of {count_text(found.feeds.samples, 'sample')}")
     if found.task is not None:
         task = found.task
