@@ -32,7 +32,7 @@ def test_the_documented_recipe_is_one_and_says_every_key(tmp_path: Path) -> None
     recipe = load_recipe_or_lock(path)
     assert recipe.model_fields_set == set(Recipe.model_fields)
     assert recipe.stages == (Stage.FUSE, Stage.QUANTIZE, Stage.TUNE)
-    assert recipe.budget.max_drift == 0.05
+    assert (recipe.budget.max_drift, recipe.budget.max_mismatch) == (0.1, "1%")
     assert [named.options for named in recipe.named()] == [{"per_channel": True}, None]
 
 
