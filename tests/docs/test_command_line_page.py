@@ -53,7 +53,7 @@ def test_defaults_on_the_page_are_those_of_the_code() -> None:
     from optim._engine.search.run_time import LEAST_S, MOST_S
     from optim._engine.search.settings import DEFAULT_MAX_DRIFT, DEFAULT_TIMEOUT_S
 
-    assert f"default {DEFAULT_MAX_DRIFT} |" in PAGE
+    assert f"[in drift](what-drift-means.md); default {DEFAULT_MAX_DRIFT}" in PAGE
     assert f"`auto`, the default, announces {LEAST_S:.0f} to {MOST_S:.0f}" in PAGE
     assert f"candidate, default {DEFAULT_TIMEOUT_S:.0f}" in PAGE
 

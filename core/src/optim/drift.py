@@ -20,8 +20,8 @@ def compare_output(name: str, original: Array, other: Array) -> OutputComparison
         other: held against it.
 
     Returns:
-        ``relative_error`` (||other - original|| / ||original||, unitless), ``max_abs``, ``cosine``, and ``problem``: why
-        there is no such figure, empty where there is one.
+        ``relative_error``, which is the drift, ``max_abs``, ``cosine``, and ``problem``: why there is no such figure,
+        empty where there is one.
     """
     from optim._engine.gate.outputs import compare_output as compare
 

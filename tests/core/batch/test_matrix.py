@@ -76,7 +76,7 @@ def test_a_wrong_recipe_costs_none_of_the_others(models: Path) -> None:
     ]
 
 
-BUDGETS = ["lossless = true", "max_drift = 0.1", "max_loss = 0.1"]
+BUDGETS = ["lossless = true", "max_drift = 0.1", "max_loss = 0.1", "max_mismatch = 0.1"]
 
 
 @pytest.mark.parametrize("key", ['target = "cpu"', *(f"[budget]\n{budget}" for budget in BUDGETS)])

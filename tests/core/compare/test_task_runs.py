@@ -148,8 +148,7 @@ def test_a_loss_within_the_budget_is_delivered_whatever_the_drift_and_report_loc
         folder / "model.onnx",
         out,
         Conditions(load_registry(), Store(), lambda text: None, data=str(folder / "feeds.npz")),
-        metric=parse_metric(METRIC),
-        max_loss=parse_max_loss("0.0001"),
+        RunSettings(folder / "model.onnx", metric=parse_metric(METRIC), max_loss=parse_max_loss("0.0001")),
     )
     assert found.task.value == pytest.approx(report.result.task.value)
     assert found.within == (report.result.task.loss <= 0.0001)

@@ -32,7 +32,7 @@ def test_the_documented_recipe_is_one_and_says_every_key(tmp_path: Path) -> None
     recipe = load_recipe_or_lock(path)
     assert recipe.model_fields_set == set(Recipe.model_fields)
     assert recipe.stages == (Stage.FUSE, Stage.QUANTIZE, Stage.TUNE)
-    assert recipe.budget.max_drift == 0.05
+    assert (recipe.budget.max_drift, recipe.budget.max_mismatch) == (0.1, "1%")
     assert [named.options for named in recipe.named()] == [{"per_channel": True}, None]
 
 
@@ -110,6 +110,7 @@ def test_toml_that_ends_too_early_is_an_error_too(tmp_path: Path) -> None:
         ("stages = ['fuze']", "stages[0]"),
         ("[budget]\nmax_drift = 0", "budget.max_drift"),
         ("[budget]\nmax_drift = 0.1\nlossless = true", "exclude each other"),
+        ("[budget]\nmax_mismatch = 0.1\nlossless = true", "exclude each other"),
         ("[[passes]]\nname = 'a.b'\n[[passes]]\nname = 'a.b'", "twice"),
         ("without = ['a.b']\n[[passes]]\nname = 'a.b'", "both"),
         ("[[passes]]\noptions = {}", "passes[0].name"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import sample_outcome as sample
 
@@ -59,3 +61,15 @@ def test_a_figure_that_is_not_finite_is_left_out():
     report = report.model_copy(update={"result": report.result.model_copy(update={"drift": drift})})
     kinds = [one.metric_type for one in hub.ModelCard(model_card(report)).data.eval_results]
     assert "relative_error" not in kinds and "cosine" in kinds
+
+
+def test_it_names_the_worst_slice_and_sample_what_differs_and_what_was_not_judged():
+    outcome = sample.improved()
+    outcome.result = replace(outcome.result, comparisons=sample.misplaced())
+    text = model_card(build_report(outcome))
+    assert "drift 0.15 at output 'logits', column 3, within the budget of 0.17" in text
+    assert "Drift 0.15 at output 'logits', column 3: the worst error" in text
+    top = "top 1 stays in 97 % of rows; 25 % of its elements are off by more than 0.1"
+    assert f"- `logits`: worst at column 3, sample 4; {top}" in text
+    assert "- `ids`: 1.3 % differ" in text
+    assert "- `mask`: not judged: it is one number on all samples" in text

@@ -57,7 +57,13 @@ def test_the_report_has_the_figures_of_the_run():
     data = strict_json(build_report(sample.improved()))
     assert data["status"] == "improved"
     assert (data["target"], data["goal"]) == ("cpu", "latency")
-    assert data["budget"] == {"max_drift": 0.17, "lossless": False, "metric": None, "max_loss": None}
+    assert data["budget"] == {
+        "max_drift": 0.17,
+        "lossless": False,
+        "metric": None,
+        "max_loss": None,
+        "max_mismatch": 0.0,
+    }
     assert data["original"] == {
         "path": "models/minilm.onnx",
         "digest": "a" * 64,
@@ -78,7 +84,7 @@ def test_the_report_has_the_figures_of_the_run():
         [0.42, 0.44],
     )
     assert (result["size_bytes"], result["peak_memory_bytes"]) == (60_000_000, 70_000_000)
-    assert result["drift"] == {"relative_error": 0.15, "max_abs": 0.06, "cosine": 0.989, "foreseen": 0.15}
+    assert result["drift"] == {"relative_error": 0.15, "at": "", "max_abs": 0.06, "cosine": 0.989, "foreseen": 0.15}
     assert result["outputs"][0]["name"] == "embeddings"
     assert result["shapes"][1] == {
         "shape": "input_ids 1x32",
@@ -108,7 +114,7 @@ def test_every_step_has_every_field_and_its_gain_over_the_chain_without_it():
 
 def test_what_is_not_finite_is_null_and_the_reason_says_it():
     step = next(s for s in strict_json(build_report(sample.improved()))["steps"] if "NaN" in s["reason"])
-    assert step["drift"] == {"relative_error": None, "max_abs": None, "cosine": -1.0, "foreseen": None}
+    assert step["drift"] == {"relative_error": None, "at": "", "max_abs": None, "cosine": -1.0, "foreseen": None}
     equal = replace(sample.compared(0.0), sqnr_db=math.inf)
     outcome = sample.improved()
     outcome.result = replace(outcome.result, comparisons=(equal,))

@@ -99,6 +99,16 @@ def test_operators_outputs_shapes_machine_and_feeds_are_there():
     assert "import onnxruntime as ort" in text
 
 
+def test_outputs_name_the_worst_slice_and_sample_what_differs_and_what_was_not_judged():
+    outcome = sample.improved()
+    outcome.result = replace(outcome.result, comparisons=sample.misplaced())
+    text = render_html(build_report(outcome))
+    assert "output &#39;logits&#39;, column 3</div>" in text
+    assert '<td class="small">column 3, sample 4</td>' in text
+    for words in ("top 1 stays in 97 % of rows", "1.3 % differ", "not judged: it is one number on all samples"):
+        assert f'<div class="small">{words}</div>' in text
+
+
 def test_the_page_needs_no_network_and_runs_no_script():
     html = render_html(build_report(sample.improved()))
     assert not re.search(r"https?:|//[a-z]|@import|url\(|<script|<link|<img|<iframe", html)

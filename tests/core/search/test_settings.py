@@ -25,6 +25,12 @@ def test_how_long_a_run_takes_is_estimated_where_nobody_says_it():
         ({"timeout_s": 0.0}, "bad-budget", "--timeout cannot be 0"),
         ({"max_drift": math.nan}, "bad-budget", "--max-drift cannot be nan"),
         ({"max_drift": 0.0}, "bad-budget", "--max-drift cannot be 0"),
+        ({"max_mismatch": 1.0}, "bad-budget", "--max-mismatch cannot be 1"),
+        (
+            {"max_mismatch": 0.1, "lossless": True},
+            "conflicting-request",
+            "--lossless and --max-mismatch exclude each other",
+        ),
         ({"seed": -1}, "bad-seed", "--seed cannot be -1"),
     ],
 )

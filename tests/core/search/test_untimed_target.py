@@ -115,7 +115,7 @@ def test_verify_compares_and_bench_refuses(folder, whole):
         folder / "model.onnx",
         whole.result.candidate.model.path,
         Conditions(load_registry(), Store(), lambda text: None, target="simulated"),
-        max_drift=0.2,
+        RunSettings(folder / "model.onnx", max_drift=0.2),
     )
     assert found.within
     assert found.drift.relative_error > 1e-4

@@ -113,6 +113,15 @@ def metric_options(function: Decorated) -> Decorated:
     )(function)
 
 
+def mismatch_option(function: Decorated) -> Decorated:
+    """The option ``--max-mismatch``, as the user wrote it."""
+    return click.option(
+        "--max-mismatch",
+        metavar="SHARE",
+        help="Share of an output's texts or whole numbers that may differ: 0.01 or 1%. [default: 0]",
+    )(function)
+
+
 def seed_option(what: str) -> Callable[[Decorated], Decorated]:
     """The option ``--seed``, 0 where it is not given.
 

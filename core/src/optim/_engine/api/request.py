@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from optim._engine.cluster.answering import require_listener
 from optim._engine.feeds.named import require_feeds
-from optim._engine.gate.max_loss import parse_max_loss
+from optim._engine.gate.max_loss import parse_max_loss, parse_max_mismatch
 from optim._engine.generation.workload import asked_workload
 from optim._engine.graphs.file_there import check_file
 from optim._engine.json_file import read_json
@@ -72,6 +72,7 @@ def settings_from(
     changes = dict(given)
     if given.get("lossless"):
         changes.setdefault("max_loss", None)
+        changes.setdefault("max_mismatch", 0.0)
     if "max_drift" in given:
         changes["lossless"] = False
     if "goal" in given:
@@ -98,6 +99,8 @@ def _fields_said(words: Mapping[str, Any]) -> dict[str, Any]:
         found |= asked_workload(said["generate"], said.get("goal"))
     if "max_loss" in said:
         found["max_loss"] = parse_max_loss(str(said["max_loss"]))
+    if "max_mismatch" in said:
+        found["max_mismatch"] = parse_max_mismatch(str(said["max_mismatch"]))
     return found
 
 

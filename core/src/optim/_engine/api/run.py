@@ -32,6 +32,7 @@ def run(
     max_drift: float | None = None,
     metric: TaskMetric | None = None,
     max_loss: str | float | None = None,
+    max_mismatch: str | float | None = None,
     lossless: bool | None = None,
     batch_invariant: float | None = None,
     recipe: str | PathLike[str] | Mapping[str, Any] | None = None,
@@ -73,8 +74,10 @@ def run(
         metric: task metric: a name of ``optim metrics`` with its options, ``package.module:function``, a function
             of ``outputs``, ``labels`` and ``feeds`` of one sample, or an :class:`optim.Metric`.
         max_loss: how much worse the metric may get: ``"1%"`` of the original's value, or an amount.
+        max_mismatch: share of the texts or whole numbers of one output that may differ: ``0.01``, or ``"1%"``; by
+            default none.
         lossless: admit only passes held to rounding error.
-        batch_invariant: how far a sample's answer may move in a batch and with padding, relative L2.
+        batch_invariant: how far a sample's answer may move in a batch and with padding, as drift.
         recipe: a recipe or a lock; or what a recipe says, as a mapping.
         trust_code: let the file ``recipe`` name functions and classes that are imported and run.
         passes: passes that must hold, by name; a mapping gives their options (None: what the pass proposes).
@@ -118,6 +121,7 @@ def run(
         "max_latency_ms": max_latency_ms,
         "max_drift": max_drift,
         "max_loss": max_loss,
+        "max_mismatch": max_mismatch,
         "lossless": lossless,
         "batch_invariant": batch_invariant,
         "named": tuple(Named(name, options) for name, options in named),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from optim._engine.api.given import Data, TaskMetric, named_data, named_metric
 from optim._engine.api.request import conditions_for
-from optim._engine.gate.max_loss import parse_max_loss
+from optim._engine.gate.max_loss import parse_max_loss, parse_max_mismatch
 from optim._engine.sources.remote.fetch import fetched, quiet
 from optim.errors import OptimError
 
@@ -24,6 +24,7 @@ def verify(
     max_drift: float | None = None,
     metric: TaskMetric | None = None,
     max_loss: str | float | None = None,
+    max_mismatch: str | float = 0.0,
     target: str = "cpu",
     other_target: str = "",
     seed: int = 0,
@@ -38,6 +39,7 @@ def verify(
         max_drift: largest drift of any output; by default 0.1, or no bound where ``max_loss`` is given.
         metric: measured beside drift, as :func:`optim.run` takes it.
         max_loss: how much worse it may be: ``"1%"`` of the reference's value, or an amount.
+        max_mismatch: share of the texts or whole numbers of one output that may differ: ``0.01``, or ``"1%"``.
         target: where both run.
         other_target: where ``other`` runs, if not there.
         seed: of made-up feeds.
@@ -67,12 +69,13 @@ def verify(
     with named_data(data, seed) as feeds, named_metric(metric) as judged_by:
         conditions = conditions_for(models, said, data=feeds, target=target, seed=seed)
         from optim._engine.runs.compare.verify import verify_models
+        from optim._engine.search.settings import RunSettings
 
-        return verify_models(
-            *models,
-            conditions,
+        asked = RunSettings(
+            models[0],
             max_drift=max_drift,
             metric=judged_by,
             max_loss=parse_max_loss(str(max_loss)) if max_loss is not None else None,
-            other_target=other_target,
+            max_mismatch=parse_max_mismatch(str(max_mismatch)),
         )
+        return verify_models(*models, conditions, asked, other_target=other_target)

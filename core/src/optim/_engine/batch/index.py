@@ -48,7 +48,7 @@ class Row(_Part):
     fix: str = Field(default="", description="what to do, where it is an error")
     ratio: float | None = Field(default=None, description="latency of the result to that of the original")
     size_ratio: float | None = Field(default=None, description="bytes of the result to those of the original")
-    drift: float | None = Field(default=None, description="relative L2 of the worst output")
+    drift: float | None = Field(default=None, description="of the worst output")
     front: tuple[PointRow, ...] = Field(default=(), description="what --pick chooses from, the fastest first")
     report: str = Field(default="", description="its page, relative to the batch's folder; empty: none")
     seconds: float = 0.0

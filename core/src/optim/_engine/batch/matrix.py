@@ -54,8 +54,9 @@ class BatchRecipe(Recipe):
             raise ValueError("target and matrix.target exclude each other")
         if self.matrix.max_drift and (self.budget.max_drift is not None or self.budget.lossless):
             raise ValueError("matrix.max_drift excludes budget.max_drift and budget.lossless")
-        if _LOSSLESS in self.matrix.max_drift and self.budget.max_loss is not None:
-            raise ValueError(f'"{_LOSSLESS}" in matrix.max_drift and budget.max_loss exclude each other')
+        for key in ("max_loss", "max_mismatch"):
+            if _LOSSLESS in self.matrix.max_drift and getattr(self.budget, key) is not None:
+                raise ValueError(f'"{_LOSSLESS}" in matrix.max_drift and budget.{key} exclude each other')
         return self
 
 

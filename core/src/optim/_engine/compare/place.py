@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -169,7 +169,8 @@ def compare_run(
             "a pass that changes inputs or outputs must return PassResult(interface=...)",
         )
     original = reference.original
-    return compare_sample(expected, got, feeds, original.inputs, original.outputs, variations)
+    found = compare_sample(expected, got, feeds, original.inputs, original.outputs, variations)
+    return [replace(one, sample=f"sample {sample}") for one in found]
 
 
 def _names(outputs: Outputs) -> set[str]:

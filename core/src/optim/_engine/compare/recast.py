@@ -68,7 +68,13 @@ def compare_raw(session: Session, inner: Session, interfaces: Sequence[Interface
                 f"expected: {', '.join(sorted(expected))}; candidate: {', '.join(sorted(got))}",
                 "this is an issue of the pass that returned the interface",
             )
-        merged = merge_samples(merged, [compare_output(name, expected[name], got[name]) for name in expected])
+        merged = merge_samples(
+            merged,
+            [
+                replace(compare_output(name, expected[name], got[name]), sample=f"raw sample {number}")
+                for name in expected
+            ],
+        )
     if not any(found.compared or found.problem for found in merged.values()):
         raise OptimError(
             "nothing-compared",

@@ -67,7 +67,10 @@ def _compare(
             got = mapped_outputs(session.run(fed), interfaces)
             expected = expecting(sample, before)
             compared = compare_sample(part_of(expected, feeds), part_of(got, feeds), feeds, inputs, outputs)
-            merged = merge_samples(merged, [replace(one, name=f"{variant.name}: {one.name}") for one in compared])
+            merged = merge_samples(
+                merged,
+                [replace(one, name=f"{variant.name}: {one.name}", sample=f"sample {sample}") for one in compared],
+            )
     return list(merged.values())
 
 

@@ -47,7 +47,7 @@ class NodeCost:
     Attributes:
         names: of the nodes.
         operators: their types.
-        drift: relative L2 at the model's outputs with just these converted; infinite where they overflow.
+        drift: of the model with just these converted; infinite where they overflow.
         share: of the costs of all, which add up in squares, 0..1.
         local: relative L2 at their own outputs, the worst; None where it was not replayed.
         work: share of the work of all, 0..1; None where it was not replayed.

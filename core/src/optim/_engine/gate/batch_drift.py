@@ -10,7 +10,7 @@ class BatchDrift:
     """How far answers move.
 
     Attributes:
-        batched: relative L2 between a sample alone and in a batch, the worst sample and output; None where that was
+        batched: drift between a sample alone and in a batch, the worst sample and output; None where that was
             not measured.
         padded: the same between a sample as it is and padded; None likewise.
         rows: samples in the batch.

@@ -77,7 +77,7 @@ class Budget:
         return self.limit(lossy=True) * (_ROOM if self.foresees else 1.0)
 
     def held(self, drift: Drift) -> float:
-        """The relative L2 of a lossy chain that must be within the limit."""
+        """The drift of a lossy chain that must be within the limit."""
         return max(drift.relative_error, drift.foreseen) if self.foresees else drift.relative_error
 
     def excess(self, drift: Drift, task: TaskFigure | None) -> float:

@@ -11,6 +11,7 @@ of a normal distribution, ``mean + t * deviation * sqrt(1 + 1/n)`` (Hahn and Mee
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import NormalDist, fmean, stdev
@@ -29,7 +30,7 @@ class Drift:
         relative_error: unitless, >= 0; infinite where NaN or infinity appeared, or where shapes differ.
         max_abs: in the output's unit.
         cosine: of the flattened output, 1 is the same direction.
-        foreseen: relative L2 that a further sample stays below, see :func:`foresee`; where few
+        foreseen: drift that a further sample stays below, see :func:`foresee`; where few
             samples were seen, or none was looked at one by one, no more than ``relative_error``.
     """
 
@@ -51,6 +52,9 @@ class Drift:
 NO_DRIFT = Drift(0.0, 0.0, 1.0)
 
 
+SCORES = re.compile("logit|score|prob|class", re.IGNORECASE)
+"""Names of outputs of which the largest number of a row is the answer."""
+
 DIFFERENCES = ("0", "1e-4", "1e-3", "1e-2", "0.1", "1")
 """Errors, in scales of the output, that elements are counted above."""
 
@@ -69,7 +73,7 @@ class OutputComparison:
         dtype: numpy name in the candidate.
         shape: in the candidate.
         compared: elements compared; padding is left out.
-        relative_error: see the module.
+        relative_error: the drift, see the module.
         max_abs: largest absolute difference.
         cosine: of the flattened arrays.
         sqnr_db: signal to quantization noise ratio, 20 log10(||reference|| / ||difference||), in dB.
@@ -80,6 +84,7 @@ class OutputComparison:
         each: drift of every sample, where several were compared; empty for one.
         overflowed: whether NaN or infinity appeared in an output that is as it should be otherwise.
         where: the slice whose drift is the worst; empty where it is that of the whole output.
+        sample: whose drift is the worst; empty where only one was compared.
         above: elements whose error is above each of :data:`DIFFERENCES`.
         rounding_excess: how many times what rounding explains the drift is; up to 1 the outputs are equal but for it.
         mismatched: share of elements that differ, of texts and whole numbers; None for floats.
@@ -105,6 +110,7 @@ class OutputComparison:
     rounding_excess: float = 0.0
     mismatched: float | None = None
     unjudged: str = ""
+    sample: str = ""
 
     @property
     def is_rounding(self) -> bool:
@@ -117,18 +123,25 @@ class OutputComparison:
         return f"output '{self.name}'" + (f", {self.where}," if self.where else "")
 
     @property
+    def question(self) -> str:
+        """What the drift is the answer to, e.g. ``output 'logits', column 3``."""
+        if self.mismatched is not None:
+            return f"output '{self.name}', {100 * self.mismatched:.3g} % of which differ"
+        return self.place.rstrip(",")
+
+    @property
     def drift(self) -> Drift:
         """The figures that the gate looks at."""
         return Drift(self.relative_error, self.max_abs, self.cosine, self.foreseen)
 
     @property
     def foreseen(self) -> float:
-        """Relative L2 that a further sample stays below."""
+        """Drift that a further sample stays below."""
         return max(self.relative_error, foresee(self.each))
 
     @property
     def by_sample(self) -> tuple[float, ...]:
-        """Relative L2 of every sample."""
+        """Drift of every sample."""
         return self.each or (self.relative_error,)
 
     def worst(self, other: OutputComparison) -> OutputComparison:
@@ -147,6 +160,7 @@ class OutputComparison:
             overflowed=self.overflowed if self.problem else other.overflowed,
             above={limit: count + other.above.get(limit, 0) for limit, count in self.above.items()},
             where=self.where if self.relative_error >= other.relative_error else other.where,
+            sample=self.sample if self.relative_error >= other.relative_error else other.sample,
             rounding_excess=max(self.rounding_excess, other.rounding_excess),
             mismatched=_both(max, self.mismatched, other.mismatched),
             unjudged=self.unjudged or other.unjudged,
@@ -159,6 +173,12 @@ def worst_drift(comparisons: Iterable[OutputComparison]) -> Drift:
     for comparison in comparisons:
         total = total.worst(comparison.drift) if comparison.limit is None or comparison.problem else total
     return total
+
+
+def worst_question(comparisons: Iterable[OutputComparison]) -> str:
+    """The question whose answer is a model's drift; empty where rounding explains every answer."""
+    asked = [one for one in comparisons if (one.limit is None or one.problem) and not one.is_rounding]
+    return max(asked, key=lambda one: one.relative_error).question if asked else ""
 
 
 def is_rounding(comparisons: Iterable[OutputComparison]) -> bool:
@@ -186,10 +206,10 @@ def foresee(drifts: Sequence[float]) -> float:
     """The drift that one further sample stays below, with 99 % probability; never less than the worst seen.
 
     Args:
-        drifts: relative L2 of each sample.
+        drifts: of each sample.
 
     Returns:
-        Relative L2; the worst where there are fewer than four samples, or one is infinite.
+        A drift; the worst where there are fewer than four samples, or one is infinite.
     """
     worst = max(drifts, default=0.0)
     if len(drifts) < _LEAST_SAMPLES or not math.isfinite(worst):

@@ -40,7 +40,7 @@ class OwnError:
     """What a pass does to one node that is given what it is given in the unchanged model.
 
     Attributes:
-        relative: relative L2 of its worst output; infinite where it overflows.
+        relative: drift of its worst output; infinite where it overflows.
         kind: nodes of one kind pass on about as much of their errors.
         finer: its error in the precision between, of that in the pass's; None where it has none.
         work: how much it computes, in any unit.

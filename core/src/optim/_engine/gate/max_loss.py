@@ -1,4 +1,4 @@
-"""What a user wrote after ``--max-loss``."""
+"""What a user wrote after ``--max-loss`` and ``--max-mismatch``."""
 
 from __future__ import annotations
 
@@ -50,3 +50,37 @@ def parse_max_loss(text: str) -> MaxLoss:
             "--max-loss 1%",
         )
     return MaxLoss(amount, relative)
+
+
+def parse_max_mismatch(text: str) -> float:
+    """``1%`` of the elements of an output of texts or whole numbers, or a share of them, as ``0.01``.
+
+    Raises:
+        OptimError[bad-budget]: it is no share, or one that accepts any output.
+    """
+    words = text.strip()
+    try:
+        share = float(words.removesuffix("%")) / (100 if words.endswith("%") else 1)
+    except ValueError:
+        share = math.nan
+    return require_mismatch(share, text)
+
+
+def require_mismatch(share: float, text: str = "") -> float:
+    """The share, unless it cannot be one.
+
+    Args:
+        share: of the elements of an output.
+        text: as the user wrote it.
+
+    Raises:
+        OptimError[bad-budget]: it is not from 0 to below 1.
+    """
+    if not 0 <= share < 1:
+        raise OptimError.usage(
+            "bad-budget",
+            f"--max-mismatch cannot be {text or f'{share:g}'}",
+            "it is the share of an output's texts or whole numbers that may differ: from 0 to below 1, or a percentage",
+            "--max-mismatch 1%",
+        )
+    return share

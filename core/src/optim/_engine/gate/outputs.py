@@ -22,7 +22,6 @@ it, else by its size where only one dimension of the output has that size.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from statistics import NormalDist
@@ -31,7 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from optim._engine.gate.drift import DIFFERENCES, OutputComparison
+from optim._engine.gate.drift import DIFFERENCES, SCORES, OutputComparison
 from optim._engine.gate.variation import APART, Numbers, Variation, epsilon, measure, smallest_normal
 from optim.arrays import Array, Feeds, Outputs, is_float
 from optim.errors import OptimError
@@ -43,8 +42,8 @@ _STEPS = 4.0
 FLOOR, FACTOR, CAP = 1e-4, 10.0, 1e-2
 """Rounding explains a drift below the floor, or below the factor times what was measured, but nothing above the cap."""
 
-_SCORES, _MOST_ROWS = re.compile("logit|score|prob|class", re.IGNORECASE), 0.5
-"""Names of outputs of which the largest number of a row is the answer, and the share of answers that must stay."""
+_MOST_ROWS = 0.5
+"""Share of rows whose largest score must stay where it is."""
 
 _CHANCE = 1e-3
 """Probability that the worst of evenly spread errors is above what is divided by."""
@@ -297,7 +296,7 @@ def _answered(
         return replace(found, unjudged=variation.unjudged)
     drift, excess, where = 0.0, 0.0, ""
     agreement = found.top1_agreement
-    if agreement is not None and agreement < _MOST_ROWS and _SCORES.search(found.name):
+    if agreement is not None and agreement < _MOST_ROWS and SCORES.search(found.name):
         drift, where = 1 - agreement, "the largest score of most rows is another one"
     for answer in answers(errors, original, counted, variation):
         values = answer.errors / answer.chance

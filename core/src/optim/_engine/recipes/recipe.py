@@ -22,9 +22,12 @@ class _Table(BaseModel):
 class BudgetTable(_Table):
     """How much drift is accepted, or how much loss of the task metric; or neither beyond rounding."""
 
-    max_drift: float | None = Field(default=None, gt=0, strict=True, description="largest relative L2 of any output")
+    max_drift: float | None = Field(default=None, gt=0, strict=True, description="largest drift of any output")
     max_loss: str | StrictFloat | None = Field(
         default=None, description="how much worse the metric may get: '1%' of the original's, or an amount"
+    )
+    max_mismatch: str | StrictFloat | None = Field(
+        default=None, description="share of an output's texts or whole numbers that may differ: '1%', or 0.01"
     )
     lossless: bool = Field(default=False, strict=True, description="admit only passes held to rounding error")
     batch_invariant: float | None = Field(
@@ -40,6 +43,8 @@ class BudgetTable(_Table):
             raise ValueError("max_drift and lossless exclude each other")
         if self.lossless and self.max_loss is not None:
             raise ValueError("max_loss and lossless exclude each other")
+        if self.lossless and self.max_mismatch is not None:
+            raise ValueError("max_mismatch and lossless exclude each other")
         return self
 
 

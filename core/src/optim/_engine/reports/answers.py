@@ -96,7 +96,7 @@ class Verification(TabledAnswer):
             return f"{'beyond the limit' if self.judged else 'not judged'}: {self.reason}{about}"
         limit = f"within the limit of {self.limit:.3g}" if self.limit is not None else "within the limit"
         said = "equal up to rounding" if self.lossless else limit
-        drift = words.figure_text(self.drift.relative_error)
+        drift = words.figure_text(self.drift.relative_error) + (f" at {self.drift.at}" if self.drift.at else "")
         return f"{said}: drift {drift} (rounding explains {self.tolerance:.2g}){about}"
 
     def _table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
@@ -105,13 +105,14 @@ class Verification(TabledAnswer):
                 output.name,
                 "x".join(map(str, output.shape)),
                 words.figure_text(output.relative_error),
+                words.worst_text(output),
                 words.figure_text(output.max_abs),
                 words.figure_text(output.cosine),
-                output.problem,
+                "; ".join(words.output_texts(output)),
             )
             for output in self.outputs
         ]
-        return self.verdict, ("output", "shape", "drift", "max abs", "cosine", ""), rows
+        return self.verdict, ("output", "shape", "drift", "worst at", "max abs", "cosine", ""), rows
 
 
 class TimedShape(Answer):
@@ -246,7 +247,7 @@ class ExportedComponent(Answer):
     size_bytes: int
     inputs: tuple[dict[str, Any], ...]
     outputs: tuple[dict[str, Any], ...]
-    drift: Figure = Field(description="relative L2 of the worst output on every trial")
+    drift: Figure = Field(description="of the worst output on every trial")
     trials: tuple[str, ...] = Field(description="shapes, padding and past lengths it was held against")
     skipped: tuple[str, ...] = Field(description="trials that the source itself refuses, with the reason")
     tokens: int = Field(description="greedy tokens compared one by one")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import chain, repeat
 
+from optim._engine.gate.drift import worst_question
 from optim._engine.gate.task import TaskFigure
 from optim._engine.jobs.clocks.serving import Percentiles
 from optim._engine.machine import this_machine
@@ -57,6 +58,7 @@ def build_report(outcome: Outcome) -> Report:
             lossless=settings.lossless,
             metric=settings.metric.text if settings.metric else None,
             max_loss=settings.max_loss.text if settings.max_loss else None,
+            max_mismatch=settings.max_mismatch,
         ),
         original=_original(outcome),
         export=_export(outcome),
@@ -137,11 +139,11 @@ def _result(outcome: Outcome) -> ResultReport | None:
         size_bytes=found.candidate.size_bytes,
         peak_memory_bytes=found.peak_memory_bytes or None,
         executed_on=dict(outcome.timing.ready.executed_on) if outcome.timing and outcome.timing.ready else {},
-        drift=drift_report(found.candidate.drift),
+        drift=drift_report(found.candidate.drift, worst_question(found.comparisons)),
         task=_task(outcome, found.candidate.task),
         operators=outcome.operators,
         operator_ms=_operator_ms(found, outcome),
-        outputs=tuple(OutputReport(**asdict(comparison)) for comparison in found.comparisons),
+        outputs=tuple(map(OutputReport.of, found.comparisons)),
         shapes=_shapes(outcome),
         loader=outcome.loader,
         start=start_report(outcome.start),

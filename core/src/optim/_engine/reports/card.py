@@ -11,16 +11,18 @@ import re
 from pathlib import PureWindowsPath
 from typing import Any
 
-from optim._engine.reports.schema import Report, ResultReport, StepReport
+from optim._engine.reports.schema import OutputReport, Report, ResultReport, StepReport
 from optim._engine.reports.words import (
     cores_text,
     count_text,
     figure_text,
     latency_text,
     options_text,
+    output_texts,
     ratio_text,
     size_text,
     throughput_text,
+    worst_text,
 )
 from optim.cli_kit.output import printable
 
@@ -71,7 +73,7 @@ def _front_matter(report: Report, result: ResultReport, name: str) -> str:
     metrics: list[dict[str, Any]] = [
         {
             "type": "relative_error",
-            "name": "drift from the original, relative L2",
+            "name": "drift from the original, in scales of its variation",
             "value": result.drift.relative_error,
         },
         {"type": "cosine", "name": "cosine to the original's outputs", "value": result.drift.cosine},
@@ -125,6 +127,9 @@ def _figures(report: Report, result: ResultReport) -> str:
 
 def _distance(report: Report, result: ResultReport) -> str:
     budget = report.budget
+    lines = [
+        f"- `{_code(output.name)}`: {_plain('; '.join(texts))}" for output in result.outputs if (texts := _told(output))
+    ]
     if budget.lossless:
         accepted = "rounding error only"
     elif budget.max_drift is not None:
@@ -133,11 +138,22 @@ def _distance(report: Report, result: ResultReport) -> str:
         accepted = "any drift"
     if budget.max_loss:
         accepted += f", and a loss of {_plain(budget.max_loss)} of {_plain(budget.metric or 'the metric')}"
-    return (
-        f"Drift {figure_text(result.drift.relative_error)}: `||this - original|| / ||original||` of the worst output, on"
+    if budget.max_mismatch:
+        accepted += f", and {100 * budget.max_mismatch:.3g} % of texts or whole numbers that differ"
+    at = f" at {_plain(result.drift.at)}" if result.drift.at else ""
+    text = (
+        f"Drift {figure_text(result.drift.relative_error)}{at}: the worst error of any output, slice and sample, in"
+        f" units of how the original varies; 1 is as bad as a constant answer. Compared on"
         f" {report.feeds.compared} of {count_text(report.feeds.samples, 'sample')} ({_plain(report.feeds.origin)})."
         f" Rounding explains up to {figure_text(report.tolerance)}. Accepted was {accepted}."
     )
+    return "\n".join([text, *([""] if lines else []), *lines])
+
+
+def _told(output: OutputReport) -> list[str]:
+    """What is to be known of one output."""
+    worst = worst_text(output)
+    return [*([f"worst at {worst}"] if worst else []), *output_texts(output)]
 
 
 def _steps(report: Report) -> str:

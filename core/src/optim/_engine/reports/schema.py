@@ -7,11 +7,13 @@ compete, as that of ``baseline`` does: below 1 is faster.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any, Literal
 
 from pydantic import Field
 
 from optim._engine.gate.batch_drift import BatchDrift
+from optim._engine.gate.drift import OutputComparison
 from optim._engine.jobs.clocks.serving import Percentiles
 from optim._engine.reports.parts.blamed import BlameReport
 from optim._engine.reports.parts.broken import BrokenPassReport
@@ -28,10 +30,11 @@ REPORT_FILE = "report.json"
 class BudgetReport(Part):
     """How much drift was accepted, and how much loss of the task metric."""
 
-    max_drift: Figure = Field(description="relative L2 for lossy passes; null with --lossless or --max-loss alone")
+    max_drift: Figure = Field(description="largest drift of lossy passes; null with --lossless or --max-loss alone")
     lossless: bool
     metric: str | None = Field(default=None, description="task metric with its options")
     max_loss: str | None = Field(default=None, description="a share of the original's value as 1%, or an amount")
+    max_mismatch: float = Field(default=0.0, description="share of an output's texts or whole numbers that may differ")
 
 
 class OriginalReport(Part):
@@ -59,10 +62,14 @@ class OutputReport(Part):
     dtype: str
     shape: tuple[int, ...]
     compared: int = Field(description="elements compared, padding left out")
-    relative_error: Figure
-    max_abs: Figure
-    cosine: Figure
-    sqnr_db: Figure = Field(description="signal to noise ratio in dB; null where outputs are equal or incomparable")
+    relative_error: Figure = Field(description="the drift: the worst error of any slice, in scales of the original")
+    max_abs: Figure = Field(
+        description="largest absolute difference, in its unit, decides nothing; null for other than floats"
+    )
+    cosine: Figure = Field(description="of the flattened arrays, decides nothing; null for other than floats")
+    sqnr_db: Figure = Field(
+        description="signal to noise ratio in dB, decides nothing; null where outputs are equal or incomparable"
+    )
     max_ulp: Figure = Field(description="largest distance in units in the last place; null for other than floats")
     top1_agreement: Figure = Field(description="share of rows whose largest element is at the same place")
     problem: str = ""
@@ -71,11 +78,22 @@ class OutputReport(Part):
         default=(), description="relative_error of every sample, where several were compared"
     )
     overflowed: bool = Field(default=False, description="whether NaN or infinity appeared in it")
-    above: dict[str, int] = Field(default={}, description="elements whose difference is above so much, in its unit")
+    above: dict[str, int] = Field(
+        default={}, description="elements whose error is above so many scales of the original"
+    )
     where: str = Field(default="", description="the slice whose drift is the worst; empty: the whole output")
+    sample: str = Field(default="", description="the sample whose drift is the worst")
     rounding_excess: Figure = Field(default=None, description="times what rounding explains; up to 1 it is rounding")
     mismatched: Figure = Field(default=None, description="share of texts or whole numbers that differ; null for floats")
     unjudged: str = Field(default="", description="why samples could not show an error; empty where they could")
+
+    @classmethod
+    def of(cls, found: OutputComparison) -> OutputReport:
+        """The report of a comparison; texts and whole numbers have no figures of floats."""
+        values = asdict(found)
+        if found.mismatched is not None:
+            values |= {"max_abs": None, "cosine": None, "sqnr_db": None, "above": {}}
+        return cls(**values)
 
 
 class ShapeReport(Part):

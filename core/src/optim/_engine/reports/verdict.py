@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from optim._engine.feeds.feedset import FEWEST, SYNTHESIZED
+from optim._engine.gate.drift import worst_question
 from optim._engine.reports.words import share_text
 from optim._engine.search.measure.noise_watch import BUSY
 from optim._engine.search.settings import CLOCKED, Clocked
@@ -169,11 +170,12 @@ def _task(outcome: Outcome, result: Measured) -> str:
 def _drift(outcome: Outcome, result: Measured) -> str:
     lossless = outcome.settings.lossless
     budget = outcome.settings.budget(outcome.prepared.tolerance)
-    drift = f"drift {result.candidate.drift.relative_error:.2g}"
+    drift, at = f"drift {result.candidate.drift.relative_error:.2g}", worst_question(result.comparisons)
     task = _task(outcome, result)
     if (result.candidate.is_lossy or not outcome.target.exact) and not lossless:
         limit = budget.limit(lossy=True)
-        return (drift if math.isinf(limit) else f"{drift} within the budget of {limit:.2g}") + task
+        drift = f"{drift} at {at}" if at else drift
+        return (drift if math.isinf(limit) else f"{drift}{',' if at else ''} within the budget of {limit:.2g}") + task
     return f"lossless: {drift}, rounding explains up to {budget.limit(lossy=False):.2g}{task}"
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from optim._engine.gate.drift import SCORES
 from optim._engine.reports.parts.exported import ExportReport, SourceDriftReport
 from optim._engine.reports.parts.running import ThroughputReport
-from optim._engine.reports.schema import MachineReport, StepReport
+from optim._engine.reports.schema import MachineReport, OutputReport, StepReport
 from optim.cli_kit.output import NOTHING as NOTHING  # the page's words are these too
 from optim.cli_kit.output import options_text as options_text
 from optim.cli_kit.output import size_text as size_text
+
+_FAR = "0.1"
+"""Scales of the original: an error of an element that is told."""
 
 
 def latency_text(milliseconds: float | None) -> str:
@@ -58,10 +62,31 @@ def count_text(count: int, noun: str) -> str:
 
 
 def drift_text(step: StepReport) -> str:
-    """Relative L2 of a step; infinite where it was compared and has no finite figure."""
+    """The drift of a step; infinite where it was compared and has no finite figure."""
     if step.drift is None:
         return NOTHING
     return "infinite" if step.drift.relative_error is None else figure_text(step.drift.relative_error)
+
+
+def worst_text(output: OutputReport) -> str:
+    """Where and on which sample an output's drift is the worst; empty where rounding explains it."""
+    if output.rounding_excess is not None and output.rounding_excess <= 1:
+        return ""
+    return ", ".join(filter(None, [output.where, output.sample]))
+
+
+def output_texts(output: OutputReport) -> list[str]:
+    """What is to be known of an output beside its figures."""
+    found = [output.problem] if output.problem else []
+    if output.unjudged:
+        found.append(f"not judged: {output.unjudged}")
+    if output.mismatched:
+        found.append(f"{100 * output.mismatched:.3g} % differ")
+    if output.top1_agreement is not None and SCORES.search(output.name):
+        found.append(f"top 1 stays in {100 * output.top1_agreement:.3g} % of rows")
+    if far := output.above.get(_FAR):
+        found.append(f"{100 * far / output.compared:.3g} % of its elements are off by more than {_FAR}")
+    return found
 
 
 def export_text(export: ExportReport) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from optim._engine.compare.metric_spec import parse_metric
 from optim._engine.feeds.named import GIVEN_FEEDS
-from optim._engine.gate.max_loss import parse_max_loss
+from optim._engine.gate.max_loss import parse_max_loss, parse_max_mismatch
 from optim._engine.generation.workload import Workload, asked_workload
 from optim._engine.recipes.lock import (
     Lock,
@@ -149,6 +149,7 @@ def _budget_of(settings: RunSettings) -> BudgetTable:
     return BudgetTable(
         max_drift=drift if math.isfinite(drift) else None,
         max_loss=settings.max_loss.text if settings.max_loss else None,
+        max_mismatch=settings.max_mismatch or None,
         batch_invariant=settings.batch_invariant,
         max_latency_ms=settings.max_latency_ms,
     )
@@ -161,6 +162,7 @@ def _said(budget: BudgetTable) -> dict[str, Any]:
         "lossless": budget.lossless,
         "max_drift": budget.max_drift,
         "max_loss": loss,
+        "max_mismatch": parse_max_mismatch(str(budget.max_mismatch)) if budget.max_mismatch is not None else 0.0,
         "batch_invariant": budget.batch_invariant,
         "max_latency_ms": budget.max_latency_ms,
     }

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from optim._engine.compare.metric_spec import MetricSpec
-from optim._engine.gate.max_loss import MaxLoss
+from optim._engine.gate.max_loss import MaxLoss, require_mismatch
 from optim._engine.generation.workload import Workload
 from optim.errors import OptimError, unknown_name
 from optim.passes import Stage
@@ -94,13 +94,14 @@ class RunSettings:
         goal: what better means.
         goal_is_said: whether the user named it, or what has one; else it goes by the graph, see
             :func:`optim._engine.runs.found_goal.found_goal`.
-        max_drift: budget for lossy passes, relative L2; None where the user did not say, see :attr:`drift_limit`.
+        max_drift: budget for lossy passes; None where the user did not say, see :attr:`drift_limit`.
+        max_mismatch: share of the texts or whole numbers of one output that may differ.
         metric: task metric, measured beside drift.
         max_loss: how much worse the metric may get.
         lossless: admit only passes held to rounding error.
         max_latency_ms: what 95 of 100 calls must keep within, in milliseconds, where throughput is the goal; None: as
             long as it takes.
-        batch_invariant: how far a sample's answer may move in a batch and with padding, relative L2; None: as it likes.
+        batch_invariant: how far a sample's answer may move in a batch and with padding, as drift; None: as it likes.
         workload: of a decoder, where the goal is ``generate``.
         named: passes that must hold.
         without: passes left out; sorted, so that the same request has the same key.
@@ -146,6 +147,7 @@ class RunSettings:
     cluster: str = ""
     store_url: str = ""
     goal_is_said: bool = True
+    max_mismatch: float = 0.0
 
     @property
     def needed_timeout_s(self) -> float:
@@ -169,7 +171,7 @@ class RunSettings:
         from optim._engine.gate.budget import Budget  # numpy with it
 
         max_drift = None if self.lossless else self.drift_limit
-        return Budget(max_drift, tolerance, self.max_loss, foresees, self.batch_invariant)
+        return Budget(max_drift, tolerance, self.max_loss, foresees, self.batch_invariant, self.max_mismatch)
 
     @property
     def source_choice(self) -> Choice:
@@ -226,18 +228,26 @@ class RunSettings:
                 "what is lossless is held to rounding error, whatever loss is accepted",
                 fix="leave one of the two out",
             )
+        require_mismatch(self.max_mismatch)
+        if self.lossless and self.max_mismatch:
+            raise OptimError.usage(
+                "conflicting-request",
+                "--lossless and --max-mismatch exclude each other",
+                "what is lossless is held to rounding error, whatever share of mismatches is accepted",
+                fix="leave one of the two out",
+            )
         if self.max_drift is not None and not 0 < self.max_drift < math.inf:
             raise OptimError.usage(
                 "bad-budget",
                 f"--max-drift cannot be {self.max_drift:g}",
-                "it is a positive number, relative L2",
+                "it is a positive number: 0.1 is 1 % of the variance of an output",
                 f"leave it out for {DEFAULT_MAX_DRIFT:g}, or give --lossless",
             )
         if self.batch_invariant is not None and not 0 < self.batch_invariant < math.inf:
             raise OptimError.usage(
                 "bad-budget",
                 f"--batch-invariant cannot be {self.batch_invariant:g}",
-                "it is a positive number, relative L2 between a sample alone and the same in a batch",
+                "it is a positive number, the drift between a sample alone and the same in a batch",
                 "--batch-invariant 0.01",
             )
 

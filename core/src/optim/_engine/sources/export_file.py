@@ -23,7 +23,7 @@ class ComponentFile:
     Attributes:
         file: relative to the folder.
         state: by output, the input that takes it in the next step.
-        drift: relative L2 from the source, of the worst output.
+        drift: from the source, of the worst output.
     """
 
     file: str
@@ -121,7 +121,7 @@ class KnownExport:
 
         Args:
             file: where it lies.
-            drift: relative L2 from the exported graph; the drift from the source is at most both together.
+            drift: from the exported graph; the drift from the source is at most both together.
         """
         before = self.content.components[self.component]
         return replace(

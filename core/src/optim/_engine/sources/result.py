@@ -34,7 +34,7 @@ class SourceDrift:
         output: the worst one.
         place: the trial and the step that it is worst on.
         problem: what makes it incomparable or infinitely far, or empty.
-        limit: what it was held to, relative L2; infinite where nothing bounds the drift.
+        limit: what it was held to; infinite where nothing bounds the drift.
         note: what a reader must know of it, or empty.
     """
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import onnxruntime
 
 LIMITS = {"float64": 1e-4, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
-"""Largest relative L2 of an output by its type: what rounding explains between two libraries."""
+"""Largest drift of an output by its type: what rounding explains between two libraries."""
 _LOSSY_LIMIT = 5e-2
 
 

@@ -19,6 +19,7 @@ from optim.cli_kit.options import (
     SEED,
     data_option,
     metric_options,
+    mismatch_option,
     targets_option,
 )
 from optim.cli_kit.output import echo, echo_json, json_option, print_json, print_rich
@@ -52,11 +53,12 @@ if TYPE_CHECKING:
     help="With --goal throughput: what 95 of 100 calls keep within, in milliseconds.",
 )
 @click.option("--max-drift", type=float, help="Largest drift that lossy passes may cause. [default: 0.1]")
+@mismatch_option
 @click.option(
     "--batch-invariant",
     type=float,
     metavar="LIMIT",
-    help="How far a sample's answer may move in a batch and with padding, relative L2.",
+    help="How far a sample's answer may move in a batch and with padding, as drift.",
 )
 @click.option("--lossless", is_flag=True, help="Admit only passes held to rounding error.")
 @metric_options

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from optim.cli_kit.names import TARGET_NAME
-from optim.cli_kit.options import MODEL_PATH, data_option, metric_options, seed_option, target_option
+from optim.cli_kit.options import MODEL_PATH, data_option, metric_options, mismatch_option, seed_option, target_option
 from optim.cli_kit.output import echo, json_option, print_json, print_table
 from optim.errors import ExitStatus
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 @click.argument("other", type=MODEL_PATH, required=False)
 @data_option
 @click.option("--max-drift", type=float, help="Largest drift of any output. [default: 0.1]")
+@mismatch_option
 @metric_options
 @target_option
 @click.option("--other-target", type=TARGET_NAME, default="", help="Where OTHER, or REFERENCE itself, is run.")
@@ -31,6 +32,7 @@ def verify(
     other: Path | None,
     data: str | None,
     max_drift: float | None,
+    max_mismatch: str | None,
     metric: str | None,
     max_loss: str | None,
     target: str,
@@ -42,7 +44,7 @@ def verify(
 
     With --other-target one model is enough: it is compared with itself on another target.
 
-    Each is an .onnx file or a run folder. Exit status 0: within --max-drift and --max-loss; 4: beyond.
+    Each is an .onnx file or a run folder. Exit status 0: within what is accepted; 4: beyond, or not judged.
     """
     from optim._engine.api.verify import verify as verify_models
     from optim.cli_kit.live_lines import progress
@@ -53,6 +55,7 @@ def verify(
             other,
             data=data,
             max_drift=max_drift,
+            max_mismatch=max_mismatch or 0.0,
             metric=metric,
             max_loss=max_loss,
             target=target,
@@ -68,23 +71,27 @@ def verify(
 
 
 def _print(found: Verification) -> None:
-    from optim._engine.reports.words import count_text, figure_text
+    from optim._engine.gate.drift import DIFFERENCES
+    from optim._engine.reports.words import count_text, figure_text, output_texts, worst_text
 
     rows = [
         [
             item.name,
             "x".join(map(str, item.shape)),
             figure_text(item.relative_error),
+            worst_text(item),
             figure_text(item.max_abs),
             figure_text(item.cosine),
             "" if item.max_ulp is None else f"{item.max_ulp:.4g}",
-            *(str(count) for count in item.above.values()),
-            item.problem,
+            *(str(item.above.get(limit, "")) for limit in DIFFERENCES),
         ]
         for item in found.outputs
     ]
-    limits = next((list(item.above) for item in found.outputs), [])
-    print_table(["output", "shape", "drift", "max abs", "cosine", "ULP", *(f">{limit}" for limit in limits), ""], rows)
+    limits = [f">{limit}" for limit in DIFFERENCES]
+    print_table(["output", "shape", "drift", "worst at", "max abs", "cosine", "ULP", *limits], rows)
+    for item in found.outputs:
+        if texts := output_texts(item):
+            echo(f"{item.name}: {'; '.join(texts)}")
     echo(f"feeds: {found.feeds.origin}, {found.feeds.compared} of {count_text(found.feeds.samples, 'sample')}")
     if found.task is not None:
         task = found.task

@@ -39,7 +39,7 @@ class SourceDriftReport(Part):
     trials: tuple[str, ...] = Field(description="shapes, padding and past lengths it was held against")
     skipped: tuple[str, ...] = Field(description="trials that the result does not take, with the reason")
     worst: str = Field(description="the output that is furthest, and on which trial")
-    limit: Figure = Field(description="what it was held to, relative L2; null where nothing bounds the drift")
+    limit: Figure = Field(description="what it was held to; null where nothing bounds the drift")
     note: str = ""
 
 

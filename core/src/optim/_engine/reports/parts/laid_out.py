@@ -32,7 +32,7 @@ class LayoutReport(Part):
         "failed: it is not there"
     )
     text: str = Field(description="what opened it, with its version; or why nobody did, or what failed")
-    drift: Figure = Field(default=None, description="relative L2 of the consumer's outputs to the result's")
+    drift: Figure = Field(default=None, description="of the consumer's outputs from the result's")
     tolerance: Figure = Field(default=None, description="largest drift that rounding explains")
     samples: int = Field(default=0, description="samples that its consumer ran")
     not_carried: tuple[str, ...] = Field(default=(), description="tuned settings that the layout has no place for")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optim._engine.compare.metric_spec import MetricSpec
 from optim._engine.gate.budget import Budget
-from optim._engine.gate.drift import OutputComparison, is_rounding, not_judged, worst_drift
-from optim._engine.gate.max_loss import MaxLoss
-from optim._engine.gate.task import TaskFigure
+from optim._engine.gate.drift import is_rounding, not_judged, worst_drift, worst_question
+from optim._engine.jobs.start_up import Ready
 from optim._engine.plugins.registry import require_target
 from optim._engine.runs.compare.conditions import Conditions, other_model, workbench_for
 from optim._engine.runs.compare.run_feeds import about_made_up
@@ -30,14 +29,7 @@ Say = Callable[[str], None]
 
 
 def verify_models(
-    reference: Path,
-    other: Path,
-    conditions: Conditions,
-    *,
-    max_drift: float | None = None,
-    metric: MetricSpec | None = None,
-    max_loss: MaxLoss | None = None,
-    other_target: str = "",
+    reference: Path, other: Path, conditions: Conditions, asked: RunSettings, *, other_target: str = ""
 ) -> Verification:
     """Compare every output of ``other`` with ``reference`` on the same feeds.
 
@@ -45,16 +37,13 @@ def verify_models(
         reference: an ``.onnx`` file or a run folder.
         other: the same.
         conditions: under which both run.
-        max_drift: largest drift accepted; when None 0.1, or no bound where a loss is given.
-        metric: task metric to measure beside drift.
-        max_loss: how much worse it may be.
+        asked: what is accepted, and the task metric to measure beside drift.
         other_target: where ``other`` runs; empty: where the reference does.
 
     Raises:
         OptimError: a model, the feeds or the target cannot be used.
     """
     elsewhere = require_target(conditions.registry, other_target) if other_target else None
-    asked = RunSettings(Path(), max_drift=max_drift, metric=metric, max_loss=max_loss)
     asked.require_sound()
     with workbench_for(reference, conditions, asked, [other]) as (bench, _):
         candidate = other_model(bench, other)
@@ -62,6 +51,7 @@ def verify_models(
         if elsewhere is not None:
             bench = bench.on(elsewhere, {})
         result = check_candidate(bench, candidate) if elsewhere else _compared(bench, candidate)
+        is_the_same = elsewhere is None and candidate.model.digest == bench.original.digest
         if result.ready is None:
             raise OptimError(
                 "other-failed",
@@ -69,24 +59,20 @@ def verify_models(
                 result.failure,
                 "optim inspect shows its inputs and operators",
             ).naming(names_in_messages(candidate.model.path, other))
-        found = _verification(bench, candidate, budget, result.ready.comparisons, result.ready.task)
+        found = _verification(bench, result.ready, budget, is_the_same=is_the_same)
         about = about_made_up((reference, other)) if bench.settings.data is None else ""
         return found.model_copy(update={"feeds": found.feeds.model_copy(update={"note": about})})
 
 
-def _verification(
-    bench: Workbench,
-    candidate: Candidate,
-    budget: Budget,
-    comparisons: Sequence[OutputComparison],
-    task: TaskFigure | None,
-) -> Verification:
+def _verification(bench: Workbench, ready: Ready, budget: Budget, *, is_the_same: bool) -> Verification:
     from optim._engine.reports.answers import ComparedFeeds, ComparedTask, Verification
     from optim._engine.reports.parts.drifted import drift_report
     from optim._engine.reports.schema import OutputReport
 
-    objection = budget.objection(comparisons, lossy=True, task=task)
-    unjudged = "" if candidate.model.digest == bench.original.digest else not_judged(comparisons)
+    comparisons, task = ready.comparisons, ready.task
+    if is_the_same:  # one file: no samples are needed to tell
+        comparisons = tuple(replace(one, unjudged="") for one in comparisons)
+    objection, unjudged = budget.objection(comparisons, lossy=True, task=task), not_judged(comparisons)
     drift, prepared = worst_drift(comparisons), bench.prepared
     figures = prepared.task and task and ComparedTask(metric=prepared.task.metric.text, **to_wire(task))
     return Verification(
@@ -96,8 +82,8 @@ def _verification(
         tolerance=prepared.tolerance,
         limit=budget.limit(lossy=True),
         lossless=is_rounding(comparisons) and not unjudged,
-        drift=drift_report(drift),
-        outputs=tuple(OutputReport.model_validate(to_wire(item)) for item in comparisons),
+        drift=drift_report(drift, worst_question(comparisons)),
+        outputs=tuple(map(OutputReport.of, comparisons)),
         feeds=ComparedFeeds(origin=prepared.origin, samples=prepared.available, compared=len(prepared.compared)),
         task=figures or None,
         notes=() if prepared.inexact is None else (prepared.inexact.note,),
