@@ -116,7 +116,7 @@ class Interface:
         given: called as ``function(feeds, **parameters)``: new feeds to feeds of the model that the pass was given.
         expected: called as ``function(outputs, feeds, **parameters)``: outputs of that model, for these new feeds, to
             what the new model must give.
-        tolerance: how far the two implementations may be apart, relative L2; rounding is allowed in any case.
+        tolerance: drift that is accepted between the two implementations; rounding is allowed in any case.
         variants: further ways to feed the new model. Each is held to the budget by itself.
     """
 

@@ -30,7 +30,7 @@ class StageConformance:
 
     Attributes:
         stage: where the plugin offers it.
-        max_drift: largest relative L2 that it may cause; no default, so that somebody thought of it.
+        max_drift: largest drift that it may cause; no default, so that somebody thought of it.
         options: what a user would write, for the options that have no default or do nothing by it.
     """
 

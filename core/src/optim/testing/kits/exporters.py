@@ -25,7 +25,7 @@ class ExporterConformance(StageConformance):
     """Subclass as ``TestMyExporter``, with the two fixtures that raise here.
 
     Attributes:
-        max_drift: largest relative L2 between graph and module; no default, so that somebody thought of it.
+        max_drift: largest drift between graph and module; no default, so that somebody thought of it.
         options: what a user would write, for the options that have no default.
         stage: where a plugin offers it.
     """

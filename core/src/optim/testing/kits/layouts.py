@@ -31,7 +31,7 @@ class LayoutConformance:
     Attributes:
         values: what a user would write behind the colon.
         plugin: the plugin that brings it, for the rules of names.
-        tolerance: largest relative L2 of what its consumer computes, to ONNX Runtime.
+        tolerance: largest drift of what its consumer computes, to ONNX Runtime.
     """
 
     values: ClassVar[Mapping[str, Any]] = {}

@@ -61,7 +61,7 @@ class PassConformance(StageConformance):
     """Subclass as ``TestMyPass``, with the two fixtures that raise here.
 
     Attributes:
-        max_drift: largest relative L2 between the outputs before and after; no default, so that somebody thought of it.
+        max_drift: largest drift between the outputs before and after; no default, so that somebody thought of it.
         options: what a user would write, for the options that have no default or do nothing by it.
         stage: where the plugin offers the pass.
         fires_on_everything: there is no model that it leaves alone, such as one that sets a session option.

@@ -23,7 +23,7 @@ class SourcePassConformance(StageConformance):
     """Subclass as ``TestMySourcePass``, with the two fixtures that raise here.
 
     Attributes:
-        max_drift: largest relative L2 between what components compute before and after; of a pass that does not load.
+        max_drift: largest drift between what components compute before and after; of a pass that does not load.
         options: what a user would write, for the options that have no default.
         stage: where a plugin offers it.
     """

@@ -35,7 +35,7 @@ class MergedFile:
         apart_bytes: of the two files that it replaces.
         shared: tensors that both had and that are stored once.
         shared_bytes: their size.
-        drift: relative L2 of the worst output from either original.
+        drift: of the worst output from either original.
         prefills: runs compared without a past.
         steps: runs compared with one.
     """
