@@ -37,7 +37,7 @@ class BackendConformance:
     """Subclass as ``TestMyBackend``, with the two fixtures that raise here.
 
     Attributes:
-        max_drift: largest drift to onnx's reference evaluator; no default, so that somebody thought of it.
+        max_drift: largest drift from onnx's reference evaluator; no default, so that somebody thought of it.
         plugin: the plugin that brings it, for the rules of names.
     """
 
