@@ -8,7 +8,7 @@ import pytest
 from qnn_models import OFFLINE, small_net
 
 from optim import Stage
-from optim.testing import PassConformance
+from optim.testing import PassConformance, models
 from optim_qnn.htp.backend import OfflineBackend
 from optim_qnn.precision.convert_float16 import ConvertFloat16
 from optim_qnn.preprocess.preprocess import Preprocess
@@ -45,7 +45,7 @@ class TestPreprocess(Offline):
 
 
 class TestQuantize(Offline):
-    max_drift = 0.05
+    max_drift = 0.1  # 8 bits are 2 % of an operand, and this model's answers deviate by a fifth of their size
     stage = Stage.QUANTIZE
 
     @pytest.fixture
@@ -54,9 +54,15 @@ class TestQuantize(Offline):
 
 
 class TestQuantizeWeightsTo4Bits(TestQuantize):
+    """On a model whose answers deviate by most of their size, so that 4 bits tell them apart."""
+
     max_drift = 0.5
     opset_may_rise = True
     options: ClassVar = {"weights": "int4"}
+
+    @pytest.fixture
+    def model_path(self, tmp_path):
+        return models.mlp(tmp_path)
 
 
 class TestConvertFloat16(Offline):
