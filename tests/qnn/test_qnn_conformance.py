@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import onnx
 import pytest
 from qnn_models import OFFLINE, small_net
 
@@ -62,7 +63,11 @@ class TestQuantizeWeightsTo4Bits(TestQuantize):
 
     @pytest.fixture
     def model_path(self, tmp_path):
-        return models.mlp(tmp_path)
+        proto = onnx.load(models.mlp(tmp_path))
+        for value in (*proto.graph.input, *proto.graph.output):
+            value.type.tensor_type.shape.dim[0].dim_value = 1
+        onnx.save(proto, tmp_path / "fixed.onnx")
+        return tmp_path / "fixed.onnx"
 
 
 class TestConvertFloat16(Offline):
