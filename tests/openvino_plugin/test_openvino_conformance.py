@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
+import onnx
 import pytest
 
 from optim import OptimError, Stage
@@ -122,7 +124,15 @@ class TestTune(OnOpenVino):
 
 
 def test_an_ir_that_computes_something_else_is_not_handed_over(tmp_path, monkeypatch):
-    monkeypatch.setattr(save_ir, "_ROUNDING", -1.0)
+    def write_other(model, path, *, compress):
+        proto = onnx.load(model.path)
+        (weight,) = (one for one in proto.graph.initializer if one.name == "w2")
+        weight.CopyFrom(onnx.numpy_helper.from_array(1.01 * onnx.numpy_helper.to_array(weight, str(tmp_path)), "w2"))
+        onnx.save(proto, tmp_path / "other.onnx")
+        write_ir(replace(model, path=tmp_path / "other.onnx"), path, compress=compress)
+
+    write_ir = save_ir.write_ir
+    monkeypatch.setattr(save_ir, "write_ir", write_other)
     trial = Trial.of(models.encoder(tmp_path), tmp_path / "trial", TARGET, OpenVinoBackend())
     with pytest.raises(OptimError) as caught:
         trial.apply(SaveIr(), trial.model, trial.options(SaveIr, {}))

@@ -94,7 +94,7 @@ def png(pixels):
 
 def test_a_config_of_olive_is_taken_as_it_was(compose, tmp_path):
     _, drift, run = compose(task_models.enlarger(tmp_path), **OLIVE_SUPER_RESOLUTION)
-    assert drift.relative_error <= 1e-2
+    assert drift.relative_error <= 2e-2  # one grey level of a picture whose levels deviate by some fifty
     found = run(png(np.full((90, 90, 3), (200, 100, 50), np.uint8)))
     with Image.open(io.BytesIO(next(iter(found.values())).tobytes())) as opened:
         assert opened.size == (80, 64)

@@ -108,9 +108,9 @@ def small_net(folder: Path, *, batch: int | str = 1) -> Model:
 
 
 def images(count: int = 4) -> list[dict[str, Array]]:
-    """Samples for :func:`small_net`."""
+    """Samples for :func:`small_net`: of several brightnesses, for noise alone is pooled to one answer for all."""
     rng = np.random.default_rng(1)
-    return [{"x": normal(rng, 1, 3, 8, 8)} for _ in range(count)]
+    return [{"x": normal(rng, 1, 3, 8, 8) + normal(rng, 1, 3, 1, 1)} for _ in range(count)]
 
 
 def normal(rng: np.random.Generator, *shape: int) -> NDArray[np.float32]:

@@ -26,8 +26,9 @@ import onnxruntime as ort
 
 from optim import Context, Model, Pass, PassOptions, PassResult
 from optim._engine.compare.distrust import Untouched, checked_model
-from optim._engine.gate.outputs import compare_output
+from optim._engine.gate.outputs import CAP, FACTOR, FLOOR
 from optim._engine.graphs.ingest import ingest
+from optim.drift import compare_outputs
 from optim.errors import OptimError
 from optim.onnx.sessions import runtime_limits
 from optim.options import options_class, parse_options
@@ -37,10 +38,8 @@ from suite.backend_models import Case
 
 CPU = plugin.CPU
 INGEST = "ingest"
-_ROUNDING = 1e-4
-_TIMES_OWN = 10.0
 _FLOORS = {"float16": 0.01, "bfloat16": 0.06, "int8": 0.3, "int4": 0.6}
-"""Relative L2 per precision of numbers, about ten units in their last place."""
+"""Drift per precision of numbers, about ten units in their last place."""
 _OPSETS = (7, 9, 13, 17, 21)
 _LEAST = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
 
@@ -101,7 +100,7 @@ class Subject:
         if not self.samples or not any(outputs for outputs in self.expected):
             raise NotRunError("it has no sample, or no output")
         self.own_rounding = drift(self.expected, again)
-        if not self.own_rounding < _ROUNDING * 100:
+        if not self.own_rounding <= CAP:
             raise NotRunError(f"its outputs are {self.own_rounding:.2g} apart between two runs of its own")
 
     @cached_property
@@ -125,23 +124,16 @@ class Subject:
         finally:
             shutil.rmtree(scratch)
 
-    @property
-    def own_precision(self) -> float:
-        """Two units in the last place of the coarsest output."""
-        outputs = [array.dtype for sample in self.expected for array in sample.values()]
-        floats = [dtype for dtype in outputs if dtype.kind == "f" or dtype.name == "bfloat16"]
-        return max((2 * float(ml_dtypes.finfo(dtype).eps) for dtype in floats), default=0.0)
-
     def allowed(self, precision: str) -> float:
         """How far outputs may be from the model's own, for numbers of this precision; empty for a lossless pass."""
         if not precision:
-            return max(self.own_precision, _ROUNDING, _TIMES_OWN * self.own_rounding)
+            return min(max(FLOOR, FACTOR * self.own_rounding), CAP)
         rounded = [{name: _rounded(value, precision) for name, value in sample.items()} for sample in self.samples]
         try:
             moved = drift(self.expected, run(self.path, rounded))
         except Exception:  # rounded, they may be no input of this model any more
             moved = 0.0
-        return max(_FLOORS[precision], _TIMES_OWN * moved)
+        return max(_FLOORS[precision], FACTOR * moved)
 
 
 def try_ingest(subject: Subject) -> Result:
@@ -272,13 +264,11 @@ def _flat(outputs: Any) -> Iterator[tuple[str, Any]]:
 
 
 def drift(expected: Sequence[Mapping[str, Any]], got: Sequence[Mapping[str, Any]]) -> float:
-    """The largest distance of an output over all samples; infinite where one is missing or cannot be compared."""
-    worst = 0.0
-    for reference, other in zip(expected, got, strict=True):
-        if set(reference) != set(other):
-            return float("inf")
-        worst = max([worst, *(compare_output(name, reference[name], other[name]).relative_error for name in reference)])
-    return worst
+    """The worst drift of an output over all samples; infinite where one is missing or cannot be compared."""
+    pairs = list(zip(expected, got, strict=True))
+    if any(set(reference) != set(other) for reference, other in pairs):
+        return float("inf")
+    return max((one.relative_error for one in compare_outputs(pairs)), default=0.0)
 
 
 def _rounded(value: Any, precision: str) -> Any:

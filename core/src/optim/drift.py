@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from optim._engine.gate.drift import OutputComparison
-    from optim.arrays import Array
+    from optim.arrays import Array, Outputs
 
 
 def compare_output(name: str, original: Array, other: Array) -> OutputComparison:
@@ -20,12 +20,51 @@ def compare_output(name: str, original: Array, other: Array) -> OutputComparison
         other: held against it.
 
     Returns:
-        ``relative_error``, which is the drift, ``max_abs``, ``cosine``, and ``problem``: why there is no such figure,
-        empty where there is one.
+        ``relative_error``: the drift, unitless, in units of how the elements of ``original`` vary; 1 is as bad as the
+        best constant answer. A run of optim takes the unit from all its samples, so it may print another drift.
+        ``max_abs``, ``cosine``, and ``problem``: why the arrays cannot be compared, empty if they can.
     """
     from optim._engine.gate.outputs import compare_output as compare
 
     return compare(name, original, other)
+
+
+def compare_outputs(samples: Iterable[tuple[Outputs, Outputs]]) -> list[OutputComparison]:
+    """Compare every output on every sample; an error is measured by how the original varies over all of them.
+
+    Args:
+        samples: the original's outputs and the other's, by name.
+
+    Returns:
+        The worst of each output over the samples.
+    """
+    from optim._engine.gate.drift import merge_samples
+    from optim._engine.gate.outputs import compare_sample, elements
+    from optim._engine.gate.variation import measure
+
+    pairs = [(elements(original), elements(other)) for original, other in samples]
+    gathered: dict[str, list[Array]] = {}
+    for original, _ in pairs:
+        for name, array in original.items():
+            gathered.setdefault(name, []).append(array)
+    variations = {name: measure([(one, None) for one in arrays]) for name, arrays in gathered.items()}
+    merged: dict[str, OutputComparison] = {}
+    for original, other in pairs:
+        merged = merge_samples(merged, compare_sample(original, other, {}, (), (), variations))
+    return list(merged.values())
+
+
+def objection(comparisons: Iterable[OutputComparison], max_drift: float | None = None) -> str:
+    """Why the other model does not compute the same, in one sentence; empty if it does.
+
+    Args:
+        comparisons: of every output.
+        max_drift: drift that is accepted; None: no more than rounding explains. Texts and whole numbers must be equal.
+    """
+    from optim._engine.gate.budget import Budget
+    from optim._engine.gate.outputs import FLOOR
+
+    return str(Budget(max_drift, FLOOR).objection(comparisons, lossy=max_drift is not None))
 
 
 def foresee(values: Sequence[float]) -> float:

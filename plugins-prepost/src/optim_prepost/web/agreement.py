@@ -7,13 +7,13 @@ import numpy as np
 from optim import ExitStatus, OptimError, TensorInfo
 from optim.arrays import Feeds, Outputs
 from optim.backend import Delivery
-from optim.drift import compare_output
+from optim.drift import compare_outputs, objection
 from optim_prepost import PACKAGE
 from optim_prepost.plans.plan import Plan
 from optim_prepost.web.settings import web_options
 
 TOLERANCE = 1e-3
-"""Relative L2 of the delivered folder, opened anew, to the model that was judged: threads add in another order."""
+"""Drift of the delivered folder, opened anew, from the model that was judged: threads add in another order."""
 
 
 def sample_of(delivery: Delivery, plan: Plan | None) -> Feeds:
@@ -51,21 +51,17 @@ def require_equal(expected: Outputs, got: Outputs, where: str) -> float:
     Raises:
         OptimError[page-differs]: it is beyond the tolerance, or an output is missing.
     """
-    worst = 0.0
-    for name, array in expected.items():
-        found = compare_output(name, array, got[name]) if name in got else None
-        if found is None or found.problem or found.relative_error > TOLERANCE:
-            why = found.problem or f"drift {found.relative_error:.3g}" if found else "it is missing"
-            raise OptimError(
-                "page-differs",
-                f"what was delivered gives other outputs {where}",
-                f"output '{name}': {why}",
-                "this is an issue of the plugin or of onnxruntime-web, not of the model",
-                PACKAGE,
-                ExitStatus.NOT_HELD,
-            )
-        worst = max(worst, found.relative_error)
-    return worst
+    compared = compare_outputs([(expected, got)])
+    if why := objection(compared, TOLERANCE):
+        raise OptimError(
+            "page-differs",
+            f"what was delivered gives other outputs {where}",
+            why,
+            "this is an issue of the plugin or of onnxruntime-web, not of the model",
+            PACKAGE,
+            ExitStatus.NOT_HELD,
+        )
+    return max((one.relative_error for one in compared), default=0.0)
 
 
 def _sizes(info: TensorInfo) -> list[int]:

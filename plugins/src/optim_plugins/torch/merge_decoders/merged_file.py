@@ -13,13 +13,11 @@ import onnxruntime
 from optim import ExitStatus, Model, OptimError, SessionConfig
 from optim.arrays import Array, dtype_of
 from optim.cli_kit import made_up_feeds
-from optim.drift import compare_output
+from optim.drift import compare_outputs, objection
 from optim.folders import cache_folder
 from optim.onnx import deliver_model, model_size_bytes, open_session
 from optim_plugins.torch.merge_decoders.merged_graph import PAST, PRESENT, Merged, merge_graphs
 
-_LIMIT = 1e-4
-"""Drift that another order of sums explains: what a run calls lossless at the least."""
 _SAMPLES = 4
 _STEPS = 2
 """Steps with a past after each sample: one with the past of the other branch, one with its own."""
@@ -102,17 +100,16 @@ class _Compared:
         Raises:
             OptimError[merge-differs]: an output is another than before.
         """
-        for name, array in expected.items():
-            found = compare_output(name, array, got[name])
-            if found.problem or found.relative_error > _LIMIT:
-                raise OptimError(
-                    "merge-differs",
-                    f"output '{name}' of the merged decoder is another than before",
-                    f"in {phase}: {found.problem or f'drift {found.relative_error:.3g}'}",
-                    "export the model again as one graph: optim export FOLDER -o DIR",
-                    status=ExitStatus.NOT_HELD,
-                )
-            self.drift = max(self.drift, found.relative_error)
+        compared = compare_outputs([(expected, got)])
+        if why := objection(compared):
+            raise OptimError(
+                "merge-differs",
+                "the merged decoder does not compute what the two decoders compute",
+                f"in {phase}: {why}",
+                "export the model again as one graph: optim export FOLDER -o DIR",
+                status=ExitStatus.NOT_HELD,
+            )
+        self.drift = max(self.drift, *(one.relative_error for one in compared))
         self.prefills += phase == "prefill"
         self.steps += phase == "decode"
 
