@@ -5,7 +5,7 @@ What it computes is held against onnx's own reference evaluator; what it says, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,8 +14,9 @@ import pytest
 
 from optim._engine.backends.held import HeldBackend
 from optim._engine.backends.session_contract import executed_defect, outputs_defect, ran_elsewhere, times_defect
+from optim._engine.compare.padding import outputs_with_padding
 from optim._engine.gate.drift import worst_drift
-from optim._engine.gate.outputs import compare_sample
+from optim._engine.gate.outputs import compare_sample, elements, variations_of
 from optim._engine.plugins.checks import backend_defect, target_defect
 from optim._engine.plugins.plugin import PluginInfo
 from optim.arrays import Feeds, Outputs
@@ -37,7 +38,7 @@ class BackendConformance:
     """Subclass as ``TestMyBackend``, with the two fixtures that raise here.
 
     Attributes:
-        max_drift: largest relative L2 to onnx's reference evaluator; no default, so that somebody thought of it.
+        max_drift: largest drift from onnx's reference evaluator; no default, so that somebody thought of it.
         plugin: the plugin that brings it, for the rules of names.
     """
 
@@ -115,8 +116,12 @@ class BackendConformance:
         """Every output on every sample is within max_drift of onnx's reference evaluator."""
         limit = getattr(self, "max_drift", None)
         assert isinstance(limit, float) and 0 < limit < 1, "say max_drift = 1e-5, or what is right for your device"
-        for sample, expected in zip(feeds, _reference(model, feeds), strict=True):
-            compared = compare_sample(expected, session.run(sample), sample, model.inputs, model.outputs)
+        run = _reference(model)
+        samples = [(elements(run(sample)), sample) for sample in feeds]
+        variations = variations_of(samples, model, outputs_with_padding(run, model, feeds))
+        for expected, sample in samples:
+            got = elements(session.run(sample))
+            compared = compare_sample(expected, got, sample, model.inputs, model.outputs, variations)
             problems = [one.problem for one in compared if one.problem]
             assert not problems, "; ".join(problems)
             drift = worst_drift(compared).relative_error
@@ -233,13 +238,17 @@ def _sample(model: Model, batch: int) -> Feeds:
     return feeds
 
 
-def _reference(model: Model, feeds: list[Feeds]) -> list[Outputs]:
+def _reference(model: Model) -> Callable[[Feeds], Outputs]:
     from onnx.reference import ReferenceEvaluator
 
     evaluator = ReferenceEvaluator(str(model.path))
     names = [info.name for info in model.outputs]
-    outputs: list[Any] = [evaluator.run(None, dict(sample)) for sample in feeds]
-    return [dict(zip(names, one, strict=True)) for one in outputs]
+
+    def run(feeds: Feeds) -> Outputs:
+        outputs: Any = evaluator.run(None, dict(feeds))
+        return dict(zip(names, outputs, strict=True))
+
+    return run
 
 
 def _other(array: np.ndarray) -> np.ndarray:
