@@ -47,7 +47,7 @@ class NodeCost:
     Attributes:
         names: of the nodes.
         operators: their types.
-        drift: of the model with just these converted; infinite where they overflow.
+        drift: of the model's outputs with just these converted; infinite where they overflow.
         share: of the costs of all, which add up in squares, 0..1.
         local: relative L2 at their own outputs, the worst; None where it was not replayed.
         work: share of the work of all, 0..1; None where it was not replayed.
@@ -176,7 +176,7 @@ def _described(units: Sequence[Unit], replay: Replay | None, operators: Mapping[
                 tuple(dict.fromkeys(operators[name] for name in unit.names if name in operators)),
                 math.sqrt(unit.cost),
                 unit.cost / total if math.isfinite(unit.cost) else 1.0,
-                max((error.relative_error for error in inside), default=None),
+                max((error.relative_l2 for error in inside), default=None),
                 sum(error.work for error in inside) / work if inside else None,
             )
         )
