@@ -20,8 +20,9 @@ def compare_output(name: str, original: Array, other: Array) -> OutputComparison
         other: held against it.
 
     Returns:
-        ``relative_error``, which is the drift, ``max_abs``, ``cosine``, and ``problem``: why there is no such figure,
-        empty where there is one.
+        ``relative_error``: the drift, unitless, in units of how the elements of ``original`` vary; 1 is as bad as the
+        best constant answer. A run of optim takes the unit from all its samples, so it may print another drift.
+        ``max_abs``, ``cosine``, and ``problem``: why the arrays cannot be compared, empty if they can.
     """
     from optim._engine.gate.outputs import compare_output as compare
 

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from optim._engine.compare.distrust import Untouched, checked_model, require_fit
+from optim._engine.compare.padding import outputs_with_padding
 from optim._engine.compare.place import mapped_feeds, mapped_outputs
 from optim._engine.compare.recast import compare_raw
 from optim._engine.feeds.feedset import FeedSet
 from optim._engine.feeds.load import load_feeds
 from optim._engine.feeds.synthesize import synthesize_feeds
 from optim._engine.gate.drift import NO_DRIFT, Drift, worst_drift
-from optim._engine.gate.outputs import compare_sample
+from optim._engine.gate.outputs import compare_sample, elements, variations_of
 from optim._engine.graphs.ingest import ingest
 from optim._engine.jobs.calibration import Calibration
 from optim._engine.jobs.offer import context_for, proposed_options
@@ -140,9 +141,11 @@ class Trial:
                 for comparison in compare_raw(changed, original, interfaces):
                     drift = drift.worst(comparison.drift)
                 return drift
-            for feeds in self.feeds.iterate():
-                expected = original.run(feeds)
-                got = mapped_outputs(changed.run(mapped_feeds(feeds, interfaces)), interfaces)
+            padded = outputs_with_padding(original.run, self.model, self.feeds.iterate())
+            samples = [(elements(original.run(feeds)), feeds) for feeds in self.feeds.iterate()]
+            variations = variations_of(samples, self.model, padded)
+            for expected, feeds in samples:
+                got = elements(mapped_outputs(changed.run(mapped_feeds(feeds, interfaces)), interfaces))
                 if set(got) != set(expected):
                     raise OptimError(
                         "interface-changed",
@@ -150,7 +153,7 @@ class Trial:
                         "the pass returned no interface that says so",
                         "a pass that changes inputs or outputs must return PassResult(interface=...)",
                     )
-                comparisons = compare_sample(expected, got, feeds, self.model.inputs, self.model.outputs)
+                comparisons = compare_sample(expected, got, feeds, self.model.inputs, self.model.outputs, variations)
                 drift = drift.worst(worst_drift(comparisons))
         return drift
 

@@ -6,12 +6,13 @@ batch. Nothing else of a run tells that: it compares outputs on the same feeds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from optim._engine.gate.batch_drift import BatchDrift
 from optim._engine.gate.outputs import compare_output
+from optim._engine.gate.variation import Variation
 from optim.arrays import Array, Feeds, Outputs
 from optim.backend import Session
 from optim.errors import describe_exception
@@ -21,21 +22,28 @@ _MOST_ROWS = 4
 """Samples in the batch: with more the answer moves little further, and a run takes longer."""
 
 
-def batch_drift(session: Session, inputs: Iterable[TensorInfo], samples: Sequence[Feeds]) -> BatchDrift:
+def batch_drift(
+    session: Session,
+    inputs: Iterable[TensorInfo],
+    samples: Sequence[Feeds],
+    variations: Mapping[str, Variation] | None = None,
+) -> BatchDrift:
     """Run samples alone, together and padded.
 
     Args:
         session: of the model.
         inputs: of the model, for their names of dimensions.
         samples: as the model takes them; what is no such input, as an adapter, stays as it is.
+        variations: how the model's outputs vary over samples; of one that is left out, it is measured on each alone.
     """
+    known = variations or {}
     infos = {info.name: info for info in inputs}
     found = BatchDrift()
     notes: list[str] = []
     for measure in (_batched, _padded):
         reason = ""
         try:
-            found, reason = measure(session, infos, samples, found)
+            found, reason = measure(session, infos, samples, found, known)
         except Exception as error:  # a model may refuse what it was never run on
             reason = f"{measure.__name__.removeprefix('_')}: the model does not run: {describe_exception(error)}"
         notes += [reason] if reason else []
@@ -43,7 +51,11 @@ def batch_drift(session: Session, inputs: Iterable[TensorInfo], samples: Sequenc
 
 
 def _batched(
-    session: Session, infos: dict[str, TensorInfo], samples: Sequence[Feeds], found: BatchDrift
+    session: Session,
+    infos: dict[str, TensorInfo],
+    samples: Sequence[Feeds],
+    found: BatchDrift,
+    variations: Mapping[str, Variation],
 ) -> tuple[BatchDrift, str]:
     """Each row of a batch against the same sample alone."""
     rows = row_inputs(infos)
@@ -61,7 +73,7 @@ def _batched(
     for one in alike:
         count, alone = one[rows[0]].shape[0], session.run(one)
         part = {name: array[start : start + count] for name, array in answer.items() if array.shape[:1] == (whole,)}
-        drifts += _drifts(alone, part)
+        drifts += _drifts(alone, part, variations)
         start += count
     if not drifts:
         return found, "batched: no output has a row for each sample"
@@ -69,7 +81,11 @@ def _batched(
 
 
 def _padded(
-    session: Session, infos: dict[str, TensorInfo], samples: Sequence[Feeds], found: BatchDrift
+    session: Session,
+    infos: dict[str, TensorInfo],
+    samples: Sequence[Feeds],
+    found: BatchDrift,
+    variations: Mapping[str, Variation],
 ) -> tuple[BatchDrift, str]:
     """A sample against the same with masked positions behind it."""
     mask = next((one for one in infos.values() if "mask" in one.name.lower() and len(one.shape or ()) == 2), None)
@@ -82,7 +98,8 @@ def _padded(
     more = max(1, size // 2)
     longer = {name: _with_zeros(array, axes.get(name, ()), more) for name, array in one.items()}
     alone, answer = session.run(one), session.run(longer)
-    drifts = _drifts(alone, {name: _cut(array, alone[name].shape) for name, array in answer.items()})
+    shown = {name: _cut(array, alone[name].shape) for name, array in answer.items()}
+    drifts = _drifts(alone, shown, variations)
     return BatchDrift(found.batched, max(drifts), found.rows, more), ""
 
 
@@ -115,7 +132,8 @@ def _cut(array: Array, shape: tuple[int, ...]) -> Array:
     return array[tuple(slice(size) for size in shape)] if array.ndim == len(shape) else array
 
 
-def _drifts(alone: Outputs, other: Outputs) -> list[float]:
-    """Relative L2 of each output that both have; infinite where they cannot be compared."""
-    compared = [compare_output(name, alone[name], other[name]) for name in alone if name in other]
-    return [float("inf") if one.problem else one.relative_error for one in compared]
+def _drifts(alone: Outputs, other: Outputs, variations: Mapping[str, Variation]) -> list[float]:
+    """Drift of each output that both have; infinite where they cannot be compared."""
+    both = (name for name in alone if name in other)
+    compared = [compare_output(name, alone[name], other[name], None, variations.get(name)) for name in both]
+    return [one.relative_error for one in compared]

@@ -91,7 +91,9 @@ class Comparison:
         feeds = self.reference.feed_set()
         samples = [mapped_feeds(feeds.sample(index), self.interfaces) for index in self.reference.compared[:_LOOKED_AT]]
         adapters = {one.info.name for one in model.adapters}
-        return batch_drift(session, [info for info in model.inputs if info.name not in adapters], samples)
+        inputs = [info for info in model.inputs if info.name not in adapters]
+        is_renamed = any(interface.outputs for interface in self.interfaces)  # a name may mean something else then
+        return batch_drift(session, inputs, samples, {} if is_renamed else self.reference.variations())
 
     def timed_feeds(self, samples: Sequence[int]) -> list[tuple[str, Feeds]]:
         """What the model is timed on, with names; raw samples where its feeds are of another kind, as many."""

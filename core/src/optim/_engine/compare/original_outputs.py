@@ -15,7 +15,8 @@ from optim.target import Target
 
 def measure_variations(session: Session, reference: Reference) -> dict[str, Variation]:
     """Measure how each output of the original varies over its samples, and keep it beside its outputs."""
-    padded = outputs_with_padding(session, reference)
+    alone = (fed for _, fed in chosen(reference.feed_set(), reference.compared))
+    padded = outputs_with_padding(session.run, reference.original, alone)
     feeds = chosen(reference.feed_set(), reference.compared)
     found = variations_of(((reference.expected(sample), fed) for sample, fed in feeds), reference.original, padded)
     write(reference.outputs, found)

@@ -6,15 +6,14 @@ leave positions out only if its elements changed at these positions, or are one 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from optim._engine.compare.place import Reference, chosen
 from optim._engine.gate.outputs import elements, padding_masks, valid_positions
-from optim.arrays import Feeds
-from optim.backend import Session
-from optim.model import TensorInfo
+from optim._engine.gate.variation import Numbers, measure
+from optim.arrays import Array, Feeds, Outputs
+from optim.model import Model, TensorInfo
 
 _SAMPLES = 2
 """With padding, that are looked at: each takes two runs."""
@@ -22,22 +21,22 @@ _SAMPLES = 2
 _ROUNDING = 1e-4
 
 
-def outputs_with_padding(session: Session, reference: Reference) -> frozenset[str]:
+def outputs_with_padding(run: Callable[[Feeds], Outputs], original: Model, samples: Iterable[Feeds]) -> frozenset[str]:
     """Names of outputs whose padded positions say nothing.
 
     Args:
-        session: of the original.
-        reference: its feeds.
+        run: the original.
+        original: for names and symbolic dimensions.
+        samples: its feeds.
     """
-    original = reference.original
     infos = {info.name: info for info in original.outputs}
     proven: dict[str, bool] = {}
     looked_at = 0
-    for _, feeds in chosen(reference.feed_set(), reference.compared):
+    for feeds in samples:
         if looked_at == _SAMPLES or not any(padding_masks(feeds, original.inputs)):
             continue
         looked_at += 1
-        before, after = elements(session.run(feeds)), elements(session.run(_changed(feeds, original.inputs)))
+        before, after = elements(run(feeds)), elements(run(_changed(feeds, original.inputs)))
         for name, array in before.items():
             valid = valid_positions(name, array, feeds, original.inputs, infos.get(name))
             if valid is None:
@@ -46,13 +45,22 @@ def outputs_with_padding(session: Session, reference: Reference) -> frozenset[st
             if other is None or other.shape != array.shape or array.dtype.kind not in "fiub":
                 proven[name] = False
                 continue
+            if not array.size:
+                continue
             a, b = array.astype(np.float64), other.astype(np.float64)
-            moved = ~np.isclose(a, b, rtol=_ROUNDING, atol=_ROUNDING * float(np.abs(a).max()), equal_nan=True)
+            moved = ~np.isclose(a, b, rtol=_ROUNDING, atol=_ROUNDING * _size(a, array), equal_nan=True)
             shown = np.broadcast_to(valid, array.shape)
             hidden = a[~shown]
-            says_nothing = moved[~shown].any() or (hidden == hidden.flat[0]).all()  # one value, whatever stands there
+            is_one = np.array_equal(hidden, np.full_like(hidden, hidden.flat[0]), equal_nan=True)
+            says_nothing = moved[~shown].any() or is_one  # one value, whatever stands there
             proven[name] = proven.get(name, True) and bool(says_nothing) and not moved[shown].any()
     return frozenset(name for name, is_proven in proven.items() if is_proven)
+
+
+def _size(values: Numbers, array: Array) -> float:
+    """The largest of the numbers that count: a sentinel would hide what moves beside it."""
+    counted = np.isfinite(values) & ~np.isin(values, measure([(array, None)]).sentinels)
+    return float(np.abs(values[counted]).max(initial=0.0))
 
 
 def _changed(feeds: Feeds, inputs: Iterable[TensorInfo]) -> Feeds:

@@ -13,10 +13,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from optim._engine.compare.place import call_interface, mapped_feeds, mapped_outputs
 from optim._engine.gate.drift import OutputComparison, merge_samples
 from optim._engine.gate.outputs import compare_output
-from optim.arrays import Feeds
+from optim._engine.gate.variation import Variation, measure
+from optim.arrays import Feeds, Outputs
 from optim.backend import Session
 from optim.errors import OptimError
 from optim.jobs.doing import doing
@@ -55,7 +58,7 @@ def compare_raw(session: Session, inner: Session, interfaces: Sequence[Interface
         OptimError: nothing-compared, interface-changed.
     """
     recast, after = interfaces[0], interfaces[1:]
-    merged: dict[str, OutputComparison] = {}
+    pairs: list[tuple[Outputs, Outputs]] = []
     for number, raw in enumerate(_raw(recast)):
         with doing(f"raw sample {number}"):
             feeds = call_interface(recast.given, recast, raw)
@@ -68,13 +71,8 @@ def compare_raw(session: Session, inner: Session, interfaces: Sequence[Interface
                 f"expected: {', '.join(sorted(expected))}; candidate: {', '.join(sorted(got))}",
                 "this is an issue of the pass that returned the interface",
             )
-        merged = merge_samples(
-            merged,
-            [
-                replace(compare_output(name, expected[name], got[name]), sample=f"raw sample {number}")
-                for name in expected
-            ],
-        )
+        pairs.append((expected, got))
+    merged = _worst(pairs)
     if not any(found.compared or found.problem for found in merged.values()):
         raise OptimError(
             "nothing-compared",
@@ -84,6 +82,19 @@ def compare_raw(session: Session, inner: Session, interfaces: Sequence[Interface
         )
     limit = recast.tolerance
     return [replace(found, name=_RAW_PREFIX + found.name, limit=limit) for found in merged.values()]
+
+
+def _worst(pairs: Sequence[tuple[Outputs, Outputs]]) -> dict[str, OutputComparison]:
+    """Every output at its worst, in the unit of how what is expected varies over the raw samples."""
+    variations: dict[str, Variation] = {}
+    merged: dict[str, OutputComparison] = {}
+    for number, (expected, got) in enumerate(pairs):
+        for name, array in expected.items():
+            if name not in variations:
+                variations[name] = measure([(np.asarray(one[name]), None) for one, _ in pairs if name in one])
+            found = compare_output(name, array, got[name], None, variations[name])
+            merged = merge_samples(merged, [replace(found, sample=f"raw sample {number}")])
+    return merged
 
 
 def _raw(interface: Interface) -> Sequence[Feeds]:

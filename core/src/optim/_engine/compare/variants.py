@@ -57,7 +57,7 @@ def _compare(
     place: Place,
 ) -> list[OutputComparison]:
     merged: dict[str, OutputComparison] = {}
-    inputs, outputs = reference.original.inputs, reference.original.outputs
+    inputs, outputs, variations = reference.original.inputs, reference.original.outputs, reference.variations()
     feeds_of = import_named(variant.feeds)
     part_of = import_named(variant.outputs) if variant.outputs else _whole
     with _expecting(reference, interfaces[:index], variant.model, place) as expecting:
@@ -66,7 +66,8 @@ def _compare(
             fed = mapped_feeds(feeds_of(before, **variant.parameters), interfaces[index + 1 :])
             got = mapped_outputs(session.run(fed), interfaces)
             expected = expecting(sample, before)
-            compared = compare_sample(part_of(expected, feeds), part_of(got, feeds), feeds, inputs, outputs)
+            parts = part_of(expected, feeds), part_of(got, feeds)
+            compared = compare_sample(*parts, feeds, inputs, outputs, variations)
             merged = merge_samples(
                 merged,
                 [replace(one, name=f"{variant.name}: {one.name}", sample=f"sample {sample}") for one in compared],

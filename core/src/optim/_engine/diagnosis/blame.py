@@ -15,8 +15,9 @@ from optim._engine.diagnosis.couple import Couple, worst
 from optim._engine.diagnosis.cutting import Part
 from optim._engine.diagnosis.expected import FLOAT_LIMIT, Precision, as_rounded, precision_of, rounded
 from optim._engine.diagnosis.found import Blamed, finite
-from optim._engine.diagnosis.judge import Distance, distance, float64_of, histogram
+from optim._engine.diagnosis.judge import Distance, distance, float64_of, histogram, output_drift
 from optim._engine.diagnosis.neighbourhood import node_name, path_to_output
+from optim._engine.gate.variation import measure
 from optim.arrays import Array
 from optim.onnx.operators import qualified_name
 
@@ -61,18 +62,18 @@ def find_blamed(couple: Couple, drift: float) -> list[Blamed]:
     precisions = {name: precision_of(couple.other, part) for name, part in parts.items()}
     local = worst(couple.replayed(cuts, cuts))
     limits = _limits(couple, precisions)
-    suspects = [name for name in cuts if local[name].relative_error > limits[name]]
+    suspects = [name for name in cuts if local[name].relative_l2 > limits[name]]
     suspects = _without_rescaled(couple, suspects, parts, local, limits)
     carried = _carried(couple, suspects, parts)
-    suspects.sort(key=lambda name: (name in carried, limits[name] / local[name].relative_error))
+    suspects.sort(key=lambda name: (name in carried, limits[name] / local[name].relative_l2))
     del suspects[_SUSPECTS:]
     alone = _alone(couple, suspects, cuts)
     least = _LEAST_SHARE * (drift if math.isfinite(drift) else 1.0)
     order = {name: place for place, name in enumerate(cuts)}
     guilty = [name for name in suspects if alone[name] >= least]
     if not guilty and not math.isfinite(drift):  # the reference's operators take what the other's do not
-        guilty = [name for name in suspects if not math.isfinite(local[name].relative_error)]
-    if any(name not in carried and not math.isfinite(local[name].relative_error) for name in guilty):
+        guilty = [name for name in suspects if not math.isfinite(local[name].relative_l2)]
+    if any(name not in carried and not math.isfinite(local[name].relative_l2) for name in guilty):
         guilty = [name for name in guilty if name not in carried]
     guilty.sort(key=lambda name: (-alone[name], order[name]))
     firsts = {parts[name].nodes: name for name in reversed(guilty)}  # a node with several outputs is blamed once
@@ -111,15 +112,15 @@ def _simulated(couple: Couple, names: Sequence[str], precisions: Mapping[str, Pr
             expected = run(feeds)
             got = again({**feeds, **ours.as_given({name: expected[name] for name in read})})
             for value, precision in wanted.items():
-                gap = distance(expected[value], np.asarray(got[value])).relative_error
+                gap = distance(expected[value], np.asarray(got[value])).relative_l2
                 if precision.inputs:  # what is made is rounded too
-                    own = distance(expected[value], as_rounded(expected[value], precision)).relative_error
+                    own = distance(expected[value], as_rounded(expected[value], precision)).relative_l2
                     gap = math.hypot(gap, own)
                 found[value] = max(found.get(value, 0.0), gap)
     for name in names:
         if (value := couple.partner(name)) in couple.ours.inputs:  # it is only passed on
             arrays = [feeds[value] for feeds in couple.feeds]
-            found[value] = max(distance(array, as_rounded(array, precisions[name])).relative_error for array in arrays)
+            found[value] = max(distance(array, as_rounded(array, precisions[name])).relative_l2 for array in arrays)
     return {name: found.get(couple.partner(name), 0.0) for name in names}
 
 
@@ -145,22 +146,22 @@ def _without_rescaled(
     through = worst(couple.replayed(after, cuts))
 
     def is_right(one: str) -> bool:
-        return all(through[n].relative_error <= max(limits[n], FLOAT_LIMIT) + limits[one] for n in readers[one])
+        return all(through[n].relative_l2 <= max(limits[n], FLOAT_LIMIT) + limits[one] for n in readers[one])
 
     def has_moved(one: str) -> bool:
-        return any(local[n].relative_error > limits[n] for n in readers[one])
+        return any(local[n].relative_l2 > limits[n] for n in readers[one])
 
     def is_taken_back(one: str) -> bool:
-        return max(through[n].relative_error for n in readers[one]) < _TAKEN_BACK * local[one].relative_error
+        return max(through[n].relative_l2 for n in readers[one]) < _TAKEN_BACK * local[one].relative_l2
 
-    right = [one for one in suspects if readers[one] and math.isfinite(local[one].relative_error) and is_right(one)]
+    right = [one for one in suspects if readers[one] and math.isfinite(local[one].relative_l2) and is_right(one)]
     moved = [one for one in right if has_moved(one)]
     taken_back = [one for one in right if one not in moved and is_taken_back(one)]
     clipped = _clipped(couple, {one: parts[one] for one in taken_back}, readers, through, cuts)
     rescaled = [*moved, *(one for one in taken_back if one not in clipped)]
     for one in rescaled:
         local.update((name, through[name]) for name in readers[one])
-    return [name for name in suspects if name not in rescaled and local[name].relative_error > limits[name]]
+    return [name for name in suspects if name not in rescaled and local[name].relative_l2 > limits[name]]
 
 
 def _clipped(
@@ -186,7 +187,7 @@ def _clipped(
     return {
         name
         for name in rounded_only
-        if any(through[one].relative_error > _BY_CLIPPING * left[one].relative_error for one in readers[name])
+        if any(through[one].relative_l2 > _BY_CLIPPING * left[one].relative_l2 for one in readers[name])
     }
 
 
@@ -203,7 +204,7 @@ def _alone(couple: Couple, suspects: Sequence[str], cuts: Sequence[str]) -> dict
     lost: set[str] = set()
     for name, expected, theirs in couple.replayed(suspects, cuts):
         wrong.setdefault(name, []).append(theirs)
-        if not math.isfinite(distance(expected, theirs).relative_error):
+        if not math.isfinite(distance(expected, theirs).relative_l2):
             lost.add(name)
     moved = _moved(couple, wrong)
     hidden = [name for name in suspects if name in lost and math.isfinite(moved[name])]
@@ -223,8 +224,9 @@ def _moved(couple: Couple, wrong: Mapping[str, Sequence[Array]]) -> dict[str, fl
     inside = {couple.partner(name) for name in wrong} & set(ours.values)
     outputs = [value.name for value in ours.graph.graph.outputs if value.name in ours.values]
     with ours.values_of({*inside, *outputs}) as run, ours.cut(outputs, inside) as session:
-        for number, feeds in enumerate(couple.feeds):
-            expected = run(feeds)
+        all_expected = [run(feeds) for feeds in couple.feeds]
+        variations = {name: measure([(one[name], None) for one in all_expected]) for name in outputs}
+        for number, (feeds, expected) in enumerate(zip(couple.feeds, all_expected, strict=True)):
             given = ours.as_given({name: expected[name] for name in inside})
             for name, arrays in wrong.items():
                 value = couple.partner(name)
@@ -233,7 +235,7 @@ def _moved(couple: Couple, wrong: Mapping[str, Sequence[Array]]) -> dict[str, fl
                 got = session.run({**feeds, **put, **own})
                 # an output itself is not read by anything: it is what was put in
                 made = {n: arrays[number] if n == value else np.asarray(got[n]) for n in outputs}
-                gaps = [distance(expected[n], made[n]).relative_error for n in outputs]
+                gaps = [output_drift(n, expected[n], made[n], variations[n]) for n in outputs]
                 moved[name] = max(moved[name], *gaps)
     return moved
 
@@ -250,7 +252,7 @@ def _blamed(couple: Couple, suspect: _Suspect, *, judged: bool) -> Blamed:
             feeds = couple.feeds[0]
             exact = float64_of(ours, same, value, {**feeds, **run(feeds)})
         if exact is not None:
-            errors = (distance(exact, expected).relative_error, distance(exact, got).relative_error)
+            errors = (distance(exact, expected).relative_l2, distance(exact, got).relative_l2)
             nearer = "reference" if errors[0] < errors[1] else "other"
             errors = errors if all(map(math.isfinite, errors)) else None
     edges, *counts = histogram(expected, got)
@@ -261,7 +263,7 @@ def _blamed(couple: Couple, suspect: _Suspect, *, judged: bool) -> Blamed:
         value=name,
         reference_value=value,
         given=part.given,
-        local=finite(local.relative_error),
+        local=finite(local.relative_l2),
         limit=suspect.limit,
         alone=finite(suspect.alone),
         max_abs=local.max_abs if math.isfinite(local.max_abs) else 0.0,

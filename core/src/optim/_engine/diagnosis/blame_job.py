@@ -28,7 +28,7 @@ from optim.model import Model
 from optim.onnx.operators import qualified_name
 
 _WITHIN_ROUNDING = 1e-5
-"""Relative L2 of outputs below which nothing is looked for: other kernels of the same operator are that far apart."""
+"""Drift of outputs below which nothing is looked for: other kernels of the same operator are that far apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Answer:
 
     Attributes:
         blamed: whichever moves the outputs most first; empty where nothing stands out.
-        drift: relative L2 of the worst output; None where one is lost.
+        drift: of the worst output; None where one is lost.
         outputs: of each.
         values: tensors of the other model that depend on feeds.
         matched: how many of them were paired in which way.

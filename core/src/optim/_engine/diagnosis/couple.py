@@ -11,9 +11,10 @@ import onnx_ir as ir
 
 from optim._engine.compare.place import Place
 from optim._engine.diagnosis.cutting import MOST_ELEMENT_BYTES, OpenGraph, chunks, overflows_half
-from optim._engine.diagnosis.judge import Distance, distance
+from optim._engine.diagnosis.judge import Distance, distance, output_drift
 from optim._engine.diagnosis.matching import paired
 from optim._engine.feeds.feedset import FeedSet
+from optim._engine.gate.variation import measure
 from optim.arrays import Array, dtype_of, is_float
 from optim.model import Model
 
@@ -50,7 +51,7 @@ class Couple:
         feeds: of the reference.
         cuts: the other's values that the reference has too, in the same shape, in graph order.
         growth: relative L2 of paired values of the other, with everything before them as the other has it.
-        outputs: relative L2 of outputs, by the reference's name.
+        outputs: drift of outputs, by the reference's name.
         notes: what could not be compared, and why.
     """
 
@@ -139,6 +140,7 @@ class Couple:
         if chance:
             self.notes.append(f"values that random operators have a part in are not compared: {len(chance)}")
         nan = ""
+        made: dict[str, list[tuple[Array, Array]]] = {}
         for group in self._chunks(name for name in names if name not in chance):
             ours = [self.partner(name) for name in group if self.partner(name) in self.ours.values]
             with self.ours.values_of(ours) as mine, self.other.values_of(group) as theirs:
@@ -149,18 +151,20 @@ class Couple:
                         is_coded = is_float(array.dtype) != is_float(got[name].dtype)
                         if is_coded and name not in self._outputs:  # integers that stand for floats of that name
                             continue
-                        gap = distance(array, got[name]).relative_error
+                        gap = distance(array, got[name]).relative_l2
                         self.growth[name] = max(self.growth.get(name, 0.0), gap)
+                        if name in self._outputs:
+                            made.setdefault(name, []).append((array, got[name]))
                         if not nan and array.dtype.kind == "f" and np.isnan(array).any():
                             nan = self.partner(name)
         if nan:
-            made = self.ours.values.get(nan)
-            node = made.producer() if made is not None else None
+            value = self.ours.values.get(nan)
+            node = value.producer() if value is not None else None
             where = f"first at node {node.name}" if node is not None else f"in its input {nan}"
             self.notes.append(f"the reference itself has NaN, {where}; the rest of such values is compared")
         for theirs_name, name in self._outputs.items():
-            if theirs_name in self.growth:
-                self.outputs[name] = self.growth[theirs_name]
+            if theirs_name in made:
+                self.outputs[name] = _worst_drift(name, made[theirs_name])
             elif theirs_name in self.other.values and theirs_name not in chance:
                 self.outputs[name] = math.inf
                 self.notes.append(f"output {name} has another size in the other model")
@@ -169,6 +173,11 @@ class Couple:
         ours = self.partner(name)
         shapes = all(b[name] == a[ours] for a, b in zip(self.ours.shapes, self.other.shapes, strict=True))
         return shapes and is_float(self.other.dtypes[name]) == is_float(self.ours.dtypes[ours])
+
+
+def _worst_drift(name: str, samples: Sequence[tuple[Array, Array]]) -> float:
+    variation = measure([(ours, None) for ours, _ in samples])
+    return max(output_drift(name, ours, theirs, variation) for ours, theirs in samples)
 
 
 def two_sizes(feeds: FeedSet, samples: Sequence[int]) -> list[int]:
@@ -184,7 +193,7 @@ def worst(found: Iterable[tuple[str, Array, Array]]) -> dict[str, Distance]:
     distances: dict[str, Distance] = {}
     for name, ours, theirs in found:
         gap = distance(ours, theirs)
-        if name not in distances or not gap.relative_error <= distances[name].relative_error:
+        if name not in distances or not gap.relative_l2 <= distances[name].relative_l2:
             distances[name] = gap
     return distances
 

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from optim._engine.diagnosis.cutting import OpenGraph, Part
+from optim._engine.gate.outputs import compare_output
+from optim._engine.gate.variation import Variation
 from optim.arrays import Array, Feeds, is_float
 
 _MOST_WEIGHT_BYTES = 128 << 20
@@ -23,16 +25,20 @@ _BINS = 24
 
 @dataclass(frozen=True, slots=True)
 class Distance:
-    """How far a value is from the reference's.
+    """How far a value inside a model is from the reference's.
+
+    This is no drift. Drift says what an output is worth to a user, so its unit is how that output varies. A distance
+    says what one node did wrong, and is held against what rounding does in that node. Rounding is relative to the size
+    of numbers, so that is its unit.
 
     Attributes:
-        relative_error: unitless; infinite where NaN or infinity appeared.
+        relative_l2: ``||other - reference|| / ||reference||``; infinite where NaN or infinity appeared.
         max_abs: in the value's unit, where both are finite.
         ulp: largest distance in units in the last place of the coarser type; None for integers.
         problem: what cannot be expressed in numbers.
     """
 
-    relative_error: float
+    relative_l2: float
     max_abs: float
     ulp: float | None
     problem: str = ""
@@ -65,6 +71,26 @@ def distance(reference: Array, other: Array) -> Distance:
         return Distance(float(np.mean(a[both] != b[both])) if a[both].size else 0.0, largest, ulp)
     signal = max(_norm(a[both]), 1e-6 * math.sqrt(max(1, gap.size)))
     return Distance(_norm(gap) / signal, largest, ulp)
+
+
+def output_drift(name: str, reference: Array, other: Array, variation: Variation) -> float:
+    """Drift of an output of the whole model on one sample, as the gate counts it.
+
+    Another float type, and another layout of the same numbers, are no error here.
+
+    Args:
+        name: of the output.
+        reference: its value in the reference.
+        other: in the other model.
+        variation: how it varies in the reference.
+    """
+    a, b = np.asarray(reference), np.asarray(other)
+    if a.size == b.size and a.shape != b.shape:
+        a, b = np.sort(a, axis=None), np.sort(b, axis=None)
+    if a.dtype.kind not in "SUO":
+        with np.errstate(over="ignore", invalid="ignore"):  # the comparison finds what the cast loses
+            b = b.astype(a.dtype)
+    return compare_output(name, a, b, None, variation).relative_error
 
 
 def _norm(values: NDArray[np.float64]) -> float:

@@ -291,7 +291,7 @@ def _costliest(replay: Replay, whole: float, goal: float, chained: Sequence[str]
     Of nodes that hand on what they make one stretch, with the costliest few beside it, where that costs less.
     """
     overflowing = frozenset(replay.overflowing)
-    costs = {name: error.relative_error**2 for name, error in replay.errors.items() if name not in overflowing}
+    costs = {name: error.relative_l2**2 for name, error in replay.errors.items() if name not in overflowing}
     allowed = sum(costs.values()) * (goal / whole) ** 2 if math.isfinite(whole) else 0.0
     left, keep = sum(costs.values()), set(overflowing)
     for name in sorted(costs, key=lambda name: -costs[name]):
@@ -353,7 +353,7 @@ def _precisions(replay: Replay, request: Request, measured: _Measured) -> Precis
     looks_s = measured.left_s - _EVALUATIONS_TO_LEAVE * max(each, measured.evaluation_s)
     until = time.monotonic() + min(looks_s, _SHARE_TO_ESTIMATE * request.seconds)
     errors = {
-        name: OwnError(one.relative_error, one.place.kind, one.finer, one.work) for name, one in replay.errors.items()
+        name: OwnError(one.relative_l2, one.place.kind, one.finer, one.work) for name, one in replay.errors.items()
     }
     costs = costs_of(errors, lambda name: guess(frozenset((name,)), frozenset()), lambda _: time.monotonic() < until)
     costs = together(costs, measured.of_finer)

@@ -19,6 +19,7 @@ import numpy as np
 from optim._engine.compare.place import compare_run, mapped_feeds, mapped_outputs
 from optim._engine.diagnosis import isolate
 from optim._engine.diagnosis.isolate import NodePlace
+from optim._engine.diagnosis.judge import distance
 from optim._engine.diagnosis.pass_probe import PassProbe
 from optim._engine.gate.drift import worst_drift
 from optim.arrays import Array, Feeds
@@ -47,13 +48,13 @@ class LocalError:
 
     Attributes:
         place: the node.
-        relative_error: of its worst output, unitless; infinite where NaN or infinity appeared.
+        relative_l2: distance of its worst output; infinite where NaN or infinity appeared.
         work: how much it computes, about, in multiplications.
         finer: its error in the precision between, of that in the pass's; None where it was not replayed in that.
     """
 
     place: NodePlace
-    relative_error: float
+    relative_l2: float
     work: float
     finer: float | None = None
 
@@ -116,7 +117,7 @@ class Replay:
     @property
     def overflowing(self) -> list[str]:
         """Nodes that make NaN or infinity of what the unchanged model computes, in graph order."""
-        return [name for name, error in self.errors.items() if not math.isfinite(error.relative_error)]
+        return [name for name, error in self.errors.items() if not math.isfinite(error.relative_l2)]
 
     def drift(self, converted: Collection[str], finer: Collection[str] = ()) -> float:
         """Relative L2 to the original with the errors of these nodes added, the worst of the replayed samples.
@@ -252,7 +253,7 @@ def _local_error(
     for values, got in zip(arrays, outputs, strict=True):
         for name in place.made:
             if name in got and values[name].dtype.kind == "f":
-                worst = max(worst, _relative_error(values[name], got[name]))
+                worst = max(worst, _relative_l2(values[name], got[name]))
                 work = max(work, place.work(values[name]))
     return LocalError(place, worst, work)
 
@@ -288,12 +289,11 @@ def _zeros_like(arrays: Mapping[str, Array]) -> dict[str, Array]:
     return {name: memory[array.dtype][: array.size].reshape(array.shape) for name, array in arrays.items()}
 
 
-def _relative_error(reference: Array, other: Array) -> float:
+def _relative_l2(reference: Array, other: Array) -> float:
     if reference.shape != other.shape:
         raise NoReplay(f"the pass changes a shape: {list(reference.shape)} became {list(other.shape)}")
     a, b = reference.astype(np.float64), np.asarray(other).astype(np.float64)
     both = np.isfinite(a)
     if (a[~both] != b[~both])[~np.isnan(a[~both])].any() or not np.isfinite(b[both]).all():
         return math.inf
-    signal = float(np.linalg.norm(a[both]))
-    return float(np.linalg.norm(b[both] - a[both])) / max(signal, 1e-6 * math.sqrt(max(1, a.size)))
+    return distance(reference, other).relative_l2
