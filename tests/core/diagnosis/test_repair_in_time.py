@@ -102,7 +102,7 @@ def test_no_set_is_begun_when_the_time_is_over(measured):
 
 def test_the_guess_leaves_what_errs_most_as_far_as_the_goal_asks():
     errors = {
-        name: SimpleNamespace(relative_error=error) for name, error in zip(NODES, (0.1, 0.4, 0.2, 0.05), strict=True)
+        name: SimpleNamespace(relative_l2=error) for name, error in zip(NODES, (0.1, 0.4, 0.2, 0.05), strict=True)
     }
     replay = SimpleNamespace(overflowing=[], errors=errors)
     assert _costliest(replay, whole=1.0, goal=0.6) == {"b"}
@@ -114,7 +114,7 @@ def test_the_guess_leaves_what_errs_most_as_far_as_the_goal_asks():
 def test_the_guess_of_nodes_that_hand_on_what_they_make_is_a_stretch():
     names = tuple("abcdefgh")
     errors = {
-        name: SimpleNamespace(relative_error=0.12 if place % 2 else 0.1, work=1.0) for place, name in enumerate(names)
+        name: SimpleNamespace(relative_l2=0.12 if place % 2 else 0.1, work=1.0) for place, name in enumerate(names)
     }
     replay = SimpleNamespace(overflowing=[], errors=errors)
     assert _costliest(replay, whole=1.0, goal=0.65) == {"b", "d", "f", "h"}

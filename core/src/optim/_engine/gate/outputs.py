@@ -51,6 +51,9 @@ _CHANCE = 1e-3
 _LEAST, _CONSTANT = 8, 1e-6
 """Elements of a slice whose own spread is looked at, and a spread that is none."""
 
+_LARGEST, _MOST_SCALES = float(np.finfo(np.float64).max), 1e150
+"""Largest deviation, and so many scales at most: the squares of more overflow."""
+
 WHOLE = -1
 """In place of an axis: the output as a whole."""
 
@@ -185,7 +188,8 @@ def _errors(
     Shares are computed from numbers near 1: a sigmoid is half of ``1 + tanh``.
     """
     a, b = np.where(counted, a, 0.0), np.where(counted, b, 0.0)
-    gap, largest = np.abs(b - a), np.maximum(np.abs(a), np.abs(b))
+    with np.errstate(over="ignore"):
+        gap, largest = np.abs(b - a), np.maximum(np.abs(a), np.abs(b))
     rounded = _STEPS * epsilon(dtype) * np.maximum(largest, float(variation.is_share))
     return np.maximum(gap - rounded - smallest_normal(dtype), 0.0)
 
@@ -226,11 +230,12 @@ def answers(errors: Numbers, original: Numbers, counted: NDArray[np.bool_], vari
             shape[axis] = -1
         scale, middle = (np.reshape(one, shape) for one in (scales, middles))
         with np.errstate(over="ignore", invalid="ignore"):
-            away = np.where(counted, np.abs(original - middle), 0.0)
+            away = np.where(counted, np.minimum(np.abs(original - middle), _LARGEST), 0.0)
             is_loud = (away > APART * scale) & (not variation.is_share)
             squares = np.square(errors / np.maximum(scale, np.where(is_loud, away, 0.0)))
-            spread = np.where(counted, (original - middle) / scale, 0.0)
-        views.append((float(squares.sum()) / int(counted.sum()), axis, squares, spread))
+            spread = np.clip(np.where(counted, (original - middle) / scale, 0.0), -_MOST_SCALES, _MOST_SCALES)
+            squares = np.nan_to_num(squares, nan=math.inf, posinf=math.inf)
+            views.append((float(squares.sum()) / int(counted.sum()), axis, squares, spread))
         if axis != WHOLE:
             yield _of_axis(axis, squares, spread, counted, variation)
     whole, kind, squares, spread = max(views, key=lambda one: one[0])
@@ -244,7 +249,8 @@ def answers(errors: Numbers, original: Numbers, counted: NDArray[np.bool_], vari
 def _of_axis(axis: int, squares: Numbers, spread: Numbers, counted: NDArray[np.bool_], variation: Variation) -> Answer:
     rest = tuple(place for place in range(squares.ndim) if place != axis)
     counts = counted.sum(axis=rest)
-    errors = np.sqrt(squares.sum(axis=rest) / np.maximum(counts, 1))
+    with np.errstate(over="ignore"):
+        errors = np.sqrt(squares.sum(axis=rest) / np.maximum(counts, 1))
     if not variation.is_share:
         errors = errors / _own(spread, counted, rest, alone=axis == 0 or squares.ndim <= 3)
     return Answer(axis, errors, _chance(counts))
@@ -305,8 +311,8 @@ def _answered(
         place = int(values.argmax())
         if values[place] > drift:
             drift, where = float(values[place]), _place(answer.axis, place, errors.ndim)
-    drift, excess = (math.inf if math.isnan(one) else one for one in (drift, excess))
-    above = _counts(errors[counted] / variation.scale)
+    with np.errstate(over="ignore"):
+        above = _counts(errors[counted] / variation.scale)
     unjudged = variation.unjudged
     return replace(found, relative_error=drift, rounding_excess=excess, where=where, above=above, unjudged=unjudged)
 
@@ -405,7 +411,11 @@ def _with_figures(
         max_abs=float(gap.max()),
         max_ulp=_max_ulp(gap, np.maximum(np.abs(a), np.abs(b)), dtype),
         cosine=max(-1.0, min(1.0, cosine)) if math.isfinite(cosine) else -1.0,
-        sqnr_db=math.inf if noise == 0 else 20 * math.log10(signal / noise) if signal else -math.inf,
+        sqnr_db=math.inf
+        if noise == 0
+        else 20 * math.log10(signal / noise)
+        if signal and noise < math.inf
+        else -math.inf,
     )
 
 

@@ -24,6 +24,7 @@ for what is masked. The other side must have the same value there.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -114,9 +115,10 @@ def measure(samples: Sequence[tuple[Array, NDArray[np.bool_] | None]]) -> Variat
         for sentinel in sentinels:
             weight &= one != sentinel
     unit = _power_of_two(max(float(np.abs(one[w]).max(initial=0.0)) for one, w in zip(values, weights, strict=True)))
-    scaled = [np.where(weight, one / unit, 0.0) for one, weight in zip(values, weights, strict=True)]
+    scaled = [np.where(weight, one, 0.0) / unit for one, weight in zip(values, weights, strict=True)]
     size = root_mean_square(scaled, weights)
-    if not size or size * unit < smallest_normal(some[0][0].dtype):
+    smallest = smallest_normal(some[0][0].dtype)
+    if not size or size * unit < smallest:
         near = "zero" if not size else "so near to zero that its type cannot hold it precisely"
         return Variation(0.0, sentinels=sentinels, unjudged=f"it is {near} on all samples")
     reason = _unvaried(values) if len(values) > 1 else ""
@@ -126,12 +128,14 @@ def measure(samples: Sequence[tuple[Array, NDArray[np.bool_] | None]]) -> Variat
     for axis in _kind_axes(scaled):
         scales = found.of_slices(axis, steps, is_share=is_share)
         if scales is not None:
-            slices[axis] = np.stack([scales[0] * unit, scales[1] * unit])
+            with np.errstate(over="ignore"):
+                own = np.clip(scales[0] * unit, smallest, np.finfo(np.float64).max)
+            slices[axis] = np.stack([own, scales[1] * unit])
     if not slices and found.of_all <= steps * size:
         return Variation(size * unit, sentinels=sentinels, unjudged=reason or "it is one number on all samples")
     middle = found.middle * unit
     scale = found.of_all if is_share else found.scale
-    return Variation(scale * unit, middle, slices, is_share, sentinels, reason)
+    return Variation(min(max(scale * unit, smallest), sys.float_info.max), middle, slices, is_share, sentinels, reason)
 
 
 def _unvaried(values: Sequence[Array]) -> str:
@@ -263,7 +267,7 @@ def _by_kind(own: Numbers, varying: NDArray[np.bool_], sizes: Numbers) -> Number
     jumps = np.flatnonzero(own[order[1:]] > APART * own[order[:-1]]) + 1
     for group in np.split(order, jumps):
         middle = own[group[(len(group) - 1) // 2]]
-        scales[group] = np.where(own[group] < middle, np.sqrt(own[group] * middle), own[group])
+        scales[group] = np.where(own[group] < middle, np.sqrt(own[group]) * np.sqrt(middle), own[group])
     typical = float(own[order[(len(order) - 1) // 2]])
     scales[~varying] = np.maximum(sizes[~varying], typical)
     return scales
@@ -351,7 +355,7 @@ def _kind_axes(values: Sequence[Numbers]) -> Iterator[int]:
     rank = values[0].ndim
     if any(one.ndim != rank for one in values):
         return
-    for axis in range(min(1, rank - 1), rank):
+    for axis in range(1 if rank > 1 else 0, rank):
         if len({one.shape[axis] for one in values}) == 1 and values[0].shape[axis] > 1:
             yield axis
 
