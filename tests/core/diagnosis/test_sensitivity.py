@@ -12,7 +12,7 @@ import onnx
 import onnx.parser
 import pytest
 from installed_plugin import installed
-from timed_models import write_network
+from timed_models import BATCH, WIDTH, write_network
 
 from optim._engine.cli.main import main
 from optim._engine.diagnosis import isolate, replay
@@ -48,9 +48,9 @@ def model(tmp_path_factory):
 def measure(model):
     registry = load_registry()
 
-    def run(wanted: str = "lossy.round", exact: bool = False, **options):
+    def run(wanted: str = "lossy.round", exact: bool = False, data: str | None = None, **options):
         given = {"strengths": STRENGTHS, **options} if wanted == "lossy.round" else options
-        conditions = Conditions(registry, Store(), lambda text: None)
+        conditions = Conditions(registry, Store(), lambda text: None, data=data)
         return measure_sensitivity(model, Named(wanted, given), conditions, exact=exact)
 
     return run
@@ -59,6 +59,14 @@ def measure(model):
 @pytest.fixture(scope="module")
 def estimated(measure):
     return measure()
+
+
+@pytest.fixture(scope="module")
+def on_one_sample(measure, tmp_path_factory):
+    """Estimated and measured; of several samples a node is estimated on one, and measured where it is the worst."""
+    data = tmp_path_factory.mktemp("data") / "one.npz"
+    np.savez(data, x=np.random.default_rng(0).standard_normal((BATCH, WIDTH)).astype(np.float32))
+    return measure(data=str(data)).found, measure(data=str(data), exact=True).found
 
 
 def repaired(model: Path, name: str, **changes):
@@ -88,18 +96,23 @@ def test_the_costliest_nodes_come_first(estimated):
     assert answer.ground < 1e-6
 
 
-def test_estimates_agree_with_applying_the_pass_to_one_node_alone(measure, estimated):
-    exact = measure(exact=True).found
-    assert not exact.estimated
-    assert exact.whole == estimated.found.whole
+def test_estimates_on_a_sample_are_what_applying_the_pass_to_one_node_alone_does_to_it(on_one_sample):
+    estimated, exact = on_one_sample
+    assert (estimated.estimated, exact.estimated) == (True, False)
+    assert exact.whole == estimated.whole
     by_name = {node.names: node.drift for node in exact.nodes}
-    for node in estimated.found.nodes:
-        assert node.drift == pytest.approx(by_name[node.names], rel=0.3)
+    for node in estimated.nodes:
+        assert node.drift == pytest.approx(by_name[node.names], rel=1e-3)
+
+
+def test_errors_of_all_nodes_together_are_about_what_the_whole_pass_does(on_one_sample):
+    """About: the error of a node also changes with what the nodes before it make of theirs."""
+    estimated, _ = on_one_sample
+    assert dict(estimated.curve)[0] == pytest.approx(estimated.whole, rel=0.1)
 
 
 def test_leaving_the_costliest_in_float_takes_the_drift_away(estimated):
     curve = dict(estimated.found.curve)
-    assert curve[0] == pytest.approx(estimated.found.whole, rel=0.3)
     assert curve[6] < 1e-6
     counts = sorted(curve)
     assert all(curve[a] >= curve[b] for a, b in pairwise(counts))

@@ -338,12 +338,13 @@ def _sentinels(values: Sequence[Numbers], weights: Sequence[NDArray[np.bool_]]) 
         extreme = max((float(rest.min()), float(rest.max())), key=abs)
         same = rest == extreme
         others = rest[~same]
-        if same.sum() < 2 or not others.size:
+        if same.sum() < 2 or not others.any():  # beside zeros alone, as in a mask of ones, nothing says what is far
             break
-        middle = float(np.median(others))
-        unit = _power_of_two(max(abs(extreme), 1e-300))
-        deviation = math.sqrt(float(np.mean(np.square((others - middle) / unit)))) * unit
-        if abs(extreme - middle) < _FAR * deviation or abs(extreme) < _FAR * abs(middle):
+        unit = _power_of_two(abs(extreme))
+        far, near = extreme / unit, others / unit
+        middle = float(np.median(near))
+        deviation = math.sqrt(float(np.mean(np.square(near - middle))))
+        if abs(far - middle) < _FAR * deviation or abs(far) < _FAR * abs(middle):
             break
         found.append(extreme)
         rest = others
