@@ -138,7 +138,7 @@ def test_beside_sentinels_the_rest_has_its_own_scale_and_the_sentinels_must_stay
 
 
 def test_numbers_that_all_lie_between_0_and_1_share_one_unit():
-    """A class that hardly varies is no unit of its own: of four deviations two are 0.1, and half their freedom is left."""
+    """A class that hardly varies has no unit of its own: of four deviations two are 0.1, with half their freedom."""
     found = measured([0.2, 0.5], [0.4, 0.5])
     assert found.is_share
     assert found.scale == pytest.approx(0.1)

@@ -149,4 +149,4 @@ def test_an_honest_pass_is_not_held_to_what_kernels_lose_and_a_wrong_weight_is(t
     assert trial.drift(rounded(tmp_path, FLOATS)).relative_error < 0.02
     swapped = FLOATS.copy()
     swapped[:, [3, 4]] = swapped[:, [4, 3]]
-    assert trial.drift(rounded(tmp_path, swapped)).relative_error > 0.1
+    assert trial.drift(rounded(tmp_path, swapped)).relative_error > 0.5  # two columns of 64 are unrelated

@@ -62,7 +62,6 @@ def measure_tolerance(
     backend: HeldBackend,
     model: Model,
     reference: Reference,
-    variations: Mapping[str, Variation],
     samples: Sequence[int],
     time_for: ToleranceTime,
     target: Target,
@@ -76,8 +75,7 @@ def measure_tolerance(
     Args:
         backend: that runs it.
         model: the original with the settings that its reference outputs were computed with.
-        reference: these outputs.
-        variations: of these outputs.
+        reference: these outputs, and how they vary.
         samples: to compare on.
         time_for: seconds for it.
         target: where it runs.
@@ -92,7 +90,7 @@ def measure_tolerance(
         return Tolerance(FLOOR, complete=False)
     within_s = min(time_for.most_s, time_for.left_s)
     spread, began, complete = 0.0, time.perf_counter(), True
-    known = dict(variations)
+    known = reference.variations()
     others = backend.equivalent_settings(target) if equivalent is None else equivalent
     for settings in (SessionConfig(), *others):
         is_first = settings == SessionConfig()

@@ -172,7 +172,6 @@ def run(request: Request, channel: Channel) -> Answer:
         backend,
         original.model,
         reference,
-        variations,
         explored,
         ToleranceTime(open_s + len(explored) * run_s, *_for_rounding(request, began)),
         request.place.target,
