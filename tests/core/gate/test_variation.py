@@ -92,7 +92,7 @@ def test_a_slice_that_never_varies_is_measured_by_its_size_or_that_of_most():
 
 
 def test_a_loud_element_does_not_count_in_the_scale_and_is_measured_by_its_own_size():
-    """Four of nine deviate by 2 from the median and four by nothing; the ninth, a hundred times farther, is left out."""
+    """Of nine, four are 2 from the median and four are on it; the ninth is a hundred times as far and left out."""
     reference = np.array([-1.0, 1, -1, 1, -1, 1, -1, 1, 1000])
     assert measured(reference).scale == pytest.approx(math.sqrt(4 * 4 / 8))
     other = reference.copy()
