@@ -18,7 +18,9 @@ from optim.passes import Stage
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("jobs_here", "counted_clock")]
 
 SAMPLES, SPECIAL = 12, 9
-ELSEWHERE = {"useful_3_matmul": 0.3}
+ELSEWHERE = {"useful_3_matmul": 0.1}
+BUDGET = 0.15
+"""Three times the drift of the whole output that the noise was chosen for: the worst column drifts so much more."""
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +47,7 @@ def run(folder):
             data=str(folder / "feeds.npz"),
             named=(Named("lossy.rare", options or None),),
             without=tuple(sorted(offers - {"lossy.rare"})),
-            max_drift=0.05,
+            max_drift=BUDGET,
             search_seconds=300.0,  # it ends long before, and a busy machine takes ten times as long
             stages=(Stage.QUANTIZE,),
         )
@@ -59,7 +61,7 @@ def run(folder):
 def test_what_holds_on_the_explored_samples_only_is_repaired_in_the_end(run):
     outcome, (first, second) = run()
     assert outcome.status is RunStatus.IMPROVED
-    assert outcome.result.candidate.drift.relative_error <= 0.05
+    assert outcome.result.candidate.drift.relative_error <= BUDGET
     assert first.status is StepStatus.DROPPED
     assert first.reason.startswith("on all samples: drift ")
     assert first.notes[-1] == "repaired for all samples, with 1 node left in float"
@@ -72,7 +74,7 @@ def test_what_holds_on_the_explored_samples_only_is_repaired_in_the_end(run):
 def test_what_is_near_the_budget_is_compared_and_repaired_before_anything_is_timed(run):
     outcome, (first, second) = run(otherwise=0.015)
     assert first.reason.startswith("on all samples: drift ")
-    assert 0.025 < second.drift.relative_error < 0.05
+    assert BUDGET / 2 < second.drift.relative_error < BUDGET
     assert second.status is StepStatus.KEPT
     assert len(outcome.result.comparisons[0].by_sample) == SAMPLES
     end = run.said[run.said.index("deciding") :]
@@ -87,7 +89,7 @@ def test_a_repair_looks_at_the_samples_on_which_it_is_worst(run):
     assert first.reason.startswith("drift ")
     assert second.status is StepStatus.KEPT
     assert set(second.step.options["keep"]) == {"useful_0_matmul", "useful_3_matmul"}
-    assert outcome.result.candidate.drift.relative_error <= 0.05
+    assert outcome.result.candidate.drift.relative_error <= BUDGET
 
 
 def test_what_the_user_keeps_stays_kept_when_it_is_repaired(run):
