@@ -5,7 +5,10 @@ What it computes is held against onnx's own reference evaluator; what it says, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import gc
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,9 +17,9 @@ import pytest
 
 from optim._engine.backends.held import HeldBackend
 from optim._engine.backends.session_contract import executed_defect, outputs_defect, ran_elsewhere, times_defect
-from optim._engine.compare.padding import outputs_with_padding
 from optim._engine.gate.drift import worst_drift
-from optim._engine.gate.outputs import compare_sample, elements, variations_of
+from optim._engine.gate.outputs import compare_sample, variations_of
+from optim._engine.gate.variation import Variation
 from optim._engine.plugins.checks import backend_defect, target_defect
 from optim._engine.plugins.plugin import PluginInfo
 from optim.arrays import Feeds, Outputs
@@ -135,18 +138,10 @@ class BackendConformance(Kit):
 
     def test_it_computes_what_onnx_says(self, session: Session, model: Model, feeds: list[Feeds]) -> None:
         """Every output on every sample is within max_drift of onnx's reference evaluator."""
-        limit = getattr(self, "max_drift", None)
-        assert isinstance(limit, float) and 0 < limit < 1, "say max_drift = 1e-5, or what is right for your device"
-        run = _reference(model)
-        samples = [(elements(run(sample)), sample) for sample in feeds]
-        variations = variations_of(samples, model, outputs_with_padding(run, model, feeds))
-        for expected, sample in samples:
-            got = elements(session.run(sample))
-            compared = compare_sample(expected, got, sample, model.inputs, model.outputs, variations)
-            problems = [one.problem for one in compared if one.problem]
-            assert not problems, "; ".join(problems)
-            drift = worst_drift(compared).relative_error
-            assert drift <= limit, f"drift {drift:.3g} from the reference evaluator, max_drift {limit:.3g}"
+        reference = _reference(model, feeds)
+        variations = variations_of(zip(reference, feeds, strict=True), model, frozenset())
+        for sample, expected in zip(feeds, reference, strict=True):
+            self._require_right(model, sample, session.run(sample), expected, variations)
 
     def test_it_is_honest_about_where_nodes_ran(self, session: Session, target: Target, feeds: list[Feeds]) -> None:
         """Shares sum to 1, and are of the target's provider or runtime."""
@@ -228,25 +223,31 @@ class BackendConformance(Kit):
         model = describe_model(_STANDARD[kind](tmp_path))
         feeds = [_sample(model, batch) for batch in (1, 3)]
         with _opened_or_skipped(backend_class, model, target) as session:
-            for sample, expected in zip(feeds, _reference(model, feeds), strict=True):
-                self._require_right(model, sample, session.run(sample), expected)
+            reference = _reference(model, feeds)
+            variations = variations_of(zip(reference, feeds, strict=True), model, frozenset())
+            for sample, expected in zip(feeds, reference, strict=True):
+                self._require_right(model, sample, session.run(sample), expected, variations)
 
     def test_it_computes_the_same_after_several_runs(self, session: Session, model: Model, feeds: list[Feeds]) -> None:
         """What was run or timed before changes no answer: nothing of a run stays for the next."""
         other = [{name: _other(array) for name, array in sample.items()} for sample in feeds]
         samples = [one for pair in zip(feeds, other, strict=True) for one in pair]
         expected = _reference(model, samples)
+        variations = variations_of(zip(expected, samples, strict=True), model, frozenset())
         for turn in range(_TURNS):
             for place in range(len(samples)):
                 chosen = (place * (turn + 1) + turn) % len(samples)
-                self._require_right(model, samples[chosen], session.run(samples[chosen]), expected[chosen])
+                found = session.run(samples[chosen])
+                self._require_right(model, samples[chosen], found, expected[chosen], variations)
             session.time_runs(samples[turn % len(samples)], 2)
 
-    def _require_right(self, model: Model, sample: Feeds, found: Outputs, expected: Outputs) -> None:
-        """Require outputs within max_drift of what is expected."""
+    def _require_right(
+        self, model: Model, sample: Feeds, found: Outputs, expected: Outputs, variations: Mapping[str, Variation]
+    ) -> None:
+        """Require outputs within max_drift of what is expected, in the unit of how that varies over samples."""
         limit = getattr(self, "max_drift", None)
         assert isinstance(limit, float) and 0 < limit < 1, "say max_drift = 1e-5, or what is right for your device"
-        compared = compare_sample(expected, found, sample, model.inputs, model.outputs)
+        compared = compare_sample(expected, found, sample, model.inputs, model.outputs, variations)
         problems = [one.problem for one in compared if one.problem]
         assert not problems, "; ".join(problems)
         drift = worst_drift(compared).relative_error
@@ -364,17 +365,13 @@ def _sample(model: Model, batch: int) -> Feeds:
     return feeds
 
 
-def _reference(model: Model) -> Callable[[Feeds], Outputs]:
+def _reference(model: Model, feeds: list[Feeds]) -> list[Outputs]:
     from onnx.reference import ReferenceEvaluator
 
     evaluator = ReferenceEvaluator(str(model.path))
     names = [info.name for info in model.outputs]
-
-    def run(feeds: Feeds) -> Outputs:
-        outputs: Any = evaluator.run(None, dict(feeds))
-        return dict(zip(names, outputs, strict=True))
-
-    return run
+    outputs: list[Any] = [evaluator.run(None, dict(sample)) for sample in feeds]
+    return [dict(zip(names, one, strict=True)) for one in outputs]
 
 
 def _other(array: np.ndarray) -> np.ndarray:
