@@ -59,11 +59,12 @@ class Budget:
             return max(self.max_drift, self.tolerance)
         return self.tolerance
 
-    def _never_right(self, found: OutputComparison) -> str:
+    def _never_right(self, found: OutputComparison, lossy: bool) -> str:
         """What is wrong with one output whatever drift is accepted; empty where nothing is."""
+        most = found.limit if found.limit is not None else self.max_mismatch if lossy else 0.0
         if found.problem:
             return f"output '{found.name}': {found.problem}"
-        if found.mismatched is not None and found.mismatched > self.max_mismatch and not found.is_rounding:
+        if found.mismatched is not None and found.mismatched > most and not found.is_rounding:
             accepted = f"--max-mismatch accepts {self.max_mismatch:.2%}" if self.max_mismatch else "none may differ"
             return f"{found.mismatched:.2%} of output '{found.name}' differ; {accepted}"
         if found.limit is not None and not (found.relative_error <= found.limit or found.is_rounding):
@@ -115,7 +116,7 @@ class Budget:
         """
         comparisons = list(comparisons)
         for comparison in comparisons:
-            if reason := self._never_right(comparison):
+            if reason := self._never_right(comparison, lossy):
                 return reason
         limit = self.limit(lossy)
         free = [one for one in comparisons if one.limit is None and one.mismatched is None and not one.is_rounding]

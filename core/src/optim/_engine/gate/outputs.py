@@ -42,8 +42,8 @@ _STEPS = 4.0
 FLOOR, FACTOR, CAP = 1e-4, 10.0, 1e-2
 """Rounding explains a drift below the floor, or below the factor times what was measured, but nothing above the cap."""
 
-_MOST_ROWS = 0.5
-"""Share of rows whose largest score must stay where it is."""
+_MOST_ROWS, _ROWS = 0.5, 4
+"""Share of rows whose largest score must stay where it is, and rows that are needed to say so: one may be a near tie."""
 
 _CHANCE = 1e-3
 """Probability that the worst of evenly spread errors is above what is divided by."""
@@ -301,7 +301,7 @@ def _answered(
             return _incomparable(found, problem)
         return replace(found, unjudged=variation.unjudged)
     drift, excess, where = 0.0, 0.0, ""
-    agreement = found.top1_agreement
+    agreement = found.top1_agreement if errors.size >= _ROWS * errors.shape[-1] else None
     if agreement is not None and agreement < _MOST_ROWS and SCORES.search(found.name):
         drift, where = 1 - agreement, "the largest score of most rows is another one"
     for answer in answers(errors, original, counted, variation):

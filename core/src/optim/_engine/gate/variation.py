@@ -46,7 +46,16 @@ _FAR = 30.0
 _ROUNDING_STEPS = 32.0
 """Units in the last place of its size: an output that varies by less is constant but for rounding."""
 
+_ROUNDING_STEPS_OF_SUMS = 256.0
+"""The same for types of 32 bits and more, in which rounding adds up over a network."""
+
 _MOST_SENTINELS = 8
+
+_FEW = 1 << 16
+"""Numbers among which a median is looked for: of more every so many are taken."""
+
+_EVERY = 16
+"""Places of an axis that the median of a slice is looked for among."""
 
 _FILE = "variation.npz"
 
@@ -105,7 +114,8 @@ def measure(samples: Sequence[tuple[Array, NDArray[np.bool_] | None]]) -> Variat
         return Variation(0.0, unjudged="it has no element on any sample")
     if not is_float(some[0][0].dtype):
         return Variation(0.0, unjudged=_unvaried([array for array, _ in some]))
-    steps = _ROUNDING_STEPS * epsilon(some[0][0].dtype)
+    dtype = some[0][0].dtype
+    steps = (_ROUNDING_STEPS if dtype.itemsize < 4 else _ROUNDING_STEPS_OF_SUMS) * epsilon(dtype)
     values = [array.astype(np.float64) for array, _ in some]
     weights = [_counted(one, valid) for one, (_, valid) in zip(values, some, strict=True)]
     if not any(weight.any() for weight in weights):
@@ -180,7 +190,7 @@ class _Deviations:
     @classmethod
     def of(cls, values: Sequence[Numbers], weights: Sequence[NDArray[np.bool_]]) -> _Deviations:
         """By element where there are several samples of one shape."""
-        middle = float(np.median(np.concatenate([one[weight] for one, weight in zip(values, weights, strict=True)])))
+        middle = _median(np.concatenate([one[weight] for one, weight in zip(values, weights, strict=True)]))
         count = len(values)
         if count < 2 or len({one.shape for one in values}) > 1 or _unvaried(values):
             left = [np.where(weight, one - middle, 0.0) for one, weight in zip(values, weights, strict=True)]
@@ -210,7 +220,7 @@ class _Deviations:
         some = flat[flat > 0]
         if not some.size:
             return 0.0
-        usual = flat[flat <= APART * float(np.median(some))]
+        usual = flat[flat <= APART * _median(some)]
         return math.sqrt(float(np.square(usual).sum()) / max(1.0, usual.size * self.share))
 
     def of_slices(self, axis: int, steps: float, *, is_share: bool) -> tuple[Numbers, Numbers] | None:
@@ -252,12 +262,22 @@ class _Deviations:
         """The median of each slice; that of most samples, where one is unlike all others."""
         found = []
         for one, weight in zip(self.values, self.weights, strict=True):
-            some = weight.any(axis=rest)
-            kept = np.where(weight | ~weight.any(axis=rest, keepdims=True), one, np.nan)
+            steps = (max(1, size // _EVERY) if axis in rest else 1 for axis, size in enumerate(one.shape))
+            thin = tuple(slice(None, None, step) for step in steps)
+            values, counted = one[thin], weight[thin]
+            some = counted.any(axis=rest)
+            if counted.all():
+                found.append(np.median(values, axis=rest))
+                continue
+            kept = np.where(counted | ~counted.any(axis=rest, keepdims=True), values, np.nan)
             found.append(np.where(some, np.nanmedian(kept, axis=rest), np.nan))
         unseen = np.isnan(found).all(axis=0)
         middles: Numbers = np.nanmedian(np.where(unseen, 0.0, found), axis=0)
         return middles
+
+
+def _median(values: Numbers) -> float:
+    return float(np.median(values[:: max(1, values.size // _FEW)]))
 
 
 def _by_kind(own: Numbers, varying: NDArray[np.bool_], sizes: Numbers) -> Numbers:

@@ -14,7 +14,7 @@ from pathlib import Path
 from optim._engine.compare.place import mapped_feeds, mapped_outputs
 from optim._engine.gate.drift import NO_DRIFT, Drift, OutputComparison, merge_samples, worst_drift
 from optim._engine.sources.evidence import RecordedComponent, RecordedStep, RecordedTrial, steps_of
-from optim._engine.sources.verify import as_taken, compare_step, place_of
+from optim._engine.sources.verify import as_taken, compare_step, place_of, variations_of_source
 from optim.arrays import Array, Feeds
 from optim.backend import Session
 from optim.decoders.shared_past import file_shares_past, why_not_taken
@@ -71,13 +71,14 @@ def compare_result(
     trials, skipped, samples = [], [], 0
     in_place = file_shares_past(model.path)
     furthest, output, place = -1.0, "", ""
+    variations = variations_of_source(folder, component)
     for trial in component.trials:
         refusal = ""
         for index, (feeds, step) in enumerate(_runs(folder, component, trial)):
             given = mapped_feeds(as_taken(feeds, original.inputs), interfaces)
             if refusal := _refusal(model, given) or (why_not_taken(given) if in_place else ""):
                 break
-            compared = compare_step(step, mapped_outputs(session.run(given), interfaces), cast=True)
+            compared = compare_step(step, mapped_outputs(session.run(given), interfaces), variations, cast=True)
             samples += 1
             for comparison in compared:
                 if comparison.relative_error > furthest:

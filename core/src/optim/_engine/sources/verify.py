@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from optim._engine.gate.drift import Drift, OutputComparison, merge_samples, worst_drift
 from optim._engine.gate.outputs import compare_output
+from optim._engine.gate.variation import Variation, measure
 from optim._engine.generation.interface import session_inputs
 from optim._engine.sources.evidence import (
     Evidence,
@@ -71,12 +73,13 @@ def verify_component(
         OptimError[export-refuses]: the graph does not run on a trial that the source runs on.
     """
     worst: dict[str, OutputComparison] = {}
+    variations = variations_of_source(folder, component)
     for trial in component.trials:
         carried: dict[str, Array] = {}
         for index, step in enumerate(steps_of(folder, component, trial)):
             outputs = _run(session, component, {**step.feeds, **carried}, trial, index)
             carried = {taker: outputs[giver] for giver, taker in component.state.items()}
-            compared = compare_step(step, outputs, cast=lossy)
+            compared = compare_step(step, outputs, variations, cast=lossy)
             for comparison in compared:
                 limit = _LOSSY_LIMIT if lossy else LIMITS.get(comparison.dtype, 0.0)
                 if comparison.problem or comparison.relative_error > limit:
@@ -89,16 +92,29 @@ def verify_component(
     return Verified(component.name, names, component.skipped, worst_drift(worst.values()), tuple(worst.values()))
 
 
-def compare_step(step: RecordedStep, outputs: Mapping[str, Array], *, cast: bool) -> list[OutputComparison]:
+def variations_of_source(folder: Path, component: RecordedComponent) -> dict[str, Variation]:
+    """How each output of a source varies over all that was recorded."""
+    recorded: dict[str, list[tuple[Array, NDArray[np.bool_] | None]]] = {}
+    for trial in component.trials:
+        for step in steps_of(folder, component, trial):
+            for name, array in step.outputs.items():
+                recorded.setdefault(name, []).append((array, step.valid.get(name)))
+    return {name: measure(samples) for name, samples in recorded.items()}
+
+
+def compare_step(
+    step: RecordedStep, outputs: Mapping[str, Array], variations: Mapping[str, Variation], *, cast: bool
+) -> list[OutputComparison]:
     """Every output of one run against what the source computed.
 
     Args:
         step: as it was recorded.
         outputs: of the graph.
+        variations: of the source's outputs.
         cast: compare in the source's type, where a pass that the user named has changed precision.
     """
     return [
-        compare_output(name, expected, _as(outputs[name], expected, cast), step.valid.get(name))
+        compare_output(name, expected, _as(outputs[name], expected, cast), step.valid.get(name), variations[name])
         for name, expected in step.outputs.items()
     ]
 
