@@ -43,7 +43,7 @@ FLOOR, FACTOR, CAP = 1e-4, 10.0, 1e-2
 """Rounding explains a drift below the floor, or below the factor times what was measured, but nothing above the cap."""
 
 _MOST_ROWS, _ROWS = 0.5, 4
-"""Share of rows whose largest score must stay where it is, and rows that are needed to say so: one may be a near tie."""
+"""Share of rows whose largest score must stay where it is, and rows needed to say so: one may be a near tie."""
 
 _CHANCE = 1e-3
 """Probability that the worst of evenly spread errors is above what is divided by."""
