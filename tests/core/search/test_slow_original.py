@@ -60,6 +60,7 @@ def slow(monkeypatch, tmp_path):
 
     class SlowBackend(Backend):
         name = "slow"
+        opened_by_onnxruntime = True  # on the CPU, so that no other runtime has to check it
 
         def open(self, model, target):
             return SlowSession(clock)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -110,8 +111,9 @@ class Trial:
         """
         before = Untouched.now(self.model)
         try:
-            self.applicable(transformation, self.model)
-            self.candidates(transformation)
+            with suppress(OptimError):  # a refusal is an answer too, of a pass that nobody gave options
+                self.applicable(transformation, self.model)
+                self.candidates(transformation)
             result = self.apply(transformation, self.model, options)
         finally:
             before.require(transformation.name)

@@ -13,6 +13,7 @@ from ort_models import DATA, apply, export, feeds_for, run
 
 from optim import Model, Pass
 from optim._engine.compare.variants import compare_variants
+from optim._engine.gate.variation import Variation, measure
 from optim._engine.generation.decoder import session_interface
 from optim._engine.generation.steps import BufferSteps
 from optim.arrays import Feeds
@@ -91,6 +92,9 @@ class _Original:
 
     def expected(self, _: int) -> Feeds:
         return self._outputs
+
+    def variations(self) -> dict[str, Variation]:
+        return {name: measure([(array, None)]) for name, array in self._outputs.items()}
 
 
 class _Session:

@@ -301,8 +301,9 @@ def _answered(
             return _incomparable(found, problem)
         return replace(found, unjudged=variation.unjudged)
     drift, excess, where = 0.0, 0.0, ""
-    agreement = found.top1_agreement if errors.size >= _ROWS * errors.shape[-1] else None
-    if agreement is not None and agreement < _MOST_ROWS and SCORES.search(found.name):
+    agreement = found.top1_agreement
+    has_rows = agreement is not None and errors.size >= _ROWS * errors.shape[-1]
+    if agreement is not None and has_rows and agreement < _MOST_ROWS and SCORES.search(found.name):
         drift, where = 1 - agreement, "the largest score of most rows is another one"
     for answer in answers(errors, original, counted, variation):
         values = answer.errors / answer.chance

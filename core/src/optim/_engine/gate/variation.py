@@ -51,11 +51,9 @@ _ROUNDING_STEPS_OF_SUMS = 256.0
 
 _MOST_SENTINELS = 8
 
-_FEW = 1 << 16
-"""Numbers among which a median is looked for: of more every so many are taken."""
-
-_EVERY = 16
-"""Places of an axis that the median of a slice is looked for among."""
+_MANY, _FEW, _EVERY = 1 << 20, 1 << 16, 16
+"""Of an output with more numbers than the first a median is looked for among so many of all, and among so many places
+of each other axis of a slice: it takes longer than all else."""
 
 _FILE = "variation.npz"
 
@@ -262,9 +260,11 @@ class _Deviations:
         """The median of each slice; that of most samples, where one is unlike all others."""
         found = []
         for one, weight in zip(self.values, self.weights, strict=True):
-            steps = (max(1, size // _EVERY) if axis in rest else 1 for axis, size in enumerate(one.shape))
-            thin = tuple(slice(None, None, step) for step in steps)
-            values, counted = one[thin], weight[thin]
+            values, counted = one, weight
+            if one.size > _MANY:
+                steps = (size // _EVERY | 1 if axis in rest else 1 for axis, size in enumerate(one.shape))
+                thin = tuple(slice(None, None, step) for step in steps)
+                values, counted = one[thin], weight[thin]
             some = counted.any(axis=rest)
             if counted.all():
                 found.append(np.median(values, axis=rest))
@@ -277,7 +277,7 @@ class _Deviations:
 
 
 def _median(values: Numbers) -> float:
-    return float(np.median(values[:: max(1, values.size // _FEW)]))
+    return float(np.median(values[:: values.size // _FEW | 1] if values.size > _MANY else values))
 
 
 def _by_kind(own: Numbers, varying: NDArray[np.bool_], sizes: Numbers) -> Numbers:
