@@ -55,7 +55,7 @@ test-suite: $(TOOLS)
 	$(BIN)/python -m pytest -m wide tests/plugins/torch
 
 test-faults: $(TOOLS)
-	$(BIN)/python -m pytest $(PARALLEL) tests/faults tests/core/graphs/test_ingest.py
+	$(BIN)/python -m pytest $(PARALLEL) tests/faults tests/core/graphs/test_ingest.py tests/thirdparty/test_faulty.py
 
 coverage: export COVERAGE_RCFILE := $(CURDIR)/pyproject.toml
 coverage: export COVERAGE_FILE := $(CURDIR)/.cache/coverage/data

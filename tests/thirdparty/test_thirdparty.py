@@ -183,7 +183,8 @@ def test_a_verb_that_cannot_be_imported_is_an_error_of_its_package(environment):
 def test_a_run_outlives_every_pass_that_breaks_and_says_what_each_did(environment, model, tmp_path):
     before = model.read_bytes()
     done, report = run(environment, tmp_path, model, "--target", "wreck", "--timeout", "4", "--stage", "fuse")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 1, done.stderr
+    assert "error[pass-broke]" in done.stderr
     assert report["status"] == "unchanged"
     assert model.read_bytes() == before
     said = {step["pass"].removeprefix("broken-run."): (step["status"], step["reason"]) for step in report["steps"]}

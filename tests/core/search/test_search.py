@@ -81,7 +81,7 @@ def whole_and_graphs(run):
     """The default search, each job in a process of its own; graphs that the store had before, and that it has then."""
     graphs = Store().models.glob
     before = set(graphs("*.onnx"))
-    return run(processes=True, max_drift=0.1), before, set(graphs("*.onnx"))
+    return run(processes=True), before, set(graphs("*.onnx"))
 
 
 @pytest.fixture(scope="module")

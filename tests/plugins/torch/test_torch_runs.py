@@ -49,7 +49,7 @@ def test_a_smaller_module_is_held_against_torch_on_every_trial(tmp_path: Path) -
     found = report["export"]["result_drift"]
     assert found["trials"] == report["export"]["trials"] and found["samples"] == 5
     assert 1e-4 < found["drift"]["relative_error"] < found["limit"]
-    assert 0.05 <= found["limit"] < 0.0501  # the budget, and what the export itself moves
+    assert 0.1 <= found["limit"] < 0.1001  # the budget, and what the export itself moves
     assert "from its source on 5 trials" in (tmp_path / "out" / "report.html").read_text()
     written = json.loads((tmp_path / "out" / "export.json").read_text())["components"]["model"]["drift"]
     assert written == found["drift"]["relative_error"]

@@ -46,7 +46,7 @@ _FAR = 30.0
 _ROUNDING_STEPS = 32.0
 """Units in the last place of its size: an output that varies by less is constant but for rounding."""
 
-_ROUNDING_STEPS_OF_SUMS = 256.0
+_ROUNDING_STEPS_OF_SUMS = 64.0
 """The same for types of 32 bits and more, in which rounding adds up over a network."""
 
 _MOST_SENTINELS = 8
@@ -139,7 +139,8 @@ def measure(samples: Sequence[tuple[Array, NDArray[np.bool_] | None]]) -> Variat
             with np.errstate(over="ignore"):
                 own = np.clip(scales[0] * unit, smallest, np.finfo(np.float64).max)
             slices[axis] = np.stack([own, scales[1] * unit])
-    if not slices and found.of_all <= steps * size:
+    typical = _median(np.abs(np.concatenate([one[weight] for one, weight in zip(scaled, weights, strict=True)])))
+    if found.of_all <= steps * (typical if slices else size):
         return Variation(size * unit, sentinels=sentinels, unjudged=reason or "it is one number on all samples")
     middle = found.middle * unit
     scale = found.of_all if is_share else found.scale
