@@ -24,7 +24,7 @@ _NOTHING_THERE = (
     "ort.quantize-weights",
     "ort.share-past",
 )
-"""They reach models in 8 bits, products with large weights, and decoders with a past: these models are none of these."""
+"""They reach models in 8 bits, products with large weights, and decoders with a past: none of these is here."""
 
 
 @pytest.fixture(scope="module")

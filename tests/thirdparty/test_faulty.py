@@ -282,7 +282,7 @@ FOUND_BY_A_RUN = {
     "slow clock": "time_runs says",
     "edit applicable": "it edited the graph of ir_to_read()",
     "endless candidates": "candidates of faulty.store-bytes returned more than 1000",
-    "behind run": "compared with onnxruntime on the CPU",
+    "behind run": "run twice on the same feeds it differs",
 }
 """What both find, beside the failures above; a fast clock only the kit finds as yet."""
 
@@ -297,7 +297,7 @@ def test_where_size_is_the_goal_a_pass_is_repaired_whether_it_was_named_or_not(r
     from deep_model import write_deep
 
     write_deep(folder / "deep.onnx")
-    found = run("", "--goal", "size", "--max-drift", "0.4", "--search-seconds", "60", *named, source="deep.onnx")
+    found = run("", "--goal", "size", "--max-drift", "0.5", "--search-seconds", "60", *named, source="deep.onnx")
     assert found.status == 0, found.told
     rows = [step for step in found.report["steps"] if step["pass"] == "faulty.store-bytes"]
     kept = [step for step in rows if step["status"] == "kept"]

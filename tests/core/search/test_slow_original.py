@@ -145,6 +145,7 @@ def test_the_original_is_stopped_when_the_time_of_the_whole_run_is_over(given, m
 
 
 def test_a_run_that_has_no_time_to_run_its_model_once_says_so(monkeypatch, tmp_path):
+    monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "cache"))  # another may have prepared the same model
     asked = []
 
     class Hangs:

@@ -48,7 +48,7 @@ _MOST_ROWS, _ROWS = 0.5, 4
 _CHANCE = 1e-3
 """Probability that the worst of evenly spread errors is above what is divided by."""
 
-_LEAST, _CONSTANT = 8, 1e-6
+_LEAST, _CONSTANT = 8, 1e-5
 """Elements of a slice whose own spread is looked at, and a spread that is none."""
 
 _LARGEST, _MOST_SCALES = float(np.finfo(np.float64).max), 1e150
@@ -271,7 +271,7 @@ def _own(spread: Numbers, counted: NDArray[np.bool_], rest: tuple[int, ...], *, 
     with np.errstate(over="ignore"):
         own = np.sqrt(np.square(np.where(counted, spread - mean, 0.0)).sum(axis=rest) / some)
         size = np.sqrt(np.square(spread).sum(axis=rest) / some)
-    is_known = (counts >= _LEAST) & (own > _CONSTANT * np.maximum(size, _CONSTANT))
+    is_known = (counts >= _LEAST) & (own > _CONSTANT * np.maximum(size, 1.0))
     quiet = np.sqrt(np.clip(own, 1 / APART, 1.0))
     found = np.where(alone & (own < 1 / APART), own, quiet)
     return np.where(is_known, found, 1.0)

@@ -139,8 +139,7 @@ def measure(samples: Sequence[tuple[Array, NDArray[np.bool_] | None]]) -> Variat
             with np.errstate(over="ignore"):
                 own = np.clip(scales[0] * unit, smallest, np.finfo(np.float64).max)
             slices[axis] = np.stack([own, scales[1] * unit])
-    typical = _median(np.abs(np.concatenate([one[weight] for one, weight in zip(scaled, weights, strict=True)])))
-    if found.of_all <= steps * (typical if slices else size):
+    if not slices and found.of_all <= steps * size:
         return Variation(size * unit, sentinels=sentinels, unjudged=reason or "it is one number on all samples")
     middle = found.middle * unit
     scale = found.of_all if is_share else found.scale

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optim._engine.gate.drift import Drift, OutputComparison, merge_samples, worst_drift
-from optim._engine.gate.outputs import compare_output
-from optim._engine.gate.variation import Variation, measure
+from optim._engine.gate.outputs import FLOOR, compare_output
+from optim._engine.gate.variation import Variation, epsilon, measure
 from optim._engine.generation.interface import session_inputs
 from optim._engine.sources.evidence import (
     Evidence,
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 LIMITS = {"float64": 1e-4, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
 """Largest drift of an output by its type: what rounding explains between two libraries."""
+_STEPS = 4.0
+"""Units in the last place."""
+
 _LOSSY_LIMIT = 5e-2
 
 
@@ -93,13 +96,28 @@ def verify_component(
 
 
 def variations_of_source(folder: Path, component: RecordedComponent) -> dict[str, Variation]:
-    """How each output of a source varies over all that was recorded."""
+    """How each output of a source varies over all that was recorded.
+
+    Nobody measures what rounding does inside of a source, as a run does with its original. So a slice that varies by
+    less than rounding of the whole output may be has the scale of that rounding.
+    """
     recorded: dict[str, list[tuple[Array, NDArray[np.bool_] | None]]] = {}
     for trial in component.trials:
         for step in steps_of(folder, component, trial):
             for name, array in step.outputs.items():
                 recorded.setdefault(name, []).append((array, step.valid.get(name)))
-    return {name: measure(samples) for name, samples in recorded.items()}
+    return {name: _beside_rounding(measure(samples), samples) for name, samples in recorded.items()}
+
+
+def _beside_rounding(variation: Variation, samples: Sequence[tuple[Array, NDArray[np.bool_] | None]]) -> Variation:
+    if not variation.slices:
+        return variation
+    dtype = samples[0][0].dtype
+    largest = max(
+        (float(np.abs(array).max(initial=0.0, where=np.isfinite(array))) for array, _ in samples), default=0.0
+    )
+    rounding = {axis: _STEPS * epsilon(dtype) * largest / table[0] for axis, table in variation.slices.items()}
+    return variation.with_rounding(rounding).beside_rounding(FLOOR)
 
 
 def compare_step(

@@ -281,9 +281,16 @@ class BackendConformance(Kit):
                     session.run(sample)
 
         open_and_close(2)  # what is made once may stay
-        before = _held()
-        open_and_close(_OPENINGS)
-        more = {name: count - before[name] for name, count in _held().items() if count - before[name] >= _OPENINGS - 1}
+        more: dict[str, int] = {}
+        for turn in range(2):  # what an allocator keeps for the next model does not grow once more
+            before = _held()
+            open_and_close(_OPENINGS)
+            grown = {name: count - before[name] for name, count in _held().items()}
+            more = {
+                name: count for name, count in grown.items() if count >= _OPENINGS - 1 and (not turn or name in more)
+            }
+            if not more:
+                break
         assert not more, f"after {_OPENINGS} models were opened and closed it holds more: " + ", ".join(
             f"{count} {name}" for name, count in more.items()
         )
