@@ -31,6 +31,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         _end(item.config)
         known = item.config.stash[_PROCESS] = KitProcess(item.config, str(item.path))
     known.run(item, nextitem)
+    item.session._setupstate.teardown_exact(nextitem)  # what a test before it left here for the next of its module
     return True
 
 
