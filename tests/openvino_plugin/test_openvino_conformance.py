@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 
 class TestOpenVinoBackend(BackendConformance):
-    max_drift = 1e-3  # the long run's output varies by a thousandth of its size, and rounding by 1e-6 of that
+    max_drift = 1e-3  # 4.3e-4 was seen on the long run, and its cause not looked for; 1e-5 before
     plugin = "openvino"
 
     @pytest.fixture
