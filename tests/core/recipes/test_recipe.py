@@ -9,6 +9,7 @@ from optim._engine.recipes.lock import Lock, load_recipe_or_lock
 from optim._engine.recipes.recipe import Recipe
 from optim.errors import ExitStatus, OptimError
 from optim.passes import Stage
+from optim_plugins.ort.quantize.dynamic.quantize_dynamic_options import QuantizeDynamicOptions
 
 DOCS = Path(__file__).parents[3] / "docs" / "recipes.md"
 
@@ -44,11 +45,14 @@ def test_the_documented_lock_is_one(tmp_path: Path) -> None:
     assert lock.passes[0].all_options == {
         "per_channel": True,
         "reduce_range": False,
-        "activation_bits": 8,
         "smoothing": 0.0,
+        "correct_bias": True,
+        "scale_rows": False,
+        "activation_bits": 8,
         "finer": [],
         "keep": [],
     }
+    assert set(lock.passes[0].all_options) == set(QuantizeDynamicOptions.model_fields)
 
 
 def test_an_empty_recipe_leaves_everything_to_the_run(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def install_package(what: str, *, alone: bool) -> str:
                 f"{what} could not be installed beside optim",
                 reason(f"{done.stdout}\n{done.stderr}"),
                 "name a folder, a wheel or a package that pip finds; "
-                "what cannot live beside optim must be isolated by its plugin: docs/writing-a-plugin.md",
+                "what cannot live beside optim must be isolated by its plugin: docs/hooks.md",
             )
         for one in json.loads(report.read_text(encoding="utf-8"))["install"]:
             if one["requested"]:

@@ -1,6 +1,6 @@
 """What every pass must hold, as tests: subclass, say which pass and a model it should fire on, and run pytest.
 
-Each test looks at one promise of the contract (docs/writing-a-plugin.md), and its failure says what to do.
+Each test looks at one promise of the contract (docs/hooks.md), and its failure says what to do.
 """
 
 from __future__ import annotations
