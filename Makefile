@@ -72,7 +72,7 @@ lint: $(TOOLS)
 		plugins-openvino/src
 
 docs: .cache/docs-env/installed
-	NO_MKDOCS_2_WARNING=1 .cache/docs-env/bin/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 .cache/docs-env/bin/mkdocs build --strict
 	@echo "look at .cache/site/index.html"
 
 .cache/docs-env/installed: constraints-dev.txt

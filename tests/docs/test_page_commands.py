@@ -49,6 +49,6 @@ def test_every_command_and_option_exists(page: Path) -> None:
 
 
 def test_commands_are_found_and_wrong_ones_too() -> None:
-    text = "    $ optim run model.onnx --max-dirft 1   # no\n\n```console\noptim rum x\n```\n\noptim runs.\n    optim passes list\n"
+    text = "    $ optim run a --max-dirft 1  # x\n\n```console\noptim rum x\n```\noptim is.\n    optim passes list\n"
     assert [unknown(line) for line in commands(text)] == [["--max-dirft"], ["rum"], []]
     assert sum(len(commands(page.read_text(encoding="utf-8"))) for page in PAGES) > 50
