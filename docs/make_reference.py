@@ -48,8 +48,8 @@ INTRODUCTION = """# Reference
 
 Every class of the [public modules](public-modules.md) with every member, and their functions, made from the source by
 `docs/make_reference.py`. Each is imported from the module of its heading, classes of contracts from `optim` itself. How
-they are used: [Publish a plugin](publish-a-plugin.md), [Hooks and contracts](hooks.md). What the kits check (`test_...`) is on
-the second of these pages.
+they are used: [Publish a plugin](publish-a-plugin.md), [Hooks and contracts](hooks.md). What the kits check
+(`test_...`) is on the second of these pages.
 """
 
 _SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Yields):$")
