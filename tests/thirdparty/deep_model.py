@@ -1,4 +1,4 @@
-"""A network of 16 small products in a row, some beside a shortcut: rounding all of them is far beyond a budget."""
+"""A network of 52 small products in a row, some beside a shortcut: rounding all of them is far beyond a budget."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-_PRODUCTS, _WIDTH = 16, 24
+_PRODUCTS, _WIDTH = 52, 24
 
 
 def write_deep(path: Path) -> None:

@@ -297,7 +297,7 @@ def test_where_size_is_the_goal_a_pass_is_repaired_whether_it_was_named_or_not(r
     from deep_model import write_deep
 
     write_deep(folder / "deep.onnx")
-    found = run("", "--goal", "size", "--max-drift", "0.5", "--search-seconds", "60", *named, source="deep.onnx")
+    found = run("", "--goal", "size", "--max-drift", "0.4", "--search-seconds", "60", *named, source="deep.onnx")
     assert found.status == 0, found.told
     rows = [step for step in found.report["steps"] if step["pass"] == "faulty.store-bytes"]
     kept = [step for step in rows if step["status"] == "kept"]

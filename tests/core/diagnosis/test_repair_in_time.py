@@ -11,7 +11,7 @@ import pytest
 from optim._engine.diagnosis import repair_job
 from optim._engine.diagnosis.repair_job import COSTS, HOLDS, Request, _by_costs, _costliest, _Measured
 from optim._engine.gate.node_costs import NodeCost, precisions_of
-from optim._engine.gate.repair import OutOfEvaluations, Repair
+from optim._engine.gate.repair import MeasuredSet, OutOfEvaluations, Repair
 from optim._engine.gate.units import seams
 from optim._engine.search.select.repair import Repairer
 from optim._engine.search.time_budget import LEAST_REPAIR_S
@@ -93,6 +93,30 @@ def test_where_few_evaluations_find_nothing_the_time_that_is_there_is_used(deadl
         assert found.work < 1
 
 
+def test_nodes_are_replayed_on_the_worst_samples_as_many_as_there_is_time_for(monkeypatch):
+    drifts = {0: 0.1, 1: 0.9, 2: 0.5, 3: 0.2}
+    reference = SimpleNamespace(compared=tuple(drifts))
+    probe = SimpleNamespace(nodes=NODES, drifts=lambda keep, samples: [(one, drifts[one]) for one in samples])
+    comparison = SimpleNamespace(reference=reference)
+    request = Request(SimpleNamespace(comparison=comparison, samples=(0, 1, 2)), 0.5, 0.15, 40, 100.0)
+    channel = SimpleNamespace(event=lambda name, **said: None)
+    measured = _Measured(probe, request, math.inf, channel, (0, 1, 2))
+    assert measured.look_for_the_worst() == 0.9
+    assert measured.samples == (1, 2, 3)
+    replayed = []
+    error = SimpleNamespace(relative_l2=0.1, finer=None, work=1.0, place=SimpleNamespace(kind="MatMul"))
+
+    def replay(probe, samples, stack):
+        replayed.append(samples)
+        drift = lambda converted, finer=(): 0.1 * len(converted)  # noqa: E731
+        return SimpleNamespace(errors=dict.fromkeys(NODES, error), finer=frozenset(), overflowing=[], drift=drift), ""
+
+    monkeypatch.setattr(repair_job, "_replay", replay)
+    monkeypatch.setattr(repair_job, "_seconds_of_a_run", lambda replay: 0.3)  # 69 of them are 20.7 s
+    repair_job._precisions(replay(probe, (1,), None)[0], request, measured, None)
+    assert replayed[1:] == [(1, 2)]
+
+
 def test_no_set_is_begun_when_the_time_is_over(measured):
     found, _ = measured(deadline=0.0)
     with pytest.raises(OutOfEvaluations):
@@ -127,7 +151,7 @@ def test_a_repair_that_is_stopped_answers_what_held(told):
 
     def call(job, request, *, timeout_s, on_event):
         assert job is repair_job.JOB
-        on_event({"event": "measured", "keep": 1, "drift": 0.04})
+        on_event({"event": "measured", "keep": 1, "of": 4, "drift": 0.04})
         asked.append(request.costs)
         if told:
             on_event({"event": HOLDS, "repair": to_wire(best)})
@@ -146,7 +170,7 @@ def test_a_repair_that_is_stopped_answers_what_held(told):
     )
     trial = SimpleNamespace(candidate=None, offered=SimpleNamespace(name="lossy"), options={})
     tried = SimpleNamespace(answer=SimpleNamespace(comparisons=[]), seconds=1.0)
-    assert Workbench.repair(bench, trial, tried, 0.05, 2.0) == (best if told else None)
+    assert Workbench.repair(bench, trial, tried, 0.05, 2.0) == (best if told else None, [MeasuredSet(1, 4, 0.04)])
     trial.options = {"keep": ["a"]}  # the same pass on another chain, or once more: it begins with what is known
     Workbench.repair(bench, trial, tried, 0.05, 2.0)
     assert asked == [{}, costs if told else {}]
@@ -266,7 +290,7 @@ def test_a_failed_repair_is_told_from_one_that_found_nothing_in_time(kind, raise
     expected = {
         "raised": "not repaired: onnxruntime refuses the model: its weights are gone",
         "crashed": "not repaired: it failed",
-        "timeout": "not repaired: no set of nodes to leave in float was found in 0 s",
+        "timeout": "not repaired: no set of nodes to leave in float was measured in 0 s",
     }
     assert attempt.unrepaired == expected[kind]
     assert raises == ("no set" not in attempt.unrepaired)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from optim._engine.gate.repair import Estimate, find_keep
+from optim._engine.gate.repair import MOST_WORK_KEPT, Estimate, MeasuredSet, find_keep, why_none
 from optim._engine.gate.units import find_units, seams
 
 NODES = [f"n{i}" for i in range(24)]
@@ -83,6 +83,46 @@ def estimate_for(cost: dict[str, float], off_by: float = 1.0, **options: Any) ->
     return Estimate(
         lambda converted: off_by * math.sqrt(sum(cost[name] ** 2 for name in converted)), tuple(known), **options
     )
+
+
+@pytest.mark.parametrize("most", [10, 40])
+def test_sets_are_measured_once_no_more_of_them_may_be_estimated(most):
+    cost = {name: 0.01 + 0.002 * ((7 * i) % 24) for i, name in enumerate(NODES)}
+    drift_of, _ = drift_model(cost)
+
+    def misled(converted):  # what estimates say of sets is far too little
+        return 0.2 * math.sqrt(sum(cost[name] ** 2 for name in converted)) ** (1.0 if len(converted) == 1 else 3.0)
+
+    estimate = Estimate(misled, tuple(NODES), most=most)
+    found = find_keep(NODES, drift_of, drift_of(frozenset()), limit=0.1, evaluations=60, estimate=estimate)
+    assert found is not None
+    assert found.drift <= 0.1
+    assert found.work <= MOST_WORK_KEPT
+
+
+def test_an_estimate_of_a_model_that_was_too_far_off_before_is_held_against_one_measurement():
+    drift_of, asked = drift_model(dict.fromkeys(NODES, 0.1))
+    asked.clear()
+    estimate = Estimate(lambda converted: 1.0 + len(converted), tuple(NODES))
+    found = find_keep(NODES, lambda keep: drift_of(keep) + 1.0, 1.5, limit=0.1, evaluations=60, estimate=estimate)
+    assert found is None
+    assert asked[-1:] == [frozenset(NODES)]
+    assert len(asked) <= 2
+
+
+def test_why_there_is_no_repair_is_said_from_what_was_measured():
+    sets = [MeasuredSet(40, 52, 0.9), MeasuredSet(50, 52, 0.42), MeasuredSet(52, 52, 0.0)]
+    assert why_none(sets, 0.4, "in float", 7) == (
+        "of 2 sets of nodes that were measured in 7 s the nearest leaves 50 of 52 in float and drifts 0.42; "
+        "with all of them left in float the drift is 0"
+    )
+    held = MeasuredSet(51, 52, 0.3)
+    assert "leaves 51 of 52 in float, nearly all of the work, and drifts 0.3" in why_none(
+        [*sets, held], 0.4, "in float", 7
+    )
+    far = [*sets[:2], MeasuredSet(52, 52, 0.5)]
+    assert why_none(far, 0.4, "in float", 7) == "with all nodes left in float the drift is 0.5 already"
+    assert why_none([], 0.4, "in float", 7) == "no set of nodes to leave in float was measured in 7 s"
 
 
 @pytest.mark.parametrize("off_by", [0.5, 1.0, 2.0])

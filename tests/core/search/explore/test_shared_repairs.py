@@ -112,7 +112,7 @@ def test_a_rough_repair_is_taken_up_again_and_the_rest_of_its_chain_applied_to_i
 @pytest.mark.parametrize(("most_s", "begun"), [(2.0, False), (12.0, True)])
 def test_what_would_be_stopped_before_its_first_evaluation_is_not_begun(most_s, begun, tmp_path, monkeypatch):
     asked = []
-    bench = SimpleNamespace(budget=None, repair=lambda *arguments: asked.append(arguments))
+    bench = SimpleNamespace(budget=None, repair=lambda *arguments: asked.append(arguments) or (None, []))
     time = TimeBudget(60.0, 300.0)
     monkeypatch.setattr(TimeBudget, "most_for_repair", lambda self, took_s: most_s)
     attempt = Journal().open(step_of(LOSSY, {"keep": []}), chain("slow", tmp_path))

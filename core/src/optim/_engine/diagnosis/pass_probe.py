@@ -89,7 +89,7 @@ class PassProbe:
     def drifts(
         self, keep: Collection[str], samples: Iterable[int], finer: Collection[str] = ()
     ) -> Iterator[tuple[int, float]]:
-        """Relative L2 to the original with some nodes left alone, for each sample; infinite where NaN appears.
+        """Drift from the original with some nodes left alone, for each sample; infinite where NaN appears.
 
         Args:
             keep: names of nodes to leave alone, beside those that the options say.

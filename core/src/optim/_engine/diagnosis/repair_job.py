@@ -62,8 +62,9 @@ _REPLAY_EVALUATIONS = 3
 _EVALUATIONS_BY_COSTS = 6
 """Sets that are measured by what nodes cost on another chain: where none of them holds, it says too little here."""
 
-HOLDS, COSTS = "holds", "costs"
-"""Events: what was measured and holds, cheaper than all before it; what nodes cost, as far as it is known."""
+HOLDS, COSTS, MEASURED = "holds", "costs", "measured"
+"""Events: what was measured and holds, cheaper than all before it; what nodes cost, as far as it is known; that a set
+was measured, with how many of how many nodes left alone, and how far it drifts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,7 @@ def _repaired(request: Request, measured: _Measured, stack: ExitStack) -> Answer
     if replay is not None and not probe.refinable:
         with suppress(OutOfEvaluations):
             measured.drift(_costliest(replay, whole, request.limit * _GUESSED_SHARE, measured.chained))
-    precisions = _precisions(replay, request, measured) if replay else None
+    precisions = _precisions(replay, request, measured, stack) if replay else None
     return Answer(_search_on(request, measured, precisions, whole) or measured.best, note)
 
 
@@ -231,7 +232,7 @@ class _Measured:
             began = time.monotonic()
             drift = self._known[asked] = self.probe.drift(keep, self.samples, finer)
             self.evaluation_s = max(self.evaluation_s, time.monotonic() - began)
-            self.channel.event("measured", keep=len(keep), drift=drift)
+            self.channel.event(MEASURED, keep=len(keep), of=len(self.probe.nodes), drift=drift)
             if drift <= self.request.limit * _MARGIN:
                 self._note(keep, finer, drift)
         return self._known[asked]
@@ -258,10 +259,10 @@ class _Measured:
             self.channel.event(HOLDS, repair=to_wire(self.best))
 
     def look_for_the_worst(self) -> float:
-        """Measure sets on the samples where the candidate drifts most from now on; its drift there."""
+        """Measure sets on the samples where the candidate drifts most from now on, the worst first; its drift there."""
         compared = self.request.candidate.comparison.reference.compared
-        if set(compared) <= set(self.samples):
-            return self.request.whole  # there is nothing to choose
+        if len(compared) == 1:
+            return self.request.whole
         until = time.monotonic() + _SHARE_TO_LOOK * self.request.seconds
         drifts: dict[int, float] = {}
         for sample, drift in self.probe.drifts((), compared):
@@ -326,16 +327,27 @@ def _replay(probe: PassProbe, samples: Sequence[int], stack: ExitStack) -> tuple
         return None, f"measured without estimates: {reason}"
 
 
-def _precisions(replay: Replay, request: Request, measured: _Measured) -> Precisions:
+def _precisions(replay: Replay, request: Request, measured: _Measured, stack: ExitStack) -> Precisions:
     """Estimates of the nodes that were replayed: of any set by a run, or by what each node costs where runs are dear.
 
-    What they tell of each node is noted.
+    What they tell of each node is noted. A sample tells what nodes do to that sample, and the drift is that of the
+    worst: so many samples are replayed as there is time for, the worst first.
     """
-    overflowing, learned = replay.overflowing, measured.learned
+    learned = measured.learned
+    each = _seconds_of_a_run(replay)
+    needed_s = each * (1 + len(replay.errors) + len(replay.finer) + ESTIMATES_BEYOND)
+    most_s = _ESTIMATES_FOR * measured.evaluation_s
+    if needed_s > most_s:
+        most_s = _SHARE_TO_ESTIMATE * min(request.seconds, measured.left_s)
+    count = min(len(measured.samples), int(most_s / needed_s))
+    while count > 1:
+        more, _ = _replay(measured.probe, measured.samples[:count], stack)
+        if more is not None:
+            replay, each = more, _seconds_of_a_run(more)
+            break
+        count //= 2  # they take too much memory
+    overflowing = replay.overflowing
     nodes = tuple(name for name in replay.errors if name not in overflowing)
-    started = time.monotonic()
-    replay.drift(nodes)
-    each = max(1e-4, time.monotonic() - started)
     most = max(_LEAST_ESTIMATES, int(_SHARE_TO_ESTIMATE * request.seconds / each))
 
     def guess(converted: frozenset[str], finer: frozenset[str]) -> float:
@@ -361,3 +373,10 @@ def _precisions(replay: Replay, request: Request, measured: _Measured) -> Precis
         learned.note((name,), (), math.sqrt(costs[name].coarse))
         learned.note((), (name,), math.sqrt(costs[name].between or 0.0))
     return precisions_of(costs, nodes, by_runs.refinable) or by_runs
+
+
+def _seconds_of_a_run(replay: Replay) -> float:
+    """What an estimate takes."""
+    started = time.monotonic()
+    replay.drift([name for name in replay.errors if name not in replay.overflowing])
+    return max(1e-4, time.monotonic() - started)

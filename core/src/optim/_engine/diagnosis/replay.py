@@ -120,7 +120,7 @@ class Replay:
         return [name for name, error in self.errors.items() if not math.isfinite(error.relative_l2)]
 
     def drift(self, converted: Collection[str], finer: Collection[str] = ()) -> float:
-        """Relative L2 to the original with the errors of these nodes added, the worst of the replayed samples.
+        """Drift from the original with the errors of these nodes added, the worst of the replayed samples.
 
         Args:
             converted: nodes in the pass's precision.

@@ -80,6 +80,37 @@ class Repair:
 
 
 @dataclass(frozen=True, slots=True)
+class MeasuredSet:
+    """A set of nodes that a repair measured.
+
+    Attributes:
+        keep: how many are left alone.
+        of: how many there are.
+        drift: with them left alone.
+    """
+
+    keep: int
+    of: int
+    drift: float
+
+
+def why_none(measured: Sequence[MeasuredSet], limit: float, kept: str, seconds: float) -> str:
+    """Why no set of nodes is a repair, by what was measured; ``kept`` is where nodes are left."""
+    sets = [one for one in measured if one.keep < one.of]
+    whole = min((one.drift for one in measured if one.keep == one.of), default=None)
+    if whole is not None and whole > limit:
+        return f"with all nodes left {kept} the drift is {whole:.3g} already"
+    if not sets:
+        return f"no set of nodes to leave {kept} was measured in {seconds:.0f} s"
+    count = "1 set of nodes that was" if len(sets) == 1 else f"{len(sets)} sets of nodes that were"
+    nearest = min(sets, key=lambda one: (max(one.drift, limit), one.keep))
+    told = f"of {count} measured in {seconds:.0f} s the nearest leaves {nearest.keep} of {nearest.of} {kept}"
+    told += ", nearly all of the work," if nearest.drift <= limit else ""
+    told += f" and drifts {nearest.drift:.3g}"
+    return told if whole is None else f"{told}; with all of them left {kept} the drift is {whole:.3g}"
+
+
+@dataclass(frozen=True, slots=True)
 class Estimate:
     """A cheap guess at drifts.
 
@@ -100,6 +131,10 @@ class Estimate:
 
 class OutOfEvaluations(Exception):  # noqa: N818 - a signal, not an error
     """The evaluation budget is spent."""
+
+
+class OutOfEstimates(OutOfEvaluations):
+    """As many drifts were estimated as may be: others can still be measured."""
 
 
 def find_keep(
@@ -125,11 +160,11 @@ def find_keep(
 
     Returns:
         The set found that holds and costs the least, in work left in float and changes of precision, or None where none
-        was found in time. Leaving everything alone is no repair.
+        was found in time. Leaving nearly everything alone is no repair.
     """
     meter = _Meter(drift_of, evaluations)
     meter.known[frozenset()] = whole
-    guess = _Meter(estimate.drift, estimate.most) if estimate else None
+    guess = _Meter(estimate.drift, estimate.most, OutOfEstimates) if estimate else None
     search = _Search(tuple(nodes), meter, guess, estimate, limit, prices(nodes, work or {}))
     with suppress(OutOfEvaluations):
         search.run()
@@ -147,13 +182,14 @@ class _Meter:
 
     measure: Callable[[frozenset[str]], float]
     left: int
+    spent: type[OutOfEvaluations] = OutOfEvaluations
     count: int = 0
     known: dict[frozenset[str], float] = field(default_factory=dict)
 
     def __call__(self, names: frozenset[str]) -> float:
         if names not in self.known:
             if self.left <= 0:
-                raise OutOfEvaluations
+                raise self.spent
             self.left -= 1
             self.known[names] = self.measure(names)
             self.count += 1
@@ -188,16 +224,20 @@ class _Search:
         if start > self._goal:
             if self._guess is not None and not math.isfinite(start):
                 self._forget_the_estimate()
-            units = self._units()
+            units: Sequence[Unit] = ()
             if self._guess is not None:
-                self._approach(units, start)
-            elif self._real(self._all) <= self._goal:  # else the model was too far off before this pass
-                self._propose(units, self._goal)
+                with suppress(OutOfEstimates):
+                    units = self._units()
+                    self._approach(units, start)
+            if self.best() is None:
+                self._measure(units)
         self._give_back()
 
     def best(self) -> frozenset[str] | None:
-        """Returns, of the measured sets that hold, the cheapest, then that of the least drift."""
-        holding = [keep for keep, drift in self._real.known.items() if drift <= self._goal and keep != self._all]
+        """Returns, of the measured sets that hold and gain something, the cheapest, then that of the least drift."""
+        known, most = self._real.known, MOST_WORK_KEPT * sum(self.price.values())
+        light = [keep for keep in known if sum(self.price[name] for name in keep) <= most]
+        holding = [keep for keep in light if known[keep] <= self._goal]
         return min(holding, key=lambda keep: (round(self._cost(keep), 9), self._real.known[keep]), default=None)
 
     def _units(self) -> list[Unit]:
@@ -213,6 +253,8 @@ class _Search:
         """Propose by estimates, measure, correct the estimates by what came out."""
         known = frozenset(self._known)
         assert self._guess is not None
+        if self._guess(frozenset()) > self._goal:  # with nothing converted it is too far off
+            return
         expected = self._guess(known)
         factor = start / expected if expected > 0 else math.inf
         for _ in range(_CORRECTIONS):
@@ -223,9 +265,21 @@ class _Search:
                 break
             drift, expected = self._real(keep), self._guess(known - keep)
             factor = drift / expected if expected > 0 else math.inf
-        if self.best() is None:  # estimates say too little here
+
+    def _measure(self, estimated: Sequence[Unit]) -> None:
+        """Propose by measurements alone: in the order of what was estimated, then in that of what parts cost for real.
+
+        Args:
+            estimated: units with the costs that estimates say; empty where there are none.
+        """
+        if self._real(self._all) > self._goal:  # the model was too far off before this pass
+            return
+        self._guess = None
+        if estimated:
+            self._real(self._must | self._propose(estimated, self._goal))
+        if self.best() is None:
             self._forget_the_estimate()
-            self._propose(self._units(), self._goal)
+            self._real(self._propose(self._units(), self._goal))
 
     def _propose(self, units: Sequence[Unit], goal: float) -> frozenset[str]:
         """The units to leave alone, by what the probe says; those of less work where two orders differ."""
@@ -253,7 +307,7 @@ class _Search:
     def _shortest(self, order: Sequence[Unit], goal: float) -> frozenset[str]:
         """The shortest beginning of an order that holds, without those of it that are not needed."""
         known = frozenset(self._known) - self._must
-        low, high = 0, len(order)
+        low, high = 0, len(order) if self._guess is not None else self._longest(order)
         while low < high:
             middle = (low + high) // 2
             if self._probe(known - names_of(order[:middle])) <= goal:
@@ -268,6 +322,16 @@ class _Search:
             if self._probe(known - names_of(fewer)) <= goal:
                 kept = fewer
         return names_of(kept)
+
+    def _longest(self, order: Sequence[Unit]) -> int:
+        """How many units of an order may be left alone: what leaves nearly everything alone is not worth measuring."""
+        left = sum(self.price.values()) * MOST_WORK_KEPT
+        left -= sum(self.price[name] for name in self._all - names_of(order))
+        for place, unit in enumerate(order):
+            left -= sum(self.price[name] for name in unit.names)
+            if left < 0:
+                return place
+        return len(order)
 
     def _give_back(self) -> None:
         """Release halves of what is left alone, as long as that holds; stops with the evaluations."""

@@ -14,7 +14,7 @@ from optim._engine.feeds.feedset import SYNTHESIZED
 from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import worst_drift
 from optim._engine.gate.node_costs import NodeCost
-from optim._engine.gate.repair import Repair
+from optim._engine.gate.repair import MeasuredSet, Repair
 from optim._engine.jobs import candidate as candidate_job
 from optim._engine.search.preparation import Preparation
 from optim._engine.search.restore import restore
@@ -185,8 +185,10 @@ class Workbench(Preparation):
 
     def repair(
         self, trial: Trial, tried: Tried, limit: float, seconds: float, most_s: float = math.inf
-    ) -> Repair | None:
-        """Returns which nodes a candidate that broke the budget must leave alone; None where time ran out.
+    ) -> tuple[Repair | None, list[MeasuredSet]]:
+        """Returns which nodes a candidate that broke the budget must leave alone, and the sets that were measured.
+
+        There is None where none of them holds and gains anything.
 
         Args:
             trial: that candidate.
@@ -207,19 +209,22 @@ class Workbench(Preparation):
         key = self.keys.repair(trial, limit, samples)
         known = self.runner.known(key, repair_job.Answer)
         if known is not None:
-            return known.repair
+            return known.repair, []
         self.say(f"repairing {trial.offered.name}: drift {whole:.3g}, {limit:.3g} allowed")
         asked = self._candidate_request(trial, samples)
         learned = self._node_costs.setdefault(_kind_of(trial), {})
         most = _EVALUATIONS_FOR_SIZE if self.settings.goal == "size" else _REPAIR_EVALUATIONS
         request = repair_job.Request(asked, whole, limit, most, min(seconds, most_s), dict(learned))
         held: list[Repair] = []
+        measured: list[MeasuredSet] = []
 
         def note(event: Mapping[str, Any]) -> None:
             if event["event"] == repair_job.HOLDS:
                 held.append(from_wire(Repair, event["repair"]))
             elif event["event"] == repair_job.COSTS:
                 learned.update(from_wire(dict[str, NodeCost], event["costs"]))
+            elif event["event"] == repair_job.MEASURED:
+                measured.append(MeasuredSet(event["keep"], event["of"], event["drift"]))
 
         try:
             evaluation_s = max(GRACE_S, 2 * tried.seconds)  # the one that was begun in time
@@ -231,10 +236,10 @@ class Workbench(Preparation):
             self.restore(trial.candidate)
             if not held and failed.kind != "timeout":
                 raise
-            return held[-1] if held else None
+            return held[-1] if held else None, measured
         if answer.repair is not None and not answer.repair.rough:  # with more time another run may find a better one
             self.runner.keep(key, answer)
-        return answer.repair
+        return answer.repair, measured
 
     def sensitivity(self, trial: Trial, *, seconds: float, exact: bool) -> measure_job.Answer:
         """What a lossy pass costs at each node of a model; see :mod:`optim._engine.diagnosis.measure_job`.

@@ -17,6 +17,7 @@ from optim._engine.search.explore.first_looks import FirstLooks
 from optim._engine.search.explore.grown import LOOK_AHEAD, Grown, in_turns
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.ranking import Ranking
+from optim._engine.search.explore.repairs import Near, made_bytes
 from optim._engine.search.explore.rescue import Rescue
 from optim._engine.search.explore.rest import (
     EARLY,
@@ -82,6 +83,8 @@ class Beam:
     def run(self) -> list[Measured]:
         """Look, then search: what held, best first, with the original unless a pass was named; raises as both do."""
         self.look()
+        if self._objective.goal == "size":
+            return self._repaired_on(self.search())
         if self._objective.goal != "latency":
             return self.search()
         required = [planned.ordered.name for planned in self._plan.forced()]
@@ -142,6 +145,17 @@ class Beam:
             looked += self._rank.untimed(self._looked.values(), self.clock.board)
         return self._rank.joined(ranking, looked)
 
+    def _repaired_on(self, ranking: list[Measured]) -> list[Measured]:
+        """What was found for size, and what a repair in the time that is left makes smaller: no race waits for it."""
+        best, required = ranking[0], {planned.ordered.name for planned in self._plan.forced()}
+
+        def is_wanted(one: Near) -> bool:
+            there = {one.planned.ordered.name, *(step.pass_name for step in one.parent.steps)}
+            return made_bytes(one) < best.candidate.size_bytes and there >= required
+
+        found = self._expander.repairs.repair_on(is_wanted)
+        return ranking if found is None else self._rank.of([Measured(found, None), *ranking])
+
     def leave(self) -> None:
         """Have the rows of all passes say that there was no time for them."""
         run_out(self._legs, self.journal, self._bench.original)
@@ -198,8 +212,12 @@ class Beam:
         share = share_of_later(passes, later, self._promises, for_size=self._objective.goal == "size")
         with self.time.leaving(share):
             grown = self._grow(passes, beam)
-        if not grown.candidates:
-            return []
+        if not grown.candidates:  # what was named did not hold in its share of the time
+            forced = [planned.ordered.name for planned in passes if planned.forced]
+            found = self._expander.repairs.repair_on(lambda one: one.planned.ordered.name in forced)
+            if found is None:
+                return []
+            grown = Grown([found], {found.digest: self.start})
         if self._objective.goal == "size":
             sized = [Measured(candidate, None) for candidate in grown.candidates]
             self.archive.explored(sized)

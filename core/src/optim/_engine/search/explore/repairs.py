@@ -19,7 +19,7 @@ from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.select.chains import Chains
 from optim._engine.search.select.repair import MARGIN_TO_SOURCE, RepairedOptions, Repairer
 from optim._engine.search.state import Attempt, Candidate, ChainKey, Step, StepKey, Trial
-from optim._engine.search.time_budget import TimeBudget
+from optim._engine.search.time_budget import LEAST_REPAIR_S, TimeBudget
 from optim._engine.search.workbench import Tried, Workbench
 
 LOOKS_OF_A_REPAIR = 8
@@ -126,6 +126,16 @@ class Repairs:
         one.attempt.unrepaired = ""
         return self.repair(one.parent, one.planned, one.attempt, one.tried)
 
+    def repair_on(self, is_wanted: Callable[[Near], bool]) -> Candidate | None:
+        """Returns what a repair finds in all the time but the least proof, of what was smallest before it first."""
+        with self._time.lending():
+            for one in sorted(self.near.values(), key=made_bytes):
+                if self._time.left_for_repairs < LEAST_REPAIR_S:
+                    break
+                if is_wanted(one) and (found := self.repair_again(one)) is not None:
+                    return found
+        return None
+
     def refine(self, candidate: Candidate) -> Candidate | None:
         """Repairs the step of a chain again that was repaired in too little time, and applies the rest anew.
 
@@ -184,6 +194,11 @@ class Repairs:
         named_s = self._time.for_candidate(named=True) if planned.forced else 0.0
         tried = self._bench.try_one(trial, max(named_s, self._time.for_repaired(broken.seconds)))
         return self._judge(parent, again, tried), tried
+
+
+def made_bytes(one: Near) -> int:
+    """The size of what a pass made, before it was repaired: a repair leaves no less."""
+    return one.tried.answer.size_bytes if one.tried.answer is not None else 0
 
 
 def after_repair(ratio: float, drift: float, limit: float) -> float:

@@ -13,7 +13,7 @@ from typing import Any
 
 from optim._engine.gate.drift import worst_drift
 from optim._engine.gate.mixed import FINER_PRICE
-from optim._engine.gate.repair import MOST_WORK_KEPT, PART_FOR_THE_METRIC, REPAIRABLE, Repair
+from optim._engine.gate.repair import MOST_WORK_KEPT, PART_FOR_THE_METRIC, REPAIRABLE, Repair, why_none
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.select.chains import Chains
@@ -90,13 +90,13 @@ class Repairer:
         before, kept = self._time.repairs.left, trial.offered.over_models.kept
         try:
             with self._time.repairs.spending():
-                repair = self._bench.repair(trial, tried, limit, seconds * FIRST_REPAIR_SHARE, most_s)
+                repair, measured = self._bench.repair(trial, tried, limit, seconds * FIRST_REPAIR_SHARE, most_s)
         except WorkerFailed as failed:
             attempt.unrepaired = f"not repaired: {_in_words(failed)}"
             return None
         if repair is None:
             took = before - self._time.repairs.left
-            attempt.unrepaired = f"not repaired: no set of nodes to leave {kept} was found in {took:.0f} s"
+            attempt.unrepaired = f"not repaired: {why_none(measured, limit, kept, took)}"
             return None
         if repair.work > MOST_WORK_KEPT:
             attempt.unrepaired = f"not repaired: {repair.work:.0%} of the work would stay {kept}"
@@ -136,12 +136,15 @@ class Repairer:
         kept = offered.over_models.kept
         row = self._journal.open(step, before)
         try:
-            repair = self._bench.repair(trial, tried, aim, seconds, self._time.most_for_repair(tried.seconds))
+            repair, measured = self._bench.repair(
+                trial, tried, aim, seconds, self._time.most_for_repair(tried.seconds)
+            )
         except WorkerFailed as failed:
             row.unrepaired = f"not repaired for all samples: {_in_words(failed)}"
             return None
         if repair is None or not (repair.keep or repair.finer) or repair.work > MOST_WORK_KEPT:
-            row.unrepaired = f"not repaired for all samples: no small set of nodes to leave {kept} was found"
+            took = seconds - self._time.final_repairs.left
+            row.unrepaired = f"not repaired for all samples: {why_none(measured, aim, kept, took)}"
             return None
         repaired = step_of(offered, _keeping(step, repair))
         count = len(repaired.options["keep"])
