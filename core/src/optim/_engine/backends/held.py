@@ -42,11 +42,15 @@ class HeldBackend(Backend):
         release: the distribution that brings it, with its version.
         package: that distribution.
         bounds: what calls of it may take beside the limits that it has itself.
+
+    Attributes:
+        release: as given.
     """
 
     def __init__(self, kind: type[Backend], release: str, package: str = "", bounds: Bounds | None = None) -> None:
         self._bounds = () if bounds is None else (bounds,)
         self._package = package
+        self.release = release
         self.kind = kind
         self.name = kind.name  # type: ignore[misc]  # of this instance: it stands for the class that it wraps
         self._inner = PluginCalls(kind.name, release).blame("could not be made", kind)

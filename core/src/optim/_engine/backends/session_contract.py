@@ -16,6 +16,9 @@ from optim.target import Target
 _CLOCK_STEP_S = 1e-3
 """Clocks of browsers and devices go in steps, of a tenth of this or so."""
 
+CLOCK_SHARE = 0.1
+"""Of the wall time of a run, for the device's own clock at least: the rest is its way there and back."""
+
 _SUM = 0.01
 """Shares are of whole nodes, as floats: they sum to 1 within a per cent."""
 

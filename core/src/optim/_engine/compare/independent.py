@@ -91,6 +91,7 @@ def check_device(
                 f"the original model is not right on {target.name}",
                 f"compared with {by} on {samples} samples, {far}, {_stated(target)}",
                 f"this is an issue of the device or of backend {backend.name}, not of the model: report it there",
+                backend.release,
             )
         return DeviceCheck(by, drift, samples)
     return DeviceCheck(reason="; ".join(failures))

@@ -175,11 +175,19 @@ def _not_itself(drift: float, backend: HeldBackend, target: Target, model: Model
             f"the original model is not right on {target.name}",
             f"its outputs differ by {drift:.2g} from those that {backend.name} is held against",
             "this is an issue of the runtime, not of the model: choose another target, or another version of it",
+            backend.release,
         )
     cause = f"run twice on the same feeds it differs by {drift:.2g}"
     if training := training_node(model.path):
         return replace(not_reproducible(f"{cause}: {training} computes as in training"), fix=EVALUATE)
-    return not_reproducible(cause)
+    error = not_reproducible(cause)
+    if backend.kind.opened_by_onnxruntime:
+        return error
+    doubt = f"; if the model has no random operator, look in backend {backend.name} for {_LEFT_OVER}"
+    return replace(error, fix=error.fix + doubt, package=backend.release)
+
+
+_LEFT_OVER = "answers that come one run late, state between runs, and memory that nothing was written to"
 
 
 def not_reproducible(cause: str) -> OptimError:

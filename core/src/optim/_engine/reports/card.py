@@ -15,6 +15,7 @@ from optim._engine.reports.schema import OutputReport, Report, ResultReport, Ste
 from optim._engine.reports.words import (
     cores_text,
     count_text,
+    device_text,
     figure_text,
     latency_text,
     options_text,
@@ -147,6 +148,9 @@ def _distance(report: Report, result: ResultReport) -> str:
         f" {report.feeds.compared} of {count_text(report.feeds.samples, 'sample')} ({_plain(report.feeds.origin)})."
         f" Rounding explains up to {figure_text(report.tolerance)}. Accepted was {accepted}."
     )
+    if report.device is not None:
+        said = device_text(report.device)
+        text += f" {_plain(said[:1].upper() + said[1:])}."
     return "\n".join([text, *([""] if lines else []), *lines])
 
 

@@ -13,6 +13,7 @@ from optim._engine.reports.targets import TARGET_COLUMNS, about_targets, target_
 from optim._engine.reports.words import (
     NOTHING,
     best_of,
+    device_text,
     drift_text,
     export_text,
     figure_text,
@@ -101,11 +102,13 @@ def _say(console: Console, text: str) -> None:
 
 
 def _print_figures(report: Report, console: Console) -> None:
-    """How the model and its source compare, then what changed, before and after."""
+    """How the model and its source compare, and the device and another; then what changed, before and after."""
     if report.export is not None:
         _say(console, f"  {export_text(report.export)}")
         if report.export.result_drift is not None:
             _say(console, f"  {result_drift_text(report.export.result_drift)}")
+    if report.device is not None:
+        _say(console, f"  {device_text(report.device)}")
     rows = list(_figures(report))
     widest = max((len(label) for label, _, _ in rows), default=0)
     in_columns = console.is_terminal and console.width >= widest + _FIGURES_WIDTH

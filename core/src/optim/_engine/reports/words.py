@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from optim._engine.gate.drift import SCORES
 from optim._engine.reports.parts.exported import ExportReport, SourceDriftReport
 from optim._engine.reports.parts.running import ThroughputReport
-from optim._engine.reports.schema import MachineReport, OutputReport, StepReport
+from optim._engine.reports.schema import DeviceReport, MachineReport, OutputReport, StepReport
 from optim.cli_kit.output import NOTHING as NOTHING  # the page's words are these too
 from optim.cli_kit.output import options_text as options_text
 from optim.cli_kit.output import size_text as size_text
@@ -96,6 +96,14 @@ def export_text(export: ExportReport) -> str:
     trials = count_text(len(export.trials), "trial")
     drift = figure_text(export.drift.relative_error)
     return f"exported by {', '.join(kept)}: drift {drift} from its source on {trials}{tokens}"
+
+
+def device_text(found: DeviceReport) -> str:
+    """How far the target itself is from an independent runtime, or that nobody knows."""
+    if not found.by:
+        return "the device itself was held against no other runtime"
+    samples = count_text(found.samples, "sample")
+    return f"the device itself drifts {figure_text(found.drift)} from {found.by}, on {samples}"
 
 
 def result_drift_text(found: SourceDriftReport) -> str:

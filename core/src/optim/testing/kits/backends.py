@@ -16,7 +16,13 @@ import numpy as np
 import pytest
 
 from optim._engine.backends.held import HeldBackend
-from optim._engine.backends.session_contract import executed_defect, outputs_defect, ran_elsewhere, times_defect
+from optim._engine.backends.session_contract import (
+    CLOCK_SHARE,
+    executed_defect,
+    outputs_defect,
+    ran_elsewhere,
+    times_defect,
+)
 from optim._engine.compare.padding import outputs_with_padding
 from optim._engine.gate.drift import worst_drift
 from optim._engine.gate.outputs import compare_sample, elements, variations_of
@@ -44,9 +50,6 @@ _STANDARD = {
     "a long run": models.long_run,
 }
 """Models of plain operators that devices commonly have; one that a backend refuses with a reason is skipped."""
-
-_CLOCK_SHARE = 0.1
-"""Of the wall time of runs that take long, for the device's own clock at least: the rest is its way there and back."""
 
 _OPENINGS = 6
 """Models that are opened and closed: a backend that keeps something of each has so many more of it afterwards."""
@@ -254,7 +257,7 @@ class BackendConformance(Kit):
     ) -> None:
         """Runs take no longer than the time that passed, and a long one takes most of it on the device."""
         long = describe_model(models.long_run(tmp_path))
-        for one, sample, share in ((model, feeds[0], 0.0), (long, _sample(long, 1), _CLOCK_SHARE)):
+        for one, sample, share in ((model, feeds[0], 0.0), (long, _sample(long, 1), CLOCK_SHARE)):
             with _opened_or_skipped(backend_class, one, target) as session:
                 session.run(sample)
                 started = time.perf_counter()

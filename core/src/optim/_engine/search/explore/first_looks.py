@@ -206,6 +206,9 @@ class FirstLooks:
             return []
         gains = {one.ordered.name: float(one.ordered.offered.stage is Stage.CONVERT_PRECISION) for one in passes}
         looks = self._try(passes, gains, self._seconds_for_size, chain.before)
+        for one in looks:
+            if not one.holds:
+                self._repairs.leave(one)
         held = [one.candidate for one in looks if one.holds and _begins_with(one.candidate, chain.whole)]
         held += [chain.whole] if chain.whole.steps else []
         return sorted((Measured(one, None) for one in held), key=lambda item: item.candidate.size_bytes)

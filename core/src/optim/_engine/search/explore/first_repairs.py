@@ -166,7 +166,7 @@ class FirstRepairs:
             if ratio(one) >= min(held, WORTH_A_REPAIR * start):
                 continue
             if place >= _REPAIRED:
-                self._leave(one)
+                self.leave(one)
                 continue
             if self._has_time_for_one_look(one):
                 with self._time.lending():
@@ -184,7 +184,7 @@ class FirstRepairs:
                 continue
             near = self._nearest([one, *(other for other in others if not other.holds)])
             if results and self._is_too_far(near, ratio(one), held):
-                self._leave(near)
+                self.leave(near)
                 continue
             with self._lent(near, ratio(one), held, start):
                 new = self._expander.repairs.repair(near.parent, near.planned, near.attempt, near.tried)
@@ -198,7 +198,7 @@ class FirstRepairs:
         limit = math.inf if one.others else self._expander.repairs.aim(one.tried)
         return per_evaluation(one.attempt, ratio, limit)
 
-    def _leave(self, one: Look) -> None:
+    def leave(self, one: Look) -> None:
         """Leave it to the stages, and to the time that is left in the end."""
         self._expander.repairs.note_near(Near(one.parent, one.planned, one.attempt, one.tried))
 

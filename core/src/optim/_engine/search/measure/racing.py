@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar, cast
 
+from optim._engine.backends.session_contract import CLOCK_SHARE
 from optim._engine.compare.place import Place
 from optim._engine.gate.budget import Budget
 from optim._engine.jobs import lane
@@ -115,12 +116,26 @@ def race_candidates(
     for found in (first, *others):
         if found.late:
             bench.run_time.note(_LATE.format(reason=found.late))
+    if doubt := _clock_doubt(bench, first):
+        bench.run_time.note(doubt)
     if original.digest != bench.original.digest:  # the very model that it is timed against: apart by noise only
         for place, candidate in enumerate(candidates):
             if candidate.digest == original.digest:
                 others[place] = as_base(others[place])
     bench.runner.count += 1
     return first, others
+
+
+def _clock_doubt(bench: Workbench, base: LaneResult) -> str:
+    """What to look for where the device's own clock says far less than the clock of the wall; else nothing."""
+    pairs = [] if base.ready is None else list(zip(base.sample_ms, base.ready.run_s, strict=False))
+    if not pairs or any(ms >= 1e3 * CLOCK_SHARE * run_s for ms, run_s in pairs):
+        return ""
+    offered, (ms, run_s) = bench.registry.offered("backend")[bench.target.backend], pairs[0]
+    return (
+        f"time_runs of backend {bench.target.backend} ({offered.plugin.release}) says {ms:.2g} ms for a run that takes"
+        f" {1e3 * run_s:.2g} ms by the wall's clock: if the device is not that far away, its clock is wrong"
+    )
 
 
 def _race(

@@ -136,9 +136,7 @@ class Repairer:
         kept = offered.over_models.kept
         row = self._journal.open(step, before)
         try:
-            repair, measured = self._bench.repair(
-                trial, tried, aim, seconds, self._time.most_for_repair(tried.seconds)
-            )
+            repair, measured = self._bench.repair(trial, tried, aim, seconds, self._time.most_for_repair(tried.seconds))
         except WorkerFailed as failed:
             row.unrepaired = f"not repaired for all samples: {_in_words(failed)}"
             return None
