@@ -6,6 +6,7 @@ The device runs models by onnx's reference evaluator; the environment variable F
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import time
 from dataclasses import dataclass
@@ -22,11 +23,11 @@ pytestmark = pytest.mark.slow
 RELEASE = "optim-plugin-faulty 0.3.0"
 BACKEND = f"backend faulty ({RELEASE})"
 
-SECONDS = 20
+SECONDS = 15
 """Of a run."""
 
-MOST_SECONDS = 150
-"""After which a run of :data:`SECONDS` has not kept to them, however busy the machine; a hang goes on for an hour."""
+MOST_SECONDS = 3 * SECONDS
+"""After which a run has not kept to its seconds, however busy the machine; a hang goes on for an hour."""
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +37,9 @@ def environment():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """With a model that the vendor's pass makes several times faster."""
+    """With a model that the vendor's pass makes several times faster, and one of two outputs."""
     folder = tmp_path_factory.mktemp("faulty")
+    models.two_outputs(folder)
     graph = onnx.load(models.mlp(folder))
     for _ in range(60):
         first = graph.graph.node[0]
@@ -73,11 +75,11 @@ class Ran:
 def run(environment, folder, tmp_path):
     """A run with a mistake, within its seconds."""
 
-    def ran(mistake, *arguments, target="faulty", source="negated.onnx"):
+    def ran(mistake, *arguments, target="faulty", source="negated.onnx", seconds=SECONDS):
         out = tmp_path / "out"
         shutil.rmtree(out, ignore_errors=True)
         words = ["optim", "run", str(folder / source), "--target", target, "-o", str(out)]
-        words += ["--search-seconds", str(SECONDS), *arguments]
+        words += ["--search-seconds", str(seconds), *arguments]
         began = time.monotonic()
         done = environment.run(
             *words,
@@ -85,7 +87,7 @@ def run(environment, folder, tmp_path):
             OPTIM_CACHE_DIR=str(tmp_path / "cache"),
             OPTIM_DISABLE_PLUGINS="broken-cycle,broken-exit,broken-raise",
         )
-        assert time.monotonic() - began < MOST_SECONDS
+        assert time.monotonic() - began < max(MOST_SECONDS, 1.5 * seconds)
         report = json.loads((out / "report.json").read_text()) if (out / "report.json").exists() else None
         return Ran(done.returncode, done.stderr + done.stdout + json.dumps(report), report)
 
@@ -111,7 +113,7 @@ def _some(mistakes, quick):
     return [one if one in quick else pytest.param(one, marks=pytest.mark.faults) for one in mistakes]
 
 
-@pytest.mark.parametrize("mistake", _some(ON_THE_ORIGINAL, ("abort run", "error open", "hang run")))
+@pytest.mark.parametrize("mistake", _some(ON_THE_ORIGINAL, ("abort open", "hang run")))
 def test_what_the_device_does_to_the_original_is_named_within_the_seconds_of_the_run_also_warm(run, mistake):
     status, how, what = ON_THE_ORIGINAL[mistake]
     for _ in ("cold", "warm"):
@@ -137,7 +139,7 @@ ON_A_CANDIDATE = {
 """By what happens and where: what the report says."""
 
 
-@pytest.mark.parametrize("mistake", _some(ON_A_CANDIDATE, ("abort open", "error run", "hang run")))
+@pytest.mark.parametrize("mistake", _some(ON_A_CANDIDATE, ("abort run", "error open")))
 def test_what_the_device_does_to_a_candidate_ends_that_and_not_the_run_also_warm(run, mistake):
     for _ in ("cold", "warm"):
         found = run(f"{mistake} candidate")
@@ -166,6 +168,7 @@ def test_a_pass_that_sleeps_over_what_it_offers_costs_its_own_plugin_and_both_ro
     assert all(RELEASE in reason for _, reason in rows)
 
 
+@pytest.mark.faults
 def test_a_pass_that_sleeps_while_it_is_applied_is_named_in_its_row(run):
     found = run("hang apply")
     assert found.status == 0
@@ -243,63 +246,117 @@ class TestPass(PassConformance):
         return models.mlp(tmp_path)
 """
 
-FOUND_BY_THE_KIT = {
-    "abort open": ("TestBackend::test_its_outputs_are_the_models", "its process ended with SIGABRT"),
-    "abort run": ("TestBackend::test_its_outputs_are_the_models", "its process ended with SIGABRT"),
-    "abort time_runs": ("TestBackend::test_its_times_are_times", "its process ended with SIGABRT"),
-    "hang open": ("TestBackend::test_its_outputs_are_the_models", "did not finish within 10 s"),
-    "hang run": ("TestBackend::test_its_outputs_are_the_models", "did not finish within 10 s"),
-    "hang time_runs": ("TestBackend::test_its_times_are_times", "did not finish within 10 s"),
-    "hang candidates": ("TestPass::test_its_candidates_are_its_options", "did not finish within 10 s"),
-    "endless candidates": ("TestPass::test_its_candidates_are_its_options", "more than 1000"),
-    "edit applicable": ("TestPass::test_it_leaves_its_input_alone", "it edited the graph of ir_to_read()"),
-    "swap run": ("TestBackend::test_it_runs_standard_models", "drift"),
-    "behind run": ("TestBackend::test_it_computes_the_same_after_several_runs", "drift"),
-    "fast clock": ("TestBackend::test_its_clock_is_that_of_the_wall", "of 0"),
-    "slow clock": ("TestBackend::test_its_clock_is_that_of_the_wall", "that passed"),
-    "keep threads": ("TestBackend::test_closing_leaves_nothing", "threads"),
+
+@dataclass(frozen=True)
+class Planted:
+    """What finds a mistake.
+
+    Attributes:
+        kit: the test of the kit that fails.
+        kit_says: what it says.
+        run_says: what a run says of it; a mistake that fails or hangs is in the tables above.
+        source: the model of that run.
+    """
+
+    kit: str
+    kit_says: str
+    run_says: tuple[str, ...] = ()
+    source: str = "two-outputs.onnx"
+
+
+OUTPUTS, TIMES = "TestBackend::test_its_outputs_are_the_models", "TestBackend::test_its_times_are_times"
+CANDIDATES, CLOCK = "TestPass::test_its_candidates_are_its_options", "TestBackend::test_its_clock_is_that_of_the_wall"
+ABORTED, HUNG = "its process ended with SIGABRT", "did not finish within 10 s"
+DIFFERS = ("error[target-differs]", "compared with onnxruntime on the CPU on 8 samples, its drift is", RELEASE)
+
+PLANTED = {
+    "abort open": Planted(OUTPUTS, ABORTED),
+    "abort run": Planted(OUTPUTS, ABORTED),
+    "abort time_runs": Planted(TIMES, ABORTED),
+    "hang open": Planted(OUTPUTS, HUNG),
+    "hang run": Planted(OUTPUTS, HUNG),
+    "hang time_runs": Planted(TIMES, HUNG),
+    "hang candidates": Planted(CANDIDATES, HUNG),
+    "error open": Planted(OUTPUTS, "ERR_0x80000008: the device was lost"),
+    "error run": Planted(OUTPUTS, "ERR_0x80000008: the device was lost"),
+    "error time_runs": Planted(TIMES, "ERR_0x80000008: the device was lost"),
+    "swap run": Planted("TestBackend::test_it_runs_standard_models", "drift", DIFFERS),
+    "noisy run": Planted(OUTPUTS, "drift", DIFFERS),
+    "half run": Planted(OUTPUTS, "drift", DIFFERS),
+    "behind run": Planted(
+        "TestBackend::test_it_computes_the_same_after_several_runs",
+        "drift",
+        ("run twice on the same feeds it differs", "backend faulty for answers that come one run late", RELEASE),
+    ),
+    "fast clock": Planted(CLOCK, "of 0", (f"time_runs of {BACKEND} says 0.0007 ms for a run",), "negated.onnx"),
+    "slow clock": Planted(CLOCK, "that passed", ("time_runs says", "passed on the wall's clock"), "negated.onnx"),
+    "keep threads": Planted("TestBackend::test_closing_leaves_nothing", "threads"),
+    "edit applicable": Planted(
+        "TestPass::test_it_leaves_its_input_alone",
+        "it edited the graph of ir_to_read()",
+        ("it edited the graph of ir_to_read()",),
+    ),
+    "endless candidates": Planted(
+        CANDIDATES, "more than 1000", ("candidates of faulty.store-bytes returned more than 1000",)
+    ),
 }
-"""By mistake: the test of the kit that fails, and what it says."""
+"""Every mistake, and what finds it."""
+
+IN_THE_KIT = ("abort run", "swap run", "behind run", "fast clock", "keep threads", "edit applicable")
+IN_A_RUN = ("swap run", "noisy run", "half run", "behind run", "fast clock")
+"""Of make test; make test-faults tries all."""
 
 
-@pytest.mark.parametrize("mistake", _some(FOUND_BY_THE_KIT, [one for one in FOUND_BY_THE_KIT if "hang" not in one]))
+@pytest.mark.parametrize("mistake", _some(PLANTED, IN_THE_KIT))
 def test_the_kit_finds_it_and_says_so_and_is_neither_killed_nor_kept_waiting(environment, tmp_path, mistake):
-    test, said = FOUND_BY_THE_KIT[mistake]
+    planted = PLANTED[mistake]
     (tmp_path / "test_kit.py").write_text(MODULE)
-    command = ("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", f"test_kit.py::{test}")
+    command = ("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", f"test_kit.py::{planted.kit}")
     done = environment.run(*command, cwd=tmp_path, FAULTY=mistake)
     assert done.returncode == 1, done.stdout
-    assert said in done.stdout
+    assert planted.kit_says in done.stdout
 
 
+@pytest.mark.parametrize("mistake", _some([one for one in PLANTED if PLANTED[one].run_says], IN_A_RUN))
+def test_a_run_finds_it_too_and_names_it(run, mistake):
+    planted = PLANTED[mistake]
+    found = run(mistake, "--max-drift", "0.5", source=planted.source)
+    for said in planted.run_says:
+        assert said in found.told
+
+
+@pytest.mark.faults
 def test_without_a_mistake_the_kit_finds_none(environment, tmp_path):
     (tmp_path / "test_kit.py").write_text(MODULE)
     done = environment.run("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_kit.py", cwd=tmp_path)
     assert done.returncode == 0, done.stdout
 
 
-FOUND_BY_A_RUN = {
-    "slow clock": "time_runs says",
-    "edit applicable": "it edited the graph of ir_to_read()",
-    "endless candidates": "candidates of faulty.store-bytes returned more than 1000",
-    "behind run": "run twice on the same feeds it differs",
-}
-"""What both find, beside the failures above; a fast clock only the kit finds as yet."""
+def test_a_device_without_a_mistake_is_said_to_be_right(run, tmp_path):
+    found = run("", source="two-outputs.onnx", seconds=6)
+    assert found.status == 0, found.told
+    said = r"he device itself drifts \d[^ ]* from onnxruntime on the CPU, on 8 samples"
+    assert found.report["device"]["drift"] < 1e-4
+    assert all(
+        re.search(said, text)
+        for text in (found.told, *(_text(tmp_path, name) for name in ("report.html", "README.md")))
+    )
 
 
-@pytest.mark.parametrize("mistake", FOUND_BY_A_RUN)
-def test_a_run_finds_it_too(run, mistake):
-    assert FOUND_BY_A_RUN[mistake] in run(mistake, "--max-drift", "0.5").told
+def _text(folder, name):
+    return (folder / "out" / name).read_text()
 
 
-@pytest.mark.parametrize("named", [(), ("--with", "faulty.store-bytes")])
+@pytest.mark.parametrize(
+    "named", [(), pytest.param(("--with", "faulty.store-bytes"), marks=pytest.mark.faults)], ids=["unnamed", "named"]
+)
 def test_where_size_is_the_goal_a_pass_is_repaired_whether_it_was_named_or_not(run, folder, named):
     from deep_model import write_deep
 
     write_deep(folder / "deep.onnx")
-    found = run("", "--goal", "size", "--max-drift", "0.4", "--search-seconds", "60", *named, source="deep.onnx")
+    found = run("", "--goal", "size", "--max-drift", "0.4", *named, source="deep.onnx", seconds=60)
     assert found.status == 0, found.told
     rows = [step for step in found.report["steps"] if step["pass"] == "faulty.store-bytes"]
     kept = [step for step in rows if step["status"] == "kept"]
-    assert [len(step["options"]["keep"]) > 0 for step in kept] == [True]
+    assert [0 < len(step["options"]["keep"]) < 52 for step in kept] == [True]
     assert all(step["reason"] for step in rows)

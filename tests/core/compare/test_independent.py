@@ -22,7 +22,9 @@ WEIGHT = RNG.standard_normal((16, 8)).astype(np.float32)
 SAMPLES = [{"x": RNG.standard_normal((4, 16)).astype(np.float32)} for _ in range(4)]
 EXACT = Target("volt", "volt", runtime="volt-runtime")
 COARSE = Target("volt", "volt", runtime="volt-runtime", exact=False)
-BACKEND = SimpleNamespace(name="volt", kind=SimpleNamespace(opened_by_onnxruntime=False))
+BACKEND = SimpleNamespace(
+    name="volt", release="optim-plugin-volt 1.4.0", kind=SimpleNamespace(opened_by_onnxruntime=False)
+)
 
 
 def right(x):

@@ -115,7 +115,6 @@ def render_html(report: Report) -> str:
     return _template().render(
         report=report,
         headline=_sentence(report.reason),
-        sentence=_sentence,
         figures=_figures(report),
         groups=_groups(report),
         not_here=not_here(report.steps),
