@@ -9,8 +9,10 @@ import json
 import re
 import shutil
 import time
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
+from xml.etree import ElementTree
 
 import onnx
 import pytest
@@ -23,8 +25,11 @@ pytestmark = pytest.mark.slow
 RELEASE = "optim-plugin-faulty 0.3.0"
 BACKEND = f"backend faulty ({RELEASE})"
 
-SECONDS = 15
+SECONDS = 20
 """Of a run."""
+
+SHORT = 6
+"""Of a run in which no candidate need be timed."""
 
 MOST_SECONDS = 3 * SECONDS
 """After which a run has not kept to its seconds, however busy the machine; a hang goes on for an hour."""
@@ -113,7 +118,7 @@ def _some(mistakes, quick):
     return [one if one in quick else pytest.param(one, marks=pytest.mark.faults) for one in mistakes]
 
 
-@pytest.mark.parametrize("mistake", _some(ON_THE_ORIGINAL, ("abort open", "hang run")))
+@pytest.mark.parametrize("mistake", _some(ON_THE_ORIGINAL, ("abort open",)))
 def test_what_the_device_does_to_the_original_is_named_within_the_seconds_of_the_run_also_warm(run, mistake):
     status, how, what = ON_THE_ORIGINAL[mistake]
     for _ in ("cold", "warm"):
@@ -139,7 +144,7 @@ ON_A_CANDIDATE = {
 """By what happens and where: what the report says."""
 
 
-@pytest.mark.parametrize("mistake", _some(ON_A_CANDIDATE, ("abort run", "error open")))
+@pytest.mark.parametrize("mistake", _some(ON_A_CANDIDATE, ("error open",)))
 def test_what_the_device_does_to_a_candidate_ends_that_and_not_the_run_also_warm(run, mistake):
     for _ in ("cold", "warm"):
         found = run(f"{mistake} candidate")
@@ -181,23 +186,21 @@ def test_a_pass_that_sleeps_while_it_is_applied_is_named_in_its_row(run):
     ("target", "named"), [("faulty-batched", ()), ("faulty-fixed", ("--with", "faulty.fix-batch"))]
 )
 def test_a_dynamic_model_runs_on_a_device_with_fixed_sizes_where_a_pass_fixes_them(run, folder, target, named):
-    found = run("", *named, target=target)
+    found = run("", *named, target=target, source="two-outputs.onnx", seconds=SHORT)
     assert found.status == 0, found.told
     assert found.row("faulty.fix-batch")[0] == "kept"
-    again = run("", *named, target=target)
-    assert again.report["result"]["size_bytes"] == found.report["result"]["size_bytes"]
 
 
 def test_a_required_pass_that_declines_has_nothing_to_do_and_nobody_is_said_to_have_asked_for_it(run, folder):
     models.fixed_mlp(folder)
-    found = run("", target="faulty-batched", source="fixed-mlp.onnx")
+    found = run("", target="faulty-batched", source="fixed-mlp.onnx", seconds=SHORT)
     assert found.status == 0, found.told
     assert found.row("faulty.fix-batch") == ("not-applicable", "its sizes are fixed")
     assert "asked for" not in found.told
 
 
 def test_a_required_pass_that_does_not_hold_is_required_and_not_asked_for(run):
-    found = run("", target="faulty-required")
+    found = run("", target="faulty-required", source="two-outputs.onnx", seconds=SHORT)
     assert found.status == 4
     assert "faulty.break is required by the target and did not hold" in found.told
     assert "was asked for" not in found.told
@@ -211,7 +214,15 @@ from optim_faulty.backend import TARGET, FaultyBackend
 from optim_faulty.passes import StoreBytes
 
 
-class TestBackend(BackendConformance):
+class Planted:
+    mistake = ""
+
+    @pytest.fixture(autouse=True)
+    def _planted(self, monkeypatch):
+        monkeypatch.setenv("FAULTY", self.mistake)
+
+
+class TestBackend(Planted, BackendConformance):
     max_drift = 1e-5
     seconds = 10.0
 
@@ -224,7 +235,7 @@ class TestBackend(BackendConformance):
         return TARGET
 
 
-class TestPass(PassConformance):
+class TestPass(Planted, PassConformance):
     max_drift = 0.5
     seconds = 10.0
     stage = Stage.QUANTIZE
@@ -267,6 +278,7 @@ class Planted:
 OUTPUTS, TIMES = "TestBackend::test_its_outputs_are_the_models", "TestBackend::test_its_times_are_times"
 CANDIDATES, CLOCK = "TestPass::test_its_candidates_are_its_options", "TestBackend::test_its_clock_is_that_of_the_wall"
 ABORTED, HUNG = "its process ended with SIGABRT", "did not finish within 10 s"
+COMPUTES = "TestBackend::test_it_computes_what_onnx_says"
 DIFFERS = ("error[target-differs]", "compared with onnxruntime on the CPU on 8 samples, its drift is", RELEASE)
 
 PLANTED = {
@@ -281,8 +293,8 @@ PLANTED = {
     "error run": Planted(OUTPUTS, "ERR_0x80000008: the device was lost"),
     "error time_runs": Planted(TIMES, "ERR_0x80000008: the device was lost"),
     "swap run": Planted("TestBackend::test_it_runs_standard_models", "drift", DIFFERS),
-    "noisy run": Planted(OUTPUTS, "drift", DIFFERS),
-    "half run": Planted(OUTPUTS, "drift", DIFFERS),
+    "noisy run": Planted(COMPUTES, "drift", DIFFERS),
+    "half run": Planted(COMPUTES, "drift", DIFFERS),
     "behind run": Planted(
         "TestBackend::test_it_computes_the_same_after_several_runs",
         "drift",
@@ -307,14 +319,32 @@ IN_A_RUN = ("swap run", "noisy run", "half run", "behind run", "fast clock")
 """Of make test; make test-faults tries all."""
 
 
-@pytest.mark.parametrize("mistake", _some(PLANTED, IN_THE_KIT))
-def test_the_kit_finds_it_and_says_so_and_is_neither_killed_nor_kept_waiting(environment, tmp_path, mistake):
-    planted = PLANTED[mistake]
-    (tmp_path / "test_kit.py").write_text(MODULE)
-    command = ("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", f"test_kit.py::{planted.kit}")
-    done = environment.run(*command, cwd=tmp_path, FAULTY=mistake)
+@pytest.fixture(scope="module")
+def kit(environment, tmp_path_factory, request):
+    """What the kit says of each mistake that is tried, all in one process of pytest."""
+    folder = tmp_path_factory.mktemp("kit")
+    tried = [
+        one.callspec.params["mistake"] for one in request.session.items if "kit" in getattr(one, "fixturenames", ())
+    ]
+    text, names = MODULE, {}
+    for number, mistake in enumerate(tried):
+        base, _, test = PLANTED[mistake].kit.partition("::")
+        text += f"\n\nclass {base}{number}({base}):\n    mistake = {mistake!r}\n"
+        names[mistake] = f"{base}{number}::{test}"
+    (folder / "test_kit.py").write_text(text)
+    command = ("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--junitxml", "found.xml")
+    done = environment.run(*command, *(f"test_kit.py::{name}" for name in names.values()), cwd=folder)
     assert done.returncode == 1, done.stdout
-    assert planted.kit_says in done.stdout
+    cases: dict[str, str] = defaultdict(str)
+    for case in ElementTree.parse(folder / "found.xml").iter("testcase"):
+        test, _, _ = case.get("name").partition("[")
+        cases[f"{case.get('classname').rpartition('.')[2]}::{test}"] += "".join(case.itertext())
+    return {mistake: cases[name] for mistake, name in names.items()}
+
+
+@pytest.mark.parametrize("mistake", _some(PLANTED, IN_THE_KIT))
+def test_the_kit_finds_it_and_says_so_and_is_neither_killed_nor_kept_waiting(kit, mistake):
+    assert PLANTED[mistake].kit_says in kit[mistake]
 
 
 @pytest.mark.parametrize("mistake", _some([one for one in PLANTED if PLANTED[one].run_says], IN_A_RUN))
@@ -333,7 +363,7 @@ def test_without_a_mistake_the_kit_finds_none(environment, tmp_path):
 
 
 def test_a_device_without_a_mistake_is_said_to_be_right(run, tmp_path):
-    found = run("", source="two-outputs.onnx", seconds=6)
+    found = run("", source="two-outputs.onnx", seconds=SHORT)
     assert found.status == 0, found.told
     said = r"he device itself drifts \d[^ ]* from onnxruntime on the CPU, on 8 samples"
     assert found.report["device"]["drift"] < 1e-4
