@@ -169,7 +169,7 @@ def run(model: Path, calib: Path, budget: str, search_seconds: str, folder: Path
 def compare(model: Path, made: list[Made], samples: Sequence[dict[str, Any]]) -> dict[str, tuple[float, ...]]:
     """The drift of each result on every sample; infinite where it does not run."""
     import optim as framework
-    from optim.drift import compare_output
+    from optim.drift import compare_outputs
 
     expected = outputs(open_model(model), samples)
     found = {}
@@ -182,10 +182,8 @@ def compare(model: Path, made: list[Made], samples: Sequence[dict[str, Any]]) ->
             found[one.name] = (math.inf,)
             continue
         del session
-        found[one.name] = tuple(
-            max(compare_output(name, array, mine[name]).relative_error for name, array in theirs.items())
-            for theirs, mine in zip(expected, got, strict=True)
-        )
+        compared = compare_outputs(zip(expected, got, strict=True))
+        found[one.name] = tuple(map(max, zip(*(output.by_sample for output in compared), strict=True)))
     return found
 
 

@@ -173,7 +173,9 @@ def raced(
     *,
     rounds: int = ROUNDS,
     turn: tuple[int, float] = (1, 0.0),
-    far: Callable[[Any, Any], float] = lambda reference, found: drift([reference], [found]),
+    far: Callable[[dict[str, Any], dict[str, Any]], float] = lambda reference, found: drift(
+        [reference[key] for key in found], list(found.values())
+    ),
 ) -> list[dict[str, Any]]:
     """Each contender's ratio to the first, and its drift from it.
 
@@ -182,7 +184,7 @@ def raced(
         data: samples.
         rounds: turns of each.
         turn: most runs of one, and seconds after which it has no further one; the median counts.
-        far: the drift of one output on one sample.
+        far: the drift of all outputs on all samples, which are called ``0/0``: sample and output.
     """
     with tempfile.TemporaryDirectory() as scratch:
         open_ones, found = {}, {}
@@ -204,7 +206,7 @@ def raced(
     first = next(iter(contenders))
     return [
         {"name": name, "ms": float(np.median(times[name]) * 1e3), "ratio": ratio(times[name], times[first])}
-        | {"drift": max(far(found[first][key], array) for key, array in found[name].items())}
+        | {"drift": far(found[first], found[name])}
         for name in contenders
     ]
 

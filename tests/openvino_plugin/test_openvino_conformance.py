@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 
 class TestOpenVinoBackend(BackendConformance):
-    max_drift = 1e-3  # 4.3e-4 was seen on the long run, and its cause not looked for; 1e-5 before
+    max_drift = 1e-5
     plugin = "openvino"
 
     @pytest.fixture
