@@ -8,6 +8,7 @@ from optim import Backend, Pass, Target, hookimpl
 from optim.layout import Layout
 from optim_openvino.deploy.layout import OpenVino
 from optim_openvino.deploy.save_ir import SaveIr
+from optim_openvino.precision.exact_integers import ExactIntegers
 from optim_openvino.precision.precision import Precision
 from optim_openvino.quantize.compress_weights import CompressWeights
 from optim_openvino.quantize.quantize import Quantize
@@ -17,6 +18,12 @@ from optim_openvino.runtime.targets import TARGET
 from optim_openvino.tune.tune import Tune
 
 OPTIM_HOOK_API = 1
+
+
+@hookimpl
+def optim_fuse(target: Target) -> Sequence[type[Pass]]:
+    """Exact 8-bit products, where the processor's saturate."""
+    return (ExactIntegers,) if _is_ours(target) else ()
 
 
 @hookimpl

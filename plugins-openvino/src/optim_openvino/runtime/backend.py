@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from optim import Backend, BackendLimits, Model, Session, SessionConfig, Target
 from optim.backend import Delivery, NodeProfile
-from optim.processor import Assumption
+from optim.processor import Assumption, ExactSettings
 from optim.providers import CPU
 from optim_openvino.runtime.installed import version
 from optim_openvino.runtime.properties import MODEL_CACHE, RUNTIME, THREADS, as_session, settings_of
@@ -76,6 +76,12 @@ class OpenVinoBackend(Backend):
     def equivalent_settings(self, target: Target) -> Sequence[SessionConfig]:
         """One thread, which adds up in another order."""
         return (as_session({THREADS: "1"}),)
+
+    def exact_settings(self, model: Model, target: Target) -> ExactSettings | None:
+        """The property without which 8-bit products may saturate on this processor."""
+        from optim_openvino.precision.exact_integers import exact_settings
+
+        return exact_settings(model, target)
 
     def assumptions(self, target: Target) -> Sequence[Assumption]:
         """Of the CPU's kernels."""

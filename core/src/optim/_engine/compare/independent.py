@@ -119,10 +119,9 @@ def _compared(
 
 
 def _onnxruntime(path: Path) -> Run:
-    from optim.model import SessionConfig
-    from optim.onnx.sessions import open_session
+    from optim.onnx.sessions import EXACT_INTEGERS, open_session
 
-    session = open_session(path, SessionConfig())
+    session = open_session(path, EXACT_INTEGERS)
     names = [one.name for one in session.get_outputs()]
     return lambda feeds: dict(zip(names, session.run(names, dict(feeds)), strict=True))
 
