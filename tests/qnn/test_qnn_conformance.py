@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import onnx
+import numpy as np
 import pytest
-from qnn_models import OFFLINE, small_net
+from qnn_models import OFFLINE, images, small_net
+from rounding import rounding
 
 from optim import Stage
-from optim.testing import PassConformance, models
+from optim.testing import PassConformance
 from optim_qnn.htp.backend import OfflineBackend
 from optim_qnn.precision.convert_float16 import ConvertFloat16
 from optim_qnn.preprocess.preprocess import Preprocess
@@ -46,35 +47,35 @@ class TestPreprocess(Offline):
 
 
 class TestQuantize(Offline):
-    max_drift = 0.1  # 8 bits are 2 % of an operand, and this model's answers deviate by a fifth of their size
+    """On images of several brightnesses: of noise alone an answer deviates by a sixth of its size, and so much more."""
+
+    max_drift = 0.05  # three products one behind the other in 8 bits: rounding(3) is 0.039 of all, the worst column more
     stage = Stage.QUANTIZE
 
     @pytest.fixture
     def pass_class(self):
         return Quantize
 
+    @pytest.fixture
+    def data(self, tmp_path):
+        np.savez(tmp_path / "images.npz", **{f"{i}/x": sample["x"] for i, sample in enumerate(images(8))})
+        return str(tmp_path / "images.npz")
+
 
 class TestQuantizeWeightsTo4Bits(TestQuantize):
-    """On a model whose answers deviate by most of their size, so that 4 bits tell them apart."""
+    """4 bits are 29 % of a weight."""
 
     max_drift = 0.5
     opset_may_rise = True
     options: ClassVar = {"weights": "int4"}
 
-    @pytest.fixture
-    def model_path(self, tmp_path):
-        proto = onnx.load(models.mlp(tmp_path))
-        for value in (*proto.graph.input, *proto.graph.output):
-            value.type.tensor_type.shape.dim[0].dim_value = 1
-        onnx.save(proto, tmp_path / "fixed.onnx")
-        return tmp_path / "fixed.onnx"
-
     def test_what_it_can_keep_is_kept(self, trial, pass_class, chosen, result):
-        """Weights keep their 4 bits and round the most, so 16 bits of activations gain or lose by chance alone."""
+        """Weights keep their 4 bits and round the most; what activations of 8 bits add may also cancel some of that."""
         names = tuple(pass_class().keepable(trial.model, chosen))
         kept = trial.apply(pass_class(), trial.model, chosen.model_copy(update={"keep": names}))
         assert kept.counts["nodes at 16 bits"] == len(names) > 0
-        assert trial.drift(kept).relative_error <= self.max_drift
+        of_activations = rounding(products=3, weights=32)
+        assert trial.drift(kept).relative_error <= trial.drift(result).relative_error + of_activations
 
 
 class TestConvertFloat16(Offline):
