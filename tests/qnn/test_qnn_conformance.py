@@ -49,7 +49,7 @@ class TestPreprocess(Offline):
 class TestQuantize(Offline):
     """On images of several brightnesses: of noise alone an answer deviates by a sixth of its size, and so much more."""
 
-    max_drift = 0.05  # three products one behind the other in 8 bits: rounding(3) is 0.039 of all, the worst column more
+    max_drift = 0.05  # rounding(3), of three products in a row, is 0.039 of all answers; the worst column has more
     stage = Stage.QUANTIZE
 
     @pytest.fixture

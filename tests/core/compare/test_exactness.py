@@ -42,9 +42,10 @@ def test_such_an_original_is_held_against_exact_sums_and_delivered_with_the_sett
 
 @pytest.mark.slow
 def test_whoever_excludes_the_pass_accepts_outputs_as_they_are(model, tmp_path):
-    status, report, session = run(model, tmp_path / "out", "--without", "saturating.whole")
+    words = ("--without", "saturating.whole", "--stage", "fuse")  # a tuner may find other settings faster by chance
+    status, report, session = run(model, tmp_path / "out", *words)
     assert status == ExitStatus.DELIVERED
-    assert "session.x64quantprecision" not in session["session_config"]
+    assert session["session_config"] == {}
     assert not any("wrong on this processor" in note for note in report["notes"])
 
 

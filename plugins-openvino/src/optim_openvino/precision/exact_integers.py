@@ -23,7 +23,9 @@ _INTEGERS = ("DequantizeLinear", "DynamicQuantize", "QLinear", "MatMulInteger", 
 """How operators begin that multiply 8-bit integers, or of which OpenVINO makes such products."""
 
 _IN_FLOAT = as_session({LOW_PRECISION: "OFF"})
-_CAUSE = "OpenVINO's integer kernels for x86 without VNNI add pairs of 8-bit products in 16 bits, and large sums saturate"
+_CAUSE = (
+    "OpenVINO's integer kernels for x86 without VNNI add pairs of 8-bit products in 16 bits, and large sums saturate"
+)
 
 
 class ExactIntegers(Pass):
@@ -38,7 +40,8 @@ class ExactIntegers(Pass):
 
     def applicable(self, model: Model, target: Target) -> Applicable:
         """Where a model has 8-bit products and the kernels of the processor saturate."""
-        return Applicable(_may_saturate(model, target), "nothing saturates: no 8-bit products, or added in 32 bits here")
+        reason = "the model has no 8-bit products, or they are added in 32 bits here"
+        return Applicable(_may_saturate(model, target), reason)
 
     def apply(self, model: Model, options: PassOptions, context: Context) -> PassResult:
         """Lay the property over the model's settings."""
