@@ -19,11 +19,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("jobs_here", "counted_cl
 
 SAMPLES, SPECIAL = 12, 9
 ELSEWHERE = {"useful_3_matmul": 0.1}
-"""With 0.3 the worst column drifts by 1.95, 13 times the budget: more than a repair is tried for."""
+"""With 0.3 the worst column drifts by 1.95, 13 times the budget, and the second that a repair has here is too short."""
 
 BUDGET = 0.15
-"""Noise of 0.015 on six weights in a row is 0.037 of the whole output, by the root of six. The worst column drifts by 0.1,
-two thirds of the budget: behind the last Relu it is seldom positive, and varies less than the whole."""
+"""Noise of 0.015 on six weights in a row is 0.037 of the whole output, by the root of six. The worst column drifts by
+0.1, two thirds of the budget: behind the last Relu it is seldom positive, and varies less than the whole."""
 
 
 @pytest.fixture(scope="module")
