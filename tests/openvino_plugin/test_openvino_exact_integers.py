@@ -16,8 +16,8 @@ from optim import Model
 from optim.onnx import describe_model
 from optim.processor import Processor
 from optim.testing import models
-from optim_openvino.precision import exact_integers
 from optim_openvino.precision.exact_integers import ExactIntegers
+from optim_openvino.runtime import saturation
 from optim_openvino.runtime.backend import OpenVinoBackend
 from optim_openvino.runtime.properties import DEVICE, LOW_PRECISION, as_session
 from optim_openvino.runtime.targets import TARGET
@@ -60,7 +60,7 @@ def test_the_property_is_for_integers_on_processors_that_saturate(
     model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backend = OpenVinoBackend()
-    monkeypatch.setattr(exact_integers, "this_processor", lambda: AVX2)
+    monkeypatch.setattr(saturation, "this_processor", lambda: AVX2)
     found = backend.exact_settings(model, TARGET)
     assert found is not None
     assert (found.session, found.pass_name) == (as_session({LOW_PRECISION: "OFF"}), ExactIntegers.name)
@@ -68,7 +68,7 @@ def test_the_property_is_for_integers_on_processors_that_saturate(
     assert backend.exact_settings(model.with_session(found.session), TARGET) is None
     assert backend.exact_settings(model.with_session(as_session({DEVICE: "GPU"})), TARGET) is None
     assert backend.exact_settings(describe_model(models.mlp(tmp_path)), TARGET) is None
-    monkeypatch.setattr(exact_integers, "this_processor", lambda: VNNI)
+    monkeypatch.setattr(saturation, "this_processor", lambda: VNNI)
     assert backend.exact_settings(model, TARGET) is None
     assert "added in 32 bits here" in ExactIntegers().applicable(model, TARGET).reason
 

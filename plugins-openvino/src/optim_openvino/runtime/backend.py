@@ -79,7 +79,7 @@ class OpenVinoBackend(Backend):
 
     def exact_settings(self, model: Model, target: Target) -> ExactSettings | None:
         """The property without which 8-bit products may saturate on this processor."""
-        from optim_openvino.precision.exact_integers import exact_settings
+        from optim_openvino.runtime.saturation import exact_settings
 
         return exact_settings(model, target)
 
