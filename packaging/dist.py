@@ -19,6 +19,8 @@ import tarfile
 import tempfile
 import tomllib
 import zipfile
+from email import message_from_bytes
+from email.message import Message
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -86,10 +88,34 @@ def _require_files(wheel: Path) -> None:
             raise SystemExit(f"{wheel.name} has no {wanted}")
     if any("__pycache__" in name for name in names):
         raise SystemExit(f"{wheel.name} has compiled files")
+    _require_metadata(wheel.name, metadata_of(wheel))
     sdist = next(wheel.parent.glob(f"{wheel.name.split('-')[0]}-*.tar.gz"))
     with tarfile.open(sdist) as archive:
         if not any(name.endswith("/LICENSE") for name in archive.getnames()):
             raise SystemExit(f"{sdist.name} has no LICENSE")
+
+
+def metadata_of(wheel: Path) -> Message:
+    """The METADATA file of a wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        place = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        return message_from_bytes(archive.read(place))
+
+
+def _require_metadata(name: str, metadata: Message) -> None:
+    """What an index shows of a package: its README and its license by PEP 639, no address that leads nowhere."""
+    classifiers = metadata.get_all("Classifier") or []
+    problems = {
+        "has no README": metadata["Description-Content-Type"] != "text/markdown" or not metadata.get_payload(),
+        "has no license expression": metadata["License-Expression"] != "Apache-2.0",
+        "has a license classifier, which PEP 639 replaced": any(one.startswith("License ::") for one in classifiers),
+        "has no keywords": not metadata["Keywords"],
+        "claims more than alpha": "Development Status :: 3 - Alpha" not in classifiers,
+        "names an address": bool(metadata.get_all("Project-URL") or metadata["Home-page"]),
+    }
+    found = [problem for problem, is_there in problems.items() if is_there]
+    if found:
+        raise SystemExit(f"{name} {', '.join(found)}")
 
 
 def find(version: str) -> str | None:

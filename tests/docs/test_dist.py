@@ -9,6 +9,7 @@ import sys
 import tarfile
 import tomllib
 import zipfile
+from email import message_from_string
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
@@ -47,6 +48,18 @@ def test_a_python_is_found_by_its_version_and_one_that_is_not_there_is_none(scri
     assert script.find("3.0") is None
 
 
+METADATA = """Metadata-Version: 2.4
+Name: a
+Version: 1
+License-Expression: Apache-2.0
+Keywords: onnx
+Classifier: Development Status :: 3 - Alpha
+Description-Content-Type: text/markdown
+
+# a
+"""
+
+
 @pytest.mark.parametrize(
     ("names", "why"),
     [
@@ -63,6 +76,7 @@ def test_a_wheel_without_types_or_license_or_with_compiled_files_is_refused(
     with zipfile.ZipFile(wheel, "w") as archive:
         for name in names:
             archive.writestr(name, "")
+        archive.writestr("a-1.dist-info/METADATA", METADATA)
     with tarfile.open(tmp_path / "a-1.tar.gz", "w:gz") as archive:
         archive.addfile(tarfile.TarInfo("a-1/LICENSE"), io.BytesIO())
     if not why:
@@ -70,3 +84,22 @@ def test_a_wheel_without_types_or_license_or_with_compiled_files_is_refused(
         return
     with pytest.raises(SystemExit, match=why):
         script._require_files(wheel)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        ("# a\n", "", "has no README"),
+        ("License-Expression: Apache-2.0\n", "", "has no license expression"),
+        ("3 - Alpha", "4 - Beta", "claims more than alpha"),
+        ("Keywords: onnx\n", "", "has no keywords"),
+        ("Keywords:", "Classifier: License :: OSI Approved\nKeywords:", "has a license classifier"),
+        ("Keywords:", "Project-URL: Home, https://example.org\nKeywords:", "names an address"),
+    ],
+)
+def test_metadata_that_an_index_would_show_wrongly_is_refused(
+    script: ModuleType, before: str, after: str, why: str
+) -> None:
+    script._require_metadata("a", message_from_string(METADATA))
+    with pytest.raises(SystemExit, match=why):
+        script._require_metadata("a", message_from_string(METADATA.replace(before, after)))

@@ -66,7 +66,7 @@ def an_adapter(folder: Path) -> Path:
             "hub-missing",
             "huggingface_hub.errors",
             lambda _: fetched("hf://of/nobody/model.onnx", quiet),
-            "pip install 'optim-core[hub]'",
+            "pip install 'huggingface_hub>=1.0'",
         ),
         (
             "safetensors-missing",
@@ -78,7 +78,7 @@ def an_adapter(folder: Path) -> Path:
             "cluster-missing",
             "distributed",
             lambda _: client_of("local:1").__enter__(),
-            'pip install "optim-core[cluster]"',
+            "pip install 'distributed>=2026.8'",
         ),
     ],
 )

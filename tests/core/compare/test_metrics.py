@@ -176,7 +176,7 @@ def test_a_family_that_makes_no_metric_is_an_error_of_its_plugin():
 
 def test_without_a_plugin_that_brings_metrics_the_error_says_how_to_get_them():
     error = refused("unknown-metric", require_known, MetricSpec("top-1"), load_registry(only=[]))
-    assert "plugin metrics, which is not installed" in error.cause and "pip install optim-plugins" in error.fix
+    assert "plugin metrics, which is not installed" in error.cause and "pip install ./plugins" in error.fix
 
 
 # The loss.

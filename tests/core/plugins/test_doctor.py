@@ -57,7 +57,7 @@ def test_a_runtime_whose_files_went_with_another_build_is_found_without_importin
 def test_without_a_runtime_the_extra_that_brings_one_is_told(site, monkeypatch):
     monkeypatch.setattr("optim._engine.plugins.doctor._RUNTIMES", ("a-runtime",))
     assert [(one.severity, one.fix) for one in found("onnxruntime")] == [
-        (Severity.NOTE, "pip install 'optim-core[cpu]'")
+        (Severity.NOTE, "pip install 'onnxruntime>=1.24.2,<1.33'")
     ]
 
 

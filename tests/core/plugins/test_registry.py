@@ -7,7 +7,7 @@ import pytest
 from plugin_packages import GOOD, Site, site
 
 from optim import OptimError, Stage
-from optim._engine.plugins.registry import _PACKAGES, load_registry
+from optim._engine.plugins.registry import _FOLDERS, load_registry
 from optim._engine.plugins.survey import survey_plugins
 from optim.hooks import RESERVED_NAMES
 
@@ -174,28 +174,28 @@ def test_a_pass_for_other_targets_says_for_which(site, device):
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "package"),
+    ("kind", "name", "folder"),
     [
-        ("target", "openvino", "optim-plugin-openvino"),
-        ("layout", "triton", "optim-plugins"),
-        ("metric", "top-1", "optim-plugins"),
-        ("pass", "inc.anything", "optim-plugin-inc"),
+        ("target", "openvino", "plugins-openvino"),
+        ("layout", "triton", "plugins"),
+        ("metric", "top-1", "plugins"),
+        ("pass", "inc.anything", "plugins-inc"),
     ],
 )
-def test_a_name_of_a_plugin_that_is_not_installed_says_what_to_install(device, kind, name, package):
+def test_a_name_of_a_plugin_that_is_not_installed_says_what_to_install(device, kind, name, folder):
     registry = load_registry(only={"acme"})
     with pytest.raises(OptimError) as error:
         registry.find_pass(name, device) if kind == "pass" else registry.offer(kind, name)
     assert error.value.reference == f"unknown-{kind}"
-    assert error.value.fix == f"pip install {package}"
+    assert error.value.fix == f"in a clone of optim: pip install ./{folder}"
 
 
-def test_packages_that_are_named_bring_the_plugins_that_they_are_named_for():
+def test_the_folder_that_an_error_names_has_the_plugin():
     found = {}
     for path in Path(__file__).parents[3].glob("plugins*/pyproject.toml"):
         project = tomllib.loads(path.read_text())["project"]
-        found |= dict.fromkeys(project["entry-points"]["optim.plugins"], project["name"])
-    assert found == _PACKAGES
+        found |= dict.fromkeys(project["entry-points"]["optim.plugins"], path.parent.name)
+    assert found == _FOLDERS
 
 
 def test_an_unknown_target_mentions_plugins_that_failed(site, device):

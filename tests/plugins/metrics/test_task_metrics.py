@@ -154,4 +154,4 @@ def test_options_that_do_not_fit_are_refused():
 def test_a_metric_whose_library_is_not_installed_says_what_brings_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "jiwer", None)
     found = refused("metric-library-missing", find_metric, parse_metric("wer"))
-    assert found.fix == "pip install 'optim-plugins[wer]'"
+    assert found.fix == "pip install 'jiwer>=3.0'"

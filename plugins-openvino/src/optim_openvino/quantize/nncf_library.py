@@ -23,7 +23,7 @@ from optim_openvino.runtime.quiet_import import quiet_openvino
 if TYPE_CHECKING:
     import onnx
 
-INSTALL = "pip install 'optim-plugin-openvino[nncf]'"
+INSTALL = "pip install 'nncf>=3.4'"
 
 _WEIGHT_BYTES = 1024
 """What is smaller may be a shape."""

@@ -32,7 +32,7 @@ METRICS = (
         "token-agreement", "decoders", "token_agreement", "AgreementOptions", "share of tokens that stay the original's"
     ),
     _family("mean-iou", "segmentation", "mean_iou", "MeanIouOptions", "intersection over union of segments"),
-    _family("wer", "transcripts", "wer", "WerOptions", "word error rate, by jiwer (pip install 'optim-plugins[wer]')"),
+    _family("wer", "transcripts", "wer", "WerOptions", "word error rate, by jiwer (pip install 'jiwer>=3.0')"),
 )
 
 

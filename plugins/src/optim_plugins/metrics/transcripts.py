@@ -81,7 +81,7 @@ def _jiwer() -> Any:
         return importlib.import_module("jiwer").process_words
     except ImportError as error:
         raise OptimError.usage(
-            "metric-library-missing", "the metric wer needs jiwer", str(error), "pip install 'optim-plugins[wer]'"
+            "metric-library-missing", "the metric wer needs jiwer", str(error), "pip install 'jiwer>=3.0'"
         ) from error
 
 

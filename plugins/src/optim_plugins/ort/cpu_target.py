@@ -16,7 +16,7 @@ _SETTINGS = ("threads",)
 def _missing(threads: int) -> str | None:
     """The reason why ONNX Runtime cannot be used, with so many threads; it is not imported."""
     if importlib.util.find_spec("onnxruntime") is None:
-        return "onnxruntime is not installed: pip install 'optim-core[cpu]'"
+        return "onnxruntime is not installed: pip install 'onnxruntime>=1.24.2,<1.33'"
     from optim.jobs import usable_processors
 
     processors = usable_processors()

@@ -6,7 +6,7 @@ import importlib.util
 
 from optim import APPLICABLE, Applicable
 
-INSTALL = "pip install 'optim-plugins[torch]'; without a GPU first: uv pip install torch --torch-backend=cpu"
+INSTALL = "pip install 'torch>=2.8' 'transformers>=5.0'; without a GPU first: uv pip install torch --torch-backend=cpu"
 """On Linux torch alone brings the libraries of CUDA, some gigabytes."""
 
 

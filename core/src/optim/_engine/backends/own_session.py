@@ -110,7 +110,7 @@ def runtime_missing(path: Path, name: str, package: str, error: OptimError) -> O
         "runtime-missing",
         f"{path} runs on target {name} only, which is not here",
         f"{error.what}: {error.cause}",
-        f"pip install {package}" if package else "install the plugin that brings it",
+        f"install {package}, which brings it: docs/install.md" if package else "install the plugin that brings it",
         package,
         ExitStatus.TARGET_UNAVAILABLE,
     )

@@ -41,7 +41,7 @@ def client_of(cluster: str, resources: Mapping[str, float] | None = None) -> Ite
         import distributed
     except ImportError as error:
         raise OptimError.usage(
-            "cluster-missing", "--cluster needs dask", str(error), 'pip install "optim-core[cluster]"'
+            "cluster-missing", "--cluster needs dask", str(error), "pip install 'distributed>=2026.8'"
         ) from error
     if is_local(cluster):
         with _started(cluster, resources or {}) as local, distributed.Client(local) as client:

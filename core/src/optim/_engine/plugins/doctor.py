@@ -96,7 +96,7 @@ def _runtime() -> Iterator[Finding]:
             Severity.NOTE,
             "onnxruntime",
             "is not installed: targets that need it cannot be used",
-            "pip install 'optim-core[cpu]'",
+            "pip install 'onnxruntime>=1.24.2,<1.33'",
         )
     elif not _files_are_there(installed[0]):
         yield Finding(
@@ -152,12 +152,12 @@ def _plugins(plugins: Iterable[LoadedPlugin]) -> Iterator[Finding]:
     for plugin in plugins:
         subject = f"plugin {plugin.info}"
         if plugin.state is State.INCOMPATIBLE:
-            fix = f"pip install --upgrade {plugin.info.package} optim-core"
+            fix = f"update {plugin.info.package} and optim-core: docs/install.md#update"
             yield Finding(Severity.PROBLEM, subject, plugin.reason, fix)
         elif plugin.state is State.FAILED:
             yield Finding(Severity.PROBLEM, subject, plugin.reason, _repair(plugin))
         for warning in plugin.warnings:
-            yield Finding(Severity.NOTE, subject, warning, f"pip install --upgrade {plugin.info.package}")
+            yield Finding(Severity.NOTE, subject, warning, f"update {plugin.info.package}")
 
 
 def _environments(plugins: Iterable[LoadedPlugin]) -> Iterator[Finding]:

@@ -233,8 +233,8 @@ class Registry:
                     problem.plugin.release,
                 )
         owner = name.partition(".")[0] if kind == "pass" else RESERVED_NAMES.get(kind, {}).get(name, "")
-        if owner in _PACKAGES and all(plugin.name != owner for plugin in self.plugins):
-            error = unknown_name(kind, name, (), fix=f"pip install {_PACKAGES[owner]}")
+        if owner in _FOLDERS and all(plugin.name != owner for plugin in self.plugins):
+            error = unknown_name(kind, name, (), fix=f"in a clone of optim: pip install ./{_FOLDERS[owner]}")
             error.cause = f"it is of plugin {owner}, which is not installed"
             raise error
 
@@ -258,7 +258,7 @@ class Registry:
                 raise error
         if not offers:
             error.cause = f"no plugin that can be used brings a {kind}"
-            error.fix = "pip install optim-plugins   # the standard plugins; optim plugins list shows what is there"
+            error.fix = "in a clone of optim: pip install ./plugins   # optim plugins list shows what is installed"
         failed = [plugin.name for plugin in self.plugins if plugin.state in {State.FAILED, State.INCOMPATIBLE}]
         if failed:
             error.cause += f"\nplugins that could not be used: {', '.join(failed)}"
@@ -311,11 +311,11 @@ def _name(item: Any) -> str:
     return str(item.name)
 
 
-_PACKAGES = {
-    **dict.fromkeys(("adapters", "cuda", "layouts", "metrics", "ort", "tensorrt", "torch"), "optim-plugins"),
-    **{name: f"optim-plugin-{name}" for name in ("inc", "openvino", "prepost", "qnn")},
+_FOLDERS = {
+    **dict.fromkeys(("adapters", "cuda", "layouts", "metrics", "ort", "tensorrt", "torch"), "plugins"),
+    **{name: f"plugins-{name}" for name in ("inc", "openvino", "prepost", "qnn")},
 }
-"""What brings the plugins that docs speak of."""
+"""The folder of a clone that has the package of each plugin that docs speak of."""
 
 _WHERE_LISTED = {
     "target": "optim targets",

@@ -153,7 +153,7 @@ def load_recipe_or_lock(path: Path) -> Recipe | Lock:
             "lock-too-new",
             f"{path} was written by a later optim ({table.get('made_by', 'unknown')})",
             f"its version is {version}; this optim reads up to {_LOCK_VERSION}",
-            "pip install --upgrade optim-core",
+            "update optim: docs/install.md#update",
         )
     return validate(Lock, data, path)
 

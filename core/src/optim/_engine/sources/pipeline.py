@@ -77,7 +77,7 @@ class Pipeline:
                 "source-not-loadable",
                 f"no installed plugin can load {request.spec}",
                 "\n".join(refusals) or "no plugin offers a pass that loads sources",
-                "pip install 'optim-plugins[torch]'; without a GPU first: uv pip install torch --torch-backend=cpu",
+                "install torch and transformers: docs/install.md#torch-and-hugging-face",
             )
         return source
 
@@ -115,7 +115,7 @@ class Pipeline:
             "no-exporter",
             f"no installed plugin can export {component.name}",
             "none of them offers an exporter that applies to it",
-            "pip install 'optim-plugins[torch]'; without a GPU first: uv pip install torch --torch-backend=cpu",
+            "install torch and transformers: docs/install.md#torch-and-hugging-face",
         )
 
     def _tried(

@@ -78,7 +78,7 @@ def read_peft_folder(path: Path) -> PeftFolder:
             "peft-missing",
             f"{path} cannot be converted",
             "peft is not installed",
-            "pip install 'optim-plugins[adapters]'",
+            "pip install 'peft>=0.17' 'safetensors>=0.5'",
         )
     from peft import PeftConfig
     from peft.utils import load_peft_weights

@@ -153,4 +153,4 @@ def _bad(target: str, key: str, value: str, wanted: str, example: str) -> OptimE
 
 def _runtime_missing() -> str | None:
     found = importlib.util.find_spec("onnxruntime") is not None
-    return None if found else "onnxruntime is not installed: pip install 'optim-core[cpu]'"
+    return None if found else "onnxruntime is not installed: pip install 'onnxruntime>=1.24.2,<1.33'"

@@ -30,7 +30,7 @@ def metrics(as_json: bool) -> None:
     if as_json:
         print_json({"metrics": rows})
     elif not rows:
-        echo("no plugin brings a metric; the standard ones come with: pip install optim-plugins")
+        echo("no plugin brings a metric; in a clone of optim: pip install ./plugins")
     else:
         print_table(
             ["metric", "from", "options", "what it is"],

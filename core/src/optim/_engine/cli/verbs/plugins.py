@@ -151,7 +151,7 @@ def print_plugins(*, as_json: bool, verbose: bool) -> None:
     if as_json:
         print_json({"plugins": [_as_fields(one) for one in found]})
     elif not found:
-        echo("no plugin is installed; the standard ones come with: pip install optim-plugins")
+        echo("no plugin is installed; in a clone of optim: pip install ./plugins")
     elif verbose:
         for one in found:
             _print_plugin(one, debug=False)

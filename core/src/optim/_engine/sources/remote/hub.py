@@ -110,7 +110,7 @@ def _told(spec: str) -> Iterator[None]:
         )
     except ImportError as error:
         raise OptimError.usage(
-            "hub-missing", f"{spec} needs huggingface_hub", "it is not installed", "pip install 'optim-core[hub]'"
+            "hub-missing", f"{spec} needs huggingface_hub", "it is not installed", "pip install 'huggingface_hub>=1.0'"
         ) from error
     try:
         yield
