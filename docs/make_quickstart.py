@@ -3,8 +3,8 @@
     make demo && .venv/bin/python docs/make_quickstart.py
 
 A command is the first line of a block ```` ```text ````, after ``$``; a block ```` ```python ```` whose first line is
-``# NAME.py`` becomes that file. All run in one fresh folder, in which ``make demo`` is the script that it starts. Figures are of
-the machine that ran it, so run it where nothing else runs. Takes some four minutes.
+``# NAME.py`` becomes that file. All run in one fresh folder, in which ``make demo`` is the script that it starts. Figures
+are of the machine that ran it, so run it where nothing else runs. Takes some four minutes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ def main() -> None:
         os.chdir(folder)
         os.environ["OPTIM_CACHE_DIR"] = str(Path(folder, "cache"))
         os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        text = BLOCK.sub(lambda block: played(block).replace(folder, "").replace(str(ROOT), ""), PAGE.read_text("utf-8"))
+        text = BLOCK.sub(
+            lambda block: played(block).replace(folder, "").replace(str(ROOT), ""), PAGE.read_text("utf-8")
+        )
     PAGE.write_text(text, encoding="utf-8")
     readme = README.read_text(encoding="utf-8")
     README.write_text(IN_README.sub(lambda old: old[1] + for_readme(text) + old[2], readme), encoding="utf-8")

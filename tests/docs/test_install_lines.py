@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from itertools import chain
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -15,7 +16,12 @@ TEXTS = [
     *ROOT.glob("docs/**/*.md"),
     *ROOT.glob("*/README.md"),
     *ROOT.glob("examples/**/*.md"),
-    *(path for folder in PACKAGES for path in folder.glob("src/**/*") if path.suffix in {".py", ".j2", ".json", ".mjs"}),
+    *(
+        path
+        for folder in PACKAGES
+        for path in folder.glob("src/**/*")
+        if path.suffix in {".py", ".j2", ".json", ".mjs"}
+    ),
 ]
 COMMAND = re.compile(r"\bpip install(?P<words>(?: +(?:--?[a-z-]+(?:=\S+)?|\\?\"[^\"]+\"|'[^']+'|[^\s`|;,()#&<\"']+))+)")
 
@@ -66,7 +72,7 @@ def test_a_version_that_a_line_asks_for_is_that_of_the_package_metadata() -> Non
     """An error names the library itself; the limits are those of the extra that also brings it."""
     wanted: dict[str, set[str]] = {}
     for project in projects().values():
-        for line in [*project["dependencies"], *sum(project.get("optional-dependencies", {}).values(), [])]:
+        for line in chain(project["dependencies"], *project.get("optional-dependencies", {}).values()):
             need = Requirement(line)
             wanted.setdefault(need.name.lower(), set()).add(str(need.specifier))
     compared = set()

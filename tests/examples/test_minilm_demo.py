@@ -15,7 +15,18 @@ from pathlib import Path
 import pytest
 
 DEMO = Path(__file__).parents[2] / "examples" / "minilm" / "demo.py"
-WORDS = ["--max-drift", "0.25", "--goal", "size", "--stage", "quantize", "--with", "ort.quantize-dynamic", "--search-seconds", "10"]
+WORDS = [
+    "--max-drift",
+    "0.25",
+    "--goal",
+    "size",
+    "--stage",
+    "quantize",
+    "--with",
+    "ort.quantize-dynamic",
+    "--search-seconds",
+    "10",
+]
 
 
 @pytest.mark.slow

@@ -86,7 +86,10 @@ def test_without_the_plugin_its_settings_are_no_reason_to_refuse_the_folder_but_
     monkeypatch.setenv("OPTIM_DISABLE_PLUGINS", "openvino")
     with pytest.raises(OptimError) as caught:
         optim.load(run_folder)
-    assert (caught.value.reference, caught.value.fix) == ("runtime-missing", "install optim-plugin-openvino, which brings it: docs/install.md")
+    assert (caught.value.reference, caught.value.fix) == (
+        "runtime-missing",
+        "install optim-plugin-openvino, which brings it: docs/install.md",
+    )
 
 
 @pytest.mark.parametrize("name", ["CACHE_DIR", "WEIGHTS_PATH"])

@@ -157,7 +157,10 @@ def test_a_result_is_opened_by_the_targets_own_runtime(folder, tmp_path, capsys,
     monkeypatch.setenv("OPTIM_DISABLE_PLUGINS", "runtimes")
     with pytest.raises(OptimError) as caught:
         optim.load(tmp_path / "out")
-    assert (caught.value.reference, caught.value.fix) == ("runtime-missing", "install optim-test-runtimes, which brings it: docs/install.md")
+    assert (caught.value.reference, caught.value.fix) == (
+        "runtime-missing",
+        "install optim-test-runtimes, which brings it: docs/install.md",
+    )
 
 
 @pytest.mark.parametrize(("contract", "wrapper"), [(Backend, HeldBackend), (Session, HeldSession)])

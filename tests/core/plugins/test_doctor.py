@@ -240,10 +240,11 @@ def test_a_module_that_is_missing_where_a_function_imports_it_is_found(site):
     assert one.what == f"{path.stem} imports a_library_that_nobody_has when it works, which is not installed"
 
 
-def test_of_a_module_that_an_extra_brings_the_extra_is_named(site):
+def test_for_a_module_that_an_extra_brings_the_libraries_of_the_extra_are_named(site):
     site.add("acme", LATE)
-    distribution(site, "optim-acme", requires=("a-library-that-nobody-has; extra == 'x'",))
+    requires = ("a-library-that-nobody-has>=2; extra == 'x'", "its-friend; extra == 'x'", "another; extra == 'y'")
+    distribution(site, "optim-acme", requires=requires)
     (one,) = found("plugin acme (optim-acme 1.0)")
     assert one.severity == "note"
     assert one.what == "parts of it need what is not installed: a_library_that_nobody_has"
-    assert one.fix == "pip install 'optim-acme[x]'"
+    assert one.fix == "pip install 'a-library-that-nobody-has>=2' 'its-friend'"

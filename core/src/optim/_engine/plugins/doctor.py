@@ -7,6 +7,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -135,17 +136,20 @@ def _requirements(plugins: Iterable[LoadedPlugin]) -> Iterator[Finding]:
 
 
 def _needs(package: str) -> Iterator[Requirement]:
+    for requirement in _requirements_of(package):
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+            yield requirement
+
+
+def _requirements_of(package: str) -> Iterator[Requirement]:
+    """What the metadata of a distribution asks for, extras included; lines that cannot be read are left out."""
     try:
         lines = importlib.metadata.requires(package) or ()
     except importlib.metadata.PackageNotFoundError:
         return
     for line in lines:
-        try:
-            requirement = Requirement(line)
-        except InvalidRequirement:
-            continue
-        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
-            yield requirement
+        with suppress(InvalidRequirement):
+            yield Requirement(line)
 
 
 def _plugins(plugins: Iterable[LoadedPlugin]) -> Iterator[Finding]:
@@ -289,7 +293,9 @@ def _late_imports(passes: Iterable[SurveyedPass], registry: Registry) -> Iterato
         yield Finding(Severity.PROBLEM, f"plugin {plugin}", what, fix)
     for (plugin, extra), names in optional.items():
         what = f"parts of it need what is not installed: {', '.join(names)}"
-        yield Finding(Severity.NOTE, f"plugin {plugin}", what, f"pip install '{plugin.package}[{extra}]'")
+        needed = (requirement for requirement in _requirements_of(plugin.package) if extra in _extras_of(requirement))
+        libraries = " ".join(f"'{one.name}{one.specifier}'" for one in needed)
+        yield Finding(Severity.NOTE, f"plugin {plugin}", what, f"pip install {libraries}")
 
 
 def _import_path(value: object) -> str:
@@ -303,14 +309,14 @@ def _import_path(value: object) -> str:
 def _extras(package: str) -> dict[str, list[str]]:
     """What a distribution asks for in extras alone, and in which."""
     found: dict[str, list[str]] = defaultdict(list)
-    try:
-        lines = importlib.metadata.requires(package) or ()
-    except importlib.metadata.PackageNotFoundError:
-        return found
-    for line in lines:
-        for extra in re.findall(r"extra == ['\"]([^'\"]+)", line):
-            found[Requirement(line).name.lower()].append(extra)
+    for requirement in _requirements_of(package):
+        for extra in _extras_of(requirement):
+            found[requirement.name.lower()].append(extra)
     return found
+
+
+def _extras_of(requirement: Requirement) -> list[str]:
+    return re.findall(r"extra == ['\"]([^'\"]+)", str(requirement.marker or ""))
 
 
 def _unknown_disabled(registry: Registry) -> Iterator[Finding]:
