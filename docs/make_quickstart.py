@@ -3,7 +3,7 @@
     make demo && .venv/bin/python docs/make_quickstart.py
 
 A command is the first line of a block ```` ```text ````, after ``$``; a block ```` ```python ```` whose first line is
-``# NAME.py`` becomes that file. All run in one fresh folder, in which ``make demo`` is the script that it starts. Figures
+``# NAME.py`` becomes that file. All run in one fresh folder, in which ``make demo`` is the script that it runs. Figures
 are of the machine that ran it, so run it where nothing else runs. Takes some four minutes.
 """
 
@@ -35,7 +35,7 @@ def main() -> None:
         os.environ["OPTIM_CACHE_DIR"] = str(Path(folder, "cache"))
         os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         text = BLOCK.sub(
-            lambda block: played(block).replace(folder, "").replace(str(ROOT), ""), PAGE.read_text("utf-8")
+            lambda block: played(block).replace(f"{folder}/", ""), PAGE.read_text("utf-8")
         )
     PAGE.write_text(text, encoding="utf-8")
     readme = README.read_text(encoding="utf-8")
@@ -65,8 +65,9 @@ def for_readme(page: str) -> str:
     start = next(i for i, line in enumerate(lines) if line.startswith("$ optim run"))
     verdict = next(i for i, line in enumerate(lines) if line.startswith("improved"))
     end = next(i for i in range(verdict, len(lines)) if not lines[i])
+    shown = [line for line in lines[verdict:end] if not line.lstrip().startswith(("moves ", "start-up "))]
     kept = next(line for line in lines if "held-out sentences keep" in line)
-    return "\n".join([lines[start], *lines[verdict:end], "...", kept]) + "\n"
+    return "\n".join([lines[start], *shown, "...", kept]) + "\n"
 
 
 def typed(line: str) -> tuple[int, str]:
