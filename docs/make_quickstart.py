@@ -34,9 +34,7 @@ def main() -> None:
         os.chdir(folder)
         os.environ["OPTIM_CACHE_DIR"] = str(Path(folder, "cache"))
         os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        text = BLOCK.sub(
-            lambda block: played(block).replace(f"{folder}/", ""), PAGE.read_text("utf-8")
-        )
+        text = BLOCK.sub(lambda block: played(block).replace(f"{folder}/", ""), PAGE.read_text("utf-8"))
     PAGE.write_text(text, encoding="utf-8")
     readme = README.read_text(encoding="utf-8")
     README.write_text(IN_README.sub(lambda old: old[1] + for_readme(text) + old[2], readme), encoding="utf-8")
