@@ -5,8 +5,7 @@
     .cache/pictures-env/bin/python docs/make_pictures.py RUN_FOLDER [docs/pictures]
 
 It needs PyQt6-WebEngine, a Chromium that the registry has for every system, and nothing of optim. RUN_FOLDER is what
-``optim run`` left, here that of ``make demo``; its report.html is drawn as wide as a desk shows it, and as
-wide as a telephone.
+``optim run`` left, here that of ``make demo``; its report.html is drawn as wide as a desk shows it.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import os
 import sys
 from pathlib import Path
 
-PICTURES = (("report.png", 1080, 1180), ("report-400.png", 400, 1500))
+PICTURES = (("report.png", 1080, 1180),)
 """What a picture is called, how wide the page is, and how much of its height is shown."""
 _SETTLES_MS = 800
 """From the end of loading to what is drawn; a page without scripts needs less."""

@@ -4,7 +4,8 @@
 
 A command is the first line of a block ```` ```text ````, after ``$``; a block ```` ```python ```` whose first line is
 ``# NAME.py`` becomes that file. All run in one fresh folder, in which ``make demo`` is the script that it runs. Figures
-are of the machine that ran it, so run it where nothing else runs. Takes some four minutes.
+are of the machine that ran it, so run it where nothing else runs. Takes some four minutes. ``demo-run/`` is kept for
+``make_pictures.py``.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import fcntl
 import os
 import pty
 import re
+import shutil
 import struct
 import sys
 import tempfile
@@ -35,6 +37,7 @@ def main() -> None:
         os.environ["OPTIM_CACHE_DIR"] = str(Path(folder, "cache"))
         os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         text = BLOCK.sub(lambda block: played(block).replace(f"{folder}/", ""), PAGE.read_text("utf-8"))
+        shutil.copytree("demo-run", ROOT / "demo-run", dirs_exist_ok=True)
     PAGE.write_text(text, encoding="utf-8")
     readme = README.read_text(encoding="utf-8")
     README.write_text(IN_README.sub(lambda old: old[1] + for_readme(text) + old[2], readme), encoding="utf-8")

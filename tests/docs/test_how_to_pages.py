@@ -1,0 +1,144 @@
+"""How-to pages, followed word for word in a fresh folder with a model so small that it takes seconds.
+
+Files that a page says to write are written, and its commands are typed in their order. Only what installs, serves, or
+needs what this machine may lack is left out.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+STEP = re.compile(
+    r"^```python\n# (?P<file>\S+\.py)\n(?P<text>.*?)^```$|^    (?P<command>(?:optim |python \w)(?:\\\n|[^\n\\])*)$",
+    re.MULTILINE | re.DOTALL,
+)
+LEFT_OUT = ("optim web serve", "--target web", "-o service", "-o small")
+WORDS = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "the",
+    "food",
+    "was",
+    "cold",
+    "a",
+    "good",
+    "evening",
+    "train",
+    "to",
+    "coast",
+]
+
+
+def follow(page: str, folder: Path, source: str) -> dict[str, str]:
+    """Type the commands of a page in ``folder``; what each printed on stdout."""
+    environment = {
+        **os.environ,
+        "OPTIM_CACHE_DIR": str(folder / "cache"),
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    }
+    seen = {}
+    for step in STEP.finditer((ROOT / "docs" / f"{page}.md").read_text("utf-8")):
+        if step["file"]:
+            (folder / step["file"]).write_text(step["text"])
+            continue
+        line = step["command"].replace("hf://ORG/NAME", source).replace("cpu:threads=2", "cpu:threads=1")
+        if any(words in line for words in LEFT_OUT):
+            continue
+        line += " --search-seconds 5" if line.startswith("optim run") else ""
+        line += " --seconds 1" if line.startswith("optim bench") else ""
+        done = subprocess.run(
+            line, shell=True, cwd=folder, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+        seen[line] = done.stdout
+    return seen
+
+
+def tokenizer(folder: Path) -> None:
+    """A tokenizer of some words, as a Hugging Face folder has it."""
+    hf = pytest.importorskip("transformers")
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    made = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    hf.PreTrainedTokenizerFast(tokenizer_object=made, pad_token="[PAD]", unk_token="[UNK]").save_pretrained(folder)
+
+
+SIZES = {
+    "vocab_size": len(WORDS),
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 320,
+    "pad_token_id": 0,
+}
+
+
+@pytest.mark.slow
+def test_a_hugging_face_model_on_a_cpu_server(tmp_path: Path) -> None:
+    hf = pytest.importorskip("transformers")
+    sizes = {"vocab_size": len(WORDS), "dim": 32, "hidden_dim": 48, "n_layers": 1, "n_heads": 4, "num_labels": 2}
+    hf.DistilBertForSequenceClassification(hf.DistilBertConfig(**sizes)).save_pretrained(tmp_path / "classifier")
+    tokenizer(tmp_path / "classifier")
+    rng = np.random.default_rng(0)
+    with (tmp_path / "reviews.csv").open("w", newline="") as file:
+        rows = [(" ".join(rng.choice(WORDS[4:], 6)), i % 2) for i in range(32)]
+        csv.writer(file).writerows([("text", "label"), *rows])
+    (tmp_path / "held-out.npz").symlink_to("samples.npz")
+    seen = follow("hugging-face-to-cpu-server", tmp_path, "classifier")
+    assert re.fullmatch(r"\[[01] [01]\]", seen["python server.py"].strip())
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["budget"]["metric"] == "top-1"
+    assert ": a loss of " in next(text for line, text in seen.items() if line.startswith("optim verify"))
+
+
+@pytest.mark.slow
+def test_a_language_model(tmp_path: Path) -> None:
+    hf = pytest.importorskip("transformers")
+    config = hf.LlamaConfig(**SIZES, num_key_value_heads=2, bos_token_id=2, eos_token_id=3)
+    hf.LlamaForCausalLM(config).save_pretrained(tmp_path / "chat")
+    tokenizer(tmp_path / "chat")
+    rng = np.random.default_rng(0)
+    (tmp_path / "texts.txt").write_text("\n\n".join(" ".join(rng.choice(WORDS[4:], 20)) for _ in range(8)))
+    seen = follow("llm", tmp_path, "chat")
+    assert seen["python try.py"].strip()
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["goal"] == "generate"
+
+
+@pytest.mark.slow
+def test_a_vision_model_with_its_steps_inside(tmp_path: Path) -> None:
+    hf = pytest.importorskip("transformers")
+    pytest.importorskip("onnxruntime_extensions")
+    from PIL import Image
+
+    labels = {0: "cat", 1: "dog", 2: "bird"}
+    config = hf.ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], id2label=labels)
+    hf.ResNetForImageClassification(config).save_pretrained(tmp_path / "pets")
+    settings = {"image_processor_type": "ConvNextImageProcessor", "size": {"shortest_edge": 224}, "crop_pct": 0.875}
+    (tmp_path / "pets" / "preprocessor_config.json").write_text(
+        json.dumps({**settings, "image_mean": [0.5, 0.5, 0.5], "image_std": [0.2, 0.2, 0.2], "resample": 3})
+    )
+    (tmp_path / "photos").mkdir()
+    rng = np.random.default_rng(0)
+    for i in range(4):
+        Image.fromarray(rng.integers(0, 255, (12, 16, 3), dtype=np.uint8)).resize((64, 48)).save(
+            tmp_path / "photos" / f"{i}.png"
+        )
+    page = (ROOT / "docs" / "vision-browser.md").read_text("utf-8")
+    (tmp_path / "recipe.toml").write_text(re.search(r"```toml\n(.*?)```", page, re.DOTALL)[1])
+    seen = follow("vision-browser", tmp_path, "pets")
+    assert set(re.findall(r"'(\w+)'", seen["python use.py"])) == set(labels.values())
