@@ -123,8 +123,8 @@ def drifts(extracted: Path, files: list[Path], folder: Path) -> dict[str, Any]:
     """Drift by adapter: over all texts at once, of the worst, and foreseen; the first two also over the base's."""
     from optim.adapters import read_adapter
     from optim.onnx import OnnxRuntimeBackend
-    from optim.testing import Trial
     from optim_plugins.ort.quantize.weights.quantize_weights import QuantizeWeights
+    from optim_testing import Trial
 
     class Cpu(OnnxRuntimeBackend):
         name = "ort"

@@ -53,7 +53,7 @@ def main() -> int:
 
 
 def _small_model(folder: Path) -> str:
-    from optim.testing import models
+    from optim_testing import models
 
     folder.mkdir()
     return str(models.mlp(folder))

@@ -109,7 +109,7 @@ def chain_rows(name: str, target_name: str, work: Path, *, tiny: bool) -> Iterat
     from optim import OptimError, SessionConfig
     from optim._engine.plugins.registry import load_registry
     from optim.onnx import open_session
-    from optim.testing import Trial
+    from optim_testing import Trial
 
     model = work / f"{name}-dynamo.onnx"
     data = work / f"{name}.checks.npz"

@@ -19,6 +19,12 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 CORE = ROOT / "core" / "src"
 PLUGINS = tuple(sorted(p / "src" for p in ROOT.glob("plugins*") if (p / "src").is_dir()))
+TESTING = ROOT / "testing" / "src"
+
+
+def sources() -> tuple[Path, ...]:
+    """Where the modules of all distributions are."""
+    return (CORE, TESTING, *PLUGINS)
 
 
 def python_files(*folders: Path) -> Iterator[Path]:
@@ -121,6 +127,11 @@ def plugin_modules() -> dict[str, Path]:
     return {module: path for module, path in found.items() if path.name not in ("plugin.py", "offered.py")}
 
 
+def testing_modules() -> dict[str, Path]:
+    """Every module of optim-testing."""
+    return {module_of(path, TESTING): path for path in python_files(TESTING)}
+
+
 def folder_of(module: str, modules: dict[str, Path]) -> str:
     """The folder that a module lies in, with dots."""
     return module if modules[module].name == "__init__.py" else module.rpartition(".")[0]
@@ -194,10 +205,15 @@ def circles(graph: Mapping[str, Collection[str]]) -> list[list[str]]:
 
 def plugin_imports() -> dict[str, int]:
     """Modules of core that plugins, third parties, examples and the scaffold import, each with its number of files."""
-    scaffold = CORE / "optim" / "_engine" / "scaffold" / "templates"
+    scaffold = TESTING / "optim_testing" / "scaffold" / "templates"
+    return core_imports(*PLUGINS, ROOT / "tests" / "thirdparty", ROOT / "examples", scaffold)
+
+
+def core_imports(*folders: Path) -> dict[str, int]:
+    """Modules of core that files below some folders import, each with its number of files."""
     modules = core_modules()
     found: dict[str, int] = defaultdict(int)
-    for folder in (*PLUGINS, ROOT / "tests" / "thirdparty", ROOT / "examples", scaffold):
+    for folder in folders:
         for name, count in imports_below(folder).items():
             if name in modules:
                 found[name] += count
@@ -218,9 +234,9 @@ def imports_below(folder: Path) -> dict[str, int]:
 
 
 def files_by_folder() -> dict[Path, int]:
-    """How many modules lie in each folder of core and the plugins."""
+    """How many modules lie in each folder of core, the plugins and optim-testing."""
     sizes: dict[Path, int] = defaultdict(int)
-    for path in python_files(CORE, *PLUGINS):
+    for path in python_files(*sources()):
         sizes[path.parent.relative_to(ROOT)] += path.name != "__init__.py"
     return sizes
 
@@ -241,8 +257,8 @@ def lines_by_kind(files: Sequence[Path]) -> dict[str, int]:
 
 
 def long_files(most: int) -> dict[str, int]:
-    """Files of core and the plugins with more than ``most`` lines."""
-    counts = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in python_files(CORE, *PLUGINS)}
+    """Files of core, the plugins and optim-testing with more than ``most`` lines."""
+    counts = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in python_files(*sources())}
     return {name: count for name, count in counts.items() if count > most}
 
 
@@ -265,7 +281,7 @@ def long_interfaces(least: int) -> list[str]:
 
 
 def _signatures(least: int) -> Iterator[tuple[str, bool]]:
-    for path in python_files(CORE, *PLUGINS):
+    for path in python_files(*sources()):
         for one in content_of(path.read_text()).signatures:
             if one.count >= least:
                 of_python = path.parent.name in _INTERFACE and one.by_name >= one.count - 2
@@ -274,7 +290,7 @@ def _signatures(least: int) -> Iterator[tuple[str, bool]]:
 
 def long_positional_calls(least: int) -> list[str]:
     """Calls with ``least`` and more positional arguments."""
-    calls = ((path, call) for path in python_files(CORE, *PLUGINS) for call in content_of(path.read_text()).calls)
+    calls = ((path, call) for path in python_files(*sources()) for call in content_of(path.read_text()).calls)
     return [f"{path.relative_to(ROOT)}:{line} ({count})" for path, (line, count) in calls if count >= least]
 
 
@@ -287,13 +303,14 @@ def main() -> None:
     modules = core_modules()
     core_files = list(python_files(CORE))
     largest = sorted(files_by_folder().items(), key=lambda item: -item[1])[:5]
-    every = [*python_files(ROOT / "tests", ROOT / "examples", ROOT / "benchmarks", CORE, *PLUGINS)]
+    every = [*python_files(ROOT / "tests", ROOT / "examples", ROOT / "benchmarks", *sources())]
     skip = "fmt: " + "skip"
     figures = {
         "files of core": len(core_files),
         "lines of core": sum(len(path.read_text().splitlines()) for path in core_files),
         "of these": lines_by_kind(core_files),
         "lines of plugins": sum(len(path.read_text().splitlines()) for path in python_files(*PLUGINS)),
+        "lines of optim-testing": sum(len(path.read_text().splitlines()) for path in python_files(TESTING)),
         "largest folders": {str(p): n for p, n in largest},
         "modules of core that plugins import": len(plugin_imports()),
         "import cycles between folders": folder_cycles(modules),

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from optim.isolation import run_isolated
 from optim.jobs.owner import ending_workers
-from optim.testing import models
 from optim_inc.environment import ISOLATION
+from optim_testing import models
 
 ROUNDS, STARTS = 20, 5
 _TIMED = """

@@ -20,6 +20,7 @@ PAGE = Path(__file__).with_name("errors.md")
 LISTING = ROOT / "core" / "src" / "optim" / "_engine" / "cli" / "errors.json"
 SOURCES = (
     "core/src/optim",
+    "testing/src/optim_testing",
     "plugins/src/optim_plugins",
     "plugins-qnn/src/optim_qnn",
     "plugins-inc/src/optim_inc",
@@ -46,7 +47,7 @@ GROUPS = {
         "cli_kit",
         "plugins",
         "isolation",
-        "scaffold",
+        "testing/scaffold",
         "options.py",
         "search/plan.py",
     ),
@@ -55,7 +56,7 @@ GROUPS = {
     "The run, its folder and the cache": ("runs", "search", "errors.py", "store.py", "locks.py", "folders.py"),
     "What a pass or a model did wrong": ("jobs", "diagnosis", "compare", "backends", "gate", "testing", "reports"),
 }
-"""Heading, and where in core the error is raised; the longest place that fits decides."""
+"""Heading, and where in core or in ``testing`` the error is raised; the longest place that fits decides."""
 
 COMPUTED = {
     ("cli/verbs/run.py", "report.status"): ("budget-missed", "failed"),
@@ -135,12 +136,12 @@ def grouped(root: Path) -> dict[str, dict[str, Entry]]:
         found: dict[str, dict[str, Entry]] = {}
         for path in (root / source).rglob("*.py"):
             place = path.relative_to(root / source).as_posix().removeprefix("_engine/")
+            place = f"testing/{place}" if source.startswith("testing/") else place
             text = path.read_text(encoding="utf-8")
             if _MAY_MAKE_ERRORS.search(text) and (entries := read(ast.parse(text), place)):
                 found[place] = entries
-        headings = {
-            place: _heading(place) if source == SOURCES[0] else f"Plugin {_plugin(source, place)}" for place in found
-        }
+        is_plugin = source.startswith("plugins")
+        headings = {place: f"Plugin {_plugin(source, place)}" if is_plugin else _heading(place) for place in found}
         order = [*GROUPS, *sorted(set(headings.values()))]
         for place in sorted(found, key=lambda place: (order.index(headings[place]), place)):
             sort_in(found[place], groups.setdefault(headings[place], {}), groups)
@@ -149,7 +150,7 @@ def grouped(root: Path) -> dict[str, dict[str, Entry]]:
 
 def _plugin(source: str, place: str) -> str:
     """The plugin that a file is of: a package of its own has one, the standard package a folder for each."""
-    return place.partition("/")[0] if source == SOURCES[1] else source.rpartition("optim_")[2]
+    return place.partition("/")[0] if source == "plugins/src/optim_plugins" else source.rpartition("optim_")[2]
 
 
 def read(tree: ast.Module, place: str) -> dict[str, Entry]:

@@ -39,10 +39,10 @@ MODULES = (
     "jobs",
     "isolation",
     "cli_kit",
-    "testing",
-    "testing.models",
+    "optim_testing",
+    "optim_testing.models",
 )
-"""Of ``optim``, in the order of the page; of a package the names that it hands on."""
+"""In the order of the page, modules of ``optim`` by their names in it; of a package the names that it hands on."""
 
 INTRODUCTION = """# Reference
 
@@ -72,13 +72,20 @@ def page() -> str:
     """The whole page."""
     parts = [INTRODUCTION]
     for module in MODULES:
-        parts += [f"## optim.{module}\n", *_of_module(module)]
+        parts += [f"## {name_of(module)}\n", *_of_module(module)]
     return "\n".join(parts).rstrip() + "\n"
 
 
+def name_of(module: str) -> str:
+    """What a module of :data:`MODULES` is imported by."""
+    return module if module.split(".")[0] == "optim_testing" else f"optim.{module}"
+
+
 def source_of(module: str) -> Path:
-    """The file of a module of ``optim``."""
-    path = ROOT / "core" / "src" / "optim" / Path(*module.split("."))
+    """The file of a module."""
+    name = name_of(module)
+    folder = "testing" if name == module else "core"
+    path = ROOT / folder / "src" / Path(*name.split("."))
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
@@ -87,7 +94,7 @@ def handed_on(module: str) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     imports = ast.walk(ast.parse(source_of(module).read_text(encoding="utf-8")))
     for node in imports:
-        if isinstance(node, ast.ImportFrom) and str(node.module).startswith(f"optim.{module}."):
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith(f"{name_of(module)}."):
             home = str(node.module).removeprefix("optim.")
             found.setdefault(home, set()).update(alias.name for alias in node.names)
     return found

@@ -1,6 +1,6 @@
-"""Builds the six distributions, and tries them from their wheels alone in every Python that is there.
+"""Builds the seven distributions, and tries them from their wheels alone in every Python that is there.
 
-python packaging/dist.py                  # into dist/: six sdists, and a wheel made of each
+python packaging/dist.py                  # into dist/: seven sdists, and a wheel made of each
 python packaging/dist.py --pythons 3.11   # try them in these only
 
 Each trial is a fresh environment with nothing of this checkout: `pip check`, `optim --plugins list`, and a small run
@@ -24,11 +24,11 @@ from email.message import Message
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = ("core", "plugins", "plugins-qnn", "plugins-inc", "plugins-prepost", "plugins-openvino")
+FOLDERS = ("core", "plugins", "plugins-qnn", "plugins-inc", "plugins-prepost", "plugins-openvino", "testing")
 PYTHONS = ("3.11", "3.12", "3.13")
 SMALL_RUN = """
 import pathlib, optim
-from optim.testing import models
+from optim_testing import models
 
 model = models.mlp(pathlib.Path())
 report = optim.run(model, "out", search_seconds=1, data={"x": [[0.5] * 32] * 4})
@@ -38,7 +38,7 @@ assert "site-packages" in optim.__file__
 """
 RUN_ON_WORKER = """
 import os, pathlib, subprocess, sys, distributed, optim
-from optim.testing import models
+from optim_testing import models
 
 model, (worker, cache) = models.mlp(pathlib.Path()), sys.argv[1:]
 with distributed.LocalCluster(n_workers=0, dashboard_address="127.0.0.1:0") as cluster:

@@ -19,8 +19,8 @@ from optim._engine.plugins.registry import Registry
 from optim.hooks import HOOK_API, OptimHooks
 from optim.options import import_named, parse_options
 from optim.passes import Stage
-from optim.testing import LayoutConformance
-from optim.testing.imports import imports_of
+from optim_testing import LayoutConformance
+from optim_testing.imports import imports_of
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "hooks"

@@ -8,6 +8,7 @@ import importlib.util
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
@@ -15,7 +16,11 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "public-modules.md"
-FACES = ("optim", "optim.model", "optim._engine.reports.schema", "optim._engine.reports.answers")
+SOURCES = (ROOT / "core" / "src", ROOT / "testing" / "src")
+"""Where public modules are."""
+ENGINE_USERS = {"testing": "optim.engine.testing"}
+"""Folders of distributions that may use the engine, each with the module that has what it may use."""
+FACES = ("optim", "optim_testing", "optim.model", "optim._engine.reports.schema", "optim._engine.reports.answers")
 """What hands on what others make of it, when it is asked to: names, the content of a file, a page for a notebook."""
 
 MOST_FILES = 17
@@ -43,8 +48,8 @@ HEAVY = ("numpy", "onnx", "onnx_ir", "onnxruntime", "torch", "click", "pydantic"
 
 def packages() -> dict[str, Path]:
     """The public modules that are packages, and so hand on names of their files, each with its ``__init__.py``."""
-    homes = {name: ROOT / "core" / "src" / Path(*name.split(".")) / "__init__.py" for name in public()}
-    return {name: path for name, path in homes.items() if path.is_file()}
+    homes = [(name, root / Path(*name.split(".")) / "__init__.py") for root in SOURCES for name in public()]
+    return {name: path for name, path in homes if path.is_file()}
 
 
 def told_to_type_checkers(path: Path) -> dict[str, str]:
@@ -60,12 +65,39 @@ def public() -> set[str]:
     return set(re.findall(r"^\| `(optim[\w.]*)` \| \S", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
 
 
+def handed_on() -> set[str]:
+    """The names that public packages hand on, with the package's."""
+    return {f"{name}.{part}" for name in public() for part in getattr(importlib.import_module(name), "__all__", ())}
+
+
 def test_plugins_third_parties_and_the_scaffold_import_public_modules_only(house: ModuleType) -> None:
-    handed_on = {
-        f"{name}.{part}" for name in public() for part in getattr(importlib.import_module(name), "__all__", ())
-    }
-    allowed = public() | handed_on
+    allowed = public() | handed_on()
     assert {name: places for name, places in house.plugin_imports().items() if name not in allowed} == {}
+
+
+@pytest.mark.parametrize(("folder", "engine"), ENGINE_USERS.items())
+def test_a_distribution_of_the_engine_tier_imports_public_modules_and_its_own_part_of_the_engine(
+    house: ModuleType, folder: str, engine: str
+) -> None:
+    used = house.core_imports(ROOT / folder / "src")
+    assert {name for name in used if name not in public() | handed_on()} == {engine}
+    tier = importlib.import_module(engine)
+    assert dir(tier) == tier.__all__ == sorted(told_to_type_checkers(Path(tier.__file__)).keys() - {"hand_on"})
+    unused = set(tier.__all__) - {name.rpartition(".")[2] for name in house.imports_below(ROOT / folder / "src")}
+    assert unused == set()
+
+
+@pytest.mark.parametrize("folder", ENGINE_USERS)
+def test_a_distribution_of_the_engine_tier_needs_the_very_version_of_core(folder: str) -> None:
+    project = tomllib.loads((ROOT / folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    version = (ROOT / "VERSION").read_text(encoding="utf-8").strip()
+    assert f"optim-core=={version}" in project["dependencies"]
+
+
+def test_core_imports_no_other_distribution_and_nothing_of_the_engine_tier(house: ModuleType) -> None:
+    imported = house.imports_below(house.CORE)
+    assert "optim.errors" in imported
+    assert [name for name in imported if re.match(r"optim_|optim\.engine\b", name)] == []
 
 
 @pytest.mark.parametrize("name", sorted(packages()))
@@ -91,7 +123,7 @@ def test_public_packages_import_nothing_heavy() -> None:
 
 
 def test_every_public_module_is_there(house: ModuleType) -> None:
-    assert sorted(public() - set(house.core_modules())) == []
+    assert sorted(public() - {*house.core_modules(), *house.testing_modules()}) == []
     assert not [name for name in public() if "_engine" in name]
 
 
@@ -103,6 +135,7 @@ def test_an_import_of_an_inside_module_is_found(house: ModuleType, tmp_path: Pat
 
 def test_no_folders_import_in_circles(house: ModuleType) -> None:
     assert house.folder_cycles(house.core_modules()) == []
+    assert house.folder_cycles(house.testing_modules()) == []
 
 
 def test_no_folders_of_a_plugin_import_in_circles(house: ModuleType) -> None:
@@ -119,7 +152,8 @@ def test_a_circle_of_folders_is_found(house: ModuleType, tmp_path: Path, monkeyp
 
 
 def test_no_files_import_in_circles(house: ModuleType) -> None:
-    assert house.file_circles({**house.core_modules(), **house.plugin_modules()}, leaving_out=FACES) == []
+    modules = {**house.core_modules(), **house.plugin_modules(), **house.testing_modules()}
+    assert house.file_circles(modules, leaving_out=FACES) == []
 
 
 def test_no_rooms_of_the_engine_import_in_circles(house: ModuleType) -> None:
@@ -163,6 +197,7 @@ def test_a_long_file_and_a_long_signature_are_found(
     monkeypatch.setattr(house, "ROOT", tmp_path)
     monkeypatch.setattr(house, "CORE", tmp_path)
     monkeypatch.setattr(house, "PLUGINS", ())
+    monkeypatch.setattr(house, "TESTING", tmp_path / "testing")
     assert house.long_files(3) == {"a.py": 4}
     assert house.long_signatures(3) == ["a.py:1 f (3)"]
     assert house.long_interfaces(3) == ["a.py:3 verb (3)"]

@@ -60,7 +60,7 @@ def test_folders_and_extras_that_a_line_names_are_there() -> None:
     known = projects()
     wrong, seen = [], set()
     for path, word in install_words():
-        if named := re.fullmatch(r"\./((?:core|plugins)[\w-]*)(?:\[([\w,]+)\])?", word):
+        if named := re.fullmatch(r"\./((?:core|plugins|testing)[\w-]*)(?:\[([\w,]+)\])?", word):
             folder, extras = named[1], set((named[2] or "").split(",")) - {""}
             seen |= extras
             if folder not in known or not extras <= set(known[folder].get("optional-dependencies", {})):

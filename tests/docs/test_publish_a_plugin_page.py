@@ -12,10 +12,11 @@ from pathlib import Path
 import click
 import pytest
 
-from optim import Pass, testing
+import optim_testing
+from optim import Pass
 from optim._engine.cli.main import optim
-from optim._engine.scaffold.package import STAGES, write_package
-from optim.testing import PassConformance, models
+from optim_testing import PassConformance, models
+from optim_testing.scaffold.package import STAGES, write_package
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "publish-a-plugin.md").read_text(encoding="utf-8")
@@ -80,17 +81,17 @@ def test_the_contracts_name_every_model_of_the_kit() -> None:
     assert set(re.findall(r"`(\w+)`", said)) == public
 
 
-KITS = [name for name in testing.__all__ if name.endswith("Conformance") and name != "StageConformance"]
+KITS = [name for name in optim_testing.__all__ if name.endswith("Conformance") and name != "StageConformance"]
 
 
 @pytest.mark.parametrize("name", KITS)
 def test_the_contracts_name_the_fixtures_of_every_kit_and_what_it_may_say(name: str) -> None:
-    kit = getattr(testing, name)
+    kit = getattr(optim_testing, name)
     said = {one for one in dir(kit) if not one.startswith(("_", "test_"))}
     said = said.union(*(getattr(one, "__annotations__", {}) for one in kit.__mro__))
     (row,) = re.findall(rf"^\| `{name}` \|(.*)$", CONTRACTS, re.MULTILINE)
     derived = {"model", "session", "metric", "command", "source_context", "apply", "export"}
-    derived |= {"offered", "stage"} if issubclass(kit, testing.StageConformance) else set()
+    derived |= {"offered", "stage"} if issubclass(kit, optim_testing.StageConformance) else set()
     if kit is PassConformance:
         derived = {"trial", "fresh_trial", "shared", "chosen", "result", "offered"}
     assert set(re.findall(r"`(\w+)`", row)) - {"MetricSample"} == said - derived

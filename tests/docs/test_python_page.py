@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import optim
-from optim.testing import models
+from optim_testing import models
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")

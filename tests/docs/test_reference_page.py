@@ -35,12 +35,12 @@ SCRIPT = load_script()
 
 def handed_on(module: str) -> list[str]:
     """The names of a package; none of a module that is a file."""
-    return importlib.import_module(f"optim.{module}").__all__ if SCRIPT.handed_on(module) else []
+    return importlib.import_module(SCRIPT.name_of(module)).__all__ if SCRIPT.handed_on(module) else []
 
 
 def classes_of(module: str) -> list[type]:
     """The classes of a package, or of the file itself."""
-    home = importlib.import_module(f"optim.{module}")
+    home = importlib.import_module(SCRIPT.name_of(module))
     found = [getattr(home, name) for name in handed_on(module)] or [
         one for one in vars(home).values() if getattr(one, "__module__", "") == home.__name__
     ]
@@ -51,7 +51,7 @@ CLASSES = [(name, kind) for name in SCRIPT.MODULES for kind in classes_of(name)]
 
 
 def section(module: str) -> str:
-    return PAGE.split(f"## optim.{module}\n")[1].split("\n## ")[0]
+    return PAGE.split(f"## {SCRIPT.name_of(module)}\n")[1].split("\n## ")[0]
 
 
 def members(kind: type) -> set[str]:
@@ -84,7 +84,7 @@ def test_every_name_of_a_package_is_there(module: str) -> None:
 
 
 def test_every_contract_that_optim_hands_on_is_there() -> None:
-    homes = {f"optim.{name}" for name in SCRIPT.MODULES}
+    homes = {SCRIPT.name_of(name) for name in SCRIPT.MODULES}
     handed = {name: getattr(optim, name) for name in optim.__all__}
     classes = {name for name, one in handed.items() if inspect.isclass(one) and one.__module__ in homes}
     assert {"Pass", "Backend", "Session", "Target", "Metric", "OptimError"} <= classes

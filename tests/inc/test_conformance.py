@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from optim import Stage
-from optim.testing import PassConformance, models
 from optim_inc.quantize_aware_of_accuracy import QuantizeAwareOfAccuracy
 from optim_inc.quantize_dynamic import QuantizeDynamic
 from optim_inc.quantize_static import QuantizeStatic
 from optim_inc.quantize_weights import QuantizeWeights
+from optim_testing import PassConformance, models
 
 pytestmark = pytest.mark.slow
 

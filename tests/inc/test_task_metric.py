@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from optim import run
-from optim.testing import models
+from optim_testing import models
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,6 @@ import onnx
 import pytest
 
 from optim import OptimError, Stage
-from optim.testing import BackendConformance, PassConformance, TargetConformance, Trial, models
 from optim_openvino.deploy import save_ir
 from optim_openvino.deploy.save_ir import SaveIr
 from optim_openvino.precision.precision import Precision
@@ -19,6 +18,7 @@ from optim_openvino.runtime.backend import OpenVinoBackend
 from optim_openvino.runtime.core import capabilities
 from optim_openvino.runtime.targets import TARGET
 from optim_openvino.tune.tune import Tune
+from optim_testing import BackendConformance, PassConformance, TargetConformance, Trial, models
 
 pytestmark = pytest.mark.slow
 

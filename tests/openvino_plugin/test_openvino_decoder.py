@@ -19,9 +19,9 @@ from optim._engine.load_script.generate import with_growing_past
 from optim._engine.runs.session_file import write_session_files
 from optim._engine.sources.export_file import ComponentFile, export_file, write_export_file
 from optim.onnx import describe_model
-from optim.testing import models
 from optim_openvino.runtime.load_script import load_script
 from optim_openvino.runtime.targets import TARGET
+from optim_testing import models
 
 SEVERAL = [[5, 6, 7, 8, 9], [10, 11], [12, 13, 14]]
 LOADED = """

@@ -15,12 +15,12 @@ from processors import Command
 from optim import Model
 from optim.onnx import describe_model
 from optim.processor import Processor
-from optim.testing import models
 from optim_openvino.precision.exact_integers import ExactIntegers
 from optim_openvino.runtime import saturation
 from optim_openvino.runtime.backend import OpenVinoBackend
 from optim_openvino.runtime.properties import DEVICE, LOW_PRECISION, as_session
 from optim_openvino.runtime.targets import TARGET
+from optim_testing import models
 
 AVX2 = Processor("x86_64", frozenset({"avx", "avx2", "fma"}))
 VNNI = Processor("x86_64", frozenset({"avx2", "avx_vnni"}))

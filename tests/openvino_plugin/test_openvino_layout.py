@@ -11,10 +11,10 @@ from optim import OptimError
 from optim.layout import Result
 from optim.onnx import describe_model
 from optim.onnx.sessions import PLAIN_CPU
-from optim.testing import LayoutConformance, models
 from optim_openvino.deploy.layout import OpenVino
 from optim_openvino.runtime.properties import MODEL_CACHE, PRECISION, THREADS, as_session
 from optim_openvino.runtime.targets import TARGET
+from optim_testing import LayoutConformance, models
 
 
 class TestOpenVino(LayoutConformance):

@@ -16,11 +16,11 @@ from optim import OptimError
 from optim._engine.runs.session_file import write_session_files
 from optim.backend import Delivery
 from optim.onnx import describe_model
-from optim.testing import models
 from optim_openvino.runtime.backend import OpenVinoBackend
 from optim_openvino.runtime.core import capabilities
 from optim_openvino.runtime.properties import PRECISION, as_session
 from optim_openvino.runtime.targets import TARGET
+from optim_testing import models
 
 USE_THE_SCRIPT = """
 import json, sys, runpy, numpy

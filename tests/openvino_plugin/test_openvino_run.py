@@ -18,7 +18,6 @@ from optim import ExitStatus, OptimError
 from optim._engine.cli.main import main
 from optim.onnx import describe_model
 from optim.onnx.linked import PREFIX, locations
-from optim.testing import Trial, models
 from optim_openvino.quantize import float_graph, nncf_library
 from optim_openvino.quantize.compress_weights import CompressWeights, _with_few_bits
 from optim_openvino.quantize.quantize import Quantize
@@ -28,6 +27,7 @@ from optim_openvino.runtime.core import core
 from optim_openvino.runtime.properties import MODEL_CACHE, as_session
 from optim_openvino.runtime.refusals import refused
 from optim_openvino.runtime.targets import TARGET
+from optim_testing import Trial, models
 
 pytestmark = pytest.mark.usefixtures("jobs_here")
 

@@ -6,8 +6,8 @@ import pytest
 
 from optim import SessionConfig, Target
 from optim.onnx import OnnxRuntimeBackend, open_session, operator_libraries
-from optim.testing import Trial
 from optim_prepost.append import Append
+from optim_testing import Trial
 
 ROOT = Path(__file__).parents[2]
 NPM = ROOT / ".cache" / "npm"

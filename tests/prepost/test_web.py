@@ -18,7 +18,6 @@ from optim.backend import Delivery
 from optim.onnx import deliver_model as deliver_model
 from optim.onnx import operator_counts
 from optim.options import parse_options
-from optim.testing import Trial, models
 from optim_prepost.append import Append
 from optim_prepost.compose.compose import METADATA
 from optim_prepost.plugin import WEB
@@ -28,6 +27,7 @@ from optim_prepost.web.backend import OrtWebBackend
 from optim_prepost.web.deliver import PAGE, deliver, plan_of
 from optim_prepost.web.node_session import NodeSession
 from optim_prepost.web.tables import tables
+from optim_testing import Trial, models
 
 pytestmark = pytest.mark.slow  # most start Node or a browser
 

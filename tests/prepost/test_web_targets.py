@@ -14,11 +14,11 @@ from onnx import TensorProto, helper
 from optim import Model, OptimError, Target
 from optim.backend import Delivery
 from optim.onnx import deliver_model as deliver_model
-from optim.testing import Trial
 from optim_prepost.plugin import WEB
 from optim_prepost.web import chromium
 from optim_prepost.web.backend import OrtWebBackend
 from optim_prepost.web.deliver import deliver
+from optim_testing import Trial
 
 needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="there is no Node on this machine")
 

@@ -10,11 +10,11 @@ from qnn_models import OFFLINE, images, small_net
 from rounding import rounding
 
 from optim import Stage
-from optim.testing import PassConformance
 from optim_qnn.htp.backend import OfflineBackend
 from optim_qnn.precision.convert_float16 import ConvertFloat16
 from optim_qnn.preprocess.preprocess import Preprocess
 from optim_qnn.quantize.quantize import Quantize
+from optim_testing import PassConformance
 
 pytestmark = pytest.mark.slow
 

@@ -26,8 +26,8 @@ from qnn_models import (
 from optim import ExitStatus, OptimError
 from optim._engine.compare.place import mapped_feeds, mapped_outputs
 from optim.options import parse_options
-from optim.testing import models
 from optim_qnn.preprocess.preprocess import Preprocess
+from optim_testing import models
 
 ROOT = np.sqrt(2).astype(np.float32)
 

@@ -11,9 +11,9 @@ from onnx import helper
 from qnn_models import QNN, apply, build, drift, images, normal, on_htp, operators, run, run_on_htp, small_net, stored
 
 from optim import ExitStatus, OptimError
-from optim.testing import models
 from optim_qnn.preprocess.preprocess import Preprocess
 from optim_qnn.quantize.quantize import Quantize
+from optim_testing import models
 
 pytestmark = pytest.mark.slow
 

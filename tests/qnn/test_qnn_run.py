@@ -19,7 +19,7 @@ from qnn_models import BACKEND, QNN, images, on_htp, small_net
 import optim
 from optim import ExitStatus, OptimError
 from optim._engine.cli.main import main
-from optim.testing import models
+from optim_testing import models
 
 pytestmark = pytest.mark.slow
 

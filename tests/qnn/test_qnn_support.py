@@ -15,8 +15,8 @@ from optim import OptimError
 from optim._engine.cli.main import main
 from optim.jobs import WorkerFailed
 from optim.onnx import describe_model
-from optim.testing import models
 from optim_qnn.htp.ask_htp import reasons_in
+from optim_testing import models
 
 LOG = """\
 2026-01-01 10:00:00.1 [V:onnxruntime:, x.cc:1 LogNodeSupport] Validation FAILED for 1 nodes in OrtNodeUnit (Det) :

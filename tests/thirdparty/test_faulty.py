@@ -18,7 +18,7 @@ import onnx
 import pytest
 from fresh_environment import fresh_environment
 
-from optim.testing import models
+from optim_testing import models
 
 pytestmark = pytest.mark.slow
 
@@ -209,7 +209,7 @@ def test_a_required_pass_that_does_not_hold_is_required_and_not_asked_for(run):
 MODULE = """
 import pytest
 from optim import Stage
-from optim.testing import BackendConformance, PassConformance, models
+from optim_testing import BackendConformance, PassConformance, models
 from optim_faulty.backend import TARGET, FaultyBackend
 from optim_faulty.passes import StoreBytes
 

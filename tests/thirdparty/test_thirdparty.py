@@ -11,7 +11,7 @@ import onnx
 import pytest
 from fresh_environment import HERE, ROOT, fresh_environment
 
-from optim.testing import models
+from optim_testing import models
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ import pytest
 from fresh_environment import HERE, fresh_environment
 from onnx.reference import ReferenceEvaluator
 
-from optim.testing import models
+from optim_testing import models
 
 pytestmark = pytest.mark.slow
 

@@ -39,7 +39,7 @@ from optim.onnx.libraries import operator_library_path
 from optim.passes import Interface, PassResult
 from optim.source import Component, Source, SourceRequest, TrialStep
 from optim.source import Trial as SourceTrial
-from optim.testing import Trial
+from optim_testing import Trial
 
 
 def refusal(call: Any) -> OptimError:

@@ -9,7 +9,7 @@ import pytest
 from optim._engine.cli.main import main
 from optim._engine.cli.places import require_writable, write
 from optim.errors import ExitStatus, OptimError
-from optim.testing import models
+from optim_testing import models
 
 
 @pytest.fixture

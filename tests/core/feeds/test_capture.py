@@ -11,7 +11,7 @@ import pytest
 import optim
 from optim._engine.feeds.sources import read_samples
 from optim.errors import OptimError
-from optim.testing import models
+from optim_testing import models
 
 
 @pytest.fixture

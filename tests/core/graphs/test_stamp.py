@@ -14,7 +14,7 @@ from optim._engine.graphs.stamp import stamps_of, still_there
 from optim._engine.jobs import ingest
 from optim._engine.search import restore
 from optim._engine.store import Store
-from optim.testing import models
+from optim_testing import models
 
 LONG_AGO_S = time.time() - 1000
 

@@ -15,7 +15,7 @@ from optim.onnx.context_files import ARTEFACT
 from optim.onnx.external_data import external_files
 from optim.onnx.files import deliver_model, describe_model, model_size_bytes
 from optim.target import Target
-from optim.testing import models
+from optim_testing import models
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from optim._engine.scaffold.package import write_package
 from optim.errors import OptimError
 from optim.passes import Stage
+from optim_testing.scaffold.package import write_package
 
 
 def test_a_package_that_cannot_be_moved_whole_leaves_the_folder_empty(

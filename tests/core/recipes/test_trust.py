@@ -10,7 +10,7 @@ import pytest
 from optim._engine.cli.main import main
 from optim._engine.cli.request import settings_of
 from optim.errors import ExitStatus
-from optim.testing import models
+from optim_testing import models
 
 CODE = "from pathlib import Path\nPath('planted').touch()\ndef f(*_, **__):\n    return 1.0\n"
 

@@ -23,8 +23,8 @@ from optim.errors import ExitStatus
 from optim.layout import Laid, Layout, Result, disabled_as_config, place_graph
 from optim.onnx.files import describe_model
 from optim.onnx.sessions import PLAIN_CPU
-from optim.testing import models
 from optim_plugins.layouts import plugin
+from optim_testing import models
 
 OPENER = """
 def missing():

@@ -13,7 +13,7 @@ import optim
 from optim._engine.sources.export_file import ComponentFile, export_file, read_export_file, write_export_file
 from optim.errors import OptimError
 from optim.layout import carry_files
-from optim.testing import models
+from optim_testing import models
 
 pytestmark = pytest.mark.usefixtures("jobs_here")
 

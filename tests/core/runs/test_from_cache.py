@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from optim._engine.cli.main import main
-from optim.testing import models
+from optim_testing import models
 
 AGAIN = """
 import sys

@@ -9,7 +9,7 @@ import pytest
 import optim
 from optim._engine.sources.export_file import ComponentFile, export_file, write_export_file
 from optim.errors import ExitStatus, OptimError
-from optim.testing import models
+from optim_testing import models
 
 pytestmark = pytest.mark.usefixtures("jobs_here")
 

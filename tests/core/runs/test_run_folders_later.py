@@ -11,7 +11,7 @@ from timed_models import write_network
 
 from optim._engine.cli.main import main
 from optim.errors import ExitStatus
-from optim.testing import models
+from optim_testing import models
 
 pytestmark = pytest.mark.usefixtures("jobs_here")
 

@@ -10,7 +10,7 @@ import optim
 from optim._engine.sources.kept_files import files_of
 from optim.layout import carry_files, source_files
 from optim.source import SourceRequest
-from optim.testing import models
+from optim_testing import models
 
 QUICK = {"search_seconds": 0, "stages": ["post-process"]}
 KEPT = ("1_Pooling/config.json", "config.json", "modules.json", "tokenizer.json")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from optim.testing import models
+from optim_testing import models
 
 USE = """
 import sys

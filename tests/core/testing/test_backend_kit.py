@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 from installed_plugin import FOLDERS
 
-from optim.testing import BackendConformance
+from optim_testing import BackendConformance
 
 BAD = {
     "opens-nothing": "its_outputs_are_the_models",
@@ -51,7 +51,7 @@ HEAVY = "importing_it_loads_nothing_heavy"
 MODULE = """
 import pytest
 import runtimes_plugin
-from optim.testing import BackendConformance
+from optim_testing import BackendConformance
 
 class Base(BackendConformance):
     max_drift = 1e-5

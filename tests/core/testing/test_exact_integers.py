@@ -13,8 +13,8 @@ from optim import PassResult, Target
 from optim.backend import Session
 from optim.model import Model
 from optim.onnx.files import describe_model
-from optim.testing import Trial
-from optim.testing.exact_integers import OnnxRuntimeCpu, exact_integers, saturates
+from optim_testing import Trial
+from optim_testing.exact_integers import OnnxRuntimeCpu, exact_integers, saturates
 
 CPU = Target("cpu", "ort", "CPUExecutionProvider", device="CPU")
 SIZE = 64

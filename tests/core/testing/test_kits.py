@@ -17,7 +17,7 @@ from vendor_metric import NearOptions, near
 from optim import Applicable, Metric, PassOptions, Source, SourceRequest, SourceResult
 from optim.hooks import Command
 from optim.source import SourceContext
-from optim.testing import (
+from optim_testing import (
     CommandConformance,
     ExporterConformance,
     MetricConformance,
@@ -266,7 +266,7 @@ COMMANDS = {
     "chatters": ("with_json_its_output_is_json", say(lambda json: print("hello"), params=[option(help="As JSON.")])),
     "breaks-over-nonsense": ("what_it_cannot_do_is_an_error_with_cause_and_fix", say(broken, params=[WORD])),
     "swallows-nonsense": ("what_it_cannot_do_is_an_error_with_cause_and_fix", say(lambda word: None, params=[WORD])),
-    "heavy": ("importing_it_loads_nothing_heavy", {"offered": Command("optim.testing.models:mlp", "x")}),
+    "heavy": ("importing_it_loads_nothing_heavy", {"offered": Command("optim_testing.models:mlp", "x")}),
 }
 SOURCES = {
     "misnamed": ("its_name_and_attributes_fit", {"pass_class": kind(vendor.Merge, name="merge")}),

@@ -14,7 +14,7 @@ from installed_plugin import FOLDERS
 from optim import Target
 from optim._engine.plugins.discovery import HEAVY
 from optim.onnx.backend import OnnxRuntimeBackend
-from optim.testing import Trial, models
+from optim_testing import Trial, models
 
 pytestmark = pytest.mark.slow
 
@@ -77,7 +77,7 @@ MODULE = """
 import pytest
 import conforming_passes
 import heavy_pass
-from optim.testing import PassConformance, models
+from optim_testing import PassConformance, models
 
 class Mlp(PassConformance):
     max_drift = 1e-5
@@ -132,7 +132,7 @@ class TestDamaging(Mlp):
 """
 
 UNFINISHED = """
-from optim.testing import PassConformance
+from optim_testing import PassConformance
 
 class TestUnfinished(PassConformance):
     pass
@@ -221,7 +221,7 @@ def test_pytest_starts_without_anything_heavy_and_the_kits_asserts_say_what_they
         "import sys\n"
         f"def test_light():\n    assert [name for name in {HEAVY!r} if name in sys.modules] == []\n"
         "def test_rewritten():\n"
-        "    from optim.testing.kits import passes\n    assert '@pytest_ar' in vars(passes)\n"
+        "    from optim_testing.kits import passes\n    assert '@pytest_ar' in vars(passes)\n"
     )
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_start.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=800)

@@ -20,12 +20,12 @@ from optim._engine.runs.session_file import write_session_files
 from optim.adapters import Adapter, read_adapter, write_adapter
 from optim.arrays import dtype_of
 from optim.onnx import read_ir
-from optim.testing import models
 from optim_plugins.adapters.commands import extracting
 from optim_plugins.adapters.commands.command import adapters
 from optim_plugins.adapters.extract.further import further_adapters
 from optim_plugins.torch.sources.huggingface.lora_adapter import inject
 from optim_plugins.torch.sources.huggingface.model_folder import load_folder
+from optim_testing import models
 
 X = np.random.default_rng(5).normal(size=(2, 3, 64)).astype(np.float32)
 WEIGHTS = "adapter_model.safetensors"

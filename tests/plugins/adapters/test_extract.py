@@ -15,13 +15,13 @@ from optim import OptimError, Target
 from optim.adapters import ONNX_ADAPTER, read_adapter
 from optim.onnx import OnnxRuntimeBackend, deliver_model, operator_counts
 from optim.options import import_named
-from optim.testing import PassConformance, Trial
 from optim_plugins.adapters.extract.extract import Extract
 from optim_plugins.ort.precision.convert_float16 import ConvertFloat16
 from optim_plugins.ort.prepare.clean import Clean
 from optim_plugins.ort.quantize.dynamic.quantize_dynamic import QuantizeDynamic
 from optim_plugins.ort.quantize.static.quantize_static import QuantizeStatic
 from optim_plugins.ort.quantize.weights.quantize_weights import QuantizeWeights
+from optim_testing import PassConformance, Trial
 
 CPU = Target("cpu", "ort", "CPUExecutionProvider", device="CPU")
 

@@ -10,12 +10,12 @@ from click.testing import CliRunner
 from optim import OptimError, Target
 from optim.adapters import ONNX_ADAPTER, read_adapter, require_fit
 from optim.onnx import OnnxRuntimeBackend, deliver_model, operator_counts
-from optim.testing import PassConformance, Trial
 from optim_plugins.adapters.commands.command import adapters
 from optim_plugins.adapters.convert.convert import convert
 from optim_plugins.adapters.extract.extract import ExtractPacked
 from optim_plugins.adapters.extract.further import in_floats
 from optim_plugins.adapters.packing import Packing, packed, unpacked
+from optim_testing import PassConformance, Trial
 
 CPU = Target("cpu", "ort", "CPUExecutionProvider", device="CPU")
 X = np.random.default_rng(5).normal(size=(2, 3, 64)).astype(np.float32)

@@ -21,9 +21,9 @@ from optim.adapters.share import share_out
 from optim.onnx import OnnxRuntimeBackend, deliver_model
 from optim.onnx.adapter_inputs import KEY, SUPPLIED
 from optim.options import parse_options
-from optim.testing import Trial
 from optim_plugins.adapters.convert.convert import convert
 from optim_plugins.adapters.extract.extract import Extract, ExtractPacked
+from optim_testing import Trial
 
 CPU = Target("cpu", "ort", "CPUExecutionProvider", device="CPU")
 X = np.random.default_rng(5).normal(size=(2, 3, 64)).astype(np.float32)

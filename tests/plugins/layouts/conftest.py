@@ -14,7 +14,7 @@ import pytest
 from filelock import FileLock
 
 import optim
-from optim.testing import models
+from optim_testing import models
 
 HERE = Path(__file__).parent
 CACHE = HERE.parents[2] / ".cache" / "layouts"

@@ -19,10 +19,10 @@ from optim import OptimError
 from optim.layout import Result
 from optim.onnx import describe_model
 from optim.onnx.sessions import PLAIN_CPU
-from optim.testing import models
 from optim_plugins.layouts.decoders import choices, past_of, prompts
 from optim_plugins.layouts.kinds.genai import Genai
 from optim_plugins.layouts.options import GenaiOptions
+from optim_testing import models
 
 WORDS, WIDTH = 64, 4
 CONFIG = {

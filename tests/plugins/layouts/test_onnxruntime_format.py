@@ -8,10 +8,10 @@ import onnxruntime
 import pytest
 
 from optim import SessionConfig
-from optim.testing import LayoutConformance
-from optim.testing.imports import imports_of
 from optim_plugins.layouts import plugin
 from optim_plugins.layouts.kinds.onnxruntime import OnnxRuntime
+from optim_testing import LayoutConformance
+from optim_testing.imports import imports_of
 
 LEFT = {"session.intra_op.allow_spinning": "0"}
 

@@ -10,9 +10,9 @@ import pytest
 from optim.layout import Result
 from optim.onnx import describe_model
 from optim.onnx.sessions import PLAIN_CPU
-from optim.testing import LayoutConformance
 from optim_plugins.layouts.kinds.optimum import Optimum
 from optim_plugins.layouts.options import OptimumOptions
+from optim_testing import LayoutConformance
 
 pytestmark = pytest.mark.slow
 

@@ -14,10 +14,10 @@ from optim import OptimError, SessionConfig, Target, TensorInfo
 from optim.layout import Result
 from optim.onnx import describe_model
 from optim.onnx.sessions import PLAIN_CPU
-from optim.testing import LayoutConformance, models
 from optim_plugins.layouts.kinds.mlflow import MLflow
 from optim_plugins.layouts.kinds.triton import Triton
 from optim_plugins.layouts.options import TritonOptions
+from optim_testing import LayoutConformance, models
 
 pytestmark = pytest.mark.slow
 

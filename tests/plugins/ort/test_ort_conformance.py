@@ -9,7 +9,6 @@ from ort_models import DATA, apply, export
 
 from optim import Stage, Target
 from optim.onnx import describe_model
-from optim.testing import PassConformance, models
 from optim_plugins.ort.fuse.convolution.fuse_convolution import FuseConvolution
 from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
 from optim_plugins.ort.fuse.past.share_past import SharePast
@@ -26,6 +25,7 @@ from optim_plugins.ort.quantize.weights.quantize_weights import QuantizeWeights
 from optim_plugins.ort.tune.pack_weights import PackWeights
 from optim_plugins.ort.tune.tune_execution import TuneExecution
 from optim_plugins.ort.tune.tune_session import TuneSession
+from optim_testing import PassConformance, models
 
 pytestmark = pytest.mark.slow
 

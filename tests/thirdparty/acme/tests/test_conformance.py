@@ -8,7 +8,7 @@ from optim_acme.passes import DropPairs, Round, Threads
 from optim_acme.plugin import TARGET, AcmeBackend
 
 from optim import Stage
-from optim.testing import PassConformance, models
+from optim_testing import PassConformance, models
 
 
 class OnAcme(PassConformance):

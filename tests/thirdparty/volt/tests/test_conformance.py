@@ -7,7 +7,7 @@ from optim_volt.backend import TARGET, VoltBackend
 from optim_volt.compile_pass import Compile
 
 from optim import Stage
-from optim.testing import BackendConformance, PassConformance, models
+from optim_testing import BackendConformance, PassConformance, models
 
 
 class TestVoltBackend(BackendConformance):

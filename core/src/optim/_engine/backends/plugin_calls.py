@@ -89,7 +89,7 @@ class PluginCalls:
             "backend-contract",
             f"backend {self.name} breaks the contract of backends",
             cause,
-            "report it to the package below; its author finds it with optim.testing.BackendConformance",
+            "report it to the package below; its author finds it with optim_testing.BackendConformance",
             self.release,
             ExitStatus.TARGET_UNAVAILABLE,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import importlib.metadata
 from typing import TYPE_CHECKING
 
 import click
@@ -10,61 +10,18 @@ import click
 from optim._engine.cli.verbs.isolated import environment_fields, install, remove
 from optim.cli_kit.names import PLUGIN_NAME
 from optim.cli_kit.output import echo, json_option, print_fields, print_json, print_table
-from optim.errors import ExitStatus
+from optim.errors import ExitStatus, OptimError
 from optim.passes import Stage
 
 if TYPE_CHECKING:
     from optim._engine.plugins.survey import SurveyedPass, SurveyedPlugin
     from optim.isolation.environments import Environment
 
-_STAGES = ("fuse", "quantize", "convert-precision", "tune", "post-process")
+_ADDED = "optim.plugins.commands"
+"""Entry points of this group are commands of ``optim plugins`` from other distributions of this repository."""
 
-
-@click.command("new")
-@click.argument("name")
-@click.option(
-    "--stage",
-    "stages",
-    multiple=True,
-    type=click.Choice(_STAGES),
-    default=("fuse", "quantize"),
-    show_default=True,
-    help="Start with a pass in this stage; may be given more than once.",
-)
-@click.option(
-    "--target",
-    type=click.Choice(["provider", "runtime"]),
-    default="provider",
-    show_default=True,
-    help="What runs its models: a provider of onnxruntime, or a runtime of its own.",
-)
-@click.option(
-    "--also",
-    "extras",
-    multiple=True,
-    type=click.Choice(["metric", "command"]),
-    help="Start with this too; may be given more than once.",
-)
-@click.option("--folder", type=click.Path(path_type=Path), help="Where to. [default: optim-plugin-NAME]")
-@json_option
-def new(
-    name: str, stages: tuple[str, ...], target: str, extras: tuple[str, ...], folder: Path | None, as_json: bool
-) -> None:
-    """Write the package of a new plugin, NAME: a target, passes that do something, tests.
-
-    It installs and passes its tests at once; then change it, a file at a time.
-    """
-    from optim._engine.scaffold.package import write_package
-
-    folder = folder or Path(f"optim-plugin-{name}")
-    chosen = [Stage(stage) for stage in stages]
-    files = write_package(name, folder, chosen, own_runtime=target == "runtime", extras=sorted(set(extras)))
-    if as_json:
-        print_json({"folder": str(folder), "files": [str(path) for path in files]})
-        return
-    for path in files:
-        echo(f"  {folder / path}")
-    echo(f"\nnext: pip install --editable '{folder}[test]' && pytest {folder}")
+_OF_TESTING = "new"
+"""A command of optim-testing, which tests of plugins need and users do not."""
 
 
 @click.command
@@ -103,7 +60,40 @@ _STYLES = {
 }
 
 
-@click.group()
+class _PluginsGroup(click.Group):
+    """Commands of core, and those that another distribution adds."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names; that of optim-testing even if it is not installed."""
+        return sorted({*super().list_commands(ctx), *importlib.metadata.entry_points(group=_ADDED).names, _OF_TESTING})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command of another distribution only if it is called or listed."""
+        own = super().get_command(ctx, cmd_name)
+        if own is not None:
+            return own
+        for entry in importlib.metadata.entry_points(group=_ADDED, name=cmd_name):
+            command: click.Command = entry.load()
+            return command
+        return _needs_testing if cmd_name == _OF_TESTING else None
+
+
+@click.command(_OF_TESTING, context_settings={"ignore_unknown_options": True})
+@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+def _needs_testing(words: tuple[str, ...]) -> None:
+    """Write the package of a new plugin; needs optim-testing.
+
+    In a clone of optim: pip install ./testing
+    """
+    raise OptimError.usage(
+        "testing-missing",
+        "optim plugins new is a command of optim-testing",
+        "optim-testing is not installed",
+        "in a clone of optim: pip install ./testing",
+    )
+
+
+@click.group(cls=_PluginsGroup)
 def plugins() -> None:
     """List the plugins, show one, look for what is broken, or start a new one."""
 
@@ -137,7 +127,6 @@ def show_command(ctx: click.Context, name: str, as_json: bool) -> None:
 
 
 plugins.add_command(doctor)
-plugins.add_command(new)
 plugins.add_command(install)
 plugins.add_command(remove)
 

@@ -1,1 +1,0 @@
-"""The conformance classes, a file each; authors import them from :mod:`optim.testing`."""

@@ -1,0 +1,59 @@
+"""``optim plugins new``: the package of a new plugin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from optim.cli_kit import echo, json_option, print_json
+from optim.passes import Stage
+
+_STAGES = ("fuse", "quantize", "convert-precision", "tune", "post-process")
+
+
+@click.command("new")
+@click.argument("name")
+@click.option(
+    "--stage",
+    "stages",
+    multiple=True,
+    type=click.Choice(_STAGES),
+    default=("fuse", "quantize"),
+    show_default=True,
+    help="Start with a pass in this stage; may be given more than once.",
+)
+@click.option(
+    "--target",
+    type=click.Choice(["provider", "runtime"]),
+    default="provider",
+    show_default=True,
+    help="What runs its models: a provider of onnxruntime, or a runtime of its own.",
+)
+@click.option(
+    "--also",
+    "extras",
+    multiple=True,
+    type=click.Choice(["metric", "command"]),
+    help="Start with this too; may be given more than once.",
+)
+@click.option("--folder", type=click.Path(path_type=Path), help="Where to. [default: optim-plugin-NAME]")
+@json_option
+def new(
+    name: str, stages: tuple[str, ...], target: str, extras: tuple[str, ...], folder: Path | None, as_json: bool
+) -> None:
+    """Write the package of a new plugin, NAME: a target, passes that do something, tests.
+
+    It installs and passes its tests at once; then change it, a file at a time.
+    """
+    from optim_testing.scaffold.package import write_package
+
+    folder = folder or Path(f"optim-plugin-{name}")
+    chosen = [Stage(stage) for stage in stages]
+    files = write_package(name, folder, chosen, own_runtime=target == "runtime", extras=sorted(set(extras)))
+    if as_json:
+        print_json({"folder": str(folder), "files": [str(path) for path in files]})
+        return
+    for path in files:
+        echo(f"  {folder / path}")
+    echo(f"\nnext: pip install --editable '{folder}[test]' && pytest {folder}")
