@@ -21,8 +21,18 @@ import optim
 BATCH, LENGTH, RATE = 16, 128, 3e-3
 
 
-def train(folder: Path, steps: int) -> None:
-    """Train, and write as a Hugging Face folder."""
+def train(folder: Path, steps: int, learned: str, judged: str) -> float:
+    """Train on a text, and write as a Hugging Face folder.
+
+    Args:
+        folder: to write.
+        steps: of training.
+        learned: the text.
+        judged: another one.
+
+    Returns:
+        The perplexity of a byte of ``judged``.
+    """
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -39,7 +49,7 @@ def train(folder: Path, steps: int) -> None:
         dtype="float32",
     )
     model = LlamaForCausalLM(config)
-    data, judged = (torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8).long() for text in texts())
+    data, others = (torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8).long() for text in (learned, judged))
     optimizer = torch.optim.AdamW(model.parameters(), RATE, weight_decay=0.1)
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: min(1, (step + 1) / 20) * (0.55 + 0.45 * math.cos(math.pi * step / steps))
@@ -57,9 +67,11 @@ def train(folder: Path, steps: int) -> None:
         if step % 50 == 0:
             print(f"step {step}: perplexity of a byte {loss.exp():.2f}", file=sys.stderr)
     with torch.no_grad():
-        ids = judged[: 64 * LENGTH].reshape(64, LENGTH)
-        print(f"on pages that it has not seen: {model.eval()(ids, labels=ids).loss.exp():.2f}", file=sys.stderr)
-    model.eval().save_pretrained(folder)
+        ids = others[: 64 * LENGTH].reshape(64, LENGTH)
+        perplexity = float(model.eval()(ids, labels=ids).loss.exp())
+    print(f"on text that it has not seen: {perplexity:.2f}", file=sys.stderr)
+    model.save_pretrained(folder)
+    return perplexity
 
 
 def main() -> int:
@@ -68,7 +80,7 @@ def main() -> int:
     parser.add_argument("out", type=Path)
     parser.add_argument("--steps", type=int, default=500)
     chosen = parser.parse_args()
-    train(chosen.out, chosen.steps)
+    train(chosen.out, chosen.steps, *texts())
     optim.export(chosen.out, chosen.out / "exported")
     (graph,) = (chosen.out / "exported").rglob("*.onnx")
     print(graph)
