@@ -2,9 +2,9 @@
 
     python benchmarks/table/judge.py ASKED.json FOUND.json
 
-ASKED has ``model``, ``judged``, ``contenders`` and ``task`` (empty: no answers are compared). FOUND is written after
-each contender, so that one that crashes the process costs nothing but itself. The quick time chooses settings for the race;
-it is no figure of a table.
+ASKED has ``model``, ``judged``, ``contenders`` and ``task`` (empty: no answers are compared). FOUND is written
+after each contender, so that one that crashes the process costs nothing but itself. The quick time chooses settings
+for the race; it is no figure of a table.
 """
 
 from __future__ import annotations

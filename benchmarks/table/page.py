@@ -57,7 +57,7 @@ def readme_table(found: dict[str, list[Result]]) -> str:
     name = shown_class(found)
     known = {one.model.name: one for one in found.get(name, [])}
     lines = [
-        f"| trained model | onnxruntime | optim | optim, `--target auto` | best peer within drift {DEFAULT} | peer took |",
+        f"| trained model | onnxruntime | optim | optim, `--target auto` | peer within drift {DEFAULT} | peer took |",
         "|---|---|---|---|---|---|",
     ]
     for model in README:
@@ -126,7 +126,7 @@ def lost(everything: Sequence[Result]) -> list[str]:
     if not everything:
         return ["Not taken."]
     lines = [
-        "Every budget in which a peer that keeps it has a lower median than optim. *Clearly*: the intervals are apart.\n",
+        "Every budget in which a peer that keeps it has a lower median than optim. Clearly: the intervals are apart.\n",
         "| processor | model | budget | target of optim | optim | peer | its ratio | clearly |",
         "|---|---|---|---|---|---|---|---|",
         *(loss_line(one) for one in losses(everything)),

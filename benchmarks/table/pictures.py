@@ -92,14 +92,20 @@ def short(row: Row) -> str:
     return f"{label}, {row.contender['setting']}" if row.contender["tool"] == "openvino" else label
 
 
-PANEL, PLOT = (430, 330), (62, 44, 300, 232)
-"""Size of a panel, and its axes: left, top, width, height."""
+PANEL = 430, 330
+LEFT_EDGE, TOP_EDGE, ACROSS, DOWN = 62, 44, 340, 232
+"""Size of a panel; where its axes begin, and how long they are."""
 MOST, LEAST, FARTHEST = 2.0, 1e-5, 2.0
-"""Ratio at the right, drift at the bottom and at the top; what is beyond stands at the edge with an arrow."""
+"""Ratio at the right, drift at the bottom and at the top; a point beyond stands at the edge, as an arrow."""
+LETTER, LABEL = 5.2, 11
+"""Width of a letter and height of a line of labels."""
+
+Box = tuple[float, float, float, float]
+"""Left, top, right, bottom."""
 
 
 def scatter(found: Sequence[Result], colours: Colours) -> str:
-    """A panel for each model: drift upwards, latency to the right; labels are numbers, listed beside the axes."""
+    """A panel for each model: drift upwards, latency to the right; optim has bold labels and large points."""
     columns = min(2, len(found))
     lines = -(-len(found) // columns)
     parts = []
@@ -110,99 +116,100 @@ def scatter(found: Sequence[Result], colours: Colours) -> str:
 
 
 def panel(one: Result, colours: Colours) -> list[str]:
-    """Axes, points, and a list of the points' names."""
-    left, top, width, height = PLOT
-    decades = log10(FARTHEST / LEAST)
-
-    def place(row: Row) -> tuple[float, float, bool]:
-        ratio, drift = row.ratio or 1.0, row.drift
-        out = ratio > MOST or drift > FARTHEST
-        x = left + width * min(ratio, MOST) / MOST
-        y = top + height * (1 - log10(min(max(drift, LEAST), FARTHEST) / LEAST) / decades)
-        return x, y, out
-
-    parts = [text(left, 22, one.model.title, colours.ink, weight="600")]
-    parts.append(
-        f'<rect x="{left}" y="{top}" width="{width}" height="{height}" fill="none" stroke="{colours.broken}"/>'
-    )
-    for tick in (0.5, 1.0, 1.5, 2.0):
-        x = left + width * tick / MOST
-        parts += [
-            line(x, top, x, top + height, colours.broken),
-            text(x, top + height + 15, f"{tick:g}", colours.quiet, anchor="middle", size=10),
-        ]
-    for tick in (1e-4, 1e-3, 1e-2, 1e-1, 1.0):
-        y = top + height * (1 - log10(tick / LEAST) / decades)
-        parts += [
-            line(left, y, left + width, y, colours.broken),
-            text(left - 5, y + 4, f"{tick:g}", colours.quiet, anchor="end", size=10),
-        ]
-    parts.append(
-        text(
-            left + width / 2,
-            top + height + 31,
-            "time of a run, ratio to onnxruntime's default",
-            colours.quiet,
-            anchor="middle",
-            size=10,
-        )
-    )
-    parts.append(
-        f'<text transform="translate(14 {top + height / 2}) rotate(-90)" fill="{colours.quiet}" font-size="10" '
-        'text-anchor="middle">drift, worst sample</text>'
-    )
+    """Axes, points, and labels."""
     raced = [row for row in one.rows if row.ratio is not None]
-    taken: list[tuple[float, float, float]] = []
-    for row in sorted(raced, key=lambda row: row.is_optim):
-        x, y, out = place(row)
-        colour = colours.ours if row.is_optim else colours.theirs
-        mark = (
-            f'<path d="M{x - 5:.1f} {y:.1f}l5 -6l5 6z" fill="none" stroke="{colour}"/>'
-            if out
-            else f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{5 if row.is_optim else 3.5}" fill="{colour}"/>'
-        )
-        parts.append(f"{mark[:-2]}><title>{escape(row.name)}</title></{'path' if out else 'circle'}>")
-    for row in named(raced):
-        x, y, _ = place(row)
-        colour = colours.ours if row.is_optim else colours.theirs
-        said = (
-            "optim " + str(row.contender["setting"]).replace(", target cpu", "").replace(", target", "")
-            if row.is_optim
-            else short(row)
-        )
-        spot = free_spot(taken, (x, y), 5.4 * len(said), (left, top, left + width, top + height))
-        if spot is not None:
-            at, down = spot
-            parts.append(text(at, down, said, colour, size=9, weight="600" if row.is_optim else "400"))
-            parts.append(line(x, y, at, down - 3, colour, width=0.5) if abs(down - y) > 14 else "")
+    parts = [text(LEFT_EDGE, 22, one.model.title, colours.ink, weight="600"), *axes(colours)]
+    parts += [point(row, colours) for row in sorted(raced, key=lambda row: row.is_optim)]
+    for row, (left, _, _, bottom) in labels(raced):
+        x, y = place(row)
+        colour, weight = (colours.ours, "600") if row.is_optim else (colours.theirs, "400")
+        parts.append(text(left, bottom - 2, label(row), colour, size=9, weight=weight))
+        if abs(bottom - LABEL / 2 - y) > LABEL:
+            parts.append(line(x, y, left, bottom - LABEL / 2, colour, width=0.5))
     return parts
 
 
-def named(raced: Sequence[Row]) -> list[Row]:
-    """Optim's, and the peers that no other row beats in both; others have their name as a tooltip."""
+def axes(colours: Colours) -> list[str]:
+    """Frame, grid, ticks and titles."""
+    bottom, quiet, right = TOP_EDGE + DOWN, colours.quiet, LEFT_EDGE + ACROSS
+    parts = [line(LEFT_EDGE, TOP_EDGE, LEFT_EDGE, bottom, quiet), line(LEFT_EDGE, bottom, right, bottom, quiet)]
+    for tick in (0.5, 1.0, 1.5, 2.0):
+        x = LEFT_EDGE + ACROSS * tick / MOST
+        parts.append(line(x, TOP_EDGE, x, bottom, colours.broken))
+        parts.append(text(x, bottom + 15, f"{tick:g}", quiet, anchor="middle", size=10))
+    for tick in (1e-4, 1e-3, 1e-2, 1e-1, 1.0):
+        y = height_of(tick)
+        parts.append(line(LEFT_EDGE, y, right, y, colours.broken))
+        parts.append(text(LEFT_EDGE - 5, y + 4, f"{tick:g}", quiet, anchor="end", size=10))
+    under = "time of a run, ratio to onnxruntime's default"
+    parts.append(text(LEFT_EDGE + ACROSS / 2, bottom + 31, under, quiet, anchor="middle", size=10))
+    turned = f'transform="translate(14 {TOP_EDGE + DOWN / 2}) rotate(-90)" text-anchor="middle"'
+    return [*parts, f'<text {turned} fill="{quiet}" font-size="10">drift of the worst sample</text>']
+
+
+def height_of(drift: float) -> float:
+    """Where a drift is on its axis."""
+    share = log10(min(max(drift, LEAST), FARTHEST) / LEAST) / log10(FARTHEST / LEAST)
+    return TOP_EDGE + DOWN * (1 - share)
+
+
+def place(row: Row) -> tuple[float, float]:
+    """Where a point stands."""
+    return LEFT_EDGE + ACROSS * min(row.ratio or 1.0, MOST) / MOST, height_of(row.drift)
+
+
+def point(row: Row, colours: Colours) -> str:
+    """A circle with its name as a tooltip; an arrow where it is out of range."""
+    (x, y), colour = place(row), colours.ours if row.is_optim else colours.theirs
+    title = f"<title>{escape(row.name)}: {row.ratio:.2f}, drift {row.drift:.2g}</title>"
+    if (row.ratio or 1.0) > MOST:
+        return f'<path d="M{x - 7:.1f} {y - 5:.1f}l7 5l-7 5z" fill="{colour}">{title}</path>'
+    if row.drift > FARTHEST:
+        return f'<path d="M{x - 5:.1f} {y + 7:.1f}l5 -7l5 7z" fill="{colour}">{title}</path>'
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{5 if row.is_optim else 3.5}" fill="{colour}">{title}</circle>'
+
+
+def label(row: Row) -> str:
+    """A result in few words."""
+    setting = str(row.contender["setting"]).replace(", target cpu", "").replace(", target auto", " auto")
+    return f"optim {setting}" if row.is_optim else short(row)
+
+
+def labels(raced: Sequence[Row]) -> list[tuple[Row, Box]]:
+    """Rows that have a label, with its box: optim's, and peers that no other peer beats in both."""
 
     def beaten(row: Row) -> bool:
-        return any((o.ratio or 9) < (row.ratio or 9) and o.drift <= row.drift for o in raced if not o.is_optim)
+        others = [other for other in raced if not other.is_optim]
+        return any((o.ratio or 1.0) < (row.ratio or 1.0) and o.drift <= row.drift for o in others)
 
-    return [row for row in raced if row.is_optim or not beaten(row)]
+    boxes: list[tuple[Row, Box]] = []
+    for row in raced:
+        if row.is_optim or not beaten(row):
+            taken = [box for _, box in boxes]
+            boxes.append((row, free_box(place(row), LETTER * len(label(row)), taken)))
+    return boxes
 
 
-def free_spot(
-    taken: list[tuple[float, float, float]],
-    at_point: tuple[float, float],
-    wide: float,
-    box: tuple[float, float, float, float],
-) -> tuple[float, float] | None:
-    """Where a label of this width overlaps none of those that are there; None: nowhere near."""
-    (x, y), (left, top, right, bottom) = at_point, box
-    for step in range(24):
-        down = y + 4 + (1 if step % 2 else -1) * 11 * ((step + 1) // 2)
-        for at in (x + 8, x - 8 - wide):
-            inside = left <= at and at + wide <= right + 66 and top + 8 <= down <= bottom - 2
-            if inside and all(abs(down - d) >= 10.5 or at + wide < a or a + w < at for a, d, w in taken):
-                taken.append((at, down, wide))
-                return at, down
-    return None
+def free_box(at: tuple[float, float], wide: float, taken: Sequence[Box]) -> Box:
+    """The nearest box for a label that overlaps none of those taken.
+
+    Raises:
+        ValueError: the panel is full.
+    """
+    right, bottom = PANEL[0] - 4, TOP_EDGE + DOWN
+    lefts = [at[0] + 8, at[0] - 8 - wide, LEFT_EDGE + 4, right - wide]
+    tops = [at[1] - LABEL / 2 + LABEL * step for step in range(-22, 23)]
+    boxes = [(left, top, left + wide, top + LABEL) for left in lefts for top in tops]
+    inside = [box for box in boxes if box[0] >= LEFT_EDGE and box[2] <= right and TOP_EDGE <= box[1] <= bottom - LABEL]
+    free = [box for box in inside if not any(overlap(box, other) for other in taken)]
+    if not free:
+        raise ValueError(f"no place for a label of {wide:.0f} beside {len(taken)}")
+    return min(free, key=lambda box: (abs(box[1] + LABEL / 2 - at[1]), lefts.index(box[0])))
+
+
+def overlap(one: Box, other: Box) -> bool:
+    """Whether two boxes share more than an edge."""
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
 def text(
