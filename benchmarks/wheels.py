@@ -30,7 +30,7 @@ Last, the library answers with what optim delivered in the place of its model, o
 say how many of its answers are as before (boxes of the same class that overlap by 0.8, texts, whether it is speech).
 The exit status is 1 where a peer within a budget is faster by more than both intervals, or optim is beyond its budget.
 A peer that is not installed (benchmarks/requirements.txt), or whose model does not open, is left out, and said. Five
-repeats of a run: ``python benchmarks/repeats.py FOLDER/nudenet/model.onnx=FOLDER/nudenet/calib.npz:0.05``.
+repeats of a run: ``python benchmarks/runs/repeats.py FOLDER/nudenet/model.onnx=FOLDER/nudenet/calib.npz:0.05``.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ import numpy as np
 import onnx
 import onnxruntime
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "decoders"))
 from exports import write_samples
 from paragraphs import paragraphs, spread
 from text_decoder import train
