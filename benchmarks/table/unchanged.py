@@ -13,6 +13,17 @@ def changed_nothing(original: Path, made: Path) -> bool:
     return content(original) == content(made)
 
 
+def computes_in_floats(made: Path) -> bool:
+    """Whether nothing in a model is in integers: a quantizer that only prepared it changed nothing of its own."""
+    import onnx
+
+    nodes = onnx.load(made, load_external_data=False).graph.node
+    return not any(word in node.op_type for node in nodes for word in _INTEGERS)
+
+
+_INTEGERS = ("QuantizeLinear", "Integer", "QLinear", "QAttention", "MatMulNBits", "QGemm")
+
+
 def content(path: Path) -> Counter[str]:
     """Each node by its operator, numbers and texts of its attributes, and each constant by its bytes."""
     import onnx

@@ -174,6 +174,21 @@ def test_the_table_of_the_readme_is_that_of_the_raw_results(table: Any) -> None:
     assert table.page.check_readme(readme) == table.page.readme_table(table.rows.results()).strip()
 
 
+def test_the_gate_of_the_tables_is_that_of_optim(table: Any) -> None:
+    from judge import Gate
+
+    from optim.drift import compare_outputs
+
+    random = np.random.default_rng(0)
+    expected = [[random.normal(size=(1, 6)), random.normal(size=(1, 3, 4)) + 50] for _ in range(8)]
+    found = [[array + 0.1 * random.normal(size=array.shape) for array in outputs] for outputs in expected]
+    pairs = [
+        tuple(dict(zip("ab", outputs, strict=True)) for outputs in pair) for pair in zip(expected, found, strict=True)
+    ]
+    wanted = max(one.relative_error for one in compare_outputs(pairs))
+    assert 0.05 < wanted == Gate(["a", "b"], expected).worst(found)["drift"]
+
+
 def test_budgets_and_models_are_those_that_are_asked_for(table: Any) -> None:
     trained = [table.plan.MODELS[name] for name in table.plan.PARTS["trained"]]
     assert len(trained) >= 10
