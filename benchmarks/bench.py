@@ -316,14 +316,14 @@ def size_bytes(path: Path) -> int:
 
 
 def library_answers(model: Model, contenders: list[Contender]) -> dict[str, str]:
-    """What the library of a wheel answers with results of onnxruntime in the place of its model."""
+    """What the library of a wheel answers with files for onnxruntime, and run folders, in the place of its model."""
     from wheels import Recorded, agreement, answers, environment
 
     python, one = environment(WHEELS, "auto"), Recorded(model.name, model.folder)
     before, found = answers(python, one), {}
     for contender in contenders:
         found[contender["key"]] = "not taken"
-        if contender["kind"] == "ort" or (contender["kind"] == "folder" and "target cpu" in contender["setting"]):
+        if contender["kind"] in ("ort", "folder"):
             try:
                 found[contender["key"]] = agreement(before, answers(python, one, Path(contender["path"])))
             except SystemExit as failed:

@@ -56,9 +56,10 @@ class Family:
 
 @cache
 def has_vnni() -> bool:
-    """Whether products of 8 bits do not saturate on this processor, by what Linux says of it."""
-    path = Path("/proc/cpuinfo")
-    return not path.is_file() or any(f in path.read_text() for f in ("avx512_vnni", "avx_vnni", "asimddp"))
+    """Whether products of 8 bits do not saturate on this processor, also as as_avx2.py has it."""
+    from optim._engine.machine import this_machine
+
+    return bool({"avx512_vnni", "avx_vnni", "asimddp"} & set(this_machine().instruction_sets))
 
 
 def dynamic(job: Job, *, optimized: bool = False, products: bool = False, **options: Any) -> None:
@@ -73,7 +74,8 @@ def dynamic(job: Job, *, optimized: bool = False, products: bool = False, **opti
         model = first.result
     words = {"op_types_to_quantize": ["MatMul", "Gemm", "Gather"]} if products else {}
     extra = {"extra_options": {"MatMulConstBOnly": True}}
-    quantize_dynamic(preprocessed(replace(job, model=model)), job.result, **words, **extra, **options)
+    ready = preprocessed(replace(job, model=model)) if optimized else prepared(job)
+    quantize_dynamic(ready, job.result, **words, **extra, **options)
 
 
 def static(job: Job, *, form: str = "QDQ", method: str = "MinMax", products: bool = False, **options: Any) -> None:
@@ -85,7 +87,7 @@ def static(job: Job, *, form: str = "QDQ", method: str = "MinMax", products: boo
     if products:
         asked |= {"op_types_to_quantize": ["MatMul", "Gemm", "Conv"], "extra_options": {"MatMulConstBOnly": True}}
     quantize_static(
-        preprocessed(job),
+        prepared(job),
         job.result,
         Reader(job.calib),
         quant_format=getattr(QuantFormat, form),
@@ -99,9 +101,31 @@ def weights(job: Job, **options: Any) -> None:
     import onnx
     from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
-    quantizer = MatMulNBitsQuantizer(onnx.load(preprocessed(job)), **options)
+    quantizer = MatMulNBitsQuantizer(onnx.load(prepared(job)), **options)
     quantizer.process()
     quantizer.model.save_model_to_file(str(job.result), use_external_data_format=False)
+
+
+def prepared(job: Job) -> Path:
+    """The model after onnxruntime's preprocessing, made once for all settings; each counts its seconds."""
+    folder = job.out.parents[1] / "preprocessed"
+    made, took = folder / "model.onnx", folder / "seconds.json"
+    if not took.is_file():
+        began = time.monotonic()
+        folder.mkdir(exist_ok=True)
+        shutil.copy(preprocessed(job), made)
+        took.write_text(json.dumps(time.monotonic() - began))
+        return made
+    _KEPT_S.append(float(json.loads(took.read_text())))
+    return made
+
+
+_KEPT_S: list[float] = []
+"""What the setting at hand would have waited for, had it not been made before."""
+
+
+class TooLongError(BaseException):
+    """A setting is ended: no tool shall take that for an error of its own and go on without a step."""
 
 
 def nncf_quantized(job: Job, preset: str, **options: Any) -> None:
@@ -280,21 +304,22 @@ def attempted(attempt: Try, job: Job, most_s: float) -> dict[str, Any]:
     """What one setting came to; it ends after so many seconds."""
 
     def stop(*_: Any) -> None:
-        raise TimeoutError(f"it took longer than {most_s:.0f} s")
+        raise TooLongError(f"it took longer than {most_s:.0f} s")
 
     signal.signal(signal.SIGALRM, stop)
     signal.alarm(max(1, int(most_s)))
     began = time.monotonic()
+    _KEPT_S.clear()
     try:
         attempt(job)
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit, TooLongError) as error:
         return {"error": reason(error), "seconds": time.monotonic() - began}
     finally:
         signal.alarm(0)
         for left in ("work", "optimized"):
             shutil.rmtree(job.out / left, ignore_errors=True)
     made = {"path": str(job.result)} if job.result.is_file() else {"error": "it ended without an error and a model"}
-    return {**made, "seconds": time.monotonic() - began}
+    return {**made, "seconds": time.monotonic() - began + sum(_KEPT_S)}
 
 
 def reason(error: BaseException) -> str:

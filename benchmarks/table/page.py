@@ -104,7 +104,9 @@ def seconds(row: Row | None) -> str:
 
 def effort(row: Row | None) -> str:
     """Seconds of the setting that is shown, and how many settings it is the best of."""
-    return "" if row is None else f"{seconds(row)}, best of {row.tries[1]} settings"
+    if row is None:
+        return ""
+    return seconds(row) + (f", best of {row.tries[1]} settings" if row.tries[1] > 1 else "")
 
 
 def page(found: dict[str, list[Result]]) -> str:
@@ -227,13 +229,13 @@ def without_time(one: Result) -> list[str]:
     """What changed nothing, what failed, and tools that were not taken."""
     from families import FAMILIES
 
-    lines = []
+    reasons: dict[tuple[str, str], list[str]] = {}
     for row in one.rows:
         told = row.contender
-        if told.get("unchanged"):
-            lines.append(f"- {row.name}: changed nothing")
-        elif "error" in told:
-            lines.append(f"- {row.name}: `{told['error']}`")
+        said = "changed nothing" if told.get("unchanged") else f"`{told['error']}`" if "error" in told else ""
+        if said:
+            reasons.setdefault((told["label"], said), []).append(told["setting"])
+    lines = [f"- {label}: {said} ({'; '.join(settings)})" for (label, said), settings in reasons.items()]
     raced_errors = {key: said for race in one.kept["races"] for key, said in race["errors"].items()}
     lines += [f"- {key.replace('|', ': ')}: it did not open in a race: `{said}`" for key, said in raced_errors.items()]
     tools = {row.contender["tool"] for row in one.rows}

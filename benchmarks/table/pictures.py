@@ -45,7 +45,7 @@ def bars(found: Sequence[Result], colours: Colours) -> str:
         for label, row, broken in lines:
             top += BAR + GAP
             value = 1.0 if row is None else row.ratio or 1.0
-            milliseconds = one.milliseconds if row is None else row.milliseconds
+            milliseconds = one.milliseconds * value
             ours = row is not None and row.is_optim
             fill = (
                 colours.broken if broken else colours.ours if ours else colours.base if row is None else colours.theirs
@@ -204,7 +204,12 @@ def free_box(at: tuple[float, float], wide: float, taken: Sequence[Box]) -> Box:
     free = [box for box in inside if not any(overlap(box, other) for other in taken)]
     if not free:
         raise ValueError(f"no place for a label of {wide:.0f} beside {len(taken)}")
-    return min(free, key=lambda box: (abs(box[1] + LABEL / 2 - at[1]), lefts.index(box[0])))
+
+    def distance(box: Box) -> float:
+        aside = max(box[0] - at[0], at[0] - box[2], 0.0)
+        return abs(box[1] + LABEL / 2 - at[1]) + aside / 2
+
+    return min(free, key=distance)
 
 
 def overlap(one: Box, other: Box) -> bool:

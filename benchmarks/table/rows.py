@@ -26,7 +26,6 @@ class Row:
         ratio: of its latency to onnxruntime's default; None: not raced.
         low: of the interval.
         high: of the interval.
-        milliseconds: median of all rounds.
         tries: settings of this tool that made a model, and all that were tried.
     """
 
@@ -34,7 +33,6 @@ class Row:
     ratio: float | None = None
     low: float = 0.0
     high: float = 0.0
-    milliseconds: float = 0.0
     tries: tuple[int, int] = (1, 1)
 
     @property
@@ -118,8 +116,7 @@ def result(model: Model, kept: Mapping[str, Any]) -> Result:
         middle = median(a / b for times, base in pairs for a, b in zip(times, base, strict=True))
         ends = [ratio(times, base)[1:] for times, base in pairs]
         low, high = min(low for low, _ in ends), max(high for _, high in ends)
-        milliseconds = median(value for times, _ in pairs for value in times)
-        rows.append(Row(one, middle, low, high, milliseconds, (len(good), len(tries))))
+        rows.append(Row(one, middle, low, high, (len(good), len(tries))))
     rows.sort(key=lambda row: (row.ratio is None, row.ratio or 0.0))
     return Result(model, kept, tuple(rows), median(v for race in races for v in race["rounds_ms"]["original"]))
 

@@ -21,7 +21,7 @@ def computes_in_floats(made: Path) -> bool:
     return not any(word in node.op_type for node in nodes for word in _INTEGERS)
 
 
-_INTEGERS = ("QuantizeLinear", "Integer", "QLinear", "QAttention", "MatMulNBits", "QGemm")
+_INTEGERS = ("QuantizeLinear", "DequantizeLinear", "Integer", "QLinear", "QAttention", "MatMulNBits", "QGemm")
 
 
 def content(path: Path) -> Counter[str]:

@@ -124,8 +124,8 @@ def test_what_optim_delivers_beyond_its_budget_is_told_and_counts_as_lost(table:
 def test_a_result_without_a_change_is_called_so_and_is_no_best_peer(table: Any) -> None:
     one = minilm(table, 0.4, 0.6)
     page = table.page.page({"AVX9": [one]})
-    assert "- onnxslim: changed nothing" in page
-    assert "- onnxsim: `it crashed`" in page
+    assert "- onnxslim: changed nothing (defaults)" in page
+    assert "- onnxsim: `it crashed` (defaults)" in page
     assert "- PyTorch compile: not taken" in page
 
 
