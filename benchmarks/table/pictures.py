@@ -97,8 +97,8 @@ LEFT_EDGE, TOP_EDGE, ACROSS, DOWN = 62, 44, 340, 232
 """Size of a panel; where its axes begin, and how long they are."""
 MOST, LEAST, FARTHEST = 2.0, 1e-5, 2.0
 """Ratio at the right, drift at the bottom and at the top; a point beyond stands at the edge, as an arrow."""
-LETTER, LABEL = 5.2, 11
-"""Width of a letter and height of a line of labels."""
+LETTER, LABEL, POINT = 5.2, 11, 5
+"""Width of a letter, height of a line of labels, and how far a point reaches."""
 
 Box = tuple[float, float, float, float]
 """Left, top, right, bottom."""
@@ -182,10 +182,11 @@ def labels(raced: Sequence[Row]) -> list[tuple[Row, Box]]:
         others = [other for other in raced if not other.is_optim]
         return any((o.ratio or 1.0) < (row.ratio or 1.0) and o.drift <= row.drift for o in others)
 
+    points = [(x - POINT, y - POINT, x + POINT, y + POINT) for x, y in map(place, raced)]
     boxes: list[tuple[Row, Box]] = []
     for row in raced:
         if row.is_optim or not beaten(row):
-            taken = [box for _, box in boxes]
+            taken = [*points, *(box for _, box in boxes)]
             boxes.append((row, free_box(place(row), LETTER * len(label(row)), taken)))
     return boxes
 
