@@ -1,9 +1,9 @@
 """How cost grows with models, workers and the size of models: the tables of benchmarks/notes/scale.md.
 
-    python benchmarks/cluster/scale.py [--trace benchmarks/cluster/cluster_trace.json] [--models 10000] [--workers 100] [--page PAGE]
+    python benchmarks/cluster/scale.py [--trace cluster_trace.json] [--models 10000] [--workers 100] [--page PAGE]
 
-The trace is what ``python benchmarks/cluster/cluster.py trace`` writes: the jobs of some runs, each with its kind, its seconds
-on the worker and its bytes. The run on the largest model is multiplied, see benchmarks/cluster/scale_simulation.py. Prints one
+The trace is what ``python benchmarks/cluster/cluster.py trace`` writes: the jobs of some runs, each with its kind, its
+seconds on the worker and its bytes. The run on the largest model is multiplied, see scale_simulation.py. Prints one
 table for each question, or writes them into ``benchmarks/notes/scale.md``.
 """
 
@@ -22,7 +22,7 @@ _SMALL = (
     *((True, (5.0,)), (False, (0.4,)), (True, (1.3,))),
 )
 """Whether they hold the clock, and seconds of jobs that go side by side: of a run on ``thin`` of
-benchmarks/cluster/cluster.py, by its ``trace``, on a busy machine. :func:`small` gives them the seconds of a quiet one."""
+cluster.py, by its ``trace``, on a busy machine. :func:`small` gives them the seconds of a quiet one."""
 
 _SMALL_JOBS_S = 3.7
 """Of its jobs that hold no clock, on a quiet machine; with 2 s of its own and 1.6 to 3 s of clock it takes some 8."""

@@ -171,6 +171,11 @@ def test_pages_are_what_the_raw_results_make(table: Any) -> None:
     assert (ROOT / "benchmarks" / "readme_table.md").read_text(encoding="utf-8") == table.page.readme_table(found)
 
 
+def test_the_table_of_the_readme_is_that_of_the_raw_results(table: Any) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert table.page.check_readme(readme) == table.page.readme_table(table.rows.results()).strip()
+
+
 def test_the_gate_of_the_tables_is_that_of_optim(table: Any) -> None:
     from judge import Gate
 
