@@ -48,7 +48,7 @@ def main() -> None:
                 found[one["key"]] = judged(run, samples, gate, base_s, is_ours=one["tool"] == "optim")
         except (Exception, SystemExit) as error:
             lines = str(error).strip().splitlines() or [type(error).__name__]
-            found[one["key"]] = {"error": lines[0][:200]}
+            found[one["key"]] = {"error": lines[-1].strip()[:200]}
         path.write_text(json.dumps(found))
     path.write_text(json.dumps(found))
 
