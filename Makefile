@@ -30,7 +30,7 @@ help:
 	@echo "make test-suite  run every pass on every backend model of onnx, 76,000 trials, and more exports by torch; eight minutes"
 	@echo "make test-faults run every case of tests/faults, killed and starved processes too; minutes"
 	@echo "make coverage    run every test, and count which lines ran, in subprocesses too"
-	@echo "make lint        ruff and mypy"
+	@echo "make lint        ruff, mypy, and the prose, links and command lines of the pages"
 	@echo "make docs        the pages as a site, .cache/site/index.html; fails where a link leads nowhere"
 	@echo "make dist        six sdists and wheels, into dist/, each tried from its wheel in the Pythons that are there"
 	@echo "make bench BENCH=readme  take the table of README.md anew: four trained models, 12 minutes once all is installed"
@@ -72,8 +72,10 @@ lint: $(TOOLS)
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/mypy --strict core/src plugins/src plugins-qnn/src plugins-inc/src plugins-prepost/src \
 		plugins-openvino/src
+	$(BIN)/python docs/lint.py
 
-docs: .cache/docs-env/installed
+docs: $(TOOLS) .cache/docs-env/installed
+	$(BIN)/python docs/make_pages.py
 	NO_MKDOCS_2_WARNING=1 .cache/docs-env/bin/mkdocs build --strict
 	@echo "look at .cache/site/index.html"
 

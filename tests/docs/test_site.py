@@ -10,24 +10,14 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SITE = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-PAGES = {page.name for page in (ROOT / "docs").glob("*.md")}
 PACKAGES = sorted(path.parent for path in ROOT.glob("*/pyproject.toml"))
 
 
-def test_every_page_is_in_the_navigation_and_on_the_first_page() -> None:
-    assert set(re.findall(r": ([\w-]+\.md)$", SITE, re.MULTILINE)) == PAGES
+def test_every_page_is_in_the_navigation_and_on_the_first_page(all_pages: dict[str, str]) -> None:
+    pages = {path for path in all_pages if "/" not in path}
+    assert set(re.findall(r": ([\w-]+\.md)$", SITE, re.MULTILINE)) == pages
     first = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"\]\(([\w-]+\.md)\)", first)) == PAGES - {"index.md"}
-
-
-def test_every_anchor_that_a_page_links_to_is_a_heading() -> None:
-    wrong = []
-    for page in sorted(PAGES):
-        for target, anchor in re.findall(r"\]\(([\w-]*\.md)?#([\w-]+)\)", (ROOT / "docs" / page).read_text("utf-8")):
-            headings = re.findall(r"^#+ (.*)$", (ROOT / "docs" / (target or page)).read_text("utf-8"), re.MULTILINE)
-            known = {re.sub(r"[^\w -]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
-            wrong += [] if anchor in known else [f"{page}: {target}#{anchor}"]
-    assert wrong == []
+    assert set(re.findall(r"\]\(([\w-]+\.md)\)", first)) == pages - {"index.md"}
 
 
 def test_every_benchmark_that_can_be_run_is_on_their_page() -> None:

@@ -104,7 +104,7 @@ def test_an_output_that_samples_cannot_judge_is_said_to_be_not_judged(verify) ->
     status, text = verify("with-constant.onnx", "with-another.onnx")
     assert status == ExitStatus.NOT_HELD
     assert text.splitlines()[-1].startswith(
-        "not judged: output 'k': it is one number on all samples; give --data on which it differs"
+        "not judged: output 'k': it is one number on all samples; give --data on which this output differs"
     )
 
 

@@ -115,8 +115,8 @@ def measure_tolerance(
     if tolerance <= CAP:
         return Tolerance(tolerance, complete=complete)
     note = (
-        f"the original's own outputs differ by {spread:.2g} between settings that should not matter; "
-        f"lossless is capped at a drift of {CAP:g}"
+        f"the outputs of the original differ by {spread:.2g} between equivalent settings; "
+        f"rounding error is capped at a drift of {CAP:g}"
     )
     return Tolerance(CAP, (note,), complete)
 
@@ -177,7 +177,7 @@ def _not_itself(drift: float, backend: HeldBackend, target: Target, model: Model
             "this is an issue of the runtime, not of the model: choose another target, or another version of it",
             backend.release,
         )
-    cause = f"run twice on the same feeds it differs by {drift:.2g}"
+    cause = f"two runs on the same sample differ by {drift:.2g}"
     if training := training_node(model.path):
         return replace(not_reproducible(f"{cause}: {training} computes as in training"), fix=EVALUATE)
     error = not_reproducible(cause)
@@ -194,7 +194,7 @@ def not_reproducible(cause: str) -> OptimError:
     """The error of a model that gives other outputs each time."""
     return OptimError(
         "not-reproducible",
-        "the model does not repeat its own outputs",
+        "the model gives other outputs each time",
         cause,
         "fix the seed of random operators in the model, or give --data that avoids them",
     )

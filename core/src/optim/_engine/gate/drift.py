@@ -189,7 +189,7 @@ def is_rounding(comparisons: Iterable[OutputComparison]) -> bool:
 def not_judged(comparisons: Iterable[OutputComparison]) -> str:
     """Why an output could not show a difference on these samples; empty where all could."""
     reasons = [f"output '{one.name}': {one.unjudged}" for one in comparisons if one.unjudged]
-    return f"{'; '.join(reasons)}; give --data on which it differs" if reasons else ""
+    return f"{'; '.join(reasons)}; give --data on which this output differs" if reasons else ""
 
 
 def merge_samples(

@@ -127,7 +127,7 @@ def measure(samples: Sequence[tuple[Array, NDArray[np.bool_] | None]]) -> Variat
     size = root_mean_square(scaled, weights)
     smallest = smallest_normal(some[0][0].dtype)
     if not size or size * unit < smallest:
-        near = "zero" if not size else "so near to zero that its type cannot hold it precisely"
+        near = "zero" if not size else "too near to zero for the precision of its type"
         return Variation(0.0, sentinels=sentinels, unjudged=f"it is {near} on all samples")
     reason = _unvaried(values) if len(values) > 1 else ""
     found = _Deviations.of(scaled, weights)
