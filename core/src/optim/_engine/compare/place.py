@@ -80,6 +80,7 @@ class Reference:
         original: for the names and symbolic dimensions of inputs and outputs.
         compared: the samples there are outputs for.
         task: the task metric, where the user named one.
+        max_mismatch: share of an output's texts or whole numbers that the user lets differ.
     """
 
     feeds: Path
@@ -87,6 +88,7 @@ class Reference:
     original: Model
     compared: tuple[int, ...]
     task: TaskUse | None = None
+    max_mismatch: float = 0.0
 
     def feed_set(self) -> FeedSet:
         """The feeds of the run."""
@@ -170,7 +172,11 @@ def compare_run(
         )
     original = reference.original
     found = compare_sample(expected, got, feeds, original.inputs, original.outputs, variations)
-    return [replace(one, sample=f"sample {sample}") for one in found]
+    most = reference.max_mismatch
+    return [
+        replace(one, sample=f"sample {sample}", accepted=one.mismatched is not None and one.mismatched <= most)
+        for one in found
+    ]
 
 
 def _names(outputs: Outputs) -> set[str]:
