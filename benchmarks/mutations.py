@@ -124,7 +124,7 @@ def main() -> int:
     parser.add_argument("--work", type=Path, required=True, help="environment, models and results, kept")
     parser.add_argument("--only", nargs="+", choices=tuple(SUBJECTS), default=list(SUBJECTS))
     parser.add_argument("--faults", nargs="+", default=[], metavar="WORD", help="of their names")
-    parser.add_argument("--nodes", type=int, default=2, help="of a model, for each fault")
+    parser.add_argument("--nodes", type=int, default=3, help="of a model, for each fault")
     parser.add_argument("--table", action="store_true", help="write the table alone")
     parser.add_argument("--out", type=Path, default=TABLE)
     chosen = parser.parse_args()

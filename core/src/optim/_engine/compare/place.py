@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -184,7 +184,7 @@ def _names(outputs: Outputs) -> set[str]:
     return {name.partition("[")[0] for name in outputs}
 
 
-def chosen(feeds: FeedSet, samples: Sequence[int]) -> Iterator[tuple[int, Feeds]]:
+def chosen(feeds: FeedSet, samples: Iterable[int]) -> Iterator[tuple[int, Feeds]]:
     """Some samples of a feed set, one at a time; the parent knows which."""
     for sample in samples:
         with doing(feeds.name_of(sample)):
