@@ -48,11 +48,15 @@ import onnx
 import onnxruntime
 
 HERE = Path(__file__).parent
+TESTS = HERE.parent / "tests"
 sys.path[:0] = [str(HERE), str(HERE / "models"), str(HERE.parent / "examples" / "minilm")]
+sys.path += [str(TESTS), str(TESTS / "core" / "fixtures")]
 
 import demo  # noqa: E402 - MiniLM's own example, which embeds sentences
 import wheels  # noqa: E402
 from mutated import FAULTS, looked_at, mutant, places  # noqa: E402
+
+from gate.judged import all_done_here  # noqa: E402 - hundreds of mutants would start two processes each
 
 TABLE = HERE / "mutations.md"
 WHEELS = ("silero", "ocr-det", "ocr-rec", "nudenet", "magika")
@@ -219,7 +223,8 @@ def verified(subject: Subject, path: Path) -> tuple[str, str, float]:
 
     began = time.monotonic()
     try:
-        found = optim.verify(subject.model, path, data=read(subject.feeds)[: SAMPLES.get(subject.name)])
+        with all_done_here():
+            found = optim.verify(subject.model, path, data=read(subject.feeds)[: SAMPLES.get(subject.name)])
     except OptimError as error:
         return "error", f"error[{error.reference}]: {error.what}: {error.cause}"[:300], time.monotonic() - began
     passed = "equal" if found.lossless else "within" if found.within else "refused"
