@@ -216,15 +216,23 @@ def has_effect(
     return not all(np.array_equal(before, after, equal_nan=before.dtype.kind == "f") for before, after in pairs)
 
 
-def verified(subject: Subject, path: Path) -> tuple[str, str, float]:
-    """The verdict on a mutant, in one of our words and in those of verify, and how long it took."""
+def verified(subject: Subject, path: Path, samples: Sequence[dict[str, np.ndarray]] = ()) -> tuple[str, str, float]:
+    """The verdict on a mutant, in one of our words and in those of verify, and how long it took.
+
+    Args:
+        subject: the original.
+        path: of the mutant.
+        samples: to compare on; empty: those of the subject.
+    """
     import optim
     from optim.errors import OptimError
 
     began = time.monotonic()
     try:
         with all_done_here():
-            found = optim.verify(subject.model, path, data=read(subject.feeds)[: SAMPLES.get(subject.name)])
+            found = optim.verify(
+                subject.model, path, data=list(samples) or read(subject.feeds)[: SAMPLES.get(subject.name)]
+            )
     except OptimError as error:
         return "error", f"error[{error.reference}]: {error.what}: {error.cause}"[:300], time.monotonic() - began
     passed = "equal" if found.lossless else "within" if found.within else "refused"
