@@ -364,50 +364,62 @@ SUBJECTS: dict[str, Callable[[str, Path], Subject]] = {
 def page(results: Sequence[Result]) -> Iterator[str]:
     """The table, in markdown."""
     faults = [one for one in results if FAULTS[one.fault].is_fault]
+    controls = [one for one in results if not FAULTS[one.fault].is_fault]
+    passed = [one for one in faults if one.passed]
+    changed = sorted((one for one in passed if one.same != 1), key=lambda one: one.same or 0)
+    models = Counter(one.model for one in faults)
     yield "# Faults put into models: what the gate refuses"
     yield ""
     yield (
         f"Taken on {time.strftime('%Y-%m-%d')} on {platform.machine()} with onnxruntime {onnxruntime.__version__}, by "
-        "`python benchmarks/mutations.py --work FOLDER`; the models, their tasks and the faults are described in "
-        "[mutations.py](mutations.py) and [models/mutated.py](models/mutated.py). Each fault is made at "
-        f"{most_nodes(faults)} of a model at most. Each mutant is verified with the "
-        "default budget of a run. *Harmless* means that at least 99 % of the task's answers are those of the original "
-        "(of fewer than 100 answers all but one, which may be a near tie); "
-        "*does not run* means that onnxruntime refuses the mutant, or that nothing could be compared. llama-random has "
-        "random weights, so that its task says nothing of harm."
+        "`python benchmarks/mutations.py --work FOLDER`. [mutations.py](mutations.py) describes the models and their "
+        "tasks, [models/mutated.py](models/mutated.py) the faults. Each fault is made at up to three nodes of each "
+        "model, spread over the graph. `optim verify` judges each mutant at the default budget."
     )
     yield ""
-    yield from _rows("fault", [kind.name for kind in FAULTS.values() if kind.is_fault], faults, lambda one: one.fault)
+    yield "Models, with the number of mutants: " + ", ".join(f"{name} {models[name]}" for name in models) + "."
     yield ""
-    yield from _rows("model", list(SUBJECTS), faults, lambda one: one.model)
+    yield (
+        "*Harmless*: at least 99 % of the task's answers are those of the original. Of fewer than 100 answers one may "
+        "differ, since it may be a near tie."
+    )
     yield ""
-    yield "## Each mutant that passes"
+    yield from _rows([kind.name for kind in FAULTS.values() if kind.is_fault], faults)
     yield ""
-    yield "| model | fault | node | verify says | answers as before |"
+    yield "## What passes"
+    yield ""
+    largest = max((one for one in passed), key=drift_of, default=None)
+    yield (
+        f"{len(passed) - len(changed)} of the {len(passed)} mutants that pass give every answer of the task as before. "
+        + (f"The largest drift of a mutant that passes is {drift_of(largest):.3g}. " if largest else "")
+        + "These mutants pass and change an answer:"
+    )
+    yield ""
+    yield "| model | fault | node | drift | answers as before |"
     yield "|---|---|---|---|---|"
-    for one in sorted((one for one in faults if one.passed), key=lambda one: one.same or 0):
-        yield f"| {one.model} | {one.fault} | {one.node} | {one.text} | {one.same:.1%} |"
+    for one in changed:
+        same = f"{round((one.same or 0) * one.answers)} of {one.answers}"
+        yield f"| {one.model} | {one.fault} | {one.node} | {drift_of(one):.3g} | {same} |"
     yield ""
     yield "## Control"
     yield ""
-    yield "A node that changes nothing is added to each model; each must be equal up to rounding."
-    yield ""
-    for one in results:
-        if not FAULTS[one.fault].is_fault:
-            yield f"- {one.model}: {one.text}"
+    equal = sum(one.verdict == "equal" for one in controls)
+    yield (
+        f"A node that changes nothing is added to each model: {equal} of {len(controls)} are equal up to rounding, as "
+        "they must be."
+    )
 
 
-def most_nodes(results: Sequence[Result]) -> str:
-    """At how many nodes of one model a fault was made at most, in words."""
-    most = max(Counter((one.model, one.fault) for one in results).values(), default=0)
-    return f"{most} node" + "s" * (most != 1)
+def drift_of(one: Result) -> float:
+    """The drift that verify says."""
+    return float(one.text.partition("drift ")[2].split()[0].rstrip(",)"))
 
 
-def _rows(head: str, names: Sequence[str], results: Sequence[Result], key: Callable[[Result], str]) -> Iterator[str]:
-    yield f"| {head} | mutants | refused | does not run | not judged | pass, harmless | pass, harmful |"
+def _rows(names: Sequence[str], results: Sequence[Result]) -> Iterator[str]:
+    yield "| fault | mutants | refused | does not run | not judged | pass, harmless | pass, harmful |"
     yield "|---|---|---|---|---|---|---|"
     for name in (*names, "all"):
-        own = [one for one in results if name in (key(one), "all")]
+        own = [one for one in results if name in (one.fault, "all")]
         if not own:
             continue
         counts = [sum(one.verdict == verdict for one in own) for verdict in ("refused", "error", "not judged")]
