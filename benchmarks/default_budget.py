@@ -51,7 +51,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
-from mutations import HARMLESS, SUBJECTS, Subject, all_done_here, demo, digest_of_the_gate, read, wheel, wheels
+from mutations import HARMLESS, SUBJECTS, Subject, demo, digest_of_the_gate, judging, read, wheel, wheels
 from onnx import numpy_helper
 from runtimes import instruction_sets, say
 
@@ -191,18 +191,18 @@ def main() -> int:
 
 def measured(subject: Subject, gate: str, chosen: argparse.Namespace, known: set[str]) -> Iterator[Result]:
     """Results of a model's candidates that there are no results of yet."""
-    import optim
-
     samples = unseen(subject)[: SAMPLES.get(subject.name)]
     before: list[Any] = []
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, judging(subject, samples, 1e9) as verified:
         for name, path in candidates(subject, chosen, known, Path(folder)):
+            _, text, found = verified(path)
+            if found is None:
+                say(f"{subject.name}: {name}: {text}")
+                continue
             before = before or subject.answers(subject.model)
-            with all_done_here():
-                found = optim.verify(subject.model, path, data=samples, max_drift=1e9)
             after = subject.answers(path)
             drift = found.drift.relative_error
-            worst = max(found.outputs, key=lambda one: one.relative_error)
+            worst = max(found.outputs, key=lambda one: math.inf if one.problem else one.relative_error)
             where = f"{worst.name}, {worst.where}" if worst.where else worst.name
             for task, same, total in judged(subject.name, before, after):
                 say(f"{task}: {name}: drift {drift:.4f} at {where}, {same} of {total} answers")

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from default_budget import MODELS, SAMPLES, kept, kept_orders, np, unseen
-from mutations import HARMLESS, Subject, digest_of_the_gate, verified, wheel, wheels
+from mutations import HARMLESS, Subject, digest_of_the_gate, judging, wheel, wheels
 
 JUDGED = ("minilm", "digits-cnn", "magika", "nudenet", "ocr-rec", "ocr-cls", "dnsmos", "basic-pitch", "swift-f0")
 PEERS = ("ort-8-bits", "ort-dynamic-best", "ort-static-best")
@@ -89,7 +89,8 @@ def judged(name: str, by: str, gate: str, chosen: argparse.Namespace, work: Path
     if path is None:
         return None
     samples = unseen(subject)[: SAMPLES.get(name)]
-    verdict, text, _ = verified(subject, path, samples)
+    with judging(subject, samples) as verified:
+        verdict, text, _ = verified(path)
     same = answers = 0
     if verdict == "refused":
         before, after = subject.answers(subject.model), subject.answers(path)

@@ -37,6 +37,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import chain
@@ -142,10 +143,11 @@ def main() -> int:
     if not chosen.table:
         for name in chosen.only:
             subject = SUBJECTS[name](name, work)
-            for result in judged(subject, chosen, gate, done, work):
-                done.append(result)
-                with file.open("a") as stream:
-                    stream.write(json.dumps(asdict(result)) + "\n")
+            with judging(subject) as verified:
+                for result in judged(subject, verified, chosen, gate, done, work):
+                    done.append(result)
+                    with file.open("a") as stream:
+                        stream.write(json.dumps(asdict(result)) + "\n")
             shutil.rmtree(work / "store", ignore_errors=True)
         wheels.say(f"{time.monotonic() - began:.0f} s")
     chosen.out.write_text("\n".join(page(done)) + "\n")
@@ -157,7 +159,12 @@ def main() -> int:
 
 
 def judged(
-    subject: Subject, chosen: argparse.Namespace, gate: str, done: Sequence[Result], work: Path
+    subject: Subject,
+    verified: Callable[[Path], tuple[str, str, Any]],
+    chosen: argparse.Namespace,
+    gate: str,
+    done: Sequence[Result],
+    work: Path,
 ) -> Iterator[Result]:
     """Results of a model's mutants that there are no results of yet."""
     known = {(one.model, one.fault, one.node) for one in done}
@@ -183,7 +190,9 @@ def judged(
                 continue
             tried += 1
             onnx.save(made, path)
-            verdict, text, seconds = verified(subject, path)
+            began = time.monotonic()
+            verdict, text, _ = verified(path)
+            seconds = time.monotonic() - began
             same = None
             if verdict in ("equal", "within"):
                 found = subject.answers(path)
@@ -216,28 +225,44 @@ def has_effect(
     return not all(np.array_equal(before, after, equal_nan=before.dtype.kind == "f") for before, after in pairs)
 
 
-def verified(subject: Subject, path: Path, samples: Sequence[dict[str, np.ndarray]] = ()) -> tuple[str, str, float]:
-    """The verdict on a mutant, in one of our words and in those of verify, and how long it took.
+@contextmanager
+def judging(
+    subject: Subject, samples: Sequence[dict[str, np.ndarray]] = (), max_drift: float | None = None
+) -> Iterator[Callable[[Path], tuple[str, str, Any]]]:
+    """As ``optim verify`` judges, with the original prepared once for all that is held against it.
 
     Args:
         subject: the original.
-        path: of the mutant.
         samples: to compare on; empty: those of the subject.
+        max_drift: None: the default budget.
+
+    Yields:
+        A function of a file: the verdict in one of our words, in those of verify, and the whole answer, None after an
+        error.
     """
-    import optim
+    from optim._engine.api.given import named_data
+    from optim._engine.api.request import conditions_for
+    from optim._engine.runs.compare.conditions import workbench_for
+    from optim._engine.runs.compare.verify import verify_on
+    from optim._engine.search.settings import RunSettings
     from optim.errors import OptimError
 
-    began = time.monotonic()
-    try:
-        with all_done_here():
-            found = optim.verify(
-                subject.model, path, data=list(samples) or read(subject.feeds)[: SAMPLES.get(subject.name)]
-            )
-    except OptimError as error:
-        return "error", f"error[{error.reference}]: {error.what}: {error.cause}"[:300], time.monotonic() - began
-    passed = "equal" if found.lossless else "within" if found.within else "refused"
-    verdict = "not judged" if found.verdict.startswith("not judged") else passed
-    return verdict, found.verdict, time.monotonic() - began
+    given = list(samples) or read(subject.feeds)[: SAMPLES.get(subject.name)]
+    asked = RunSettings(subject.model) if max_drift is None else RunSettings(subject.model, max_drift=max_drift)
+    with all_done_here(), named_data(given, 0) as feeds:
+        conditions = conditions_for((subject.model,), lambda _: None, data=feeds, target="cpu", seed=0)
+        with workbench_for(subject.model, conditions, asked) as (bench, _):
+
+            def verified(path: Path) -> tuple[str, str, Any]:
+                try:
+                    found = verify_on(bench, path, asked)
+                except OptimError as error:
+                    return "error", f"error[{error.reference}]: {error.what}: {error.cause}"[:300], None
+                passed = "equal" if found.lossless else "within" if found.within else "refused"
+                verdict = "not judged" if found.verdict.startswith("not judged") else passed
+                return verdict, found.verdict, found
+
+            yield verified
 
 
 def share(before: list[Any], after: list[Any]) -> float:
