@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from optim._engine.gate.drift import OutputComparison
     from optim.arrays import Array, Outputs
 
@@ -47,8 +50,11 @@ def compare_outputs(
     from optim._engine.gate.variation import measure
 
     masks = iter(valid)
-    found = [(elements(original), elements(other), next(masks, {})) for original, other in samples]
-    gathered: dict[str, list[tuple[Array, Array | None]]] = {}
+    found = []
+    for original, other in samples:
+        counted = {name: mask.astype(bool) for name, mask in next(masks, {}).items()}
+        found.append((elements(original), elements(other), counted))
+    gathered: dict[str, list[tuple[Array, NDArray[np.bool_] | None]]] = {}
     for original, _, counted in found:
         for name, array in original.items():
             gathered.setdefault(name, []).append((array, counted.get(name)))
