@@ -14,6 +14,7 @@
 | ocr-rec      | what a line says, rapidocr                          | the same                                    |
 | nudenet      | a detector, nudenet                                 | classes and boxes on twelve pictures        |
 | magika       | kinds of files, magika                              | the kind of each of some fifty files        |
+| swift-f0     | the pitch of a voice, swift-f0                      | the nearest semitone, each tenth of a second |
 | llama-random | one narrow layer of a decoder, random weights       | the next token of each sample               |
 
 The faults are in models/mutated.py. Each is made at several nodes of each model; ``optim verify`` compares the model
@@ -60,12 +61,14 @@ from mutated import FAULTS, looked_at, mutant, places  # noqa: E402
 from gate.judged import all_done_here  # noqa: E402 - hundreds of mutants would start two processes each
 
 TABLE = HERE / "mutations.md"
-WHEELS = ("silero", "ocr-det", "ocr-rec", "nudenet", "magika")
 HARMLESS = 0.99
 """Share of answers as before from which on a fault is called harmless: one of a hundred may be a near tie."""
 
 SAMPLES = {"ocr-det": 4, "ocr-rec": 2, "nudenet": 4}
-"""Samples to verify on, if not all that were recorded: a page takes a tenth of a second, twenty times for a mutant."""
+"""Samples to verify on, if not all that were recorded."""
+
+PARTS = {"ocr-det": np.s_[:, :, :384, :512], "ocr-rec": np.s_[:2]}
+"""Parts of the inputs to verify on: a quarter of a page, two lines of six. The answers are those of whole pages."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +171,7 @@ def judged(
 ) -> Iterator[Result]:
     """Results of a model's mutants that there are no results of yet."""
     known = {(one.model, one.fault, one.node) for one in done}
-    model, samples = onnx.load(str(subject.model)), read(subject.feeds)[: SAMPLES.get(subject.name)]
+    model, samples = onnx.load(str(subject.model)), samples_of(subject)
     outputs = run_all(model, samples)
     whole = looked_at(model, samples)
     operators = [node.op_type for _, node in whole.nodes()]
@@ -247,7 +250,7 @@ def judging(
     from optim._engine.search.settings import RunSettings
     from optim.errors import OptimError
 
-    given = list(samples) or read(subject.feeds)[: SAMPLES.get(subject.name)]
+    given = list(samples) or samples_of(subject)
     asked = RunSettings(subject.model) if max_drift is None else RunSettings(subject.model, max_drift=max_drift)
     with all_done_here(), named_data(given, 0) as feeds:
         conditions = conditions_for((subject.model,), lambda _: None, data=feeds, target="cpu", seed=0)
@@ -269,6 +272,13 @@ def share(before: list[Any], after: list[Any]) -> float:
     """The share of answers that are as before."""
     same = sum(map(wheels.is_same, before, after))
     return same / max(1, len(before), len(after))
+
+
+def samples_of(subject: Subject) -> list[dict[str, np.ndarray]]:
+    """The samples to verify a mutant on."""
+    some = read(subject.feeds)[: SAMPLES.get(subject.name)]
+    part = PARTS.get(subject.name)
+    return some if part is None else [{key: array[part] for key, array in sample.items()} for sample in some]
 
 
 def digest_of_the_gate() -> str:
@@ -380,6 +390,7 @@ SUBJECTS: dict[str, Callable[[str, Path], Subject]] = {
     "ocr-rec": wheel,
     "nudenet": wheel,
     "ocr-det": wheel,
+    "swift-f0": wheel,
 }
 
 
