@@ -312,6 +312,7 @@ class Preparation:
             model,
             self.prepared.compared,
             replace(task, rows=folder / "task.npy") if task else None,
+            self.settings.max_mismatch,
         )
         return self.prepared
 
