@@ -1,4 +1,4 @@
-"""A virtual environment with core alone and what vendors publish, made once and kept in ``.cache``."""
+"""A virtual environment with core, the conformance kits and what vendors publish, made once and kept in ``.cache``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
 _UV = shutil.which("uv", path=sysconfig.get_path("scripts"))
 _VENDORS = ("acme", "broken", "faulty", "volt")
-_INSTALLED = ("core/pyproject.toml", *(f"tests/thirdparty/{name}/pyproject.toml" for name in _VENDORS))
+_INSTALLED = (
+    "core/pyproject.toml",
+    "testing/pyproject.toml",
+    *(f"tests/thirdparty/{name}/pyproject.toml" for name in _VENDORS),
+)
 
 
 class Environment:
@@ -70,7 +74,7 @@ class Environment:
 
 
 def fresh_environment() -> Environment:
-    """Core with its extra ``cpu``, and the packages of this folder; no other plugin."""
+    """Core with its extra ``cpu``, the conformance kits, and the packages of this folder; no other plugin."""
     key = hashlib.sha256(sys.version.encode() + str(ROOT).encode() + Path(__file__).read_bytes())
     for name in _INSTALLED:
         key.update((ROOT / name).read_bytes())
@@ -81,9 +85,8 @@ def fresh_environment() -> Environment:
         if not (folder / "ready").exists():
             venv.create(folder, with_pip=True, clear=True)
             constraints = str(ROOT / "constraints-dev.txt")
-            environment.install_fast(
-                "--constraint", constraints, "--editable", f"{ROOT / 'core'}[cpu,testing]", "hatchling", "editables"
-            )
+            ours = ("--editable", f"{ROOT / 'core'}[cpu]", "--editable", str(ROOT / "testing"))
+            environment.install_fast("--constraint", constraints, *ours, "hatchling", "editables")
             for name in _VENDORS:
                 environment.install_fast("--no-deps", "--no-build-isolation", "--editable", str(HERE / name))
             (folder / "ready").touch()

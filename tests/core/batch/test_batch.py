@@ -142,7 +142,7 @@ def test_a_run_that_is_a_fork_answers_as_a_program_does(tmp_path: Path, monkeypa
 @pytest.mark.skipif(sys.platform != "linux", reason="runs are forked on Linux alone")
 def test_a_run_that_is_killed_takes_its_workers_with_it_and_the_next_one_runs(tmp_path: Path) -> None:
     relu(tmp_path / "m.onnx")
-    arguments = ("run", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "out"), "--fresh", "--search-seconds", "300")
+    arguments = ("run", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "out"), "--no-cache", "--search-seconds", "300")
     end_programs()
     before = set(psutil.Process().children(recursive=True))
     with ThreadPoolExecutor(1) as executor:
@@ -163,7 +163,7 @@ def test_a_run_that_is_killed_takes_its_workers_with_it_and_the_next_one_runs(tm
 def test_a_run_ends_with_who_started_it(tmp_path: Path) -> None:
     relu(tmp_path / "m.onnx")
     log = tmp_path / "log"
-    arguments = ("run", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "out"), "--fresh", "--search-seconds", "300")
+    arguments = ("run", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "out"), "--no-cache", "--search-seconds", "300")
     with ThreadPoolExecutor(1) as executor:
         future = executor.submit(run_program, Work(arguments, str(log)))
         while not (log.exists() and log.read_text()):

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from optim._engine.gate.drift import NO_DRIFT as NO_DRIFT
     from optim._engine.gate.drift import Drift as Drift
     from optim._engine.gate.drift import worst_drift as worst_drift
-    from optim._engine.gate.outputs import compare_output as compare_output
     from optim._engine.gate.outputs import compare_sample as compare_sample
     from optim._engine.gate.outputs import elements as elements
     from optim._engine.gate.outputs import variations_of as variations_of

@@ -21,30 +21,30 @@ _STAGES = ("fuse", "quantize", "convert-precision", "tune", "post-process")
     type=click.Choice(_STAGES),
     default=("fuse", "quantize"),
     show_default=True,
-    help="Start with a pass in this stage; may be given more than once.",
+    help="Write a pass for this stage. Can be repeated.",
 )
 @click.option(
     "--target",
     type=click.Choice(["provider", "runtime"]),
     default="provider",
     show_default=True,
-    help="What runs its models: a provider of onnxruntime, or a runtime of its own.",
+    help="Runtime of the models: a provider of onnxruntime, or a runtime of the plugin.",
 )
 @click.option(
     "--also",
     "extras",
     multiple=True,
     type=click.Choice(["metric", "command"]),
-    help="Start with this too; may be given more than once.",
+    help="Also write a metric or a command. Can be repeated.",
 )
-@click.option("--folder", type=click.Path(path_type=Path), help="Where to. [default: optim-plugin-NAME]")
+@click.option("--folder", type=click.Path(path_type=Path), help="Folder to write. [default: optim-plugin-NAME]")
 @json_option
 def new(
     name: str, stages: tuple[str, ...], target: str, extras: tuple[str, ...], folder: Path | None, as_json: bool
 ) -> None:
-    """Write the package of a new plugin, NAME: a target, passes that do something, tests.
+    """Write the package of a new plugin called NAME: a target, working passes, and tests.
 
-    It installs and passes its tests at once; then change it, a file at a time.
+    The package installs and passes its tests as it is. Change it one file at a time.
     """
     from optim_testing.scaffold.package import write_package
 

@@ -27,11 +27,12 @@ _OF_TESTING = "new"
 @click.command
 @json_option
 def doctor(as_json: bool) -> int:
-    """Look for what is broken, and say how to mend each thing.
+    """Find what is wrong with this installation, and print how to fix it.
 
-    Two builds of onnxruntime side by side, missing or outdated libraries, plugins that fail, names used twice, passes
-    that cannot be ordered, environments of isolated plugins that were not made or are broken. Exits with 4 where there
-    is something to mend.
+    The command finds two builds of onnxruntime, missing or old libraries, plugins that fail, names used twice, passes
+    without an order, targets without their backend, and broken environments of isolated plugins.
+
+    Exit status 0: nothing to fix; 4: at least one problem.
     """
     from optim._engine.plugins.doctor import Severity, examine
     from optim._engine.plugins.registry import load_registry
@@ -47,7 +48,7 @@ def doctor(as_json: bool) -> int:
             echo(f"{finding.subject}: {finding.what}")
             if finding.fix:
                 echo(f"  fix:  {finding.fix}")
-        echo(f"{len(problems)} to mend" if problems else "nothing to mend")
+        echo(f"{len(problems)} to fix" if problems else "nothing to fix")
     return ExitStatus.NOT_HELD if problems else ExitStatus.DELIVERED
 
 
@@ -95,14 +96,14 @@ def _needs_testing(words: tuple[str, ...]) -> None:
 
 @click.group(cls=_PluginsGroup)
 def plugins() -> None:
-    """List the plugins, show one, look for what is broken, or start a new one."""
+    """List, show, check, install and create plugins."""
 
 
 @plugins.command("list")
 @json_option
-@click.option("--verbose", is_flag=True, help="Where from, hooks and passes too.")
+@click.option("--verbose", is_flag=True, help="Also print where each plugin comes from, its hooks and its passes.")
 def list_command(as_json: bool, verbose: bool) -> None:
-    """List the installed plugins, also those that cannot be used, with the reason."""
+    """List the installed plugins. A plugin that cannot be used has its reason in column state."""
     print_plugins(as_json=as_json, verbose=verbose)
 
 
@@ -111,7 +112,7 @@ def list_command(as_json: bool, verbose: bool) -> None:
 @json_option
 @click.pass_context
 def show_command(ctx: click.Context, name: str, as_json: bool) -> None:
-    """Show all that is known about one plugin."""
+    """Show everything about one plugin."""
     from optim._engine.plugins.registry import load_registry
     from optim._engine.plugins.survey import survey_plugins
 
@@ -161,7 +162,7 @@ def _print_environments(found: list[SurveyedPlugin]) -> None:
 
     for left in installed_environments():
         if left.plugin not in {one.plugin.name for one in found}:
-            echo(f"\nan environment without its plugin ({_size(left)}): optim plugins remove {left.plugin}")
+            echo(f"\nenvironment of a plugin that is not installed ({_size(left)}): optim plugins remove {left.plugin}")
 
 
 def _size(environment: Environment) -> str:
