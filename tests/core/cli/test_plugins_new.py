@@ -1,0 +1,55 @@
+"""``optim plugins new`` is a command of optim-testing: without that distribution, it says how to install it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+
+import pytest
+
+from optim._engine.cli.main import main
+from optim.errors import ExitStatus
+
+
+@pytest.fixture
+def without_testing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what other distributions than optim-testing have is found."""
+    all_of = importlib.metadata.entry_points
+
+    def others(**wanted: str) -> importlib.metadata.EntryPoints:
+        return importlib.metadata.EntryPoints(
+            entry for entry in all_of(**wanted) if entry.dist is None or entry.dist.name != "optim-testing"
+        )
+
+    monkeypatch.setattr(importlib.metadata, "entry_points", others)
+
+
+@pytest.mark.usefixtures("without_testing")
+@pytest.mark.parametrize("words", [["my-vendor"], ["my-vendor", "--stage", "fuse", "--json"], []])
+def test_without_optim_testing_it_says_how_to_install_it(
+    words: list[str], tmp_path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["plugins", "new", *words]) == ExitStatus.USAGE
+    said = "".join(capsys.readouterr())
+    assert "testing-missing" in said
+    assert "pip install ./testing" in said
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("without_testing")
+def test_without_optim_testing_it_is_listed_with_what_it_needs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plugins", "--help"]) == 0
+    assert "needs optim-testing" in capsys.readouterr().out
+    assert main(["plugins", "new", "--help"]) == 0
+    assert "pip install ./testing" in capsys.readouterr().out
+
+
+def test_with_optim_testing_it_writes_a_package(
+    tmp_path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["plugins", "new", "--help"]) == 0
+    assert "--stage" in capsys.readouterr().out
+    assert main(["plugins", "new", "my-vendor"]) == 0
+    text = (tmp_path / "optim-plugin-my-vendor" / "pyproject.toml").read_text()
+    assert 'test = ["optim-core[cpu]", "optim-testing"]' in text
