@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 MEASURED = ("above", "entries", "evidence", "location", "machine", "pid", "processors", "trace", "value")
-"""Keys of JSON whose values are all ``#``: counts by drift and of the cache, places of code, the machine, the process."""
+"""Keys of JSON whose values are ``#``: counts by drift and of the cache, places of code, the machine, the process."""
 
 _RULES = (
     (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(\+[\d:]+)?"), "<time>"),
