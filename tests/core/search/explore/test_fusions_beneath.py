@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from optim._engine.gate.budget import Objection
 from optim._engine.gate.drift import NO_DRIFT
 from optim._engine.jobs.offer import Proposal
 from optim._engine.search.explore.asking import Proposals
@@ -54,7 +55,7 @@ def packed(tmp_path):
 @pytest.fixture
 def expander(original, monkeypatch):
     """Of a run whose budget allows everything; a step in 8 bits takes 0.4 of the original's time."""
-    budget = SimpleNamespace(objection=lambda *arguments, **words: "", limit=lambda is_lossy: 1.0)
+    budget = SimpleNamespace(objection=lambda *arguments, **words: Objection(), limit=lambda is_lossy: 1.0)
     settings = SimpleNamespace(timeout_s=300.0, goal="latency")
     bench = SimpleNamespace(original=original, budget=budget, settings=settings, work={}, target=None)
     promises, archive = Promises(60.0), SimpleNamespace(judged=lambda candidate, objection: None)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+from optim._engine.gate.budget import Objection
 from optim._engine.gate.drift import worst_drift
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.settings import Named
@@ -54,6 +55,23 @@ class Chains:
         return replace(longer, drift=attempt.drift)
 
 
+class BeyondBudgetError(OptimError):
+    """A chain that repeats, and is beyond the budget."""
+
+
+def not_repeated(what: str, objection: Objection, package: str = "") -> OptimError:
+    """Returns the error of a chain that does not repeat.
+
+    Args:
+        what: failed.
+        objection: why.
+        package: of the pass at fault.
+    """
+    kind = BeyondBudgetError if objection.beyond_budget else OptimError
+    fix = "run the search again, without the lock"
+    return kind("replay-failed", what, objection.text, fix, package, ExitStatus.NOT_HELD)
+
+
 OptionsAt: TypeAlias = Callable[[int, Candidate], Mapping[str, Any]]
 """The options of a step by its place and the candidate that it is applied to."""
 
@@ -82,7 +100,7 @@ def repeat(
         tried = bench.try_one(Trial(candidate, offered, options), bench.settings.timeout_s)
         attempt.seconds = tried.seconds
         attempt.printed, attempt.trace, attempt.broke = tried.said, tried.trace, tried.broke
-        reason = tried.failure
+        reason = Objection(tried.failure)
         if tried.answer is not None:
             result = tried.answer.result
             attempt.counts, attempt.notes = dict(result.counts), result.notes
@@ -90,16 +108,11 @@ def repeat(
             attempt.task, attempt.size_bytes = tried.answer.task, tried.answer.size_bytes or None
             candidate = candidate.after(attempt.step, result.model, tried.answer.size_bytes, result.interface)
             changed = result.changed
-            objection = bench.budget.objection(tried.answer.comparisons, candidate.is_lossy) if changed else ""
-            reason = objection if changed else "; ".join(result.notes)
+            if changed:
+                reason = bench.budget.objection(tried.answer.comparisons, candidate.is_lossy)
+            else:
+                reason = Objection("; ".join(result.notes))
         if reason:
-            attempt.settle(StepStatus.FAILED, reason)
-            raise OptimError(
-                "replay-failed",
-                f"{named.name} does not repeat",
-                reason,
-                "run the search again, without the lock",
-                offered.plugin.release,
-                ExitStatus.NOT_HELD,
-            )
+            attempt.settle(StepStatus.FAILED, reason.text)
+            raise not_repeated(f"{named.name} does not repeat", reason, offered.plugin.release)
     return candidate
