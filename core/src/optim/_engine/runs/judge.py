@@ -14,7 +14,7 @@ from optim._engine.search.journal import Journal, failures
 from optim._engine.search.measure.racing import TimingFailed, original_failed
 from optim._engine.search.plan import Plan
 from optim._engine.search.select.archive import ParetoArchive, points_of
-from optim._engine.search.select.chains import OptionsAt, not_repeated, repeat
+from optim._engine.search.select.chains import BeyondBudgetError, OptionsAt, repeat
 from optim._engine.search.select.goal import Objective
 from optim._engine.search.select.nearest import why_no_help
 from optim._engine.search.select.selection import Selection
@@ -23,7 +23,7 @@ from optim._engine.search.state import LaneResult, Measured, StepStatus
 from optim._engine.search.targets.contest import Contender, Contest
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
-from optim.errors import OptimError
+from optim.errors import ExitStatus, OptimError
 
 _UNTIMED = "the original was not timed: there was no time for that; more --search-seconds buy it"
 
@@ -307,7 +307,14 @@ def judge_chain(
         measured = [found for found in (selection.check(candidate),) if found is not None]
     score = selection.clock.board[candidate]
     if not measured:
-        raise not_repeated("the repeated model is not right", score.objection)
+        failed = OptimError(
+            "replay-failed",
+            "the repeated model is not right",
+            score.objection.text,
+            "run the search again, without the lock",
+            status=ExitStatus.NOT_HELD,
+        )
+        raise BeyondBudgetError.where(score.objection, failed)
     journal.conclude(candidate, measured[0])
     return Verdict(
         RunStatus.UNCHANGED if candidate.is_original else _delivered(measured[0], selection),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from optim._engine.machine import this_machine
 from optim._engine.plugins.registry import Registry, load_registry
+from optim._engine.plugins.versions import version_of
 from optim._engine.reports.outcome import Outcome
 from optim._engine.runs.execute import execute
 from optim._engine.runs.folder import RunFolder
@@ -18,6 +20,7 @@ from optim._engine.runs.publish import publish
 from optim._engine.search.select.archive import require_pick
 from optim._engine.search.settings import RunSettings
 from optim._engine.store import Store, cache_key
+from optim._engine.trace import STORE, Recorder
 from optim.errors import ExitStatus, OptimError
 from optim.jobs.wire import to_wire
 
@@ -68,14 +71,15 @@ def run_settings(
         OptimError[lock-mismatch]: the chain of the lock gives another model here.
     """
     settings.require_sound()
+    settings = replace(settings, fresh=settings.fresh or bool(settings.trace))  # every action has its seconds
     _require_data_for_a_metric(settings)
     deliver = deliver or ToDeliver()
     if deliver.pick:
         require_pick(deliver.pick)
     registry, store = load_registry(), Store()
     with RunFolder.claim(output, cache_key(to_wire(settings))) as folder:
-        with _workplace(settings, registry, store, say) as elsewhere:
-            outcome = execute(settings, registry, store, say, exported, elsewhere)
+        with _workplace(settings, registry, store, say) as elsewhere, _trace(settings, store) as trace:
+            outcome = execute(settings, registry, store, say, exported, elsewhere, trace)
         if deliver.lock is not None:
             _require_same(outcome, deliver.lock)
         if deliver.pick:
@@ -100,6 +104,17 @@ def _workplace(
     start_of_command()  # the run has begun: connecting to a cluster is no search time
     with fleet_of(settings, registry, store, say) as fleet:
         yield fleet
+
+
+def _trace(settings: RunSettings, store: Store) -> AbstractContextManager[Recorder | None]:
+    """What notes the run, where the user wants that."""
+    if not settings.trace:
+        return nullcontext()
+    source = settings.source.absolute()
+    asked = {**to_wire(settings), "source": source.name, "data": settings.data and Path(settings.data).name}
+    header = {"asked": asked, "optim": version_of("optim-core"), "machine": asdict(this_machine())}
+    names = {str(store.root): STORE, str(source.parent): "<source>", str(Path.cwd()): "."}
+    return Recorder(Path(settings.trace), header, names)
 
 
 def _require_data_for_a_metric(settings: RunSettings) -> None:

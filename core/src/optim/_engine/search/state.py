@@ -249,6 +249,7 @@ class LaneResult:
         throughput: what it did, where that is the goal.
         generation: what the time of an answer is made of, where that is the goal.
         late: what it was doing when that time was over, where it had not come back once.
+        round_ratios: the ratio of each round that counts, for a trace.
     """
 
     failure: str = ""
@@ -266,6 +267,7 @@ class LaneResult:
     throughput: Throughput | None = None
     generation: GenerationTimes | None = None
     late: str = ""
+    round_ratios: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,6 +90,12 @@ if TYPE_CHECKING:
     "--cluster", metavar="WHERE", help="Machines that do the work: local:N, tls://HOST:PORT or module:function."
 )
 @click.option("--store-url", metavar="URL", help="Where the machines of --cluster exchange files: file://, s3://.")
+@click.option(
+    "--trace",
+    type=click.Path(dir_okay=False, writable=True),
+    help="Write all that the run does to FILE, for a replay; takes nothing from the cache.",
+    metavar="FILE",
+)
 @click.option("--verbose", is_flag=True, help="Print every pass with its reason, and what it printed.")
 @source_options
 @disable_option

@@ -342,7 +342,10 @@ class Expander:
             return None
         self.promises.note_held(attempt.step)
         if attempt.step.stage is Stage.FUSE:
-            self.promises.note_reach(new.digest, share_within_reach(self._bench.original.model.path, new.model.path))
+            models = self._bench.original.model.path, new.model.path
+            with self._bench.runner.noted("reach", models) as action:
+                action.answer = share_within_reach(*models)
+            self.promises.note_reach(new.digest, action.answer)
         return replace(new, drift=attempt.drift, task=attempt.task)
 
 

@@ -58,18 +58,12 @@ class Chains:
 class BeyondBudgetError(OptimError):
     """A chain that repeats, and is beyond the budget."""
 
-
-def not_repeated(what: str, objection: Objection, package: str = "") -> OptimError:
-    """Returns the error of a chain that does not repeat.
-
-    Args:
-        what: failed.
-        objection: why.
-        package: of the pass at fault.
-    """
-    kind = BeyondBudgetError if objection.beyond_budget else OptimError
-    fix = "run the search again, without the lock"
-    return kind("replay-failed", what, objection.text, fix, package, ExitStatus.NOT_HELD)
+    @classmethod
+    def where(cls, objection: Objection, error: OptimError) -> OptimError:
+        """Returns the same diagnosis, as one of this kind if the objection is that."""
+        if not objection.beyond_budget:
+            return error
+        return cls(error.reference, error.what, error.cause, error.fix, error.package, error.status)
 
 
 OptionsAt: TypeAlias = Callable[[int, Candidate], Mapping[str, Any]]
@@ -114,5 +108,13 @@ def repeat(
                 reason = Objection("; ".join(result.notes))
         if reason:
             attempt.settle(StepStatus.FAILED, reason.text)
-            raise not_repeated(f"{named.name} does not repeat", reason, offered.plugin.release)
+            failed = OptimError(
+                "replay-failed",
+                f"{named.name} does not repeat",
+                reason.text,
+                "run the search again, without the lock",
+                offered.plugin.release,
+                ExitStatus.NOT_HELD,
+            )
+            raise BeyondBudgetError.where(reason, failed)
     return candidate
