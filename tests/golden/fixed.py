@@ -12,7 +12,6 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -66,7 +65,7 @@ def fixed_machine() -> Iterator[pytest.MonkeyPatch]:
             patch.setattr(race_lanes, "server_apart", lambda _: nullcontext())
             patch.setattr(_Here, "result", result)
             patch.setattr(workbench, "_AT_ONCE", 1)
-            patch.setattr(preparation, "Turns", partial(Turns, now=seconds))
+            patch.setattr(preparation, "Turns", lambda *given, **how: Turns(*given, **{**how, "now": seconds}))
             patch.setattr(lane, "peak_memory_bytes", lambda: next(mebibytes) << 20)
             patch.setattr(os, "cpu_count", lambda: 2)
             patch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)

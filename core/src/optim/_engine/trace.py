@@ -74,7 +74,8 @@ class Recorder:
 
     def __init__(self, path: Path, header: Mapping[str, Any], names: Mapping[str, str]) -> None:
         self._time: Seconds | None = None
-        self._names = {**names, tempfile.gettempdir(): "<tmp>", sys.prefix: "<python>", str(Path.home()): "~"}
+        known = {tempfile.gettempdir(): "<tmp>", sys.prefix: "<python>", str(Path.home()): "~", **names}
+        self._names = dict(sorted(known.items(), key=lambda item: -len(item[0])))  # what lies deeper goes first
         self._guard = threading.Lock()
         self._count = 0
         self._file = gzip.GzipFile(path, "wb", compresslevel=6)

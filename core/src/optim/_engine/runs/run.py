@@ -17,6 +17,7 @@ from optim._engine.runs.folder import RunFolder
 from optim._engine.runs.locking import require_source
 from optim._engine.runs.pick import picked
 from optim._engine.runs.publish import publish
+from optim._engine.search.run_time import start_of_command
 from optim._engine.search.select.archive import require_pick
 from optim._engine.search.settings import RunSettings
 from optim._engine.store import Store, cache_key
@@ -99,7 +100,6 @@ def _workplace(
         yield None
         return
     from optim._engine.cluster.fleet import fleet_of
-    from optim._engine.search.run_time import start_of_command
 
     start_of_command()  # the run has begun: connecting to a cluster is no search time
     with fleet_of(settings, registry, store, say) as fleet:
@@ -112,8 +112,9 @@ def _trace(settings: RunSettings, store: Store) -> AbstractContextManager[Record
         return nullcontext()
     source = settings.source.absolute()
     asked = {**to_wire(settings), "source": source.name, "data": settings.data and Path(settings.data).name}
-    header = {"asked": asked, "optim": version_of("optim-core"), "machine": asdict(this_machine())}
-    names = {str(store.root): STORE, str(source.parent): "<source>", str(Path.cwd()): "."}
+    machine, start = asdict(this_machine()), asdict(start_of_command())
+    header = {"asked": asked, "optim": version_of("optim-core"), "machine": machine, "start": start}
+    names = {str(Path.cwd()): ".", str(source.parent): "<source>", str(store.root): STORE}
     return Recorder(Path(settings.trace), header, names)
 
 
