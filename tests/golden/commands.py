@@ -40,6 +40,9 @@ MODELS = {
 }
 """Improved by several steps; repaired; standard passes and settings of the session; by size; nothing is delivered."""
 
+TRACED = ("wasteful", "drifting", "mlp")
+"""Models whose runs leave a trace, ``NAME.trace``: with it nothing comes from the cache."""
+
 VERBS: Mapping[str, tuple[str, ...]] = {
     "run": ("run", "identity.onnx", "--search-seconds", "100", "--lossless", "--stage", "fuse"),
     "run-dry": ("run", "wasteful.onnx", "--dry-run"),
@@ -108,7 +111,8 @@ def run(name: str) -> Answered:
     registry = load_registry()
     offered = sorted(one.name for one in registry.offers(registry.target("cpu")))
     without = [f"--without={one}" for one in offered if not one.startswith(model.passes)]
-    return answer("run", f"{name}.onnx", "--search-seconds", "100", *model.words, *without)
+    trace = ("--trace", f"{name}.trace") if name in TRACED else ()
+    return answer("run", f"{name}.onnx", "--search-seconds", "100", *model.words, *trace, *without)
 
 
 def ask(verb: str) -> Answered:

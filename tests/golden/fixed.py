@@ -50,6 +50,12 @@ def _open_lane(request: lane.Request, *_: Any, **__: Any) -> race_lanes.Lane | W
     return race_lanes.Lane(SimpleNamespace(close=lambda: None), from_wire(Ready, said[0]["ready"]))
 
 
+def two_processors(patch: pytest.MonkeyPatch) -> None:
+    """Have this process find two processors."""
+    patch.setattr(os, "cpu_count", lambda: 2)
+    patch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+
+
 @contextmanager
 def fixed_machine() -> Iterator[pytest.MonkeyPatch]:
     """Every command within runs on such a machine."""
@@ -67,8 +73,7 @@ def fixed_machine() -> Iterator[pytest.MonkeyPatch]:
             patch.setattr(workbench, "_AT_ONCE", 1)
             patch.setattr(preparation, "Turns", lambda *given, **how: Turns(*given, **{**how, "now": seconds}))
             patch.setattr(lane, "peak_memory_bytes", lambda: next(mebibytes) << 20)
-            patch.setattr(os, "cpu_count", lambda: 2)
-            patch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+            two_processors(patch)
             for clock in ("monotonic", "perf_counter"):
                 patch.setattr(time, clock, lambda: _READING_S * next(readings))
             yield patch

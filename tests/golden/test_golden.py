@@ -14,14 +14,16 @@ from typing import Any
 import pytest
 from installed_plugin import installed
 
-from golden.commands import MODELS, PLUGINS, VERBS, Answered, ask, run, write_models
+from golden.commands import MODELS, PLUGINS, TRACED, VERBS, Answered, ask, run, write_models
 from golden.fixed import fixed_machine
 from golden.normal import normal, normal_json
 from optim._engine.plugins.discovery import installed_names
+from optim._engine.trace import read_trace
 
 pytestmark = pytest.mark.slow
 
-FILES = Path(__file__).with_name("files")
+FILES, TRACES = (Path(__file__).with_name(name) for name in ("files", "traces"))
+_REWRITE = "if that is meant: pytest tests/golden --write-golden"
 OF_A_RUN = ("report.json", "run.json", "session.json", "recipe.lock.toml", "load.py")
 
 
@@ -66,9 +68,18 @@ def hold(request: pytest.FixtureRequest) -> Iterator[Any]:
             )
         ]
         if lines:
-            pytest.fail("\n".join([*lines, "if that is meant: pytest tests/golden --write-golden"]), pytrace=False)
+            pytest.fail("\n".join([*lines, _REWRITE]), pytrace=False)
 
     return compare
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_a_trace_of_each_run_is_kept(name, folder, runs, request):
+    if request.config.getoption("--write-golden"):
+        TRACES.mkdir(exist_ok=True)
+        shutil.copyfile(folder / f"{name}.trace", TRACES / f"{name}.trace")
+    made, kept = read_trace(folder / f"{name}.trace"), read_trace(TRACES / f"{name}.trace")
+    assert [one["name"] for one in made.actions] == [one["name"] for one in kept.actions], _REWRITE
 
 
 @pytest.mark.parametrize("name", MODELS)
