@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from optim._engine.jobs import prepare
 from optim._engine.jobs.job import Job
 from optim._engine.jobs.workplace import Done, Work
 from optim._engine.plugins.registry import Registry
@@ -303,7 +304,8 @@ def replay(trace: Trace, registry: Registry, seed: int | None = None) -> Replaye
         place = FromTrace(trace, store, seed)
         source = folder / trace.header["asked"]["source"]
         source.write_text("no model: a replay reads none")
-        asked = {**trace.header["asked"], "source": str(source), "trace": "", "fresh": True}
+        data = next((one["request"]["data"] for one in trace.actions if one["name"] == prepare.JOB.module), None)
+        asked = {**trace.header["asked"], "source": str(source), "data": data, "trace": "", "fresh": True}
         settings = from_wire(RunSettings, asked)
 
         def reach(*models: Path) -> Any:

@@ -115,6 +115,8 @@ def _trace(settings: RunSettings, store: Store) -> AbstractContextManager[Record
     machine, start = asdict(this_machine()), asdict(start_of_command())
     header = {"asked": asked, "optim": version_of("optim-core"), "machine": machine, "start": start}
     names = {str(Path.cwd()): ".", str(source.parent): "<source>", str(store.root): STORE}
+    if settings.data is not None and Path(settings.data).exists():
+        names.setdefault(str(Path(settings.data).absolute().parent), "<data>")
     return Recorder(Path(settings.trace), header, names)
 
 
