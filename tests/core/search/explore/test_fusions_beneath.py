@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,6 +20,7 @@ from optim._engine.search.explore.promise import Promises
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.state import Candidate, Measured, Step
 from optim._engine.search.time_budget import TimeBudget
+from optim._engine.trace import Action
 from optim.model import Model
 from optim.passes import PassResult, Role, Stage
 
@@ -57,7 +59,8 @@ def expander(original, monkeypatch):
     """Of a run whose budget allows everything; a step in 8 bits takes 0.4 of the original's time."""
     budget = SimpleNamespace(objection=lambda *arguments, **words: Objection(), limit=lambda is_lossy: 1.0)
     settings = SimpleNamespace(timeout_s=300.0, goal="latency")
-    bench = SimpleNamespace(original=original, budget=budget, settings=settings, work={}, target=None)
+    runner = SimpleNamespace(noted=lambda name, request: nullcontext(Action()))
+    bench = SimpleNamespace(original=original, budget=budget, settings=settings, work={}, target=None, runner=runner)
     promises, archive = Promises(60.0), SimpleNamespace(judged=lambda candidate, objection: None)
     promises.note_ratio(WEIGHTS, 0.4)
     monkeypatch.setattr("optim._engine.search.explore.expand.worst_drift", lambda comparisons: NO_DRIFT)

@@ -111,7 +111,8 @@ def _trace(settings: RunSettings, store: Store) -> AbstractContextManager[Record
     if not settings.trace:
         return nullcontext()
     source = settings.source.absolute()
-    asked = {**to_wire(settings), "source": source.name, "data": settings.data and Path(settings.data).name}
+    told = replace(settings, source=Path(source.name), trace="", cluster="", store_url="")
+    asked = {**to_wire(told), "data": settings.data and Path(settings.data).name}
     machine, start = asdict(this_machine()), asdict(start_of_command())
     header = {"asked": asked, "optim": version_of("optim-core"), "machine": machine, "start": start}
     names = {str(Path.cwd()): ".", str(source.parent): "<source>", str(store.root): STORE}
