@@ -4,7 +4,8 @@
     python benchmarks/regret.py some.trace other.trace --seeds 5
     python benchmarks/regret.py --beside HEAD~3              # the policy of another revision too, on the same traces
 
-Each trace is replayed as it was recorded, and with its rounds drawn anew for each seed. The *best* is the lowest ratio
+Each trace is replayed as it was recorded, and with its rounds drawn anew for each seed. What it lacks other traces of
+the same model answer; those for which passes were named do nothing else. The *best* is the lowest ratio
 of a chain that was proven within the budget in any trace of the same model on the same processor; a chain has the
 median of its proven ratios. *Regret* is the difference of logarithms: 0.10 means that the search delivers what takes
 1.1 times as long as the best. A replay with more than 10 % unknown seconds does not count, and its row says so.
@@ -103,9 +104,9 @@ def _trace(path: Path) -> Trace:
     return read_trace(path)
 
 
-def verdict_of(path: Path, seed: int | None) -> Verdict:
-    """What the search of this revision delivers on a trace."""
-    found = replay(_trace(path), _registry(), seed)
+def verdict_of(path: Path, seed: int | None, others: Sequence[Path] = ()) -> Verdict:
+    """What the search of this revision delivers on a trace; ``others`` answer what it lacks."""
+    found = replay(_trace(path), _registry(), seed, [_trace(other) for other in others])
     result = found.outcome.result
     digest = "" if result is None else result.candidate.digest
     return Verdict(digest, (result and result.ratio) or 1.0, found.seconds, found.unknown)
@@ -153,18 +154,23 @@ def row_of(path: Path, known: Mapping[str, float], verdicts: Sequence[Verdict]) 
 
 
 def rows_of(paths: Sequence[Path], seeds: int) -> list[Row]:
-    """A row for each trace, on all processors."""
-    tasks = [(path, seed) for path in paths for seed in (None, *range(seeds))]
+    """A row for each trace of the whole policy, on all processors; where passes were named only answers are taken."""
+    groups: dict[str, list[Path]] = defaultdict(list)
+    for path in paths:
+        groups[_subject(_trace(path))].append(path)
+    judged = [path for path in paths if not _trace(path).header["asked"]["named"]]
+    tasks = [
+        (path, seed, [other for other in groups[_subject(_trace(path))] if other != path])
+        for path in judged
+        for seed in (None, *range(seeds))
+    ]
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         found = list(pool.map(verdict_of, *zip(*tasks, strict=True), chunksize=1 + seeds))
-    groups: dict[str, list[Trace]] = defaultdict(list)
-    for path in paths:
-        groups[_subject(_trace(path))].append(_trace(path))
-    known = {subject: proven(traces) for subject, traces in groups.items()}
+    known = {subject: proven([_trace(path) for path in those]) for subject, those in groups.items()}
     each = 1 + seeds
     return [
         row_of(path, known[_subject(_trace(path))], found[place * each : (place + 1) * each])
-        for place, path in enumerate(paths)
+        for place, path in enumerate(judged)
     ]
 
 

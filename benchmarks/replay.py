@@ -15,7 +15,7 @@ import random
 import tempfile
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -147,13 +147,14 @@ class FromTrace:
         trace: of a run.
         store: an empty one, whose models are empty files.
         seed: draws the rounds of races anew; None: as recorded.
+        others: traces of the same model, which answer what the first does not.
     """
 
     libraries: Mapping[str, str] = {}
     at_once = _AT_ONCE
     machine = "trace"
 
-    def __init__(self, trace: Trace, store: Store, seed: int | None = None) -> None:
+    def __init__(self, trace: Trace, store: Store, seed: int | None = None, others: Sequence[Trace] = ()) -> None:
         self.now = Clock()
         self.report = trace.header["machine"]
         self.available_bytes = (self.report["memory_bytes"] or 1 << 34) // 2
@@ -168,13 +169,15 @@ class FromTrace:
         self._lanes: dict[str, list[Any]] = defaultdict(list)
         self._bases: list[Any] = []
         took = defaultdict(list)
-        for action in trace.actions:
+        theirs = [{**action, "at": 0.0} for other in others for action in other.actions]
+        for action in (*trace.actions, *theirs):
             self._found[action["key"]].append(action)
             took[action["name"]].append(action["seconds"])
             if action["name"] == race_job.MODULE and "answer" in action:
                 self._bases.append(action["answer"]["base"])
                 for asked, lane in zip(action["request"]["lanes"], action["answer"]["lanes"], strict=True):
-                    self._lanes[asked["model"]["digest"]].append(lane)
+                    if not lane["out_of_time"]:
+                        self._lanes[asked["model"]["digest"]].append(lane)
         self._usual_s = {name: sum(seconds) / len(seconds) for name, seconds in took.items()}
 
     def working(self) -> contextlib.AbstractContextManager[None]:
@@ -290,18 +293,19 @@ class _Started:
         return self._done.answer
 
 
-def replay(trace: Trace, registry: Registry, seed: int | None = None) -> Replayed:
+def replay(trace: Trace, registry: Registry, seed: int | None = None, others: Sequence[Trace] = ()) -> Replayed:
     """Have today's search decide on the answers of a trace.
 
     Args:
         trace: of a run on one target, of a model and not of a source that was exported.
         registry: of the plugins.
         seed: draws the rounds of races anew; None: as recorded.
+        others: traces of the same model, which answer what the first does not.
     """
     with tempfile.TemporaryDirectory(prefix="replay-") as name, contextlib.ExitStack() as stack:
         folder = Path(name).resolve()
         store = Store(folder / "store")
-        place = FromTrace(trace, store, seed)
+        place = FromTrace(trace, store, seed, others)
         source = folder / trace.header["asked"]["source"]
         source.write_text("no model: a replay reads none")
         data = next((one["request"]["data"] for one in trace.actions if one["name"] == prepare.JOB.module), None)
