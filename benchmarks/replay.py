@@ -301,6 +301,9 @@ def replay(trace: Trace, registry: Registry, seed: int | None = None, others: Se
         registry: of the plugins.
         seed: draws the rounds of races anew; None: as recorded.
         others: traces of the same model, which answer what the first does not.
+
+    Raises:
+        OptimError[trace-version]: a job of this revision answers otherwise than in the trace.
     """
     with tempfile.TemporaryDirectory(prefix="replay-") as name, contextlib.ExitStack() as stack:
         folder = Path(name).resolve()
@@ -334,6 +337,14 @@ def replay(trace: Trace, registry: Registry, seed: int | None = None, others: Se
             (run_time, "start_of_command", lambda: begun),
         ):
             stack.enter_context(mock.patch.object(module, attribute, value))
-        outcome = execute.execute(settings, registry, store, lambda text: None, elsewhere=place)
+        try:
+            outcome = execute.execute(settings, registry, store, lambda text: None, elsewhere=place)
+        except (LookupError, TypeError, ValueError) as error:
+            raise OptimError(
+                "trace-version",
+                f"the trace of {source.name} cannot be replayed",
+                f"its answers are not those of this revision: {type(error).__name__} {error}",
+                "record it again: python benchmarks/record.py",
+            ) from error
         seconds = place.now.seconds - place._began
     return Replayed(outcome, seconds, place.unknown_s / max(seconds, 1e-9), tuple(place.lacks))

@@ -13,6 +13,7 @@ from installed_plugin import installed
 
 from golden.commands import PLUGINS, TRACED
 from golden.fixed import two_processors
+from optim import OptimError
 from optim._engine.plugins.discovery import installed_names
 from optim._engine.plugins.registry import load_registry
 from optim._engine.trace import Trace, read_trace
@@ -71,6 +72,13 @@ def test_what_a_trace_lacks_counts_as_unknown_seconds(regret: ModuleType) -> Non
     found = replayed(regret, Trace(trace.header, kept, trace.end))
     assert found.unknown > 0.1 and not found.counts
     assert found.outcome.result.candidate.is_original
+
+
+def test_a_trace_whose_answers_are_of_another_revision_is_refused(regret: ModuleType) -> None:
+    trace = read_trace(TRACES / "mlp.trace")
+    old = [{**one, "answer": {}} if one["name"].endswith(".prepare") else one for one in trace.actions]
+    with pytest.raises(OptimError, match=r"trace-version.*mlp\.onnx cannot be replayed"):
+        replayed(regret, Trace(trace.header, old, trace.end))
 
 
 def test_the_regret_is_that_to_the_best_proven_chain_of_all_traces(regret: ModuleType) -> None:
