@@ -1,4 +1,4 @@
-"""What a run does before it searches: brings the source in, asks the passes that the user named, runs the original."""
+"""Work of a run before the search: read the source, ask the passes that the user named, run the original."""
 
 from __future__ import annotations
 
