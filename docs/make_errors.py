@@ -57,7 +57,15 @@ GROUPS = {
     ),
     "Recipes and locks": ("recipes", "runs/locking.py", "search/select/chains.py"),
     "Many runs and many machines": ("batch", "cluster"),
-    "The run, its folder and the cache": ("runs", "search", "errors.py", "store.py", "locks.py", "folders.py"),
+    "The run, its folder and the cache": (
+        "runs",
+        "search",
+        "errors.py",
+        "store.py",
+        "locks.py",
+        "folders.py",
+        "trace.py",
+    ),
     "What a pass or a model did wrong": ("jobs", "diagnosis", "compare", "backends", "gate", "testing", "reports"),
 }
 """Heading, and where in core or in ``testing`` the error is raised; the longest place that fits decides."""

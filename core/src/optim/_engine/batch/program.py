@@ -24,8 +24,6 @@ from optim.jobs.process import environment_of_workers
 _WAIT_FOR_FOLDER_S = 30.0
 """A run that was lost with its worker may still be ending in the folder when it is begun again elsewhere."""
 
-_IN_USE = '"folder-in-use"'
-
 _FORKED = "optim._engine.cli.held_fork"
 
 
@@ -84,9 +82,16 @@ def run_program(work: Work) -> Done:
     started = time.monotonic()
     while True:
         status, answer = _run(work)
-        if _IN_USE not in answer or time.monotonic() - started > _WAIT_FOR_FOLDER_S:
+        if not _is_in_use(answer) or time.monotonic() - started > _WAIT_FOR_FOLDER_S:
             return Done(status, answer, time.monotonic() - started, platform.node())
         time.sleep(1.0)
+
+
+def _is_in_use(answer: str) -> bool:
+    """Whether another run is filling the folder, as the error says that was printed."""
+    with suppress(ValueError, KeyError, TypeError):
+        return bool(json.loads(answer)["error"]["reference"] == "folder-in-use")
+    return False
 
 
 def end_programs() -> None:

@@ -71,6 +71,9 @@ class Workplace(Protocol):
     def report(self) -> Mapping[str, Any]:
         """What a report says of the machine where races are run, as JSON values."""
 
+    def now(self) -> float:
+        """Seconds of a clock that never goes back: all that a search knows of time."""
+
     def working(self) -> AbstractContextManager[None]:
         """Take jobs; what is under way when this is left is ended, and nobody waits for it."""
 
