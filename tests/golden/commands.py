@@ -12,7 +12,7 @@ from timed_models import write_network
 
 from optim._engine.cli.main import main
 from optim._engine.plugins.registry import load_registry
-from optim.testing import models
+from optim_testing import models
 
 PLUGINS = ("adapters", "layouts", "metrics", "ort", "timed", "lossy")
 """What is installed, as far as these commands know: the same on every machine, with torch and without."""
