@@ -32,7 +32,7 @@ help:
 	@echo "make coverage    run every test, and count which lines ran, in subprocesses too"
 	@echo "make lint        ruff and mypy"
 	@echo "make docs        the pages as a site, .cache/site/index.html; fails where a link leads nowhere"
-	@echo "make dist        six sdists and wheels, into dist/, each tried from its wheel in the Pythons that are there"
+	@echo "make dist        seven sdists and wheels, into dist/, each tried from its wheel in the Pythons that are there"
 	@echo "make bench       time optim and its peers on the same models; hours, or a part: make bench BENCH='--models digits-cnn'"
 	@echo "make clean       remove what make made"
 	@echo "With another Python, 3.11 or later: make demo PYTHON=python3.12"
@@ -69,7 +69,7 @@ lint: $(TOOLS)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/mypy --strict core/src plugins/src plugins-qnn/src plugins-inc/src plugins-prepost/src \
-		plugins-openvino/src
+		plugins-openvino/src plugins-fleet/src
 
 docs: .cache/docs-env/installed
 	NO_MKDOCS_2_WARNING=1 .cache/docs-env/bin/mkdocs build --strict
@@ -117,8 +117,8 @@ $(INSTALLED): core/pyproject.toml plugins/pyproject.toml constraints-dev.txt
 
 # What tests and linters need beside it; torch is the large part.
 $(TOOLS): $(INSTALLED) plugins-qnn/pyproject.toml plugins-inc/pyproject.toml plugins-prepost/pyproject.toml \
-		plugins-openvino/pyproject.toml
+		plugins-openvino/pyproject.toml plugins-fleet/pyproject.toml
 	$(BIN)/python -m pip install --quiet --constraint constraints-dev.txt \
 		--editable 'core[cpu]' --editable 'plugins[torch]' --editable plugins-qnn --editable plugins-inc \
-		--editable plugins-prepost --editable 'plugins-openvino[nncf]' peft jiwer distributed onnx-diagnostic pytest pytest-timeout pytest-xdist ruff mypy scikit-learn trustme uv
+		--editable plugins-prepost --editable plugins-fleet --editable 'plugins-openvino[nncf]' peft jiwer onnx-diagnostic pytest pytest-timeout pytest-xdist ruff mypy scikit-learn trustme uv
 	touch $@

@@ -15,11 +15,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from optim._engine.backends import device
-from optim._engine.batch.index import rows_of
-from optim._engine.batch.matrix import Entry
-from optim._engine.batch.program import Done
 from optim._engine.cli.main import main
-from optim._engine.cluster.connect import client_of
 from optim._engine.compare.comparison import Comparison
 from optim._engine.compare.distrust import checked_model
 from optim._engine.compare.rounding import _not_itself
@@ -40,6 +36,10 @@ from optim.passes import Interface, PassResult
 from optim.source import Component, Source, SourceRequest, TrialStep
 from optim.source import Trial as SourceTrial
 from optim.testing import Trial
+from optim_fleet.batch.index import rows_of
+from optim_fleet.batch.matrix import Entry
+from optim_fleet.batch.program import Done
+from optim_fleet.cluster.connect import client_of
 
 
 def refusal(call: Any) -> OptimError:

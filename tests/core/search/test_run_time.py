@@ -11,7 +11,6 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from optim._engine.cluster import fleet
 from optim._engine.jobs.clocks.ratio import Ratio
 from optim._engine.reports.build import _shapes
 from optim._engine.runs.execute import _announce
@@ -28,6 +27,7 @@ from optim._engine.sources import make
 from optim._engine.store import Store
 from optim.passes import Role, Stage
 from optim.source import SourceRequest
+from optim_fleet.cluster import fleet
 
 
 class Clock:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from optim.errors import ExitStatus, OptimError, unknown_name
-from optim.hooks import OWN_COMMANDS, Command
+from optim.hooks import OWN_COMMANDS, RESERVED_NAMES, Command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,6 +42,10 @@ class OptimGroup(click.Group):
             return args[0], command, args[1:]
         if args[0].startswith("-"):
             raise click.NoSuchOption(args[0], ctx=ctx)
+        if owner := RESERVED_NAMES["command"].get(args[0]):
+            from optim._engine.plugins.registry import load_registry
+
+            load_registry().require_plugin(owner, f"optim {args[0]} cannot be used")
         raise unknown_name("command", args[0], self.list_commands(ctx), fix="optim --help")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
