@@ -47,7 +47,7 @@ import optim_plugins
 from optim._engine.jobs import ingest, refuse
 from optim._engine.jobs.runner import Runner
 from optim._engine.plugins.registry import load_registry
-from optim._engine.runs.run import run_settings
+from optim._engine.runs.run import run_settings, workplace_request
 from optim._engine.search.settings import RunSettings
 from optim._engine.store import Store
 from optim.jobs import to_wire

@@ -25,6 +25,7 @@ SOURCES = (
     "plugins-inc/src/optim_inc",
     "plugins-prepost/src/optim_prepost",
     "plugins-openvino/src/optim_openvino",
+    "plugins-fleet/src/optim_fleet",
 )
 
 GROUPS = {
@@ -51,7 +52,6 @@ GROUPS = {
         "search/plan.py",
     ),
     "Recipes and locks": ("recipes", "runs/locking.py", "search/select/chains.py"),
-    "Many runs and many machines": ("batch", "cluster"),
     "The run, its folder and the cache": ("runs", "search", "errors.py", "store.py", "locks.py", "folders.py"),
     "What a pass or a model did wrong": ("jobs", "diagnosis", "compare", "backends", "gate", "testing", "reports"),
 }

@@ -67,7 +67,6 @@ if TYPE_CHECKING:
     from optim.source_passes import SourcePass as SourcePass
     from optim.source_passes import SourceResult as SourceResult
     from optim.target import Target as Target
-    from optim.workplace import Cluster as Cluster
 else:
     from optim._engine.handed_on import hand_on
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
+    from optim._engine.search.turns import Turns
+    from optim.jobs.process import WorkerProcess
     from optim.target import Target
 
 
@@ -140,3 +142,50 @@ class Cluster(ABC):
         Raises:
             OptimError: nobody answers, or no machine can do what the run asks.
         """
+
+
+def perform(
+    work: Work, turns: Turns | None = None, watch: Callable[[WorkerProcess], AbstractContextManager[Any]] = nullcontext
+) -> Done:
+    """Do a job on this machine: what a workplace's program does where it runs.
+
+    Args:
+        work: the job; its paths lie on this machine.
+        turns: at this machine's clock; None: turns of its own.
+        watch: a context in which the job's process is under way.
+
+    Raises:
+        WorkerFailed: it did not come back; ``events`` has what it said.
+    """
+    from optim._engine.search.turns import Turns
+
+    turns = turns or Turns(f"optim, {work.module.rpartition('.')[2]}", lambda text: None)
+    if work.parent:
+        import importlib
+
+        from optim.jobs.wire import from_wire, to_wire
+
+        module = importlib.import_module(work.module)
+        return Done(to_wire(module.run(from_wire(module.Request, work.request), turns)))
+    if not work.timed:
+        turns.await_quiet_end()
+    with turns.turn() if work.timed else nullcontext():
+        return _in_process(work, watch)
+
+
+def _in_process(work: Work, watch: Callable[[WorkerProcess], AbstractContextManager[Any]]) -> Done:
+    from optim.jobs.process import WorkerFailed, WorkerProcess
+
+    events: list[dict[str, Any]] = []
+    with WorkerProcess(work.module, work.request) as process, watch(process):
+        try:
+            if work.of_silence:
+                while "result" not in (message := process.receive(work.limit_s)):
+                    events.append(message)
+                answer = message["result"]
+            else:
+                answer = process.result(work.limit_s, events.append)
+        except WorkerFailed as failed:
+            failed.events = events
+            raise
+        return Done(answer, events, process.peak_memory_bytes)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from optim import Cluster
-from optim.workplace import Workplace, WorkplaceRequest
+from optim.workplace import Cluster, Workplace, WorkplaceRequest
 
 
 class DaskCluster(Cluster):

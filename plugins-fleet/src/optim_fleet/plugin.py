@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from optim import Cluster, Command, hookimpl
+from optim import Command, hookimpl
+from optim.workplace import Cluster
 from optim_fleet.dask_cluster import DaskCluster
 
 OPTIM_HOOK_API = 1

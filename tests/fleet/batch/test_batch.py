@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 import time
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
@@ -18,9 +17,9 @@ import optim.__main__
 from optim._engine.cli.main import main
 from optim.errors import OptimError
 from optim_fleet.batch import held, program
-from optim_fleet.batch.index import error_row, read_index, worst_status
+from optim_fleet.batch.index import error_row, read_index, rows_of, worst_status
 from optim_fleet.batch.live import Standing, line_of
-from optim_fleet.batch.matrix import read_batch
+from optim_fleet.batch.matrix import Entry, read_batch
 from optim_fleet.batch.program import Done, Work, end_programs, run_program
 from optim_fleet.batch.runs import Told, claimed, run_batch
 
@@ -130,6 +129,11 @@ def test_a_run_says_what_the_command_says(tmp_path: Path, monkeypatch: pytest.Mo
     done = run_program(Work(("run", "none-é.onnx", "--json"), str(tmp_path / "log")))
     assert done.status == 3 and "none-é.onnx" in json.loads(done.answer)["error"]["what"]
     assert "none-é.onnx" in (tmp_path / "log").read_text("utf-8")
+
+
+def test_a_run_that_ends_without_a_report_is_a_row(tmp_path: Path) -> None:
+    (row,) = rows_of(Entry("a", "a.onnx", tmp_path / "a.toml"), Done(-9, "", 0.1, "here"), tmp_path, "optim run a.onnx")
+    assert row.reason == "a ended without a report: signal 9"  # run-lost
 
 
 def test_a_run_that_is_killed_takes_its_workers_with_it_and_the_next_one_runs(tmp_path: Path) -> None:

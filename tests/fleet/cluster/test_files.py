@@ -103,7 +103,7 @@ def test_a_run_deletes_what_it_was_filling_and_nothing_else(worker: Path, monkey
     kept, filled = worker / "models" / "a.onnx", worker / "references" / "key" / ".made.tmp" / "feeds"
     kept.parent.mkdir(parents=True)
     kept.touch()
-    monkeypatch.setattr(work, "_run", lambda *asked: filled.mkdir() or Done({}))
+    monkeypatch.setattr(work, "work_here", lambda *asked: filled.mkdir() or Done({}))
     makes = ("references/key/.made.tmp/feeds", "models/none.onnx")
     order = Order(Work("m", {}, 1.0), (), makes, "run", "code", "active/none")
     assert work._done(order, worker, Reply(State.DONE, "here", "host"), shared=False).state is State.DONE

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import json
 import logging
 import shutil
@@ -11,15 +10,16 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from optim.engine import Store, Turns, WorkerProcess, kill_all
 from optim.errors import OptimError, describe_exception, disk_error
 from optim.jobs import WorkerFailed, from_wire, to_wire
-from optim.workplace import Done, Work
+from optim.workplace import perform as work_here
 from optim_fleet.cluster import files
 from optim_fleet.cluster.describe import code_digest
 from optim_fleet.cluster.order import Failure, File, Order, Reply, State, error_fields, incoming, outgoing, store_names
@@ -116,7 +116,7 @@ def _done(order: Order, root: Path, here: Reply, *, shared: bool) -> Reply:
     work = replace(order.work, request=incoming(order.work.request, root))
     turns, began = Turns(f"optim on a cluster, {work.module.rpartition('.')[2]}", lambda text: None), time.monotonic()
     try:
-        done = _run(work, order.run, turns)
+        done = work_here(work, turns, partial(_known, order.run))
     except WorkerFailed as failed:
         if failed.error is not None and failed.error.reference == "disk-full":
             return replace(here, state=State.UNFIT, reason=failed.error.what, error=error_fields(failed.error))
@@ -142,40 +142,16 @@ def _made(order: Order, answer: Any, root: Path) -> Iterator[File]:
     yield from (files.file_at(root, name) for name in names if name not in given)
 
 
-def _run(work: Work, run: str, turns: Turns) -> Done:
-    if work.parent:
-        return _as_parent(work, turns)
-    if not work.timed:
-        turns.await_quiet_end()
-    with turns.turn() if work.timed else nullcontext():
-        return _in_process(work, run)
-
-
-def _as_parent(work: Work, turns: Turns) -> Done:
-    """Do what starts processes itself, such as a race, and takes its turn at the clock when it needs it."""
-    module = importlib.import_module(work.module)
-    return Done(to_wire(module.run(from_wire(module.Request, work.request), turns)))
-
-
-def _in_process(work: Work, run: str) -> Done:
-    events: list[dict[str, Any]] = []
-    with WorkerProcess(work.module, work.request) as process:
+@contextmanager
+def _known(run: str, process: WorkerProcess) -> Iterator[None]:
+    """Know of a process while it is under way, so that it ends with its run."""
+    with _guard:
+        _processes[process] = run
+    try:
+        yield
+    finally:
         with _guard:
-            _processes[process] = run
-        try:
-            if work.of_silence:
-                while "result" not in (message := process.receive(work.limit_s)):
-                    events.append(message)
-                answer = message["result"]
-            else:
-                answer = process.result(work.limit_s, events.append)
-        except WorkerFailed as failed:
-            failed.events = events
-            raise
-        finally:
-            with _guard:
-                _processes.pop(process, None)
-        return Done(answer, events, process.peak_memory_bytes)
+            _processes.pop(process, None)
 
 
 @contextmanager

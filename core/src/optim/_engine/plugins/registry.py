@@ -188,7 +188,7 @@ class Registry:
         return self.offered("command")
 
     def offered(self, kind: str) -> Mapping[str, Offer]:
-        """What plugins offer of a kind (``target``, ``backend``, ``metric``, ``layout``, ``command``, ``workplace``)."""
+        """What plugins offer of a kind by name; kinds are target, backend, metric, layout, command and workplace."""
         if kind not in self._named:
             check, name_of = _KINDS[kind]
             found = self._hooks.ask(f"optim_{kind}s", check, name_of)
