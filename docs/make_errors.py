@@ -1,6 +1,9 @@
-"""Make ``errors.md``: every error that optim can give, read from the source.
+"""Make ``errors.json``, which ``optim help errors/NAME`` prints, and the text of the page of errors.
 
 usage: python docs/make_errors.py
+
+The errors are read from the source. ``error_advice.toml`` adds why an error happens, and a fix if the source computes
+it. The page is made when the site is built (``make_pages.py``).
 """
 
 from __future__ import annotations
@@ -8,6 +11,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
@@ -16,7 +20,7 @@ from pathlib import Path
 from optim.errors import ExitStatus, OptimError
 
 ROOT = Path(__file__).parents[1]
-PAGE = Path(__file__).with_name("errors.md")
+ADVICE = Path(__file__).with_name("error_advice.toml")
 LISTING = ROOT / "core" / "src" / "optim" / "_engine" / "cli" / "errors.json"
 SOURCES = (
     "core/src/optim",
@@ -89,28 +93,50 @@ ELSEWHERE = "the message says"
 
 @dataclass
 class Entry:
-    """One reference, with what its places say."""
+    """One reference: the messages of its places, each with its fix.
 
-    whats: list[str] = field(default_factory=list)
-    fixes: list[str] = field(default_factory=list)
+    Attributes:
+        cases: what happened and what to do, as the source has them.
+        statuses: exit statuses.
+        why: from ``error_advice.toml``; empty where the messages say enough.
+        fix: from there too; of cases whose own fix is computed.
+    """
+
+    cases: list[tuple[str, str]] = field(default_factory=list)
     statuses: set[int] = field(default_factory=set)
+    why: str = ""
+    fix: str = ""
+
+    def shown(self) -> list[tuple[str, str]]:
+        """The cases that say something to a reader; a computed text says nothing, and the advice stands for a fix."""
+        found = [tuple("" if text == ELSEWHERE else text for text in case) for case in self.cases]
+        return [(what, fix) for what, fix in dict.fromkeys(found) if fix or (what and self.fix)]
 
 
 class UnlistedReferenceError(Exception):
     """A reference is computed, and COMPUTED does not know it."""
 
 
+class UnadvisedError(Exception):
+    """The advice and the errors do not fit."""
+
+
 def main() -> None:
-    """Write the page, and the same for `optim help errors/NAME`."""
-    PAGE.write_text(page(ROOT), encoding="utf-8")
+    """Write what ``optim help errors/NAME`` prints."""
     LISTING.write_text(listing(ROOT), encoding="utf-8")
-    print(f"wrote {PAGE} and {LISTING}")
+    print(f"wrote {LISTING}")
 
 
 def listing(root: Path) -> str:
     """The errors as JSON, by reference: what a wheel has of the page."""
     found = {
-        reference: {"about": heading, "what": entry.whats, "fix": entry.fixes, "status": sorted(entry.statuses)}
+        reference: {
+            "about": heading,
+            "why": entry.why,
+            "fix": entry.fix,
+            "cases": [{"what": what, "fix": fix} for what, fix in entry.shown()],
+            "status": sorted(entry.statuses),
+        }
         for heading, entries in grouped(root).items()
         for reference, entry in entries.items()
     }
@@ -122,9 +148,25 @@ def page(root: Path) -> str:
     parts = [_INTRODUCTION]
     for heading, entries in grouped(root).items():
         if entries:
-            parts += [f"\n## {heading}\n", "| reference | what | what to do | exit status |", "|---|---|---|---|"]
-            parts += [_row(reference, entries[reference]) for reference in sorted(entries)]
+            parts += [f"\n## {heading}\n", *(_section(name, entries[name]) for name in sorted(entries))]
     return "\n".join(parts) + "\n"
+
+
+def advised(groups: dict[str, dict[str, Entry]]) -> dict[str, dict[str, Entry]]:
+    """The same entries with their advice.
+
+    Raises:
+        UnadvisedError: the source computes every fix of an error that has no advice, or advice is of no error.
+    """
+    advice = tomllib.loads(ADVICE.read_text(encoding="utf-8"))
+    entries = {reference: entry for group in groups.values() for reference, entry in group.items()}
+    if unknown := sorted(advice.keys() - entries.keys()):
+        raise UnadvisedError(f"{ADVICE.name} names errors that nobody makes: {', '.join(unknown)}")
+    for reference, entry in entries.items():
+        entry.why, entry.fix = (advice.get(reference, {}).get(name, "") for name in ("why", "fix"))
+        if not entry.fix and not any(fix not in ("", ELSEWHERE) for _, fix in entry.cases):
+            raise UnadvisedError(f"every fix of {reference} is computed: write one into {ADVICE.name}")
+    return groups
 
 
 @cache
@@ -144,7 +186,7 @@ def grouped(root: Path) -> dict[str, dict[str, Entry]]:
         order = [*GROUPS, *sorted(set(headings.values()))]
         for place in sorted(found, key=lambda place: (order.index(headings[place]), place)):
             sort_in(found[place], groups.setdefault(headings[place], {}), groups)
-    return groups
+    return advised(groups)
 
 
 def _plugin(source: str, place: str) -> str:
@@ -166,8 +208,10 @@ def read(tree: ast.Module, place: str) -> dict[str, Entry]:
             entry.statuses.add(_status(given.get("status"), own, place))
             kind = reference.removeprefix("unknown-").replace("-", " ")
             unknown = ast.Constant(f"there is no {kind} '{UNKNOWN}'")
-            _add(entry.whats, *((given.get("what"), given.get("cause")) if own else (unknown,)))
-            _add(entry.fixes, given.get("fix"))
+            what = _said(*((given.get("what"), given.get("cause")) if own else (unknown,)))
+            case = (what, _said(given.get("fix")))
+            if any(case) and case not in entry.cases:
+                entry.cases.append(case)
     return entries
 
 
@@ -177,16 +221,13 @@ def sort_in(found: dict[str, Entry], own: dict[str, Entry], groups: dict[str, di
         group = next((group for group in groups.values() if reference in group), own)
         entry = group.setdefault(reference, Entry())
         entry.statuses |= new.statuses
-        entry.whats += [text for text in new.whats if text not in entry.whats]
-        entry.fixes += [text for text in new.fixes if text not in entry.fixes]
+        entry.cases += [case for case in new.cases if case not in entry.cases]
 
 
-def _add(texts: list[str], *expressions: ast.expr | None) -> None:
-    """Add the first expression that says something by itself."""
+def _said(*expressions: ast.expr | None) -> str:
+    """The first expression that says something by itself; ``ELSEWHERE`` if all are computed, empty if there is none."""
     written = [_text(expression) for expression in expressions]
-    text = next((text for text in written if text.strip(UNKNOWN + " :,")), ELSEWHERE if any(written) else "")
-    if text and text not in texts:
-        texts.append(text)
+    return next((text for text in written if text.strip(UNKNOWN + " :,")), ELSEWHERE if any(written) else "")
 
 
 def _calls(tree: ast.Module) -> Iterator[tuple[ast.Call, bool]]:
@@ -264,32 +305,35 @@ def _heading(place: str) -> str:
     return fitting[max(fitting, key=len)]
 
 
-def _row(reference: str, entry: Entry) -> str:
-    cells = [
-        " <br> ".join([text for text in texts if text != ELSEWHERE] or texts) for texts in (entry.whats, entry.fixes)
-    ]
+def _section(reference: str, entry: Entry) -> str:
+    parts = [f"### {reference}\n"]
+    parts += [f"{_plain(text)}\n" for text in (entry.why, entry.fix) if text]
+    for what, fix in entry.shown():
+        parts.append("- " + ": ".join(filter(None, [f"*{_plain(what)}*" if what else "", _plain(fix)])))
     statuses = ", ".join(map(str, sorted(entry.statuses)))
-    return "| " + " | ".join([f"`{reference}`", *map(_escaped, cells), statuses]) + " |"
+    parts.append(f"\nExit status {statuses}.\n")
+    return "\n".join(parts)
 
 
-def _escaped(text: str) -> str:
-    return re.sub(r"\s+", " ", text).replace("|", "\\|").replace("[", "\\[")
+def _plain(text: str) -> str:
+    """A text of one line in which Markdown finds nothing."""
+    return re.sub(r"([*<>]|(?<=\])\()", r"\\\1", re.sub(r"\s+", " ", text).strip())
 
 
 _INTRODUCTION = """# Errors
 
-Made by `docs/make_errors.py` from the source. An error reads like a diagnosis, on stderr:
+Every error of optim and its standard plugins, read from the source. An error looks like this, on stderr:
 
     error[unknown-pass]: there is no pass 'ort.quantise-dynamic'
       cause: did you mean ort.quantize-dynamic?
       fix:   optim passes list --target cpu
 
-The word in brackets is its reference. It is stable: search for it, test for it (`OptimError.reference` in Python). A
-last line, `from:`, names the package at fault where that is not optim-core. With `--json` the same is on stdout, as
-`{"error": {"reference", "what", "cause", "fix", "package", "status"}}`; `optim --debug ...` adds the traceback. Where
-an error costs only a candidate, the run goes on and its report says what happened.
+The word in brackets is the reference of the error. References are stable: tests can compare `OptimError.reference` in
+Python. A line `from:` names the package at fault if it is not optim-core. With `--json`, stdout has the same as
+`{"error": {"reference", "what", "cause", "fix", "package", "status"}}`. `optim --debug ...` adds the traceback. An
+error of one candidate does not end a run; the report shows it.
 
-Below, … stands for names and figures."""
+`optim help errors/NAME` prints an entry of this page. The sign … stands for names and figures."""
 
 
 if __name__ == "__main__":

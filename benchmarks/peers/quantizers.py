@@ -25,7 +25,7 @@ def dynamic_best(job: Job) -> None:
     from onnxruntime.quantization import quantize_dynamic
 
     quantize_dynamic(
-        _preprocessed(job),
+        preprocessed(job),
         job.result,
         per_channel=True,
         op_types_to_quantize=["MatMul", "Gemm", "Gather"],
@@ -37,7 +37,7 @@ def static(job: Job) -> None:
     """quantize_static with its defaults: QDQ, int8 activations."""
     from onnxruntime.quantization import quantize_static
 
-    quantize_static(_own_copy(job), job.result, _Reader(job.calib))
+    quantize_static(_own_copy(job), job.result, Reader(job.calib))
 
 
 def static_best(job: Job) -> None:
@@ -45,9 +45,9 @@ def static_best(job: Job) -> None:
     from onnxruntime.quantization import QuantType, quantize_static
 
     quantize_static(
-        _preprocessed(job),
+        preprocessed(job),
         job.result,
-        _Reader(job.calib),
+        Reader(job.calib),
         per_channel=True,
         activation_type=QuantType.QUInt8,
         weight_type=QuantType.QInt8,
@@ -59,9 +59,9 @@ def static_products(job: Job) -> None:
     from onnxruntime.quantization import QuantType, quantize_static
 
     quantize_static(
-        _preprocessed(job),
+        preprocessed(job),
         job.result,
-        _Reader(job.calib),
+        Reader(job.calib),
         per_channel=True,
         activation_type=QuantType.QUInt8,
         weight_type=QuantType.QInt8,
@@ -101,7 +101,7 @@ def _own_copy(job: Job) -> Path:
     return Path(shutil.copy(job.model, folder / "input.onnx"))
 
 
-def _preprocessed(job: Job) -> Path:
+def preprocessed(job: Job) -> Path:
     """As onnxruntime recommends; without symbolic shapes, or not at all, where that fails."""
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
@@ -117,13 +117,14 @@ def _preprocessed(job: Job) -> Path:
     return copied
 
 
-class _Reader:
+class Reader:
     """Calibration samples one after the other, as ``CalibrationDataReader`` has it."""
 
     def __init__(self, calib: Path) -> None:
         self._samples = self._read(calib)
 
     def get_next(self) -> dict[str, Any] | None:
+        """Returns the next sample; None after the last."""
         return next(self._samples, None)
 
     def _read(self, calib: Path) -> Iterator[dict[str, Any]]:

@@ -93,7 +93,7 @@ def shows_nothing(report: dict[str, Any]) -> str:
     return (
         f"This demo shows nothing: the run ended {report['status']}, so what it delivers is the original itself, "
         f"and its sentences were not looked at.\nReason: {why}.\n"
-        "The README has its figures on a quiet machine. To time everything anew: the command above with --fresh."
+        "The README has its figures on a quiet machine. To time everything anew: the command above with --no-cache."
     )
 
 

@@ -1,3 +1,5 @@
+"""The page of commands has every command and option; docs/configuration.md has exit statuses and variables."""
+
 from __future__ import annotations
 
 import re
@@ -10,54 +12,63 @@ import pytest
 from optim._engine.cli.main import optim
 from optim.errors import ExitStatus
 
-PAGE = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text(encoding="utf-8")
-EVERYWHERE = {"--help", "-h"}
+ROOT = Path(__file__).parents[2]
+CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
 
 
 def commands(group: click.Group = optim, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
     context = click.Context(group)
     for name in group.list_commands(context):
         command = group.get_command(context, name)
+        assert command is not None
         yield (*path, name), command
         if isinstance(command, click.Group):
             yield from commands(command, (*path, name))
 
 
-COMMANDS = dict(commands())
+COMMANDS = {path: command for path, command in commands() if not isinstance(command, click.Group)}
 
 
-def options(path: tuple[str, ...]) -> set[str]:
-    found = {text for parameter in COMMANDS[path].params for text in parameter.opts if text.startswith("-")}
-    return found - EVERYWHERE
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_a_command_and_its_options_are_on_the_page(path: tuple[str, ...], made_pages: dict[str, str]) -> None:
+    parts = re.split(r"^## ", made_pages["command-line.md"], flags=re.MULTILINE)
+    (text,) = [part for part in parts if part.startswith(f"optim {' '.join(path)}\n")]
+    for parameter in COMMANDS[path].params:
+        if isinstance(parameter, click.Option):
+            shown = all(re.search(rf"{option}\b", text) for option in parameter.opts)
+            assert shown != parameter.hidden, parameter.name
 
 
-def section(path: tuple[str, ...]) -> str:
-    """What the page says below the heading of a command."""
-    parts = re.split(r"^## ", PAGE, flags=re.MULTILINE)
-    return next((part for part in parts if f"optim {' '.join(path)}" in part.partition("\n")[0]), "")
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_every_option_has_a_help_that_is_a_sentence(path: tuple[str, ...]) -> None:
+    for parameter in COMMANDS[path].params:
+        if isinstance(parameter, click.Option):
+            assert re.match(r"[A-Z0-9].*|[a-z]+: ", parameter.help or ""), parameter.name
 
 
-@pytest.mark.parametrize("path", [p for p, c in COMMANDS.items() if not isinstance(c, click.Group)], ids=" ".join)
-def test_a_command_and_its_options_are_on_the_page(path: tuple[str, ...]) -> None:
-    text = section(path)
-    assert text, f"no heading for optim {' '.join(path)}"
-    assert [option for option in sorted(options(path)) if not re.search(rf"{option}\b", text)] == []
-
-
-def test_the_page_names_no_option_that_does_not_exist() -> None:
-    known = set().union(*(options(path) for path in COMMANDS)) | {"--version", "--plugins", "--debug", "--help"}
-    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", PAGE)) - known == set()
-
-
-def test_defaults_on_the_page_are_those_of_the_code() -> None:
-    from optim._engine.search.run_time import LEAST_S, MOST_S
-    from optim._engine.search.settings import DEFAULT_MAX_DRIFT, DEFAULT_TIMEOUT_S
-
-    assert f"[in drift](what-drift-means.md); default {DEFAULT_MAX_DRIFT}" in PAGE
-    assert f"`auto`, the default, announces {LEAST_S:.0f} to {MOST_S:.0f}" in PAGE
-    assert f"candidate, default {DEFAULT_TIMEOUT_S:.0f}" in PAGE
+def test_examples_of_commands_can_be_read(made_pages: dict[str, str]) -> None:
+    examples = [line for _, command in commands() for line in getattr(command, "examples", ())]
+    assert len(examples) > 15
+    assert [line for line in examples if f"    {line}\n" not in made_pages["command-line.md"] + "\n"] == []
 
 
 def test_every_exit_status_is_on_the_page() -> None:
-    table = PAGE.partition("## Exit status")[2]
+    table = CONFIGURATION.partition("## Exit status")[2].partition("\n## ")[0]
     assert [int(value) for value in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)] == [s.value for s in ExitStatus]
+
+
+def test_every_variable_that_a_user_may_set_is_on_the_page() -> None:
+    internal = {"OPTIM_HOOK_API", "OPTIM_COMPLETE", "OPTIM_ISOLATED", "OPTIM_ISOLATION_FOLDER", "OPTIM_WORKER"}
+    sources = (path.read_text(encoding="utf-8") for root in ROOT.glob("*/src") for path in root.rglob("*.py"))
+    named = {name for text in sources for name in re.findall(r"\bOPTIM_[A-Z_]*[A-Z]\b", text)}
+    assert named - internal == set(re.findall(r"^\| `(OPTIM_\w+)`", CONFIGURATION, re.MULTILINE))
+
+
+def test_defaults_that_a_help_names_are_those_of_the_code(made_pages: dict[str, str]) -> None:
+    from optim._engine.search.run_time import WHOLE_S
+    from optim._engine.search.settings import DEFAULT_MAX_DRIFT, DEFAULT_TIMEOUT_S
+
+    text = made_pages["command-line.md"]
+    assert f"largest drift of any output. [default: {DEFAULT_MAX_DRIFT}]" in text
+    assert f"auto: up to {WHOLE_S:.0f}. [default: auto]" in text
+    assert f"for one candidate, in seconds. [default: {DEFAULT_TIMEOUT_S:.0f}]" in text

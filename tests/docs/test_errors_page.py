@@ -1,30 +1,21 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
+import json
 import re
-import sys
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from page_scripts import script_of
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "errors.md"
 
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_errors", ROOT / "docs" / "make_errors.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.mark.slow
-def test_the_page_is_what_the_source_says(script: ModuleType) -> None:
-    assert PAGE.read_text(encoding="utf-8") == script.page(ROOT), "make it again: python docs/make_errors.py"
+    return script_of("make_errors")
 
 
 @pytest.mark.slow
@@ -32,11 +23,33 @@ def test_what_a_wheel_has_of_the_page_is_what_the_source_says(script: ModuleType
     assert script.LISTING.read_text(encoding="utf-8") == script.listing(ROOT), "make it again: docs/make_errors.py"
 
 
-def test_every_reference_is_kebab_case_and_stands_once() -> None:
-    references = re.findall(r"^\| `(.*?)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    assert len(references) > 60
+def test_every_reference_is_kebab_case_and_stands_once(made_pages: dict[str, str]) -> None:
+    references = re.findall(r"^### (.*)$", made_pages["errors.md"], re.MULTILINE)
+    assert len(references) > 300
     assert [name for name in references if not re.fullmatch(r"[a-z]+(-[a-z0-9]+)*", name)] == []
     assert len(references) == len(set(references))
+
+
+def test_every_error_has_a_fix_that_can_be_read_before_it_happens(script: ModuleType) -> None:
+    known = json.loads(script.LISTING.read_text(encoding="utf-8"))
+    assert [name for name, one in known.items() if not one["fix"] and not any(c["fix"] for c in one["cases"])] == []
+    assert "the message says" not in script.LISTING.read_text(encoding="utf-8")
+    assert all(known[name]["why"] for name in ("budget-missed", "failed", "pass-broke"))
+
+
+def test_an_error_whose_fixes_are_all_computed_needs_advice(script: ModuleType) -> None:
+    groups = {"The model": {name: script.Entry([("it broke", "")]) for name in (*tomllib_of(script), "too-new")}}
+    with pytest.raises(script.UnadvisedError, match="every fix of too-new is computed"):
+        script.advised(groups)
+
+
+def test_advice_of_an_error_that_is_gone_is_refused(script: ModuleType) -> None:
+    with pytest.raises(script.UnadvisedError, match="errors that nobody makes"):
+        script.advised({"The model": {}})
+
+
+def tomllib_of(script: ModuleType) -> dict[str, object]:
+    return tomllib.loads(script.ADVICE.read_text(encoding="utf-8"))
 
 
 @pytest.mark.slow
@@ -69,7 +82,7 @@ def _is_empty(value: ast.expr | None) -> bool:
 def test_a_new_error_changes_the_page(script: ModuleType) -> None:
     source = 'raise OptimError.usage("too-wide", f"{name} is too wide", "", "make it narrower")'
     found = script.read(ast.parse(source), "graphs/width.py")
-    assert found == {"too-wide": script.Entry(["… is too wide"], ["make it narrower"], {2})}
+    assert found == {"too-wide": script.Entry([("… is too wide", "make it narrower")], {2})}
 
 
 def test_both_references_of_a_choice_are_found(script: ModuleType) -> None:

@@ -1,36 +1,19 @@
-"""docs/reference.md is what the source says, and has every member of every public class as it lives."""
+"""The pages of public modules have every member of every public class as it lives."""
 
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import inspect
 import re
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from pathlib import Path
-from types import ModuleType
 
 import pytest
+from page_scripts import script_of
 
 import optim
 
-DOCS = Path(__file__).parents[2] / "docs"
-PAGE = (DOCS / "reference.md").read_text(encoding="utf-8")
-
-
-def load_script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_reference", DOCS / "make_reference.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    import sys
-
-    sys.modules["make_reference"] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
-SCRIPT = load_script()
+SCRIPT = script_of("make_reference")
 
 
 def handed_on(module: str) -> list[str]:
@@ -51,7 +34,8 @@ CLASSES = [(name, kind) for name in SCRIPT.MODULES for kind in classes_of(name)]
 
 
 def section(module: str) -> str:
-    return PAGE.split(f"## optim.{module}\n")[1].split("\n## ")[0]
+    found: str = SCRIPT.page(module)
+    return found
 
 
 def members(kind: type) -> set[str]:
@@ -64,13 +48,16 @@ def members(kind: type) -> set[str]:
     return {name for name in found if not name.startswith(("_", "test_", "model_", "pytestmark"))}
 
 
-def test_the_page_is_what_the_source_says() -> None:
-    assert SCRIPT.page() == PAGE, "make it again: python docs/make_reference.py"
+def test_the_list_leads_to_a_page_of_each_module() -> None:
+    pages = SCRIPT.pages()
+    listed = re.findall(r"^\| \[optim\.[\w.]+\]\((.*?)\)", pages["reference.md"], re.MULTILINE)
+    assert listed == [f"api/{module}.md" for module in SCRIPT.MODULES]
+    assert set(pages) == {"reference.md", *listed}
 
 
 @pytest.mark.parametrize(("module", "kind"), CLASSES, ids=[f"{name}.{kind.__name__}" for name, kind in CLASSES])
 def test_every_member_of_a_public_class_is_there_with_what_it_is(module: str, kind: type) -> None:
-    text = section(module).split(f"### {kind.__name__}\n")[1].split("\n### ")[0]
+    text = section(module).split(f"## {kind.__name__}\n")[1].split("\n## ")[0]
     told = dict(re.findall(r"^- `(\w+)[^`]*`(.*(?:\n  .+)?)", text, re.MULTILINE))
     assert members(kind) - set(told) == set()
     bare = [name for name, words in told.items() if not words.strip()]
@@ -79,7 +66,7 @@ def test_every_member_of_a_public_class_is_there_with_what_it_is(module: str, ki
 
 @pytest.mark.parametrize("module", [name for name in SCRIPT.MODULES if handed_on(name)])
 def test_every_name_of_a_package_is_there(module: str) -> None:
-    told = set(re.findall(r"^(?:### |`)(\w+)", section(module), re.MULTILINE))
+    told = set(re.findall(r"^(?:## |`)(\w+)", section(module), re.MULTILINE))
     assert set(handed_on(module)) - told == set()
 
 
@@ -88,7 +75,7 @@ def test_every_contract_that_optim_hands_on_is_there() -> None:
     handed = {name: getattr(optim, name) for name in optim.__all__}
     classes = {name for name, one in handed.items() if inspect.isclass(one) and one.__module__ in homes}
     assert {"Pass", "Backend", "Session", "Target", "Metric", "OptimError"} <= classes
-    assert classes <= set(re.findall(r"^### (\w+)$", PAGE, re.MULTILINE))
+    assert classes <= set(re.findall(r"^## (\w+)$", "\n".join(SCRIPT.pages().values()), re.MULTILINE))
 
 
 def test_a_docstring_falls_into_its_parts() -> None:

@@ -21,7 +21,7 @@ from optim.errors import OptimError
 RUN = Case("").command
 VERIFY = ("verify", "{model}", "{out}")
 BENCH = ("bench", "{out}", "--seconds", "0.2")
-PICK = ("run", "{out}", "--pick", "1")
+PICK = ("pick", "{out}", "1")
 REPEAT = ("run", "{model}", "-o", "{work}/out", "--recipe", "{out}/recipe.lock.toml")
 
 
@@ -203,10 +203,10 @@ LOCKS: dict[str, tuple[Callable[[World], None], tuple[str, ...]]] = {
 NOT_OURS = ("not-our-folder",)
 TABLE = [
     *(
-        Case(f"run.json: {name}", written("run.json", data), (*RUN, "--fresh"), (2,), NOT_OURS)
+        Case(f"run.json: {name}", written("run.json", data), (*RUN, "--no-cache"), (2,), NOT_OURS)
         for name, data in BAD_JSON.items()
     ),
-    *(Case(f"run.json names {name}", make, (*RUN, "--fresh"), (0, 2), NOT_OURS) for name, make in MARKS.items()),
+    *(Case(f"run.json names {name}", make, (*RUN, "--no-cache"), (0, 2), NOT_OURS) for name, make in MARKS.items()),
     *(
         Case(
             f"report.json: {name}",
@@ -248,10 +248,10 @@ TABLE = [
         (2, 3),
         ("no-model", "model-missing"),
     ),
-    Case("model.onnx is a link elsewhere", linked("model.onnx", "{home}/victim"), (*RUN, "--fresh"), (0,)),
-    Case("model.onnx.data is a link elsewhere", linked("model.onnx.data", "{home}/victim"), (*RUN, "--fresh"), (0,)),
-    Case("run.json is a link elsewhere", linked("run.json", "{home}/victim"), (*RUN, "--fresh"), (2,), NOT_OURS),
-    Case("report.html is a link to itself", linked("report.html", "{out}/report.html"), (*RUN, "--fresh"), (0,)),
+    Case("model.onnx is a link elsewhere", linked("model.onnx", "{home}/victim"), (*RUN, "--no-cache"), (0,)),
+    Case("model.onnx.data is a link elsewhere", linked("model.onnx.data", "{home}/victim"), (*RUN, "--no-cache"), (0,)),
+    Case("run.json is a link elsewhere", linked("run.json", "{home}/victim"), (*RUN, "--no-cache"), (2,), NOT_OURS),
+    Case("report.html is a link to itself", linked("report.html", "{out}/report.html"), (*RUN, "--no-cache"), (0,)),
     Case(
         "session.json is a folder",
         folder_named("session.json"),
@@ -306,7 +306,7 @@ def test_flipped_bytes_of_a_run_folder_end_in_an_answer_or_an_error(world, name,
         content[place] = int(rng.integers(256))
     cut = content[: int(rng.integers(len(content)))] if seed == 4 else content
     (world.out / name).write_bytes(cut)
-    command = {"run.json": (*RUN, "--fresh"), "report.json": PICK, "recipe.lock.toml": REPEAT}.get(name, VERIFY)
+    command = {"run.json": (*RUN, "--no-cache"), "report.json": PICK, "recipe.lock.toml": REPEAT}.get(name, VERIFY)
     hold(Case("flipped", command=command, status=(0, 2, 3, 4, 5)), world)
 
 

@@ -13,7 +13,7 @@ from world import Done, World
 
 LIST = ("plugins", "list")
 PASSES = ("passes", "list")
-RUN = (*Case("").command, "--fresh")
+RUN = (*Case("").command, "--no-cache")
 HEAD = """
 import os, sys, time
 from optim import APPLICABLE, Backend, Metric, Pass, PassOptions, PassResult, Target, hookimpl

@@ -86,7 +86,7 @@ def test_points_of_both_runtimes_are_picked_each_with_its_own_load_py(tmp_path, 
     expected = onnxruntime.InferenceSession(str(path)).run(None, feeds)[0]
     for number, target in front.items():
         folder = tmp_path / f"point{number}"
-        asked = ["run", str(out), "--pick", str(number), "-o", str(folder), "--json"]
+        asked = ["pick", str(out), str(number), "-o", str(folder), "--json"]
         assert main(asked) == ExitStatus.DELIVERED
         report = json.loads((folder / "report.json").read_text())
         runtime = "openvino" if target == "openvino" else "onnxruntime"

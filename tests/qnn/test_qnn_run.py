@@ -39,7 +39,7 @@ def net(tmp_path):
 
 @pytest.fixture
 def data(tmp_path):
-    """Four images: one is held out of calibration, and judged."""
+    """Four images: one is held out from calibration, and judged."""
     path = tmp_path / "calib.npz"
     np.savez(path, **{f"{i}/x": sample["x"] for i, sample in enumerate(images())})
     return path

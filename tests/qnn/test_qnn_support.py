@@ -75,7 +75,7 @@ def test_each_node_has_where_it_runs_why_and_the_rewrite(tmp_path: Path, capfd: 
 @pytest.mark.slow
 @on_htp
 def test_the_table_says_the_same_for_people(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    main(["qnn", "support", str(graph(tmp_path)), "--left"])
+    main(["qnn", "support", str(graph(tmp_path)), "--only-unsupported"])
     lines = capfd.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[1:3]] == ["tri", "det"]
     assert "as it is: HTP takes 2 of 4 nodes" in lines

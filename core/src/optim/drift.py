@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from optim._engine.gate.drift import OutputComparison
     from optim.arrays import Array, Outputs
@@ -29,28 +32,41 @@ def compare_output(name: str, original: Array, other: Array) -> OutputComparison
     return compare(name, original, other)
 
 
-def compare_outputs(samples: Iterable[tuple[Outputs, Outputs]]) -> list[OutputComparison]:
+def compare_outputs(
+    samples: Iterable[tuple[Outputs, Outputs]], valid: Iterable[Mapping[str, Array]] = ()
+) -> list[OutputComparison]:
     """Compare every output on every sample; an error is measured by how the original varies over all of them.
 
     Args:
         samples: the original's outputs and the other's, by name.
+        valid: for each sample, the positions of an output that count, broadcastable to it; all where there is none.
 
     Returns:
-        The worst of each output over the samples.
+        The worst of each output over the samples; ``each`` has the drift of every sample, if there are several.
     """
     from optim._engine.gate.drift import merge_samples
+    from optim._engine.gate.outputs import compare_output as compare
     from optim._engine.gate.outputs import compare_sample, elements
     from optim._engine.gate.variation import measure
 
-    pairs = [(elements(original), elements(other)) for original, other in samples]
-    gathered: dict[str, list[Array]] = {}
-    for original, _ in pairs:
+    masks = iter(valid)
+    found = []
+    for original, other in samples:
+        counted = {name: mask.astype(bool) for name, mask in next(masks, {}).items()}
+        found.append((elements(original), elements(other), counted))
+    gathered: dict[str, list[tuple[Array, NDArray[np.bool_] | None]]] = {}
+    for original, _, counted in found:
         for name, array in original.items():
-            gathered.setdefault(name, []).append(array)
-    variations = {name: measure([(one, None) for one in arrays]) for name, arrays in gathered.items()}
+            gathered.setdefault(name, []).append((array, counted.get(name)))
+    variations = {name: measure(arrays) for name, arrays in gathered.items()}
     merged: dict[str, OutputComparison] = {}
-    for original, other in pairs:
-        merged = merge_samples(merged, compare_sample(original, other, {}, (), (), variations))
+    for original, other, counted in found:
+        lost = {name: array for name, array in original.items() if name not in other}
+        compared = compare_sample(lost, other, {}, (), (), variations)
+        for name, array in original.items():
+            if name in other:
+                compared.append(compare(name, array, other[name], counted.get(name), variations[name]))
+        merged = merge_samples(merged, compared)
     return list(merged.values())
 
 

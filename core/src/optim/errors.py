@@ -17,7 +17,7 @@ _MOST_NAMES = 12
 
 
 class ExitStatus(IntEnum):
-    """What the command line exits with (docs/command-line.md, "Exit status")."""
+    """What the command line exits with (docs/configuration.md, "Exit status")."""
 
     DELIVERED = 0
     INTERNAL = 1

@@ -20,4 +20,4 @@ def optim_workplaces() -> Sequence[type[Cluster]]:
 @hookimpl
 def optim_commands() -> Sequence[Command]:
     """``optim batch``."""
-    return (Command("optim_fleet.batch.command:batch", "Optimize many models, for several targets and budgets."),)
+    return (Command("optim_fleet.batch.command:batch", "Optimize many models, targets and budgets."),)

@@ -33,4 +33,4 @@ def optim_post_process(target: Target) -> Sequence[type[Pass]]:
 @hookimpl
 def optim_commands() -> Sequence[Command]:
     """``optim web``."""
-    return (Command("optim_prepost.web.commands:web", "Pages of models that run in a browser."),)
+    return (Command("optim_prepost.web.commands:web", "Show a model for target web in a browser."),)

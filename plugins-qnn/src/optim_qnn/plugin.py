@@ -60,4 +60,4 @@ def optim_backends() -> Sequence[type[Backend]]:
 @hookimpl
 def optim_commands() -> Sequence[Command]:
     """``optim qnn``."""
-    return (Command("optim_qnn.support.command:qnn", "What is particular to Qualcomm's QNN."),)
+    return (Command("optim_qnn.support.command:qnn", "Check and compile models for Qualcomm QNN."),)

@@ -76,6 +76,19 @@ def test_whole_numbers_are_equal_unless_the_user_accepts_a_share_of_mismatches(v
         assert "10 % differ" in text
 
 
+def test_a_mismatch_that_the_user_accepts_is_no_drift(verify) -> None:
+    words = ("--max-drift", "0.01", "--json")
+    drifts = []
+    for share in ("5%", "10%"):
+        status, text = verify("one.onnx", "moved.onnx", "--max-mismatch", share, *words)
+        found = json.loads(text)
+        ids = found["outputs"][1]
+        assert ids["mismatched"] == pytest.approx(0.1)
+        assert (status == ExitStatus.DELIVERED) == ids["accepted"]
+        drifts.append((found["drift"]["relative_error"], found["drift"]["at"]))
+    assert drifts == [(pytest.approx(0.1), "output 'ids', 10 % of which differ"), (0.0, "")]
+
+
 def test_floats_have_no_share_of_mismatches_that_could_be_accepted(verify) -> None:
     status, _ = verify("one.onnx", "column.onnx", "--max-mismatch", "50%")
     assert status == ExitStatus.NOT_HELD
@@ -104,7 +117,7 @@ def test_an_output_that_samples_cannot_judge_is_said_to_be_not_judged(verify) ->
     status, text = verify("with-constant.onnx", "with-another.onnx")
     assert status == ExitStatus.NOT_HELD
     assert text.splitlines()[-1].startswith(
-        "not judged: output 'k': it is one number on all samples; give --data on which it differs"
+        "not judged: output 'k': it is one number on all samples; give --data on which this output differs"
     )
 
 

@@ -140,7 +140,7 @@ def test_the_version_is_the_one_of_the_package(site):
 def test_without_a_command_the_help_is_shown(site):
     done = site.run()
     assert done.returncode == 0
-    assert "Commands:" in done.stdout
+    assert "Optimize:" in done.stdout
 
 
 def test_options_of_a_listing_are_refused_before_another_command(site):
@@ -286,9 +286,9 @@ def test_a_plugin_adds_a_verb(site):
     done, ended, helped = site.runs(("make-tea", "green"), ("make-tea", "none"), ("--help",))
     assert (done.returncode, done.stdout) == (4, "green\n")
     assert (ended.returncode, ended.stderr) == (1, "there is no tea\n")
-    listed = helped.stdout.partition("Commands:")[2]
+    listed = helped.stdout.partition("Commands of plugins:")[2]
     assert re.search(r"^  make-tea +Makes tea. \(plugin acme\)$", listed, re.MULTILINE)
-    assert re.search(r"^  run .*^  lost +\(plugin acme\)$", listed, re.MULTILINE | re.DOTALL)
+    assert re.search(r"^  run .*^  lost +\(plugin acme\)$", helped.stdout, re.MULTILINE | re.DOTALL)
 
 
 def test_a_verb_that_cannot_be_imported_is_an_error_of_its_plugin(site):

@@ -1,11 +1,25 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
+import click
 import pytest
 
+from optim._engine.cli.commands import GROUPS
 from optim._engine.cli.main import main, optim
 from optim.errors import ExitStatus, unknown_name
+from optim.hooks import OWN_COMMANDS
+
+
+def commands_of(group: click.Group, path: tuple[str, ...] = ()):
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        yield (*path, name), command
+        if isinstance(command, click.Group):
+            yield from commands_of(command, (*path, name))
 
 
 def shown(capsys, *arguments: str) -> str:
@@ -28,8 +42,50 @@ def test_every_error_and_every_key_of_a_recipe_is_listed(capsys):
 
 def test_without_a_topic_it_is_the_help_with_the_topics(capsys):
     text = shown(capsys)
-    assert "Commands" in text
+    assert "Optimize:" in text
     assert "errors/NAME" in text
+
+
+@pytest.mark.parametrize("words", [("run",), ("plugins", "install"), ("swap",)])
+def test_the_help_of_a_command_is_that_of_the_command_itself(capsys, words):
+    text = shown(capsys, *words)
+    assert main([*words, "--help"]) == ExitStatus.DELIVERED
+    assert text == capsys.readouterr().out
+
+
+def test_every_command_of_our_own_stands_below_one_heading():
+    named = [verb for verbs in GROUPS.values() for verb in verbs]
+    assert sorted(named) == sorted(OWN_COMMANDS)
+
+
+def test_the_help_of_run_begins_with_ten_options(capsys):
+    options = shown(capsys, "run").partition("\nOptions:\n")[2].partition("\n\n")[0]
+    assert len(re.findall(r"^  (?:-\w, )?--", options, re.MULTILINE)) == 10
+
+
+def test_every_option_with_a_heading_exists():
+    for path, command in commands_of(optim):
+        known = {name for parameter in command.params for name in parameter.opts} | {"--help"}
+        named = {name for names in getattr(command, "sections", {}).values() for name in names}
+        renamed = set(getattr(command, "old_names", {}).values())
+        assert named - known == set(), path
+        assert renamed <= known | {"--python", "--no-cache"}, path
+
+
+@pytest.mark.parametrize(
+    ("words", "parameter", "value"),
+    [
+        (["run", "m.onnx", "--fresh"], "fresh", True),
+        (["deliver", "out", "--as=optimum", "-o", "x", "--opened-by", "p"], "layout", "optimum"),
+        (["blame", "a.onnx", "b.onnx", "--svg", "b.svg"], "svg", Path("b.svg")),
+        (["qnn", "support", "m.onnx", "--left"], "left", True),
+    ],
+)
+def test_an_old_name_of_an_option_is_still_read(words, parameter, value):
+    group, root = optim, click.Context(optim)
+    while isinstance(group, click.Group):
+        name, group, words = group.resolve_command(root, words)
+    assert group.make_context(name, words, parent=root).params[parameter] == value
 
 
 @pytest.mark.parametrize(("topic", "near"), [("errors/unknown-pas", "unknown-pass"), ("recipes", "recipe")])
@@ -40,7 +96,7 @@ def test_an_unknown_topic_names_the_near_ones(capsys, topic, near):
 
 def test_a_name_like_no_other_is_answered_with_topics_and_a_dozen_of_many_names(capsys):
     assert main(["help", "qqq"]) == ExitStatus.USAGE
-    assert "known: errors, errors/NAME, recipe\n" in capsys.readouterr().err
+    assert "fix:   optim help\n" in capsys.readouterr().err
     many = [f"name-{number:02}" for number in range(15)]
     assert unknown_name("thing", "qqq", many).cause == f"known: {', '.join(many[:12])} and 3 others"
 
@@ -50,6 +106,7 @@ def test_a_name_like_no_other_is_answered_with_topics_and_a_dozen_of_many_names(
     [
         (["run", "m.onnx", "--metric"], "top", "top-1"),
         (["run", "m.onnx", "--pick"], "s", "smallest"),
+        (["pick", "out"], "s", "smallest"),
         (["sensitivity", "m.onnx", "--as"], "int", "int8"),
         (["sensitivity", "m.onnx", "--as"], "ort.quantize-d", "ort.quantize-dynamic"),
     ],

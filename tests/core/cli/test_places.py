@@ -34,7 +34,7 @@ def test_what_is_there_stays_and_what_is_not_is_not_made(tmp_path: Path, link: P
 @pytest.mark.parametrize(
     "words",
     [
-        ("blame", "{model}", "{model}", "--svg", "{link}"),
+        ("blame", "{model}", "{model}", "--plot", "{link}"),
         ("sensitivity", "{model}", "--as", "int8", "--plot", "{link}"),
         ("bench", "{model}", "--csv", "{link}"),
         ("reduce", "{model}", "--while", "false", "-o", "{link}"),

@@ -116,7 +116,7 @@ def test_without_a_bound_a_metric_informs_even_of_one_sample_and_the_report_says
         np.savez(folder / "one.npz", x=arrays["0/x"], label=arrays["0/label"])
     found = run(0.02, data=str(folder / "one.npz"), max_drift=0.3)
     assert found.result.candidate.task.error is None
-    assert any(f"on a single batch of {BATCH}:" in note for note in found.prepared.notes)
+    assert any(f"on a single batch of {BATCH};" in note for note in found.prepared.notes)
 
 
 def test_a_loss_within_the_budget_is_delivered_whatever_the_drift_and_report_lock_and_verify_agree(folder, others):

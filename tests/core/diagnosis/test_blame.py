@@ -340,7 +340,7 @@ def test_the_verb_prints_the_node_and_exits_with_4(tmp_path, capsys):
     assert main(["blame", str(tmp_path / "a.onnx"), str(tmp_path / "a.onnx"), "--json"]) == ExitStatus.DELIVERED
     assert json.loads(capsys.readouterr().out)["blamed"] == []
     assert main(["blame", str(tmp_path / "a.onnx"), str(tmp_path / "b.onnx"), "--map", "x"]) == ExitStatus.USAGE
-    assert main(["blame", str(tmp_path / "a.onnx"), str(tmp_path / "b.onnx"), "--svg", "b.png"]) == ExitStatus.USAGE
+    assert main(["blame", str(tmp_path / "a.onnx"), str(tmp_path / "b.onnx"), "--plot", "b.png"]) == ExitStatus.USAGE
 
 
 def test_the_drawing_has_the_blamed_node_in_red_among_its_neighbours(tmp_path, capsys):
@@ -349,7 +349,7 @@ def test_the_drawing_has_the_blamed_node_in_red_among_its_neighbours(tmp_path, c
     onnx.save(network(), tmp_path / "a.onnx")
     onnx.save(broken, tmp_path / "b.onnx")
     models, drawing = [str(tmp_path / "a.onnx"), str(tmp_path / "b.onnx")], tmp_path / "near.svg"
-    assert main(["blame", *models, "--svg", str(drawing)]) == ExitStatus.NOT_HELD
+    assert main(["blame", *models, "--plot", str(drawing)]) == ExitStatus.NOT_HELD
     assert f"drawing: {drawing}" in capsys.readouterr().out
     root = ElementTree.parse(drawing).getroot()
     titles = {kind: [] for kind in ("box missed", "box ")}

@@ -51,7 +51,7 @@ def test_a_decoder_that_refuses_an_empty_past_gets_none_and_this_is_said(tmp_pat
     feeds, samples = made(tmp_path, decoder(prefill=False))
     assert len(samples) == 8
     assert all(sample["past_key_values.0.key"].shape[2] > 0 for sample in samples)
-    assert "left out, because the model refuses it" in about(feeds, "")
+    assert "not used, because the model refuses it" in about(feeds, "")
 
 
 def test_a_decoders_past_is_what_it_keeps_of_tokens(tmp_path):

@@ -301,13 +301,13 @@ def test_whole_numbers_that_nothing_tells_of_are_said_to_be_guessed(tmp_path, ki
         int(sample["bytes"].max()) for sample in samples
     }
     (note,) = feeds.notes
-    assert note.endswith(f"far from your data: 'bytes' is {said}")
+    assert note.endswith(f"your data may differ: 'bytes' is {said}")
 
 
 def test_sizes_of_pictures_that_are_not_fixed_are_said_to_be_guessed(tmp_path):
     feeds, _ = made(tmp_path, image(FLOAT))
     (note,) = feeds.notes
-    assert "far from your data: dimension pixels[2] is 224, 192; dimension pixels[3] is 224, 256" in note
+    assert "your data may differ: dimension pixels[2] is 224, 192; dimension pixels[3] is 224, 256" in note
 
 
 def test_what_the_graph_tells_of_is_not_said_to_be_guessed(tmp_path):

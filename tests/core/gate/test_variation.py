@@ -159,7 +159,7 @@ def test_others_do_not(samples):
         ([np.zeros((0, 3))], "float32", "it has no element on any sample"),
         ([[math.nan, math.inf]], "float32", "it has no finite number on any sample"),
         ([[0, 0], [0, 0]], "float32", "it is zero on all samples"),
-        ([[1e-40, -2e-40]], "float32", "it is so near to zero that its type cannot hold it precisely on all samples"),
+        ([[1e-40, -2e-40]], "float32", "it is too near to zero for the precision of its type on all samples"),
         ([[3, 3, 3]], "float32", "it is one number on all samples"),
         ([[3, 3], [3, 3]], "float32", "it is one number on all samples"),
         ([[1, 2], [1, 2], [1, 2]], "float32", "it is the same on all 3 samples"),

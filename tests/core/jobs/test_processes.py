@@ -147,7 +147,7 @@ def test_a_process_that_the_system_ends_for_memory_is_told_from_one_that_somebod
         )
     want = ", for want of memory (there are 2 GB)"
     assert caught.value.cause == "its process ended with SIGKILL" + (want if starved else "")
-    assert ("give it more memory" in caught.value.fix) == starved
+    assert ("give more memory" in caught.value.fix) == starved
 
 
 @pytest.mark.parametrize("status", [0, 3])

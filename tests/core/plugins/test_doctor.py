@@ -50,7 +50,7 @@ def test_a_runtime_whose_files_went_with_another_build_is_found_without_importin
     if there:
         (site.folder / "a_runtime" / "state.so").touch()
     fixes = [(one.what, one.fix) for one in found("a-runtime")]
-    broken = ("is installed, but its files are not there", "pip install --force-reinstall --no-deps a-runtime")
+    broken = ("is installed, but its files are missing", "pip install --force-reinstall --no-deps a-runtime")
     assert fixes == ([] if there else [broken])
 
 

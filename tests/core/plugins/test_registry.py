@@ -200,7 +200,7 @@ def test_the_folder_that_an_error_names_has_the_plugin():
 
 def test_an_unknown_target_mentions_plugins_that_failed(site, device):
     site.add("bad", "import a_library_nobody_has")
-    with pytest.raises(OptimError, match="plugins that could not be used: bad") as error:
+    with pytest.raises(OptimError, match="plugins that cannot be used: bad") as error:
         load_registry(only={"acme", "bad"}).target("bad-device")
     assert error.value.reference == "unknown-target"
 

@@ -26,7 +26,7 @@ def test_the_hub_s_own_library_reads_the_figures():
 
 def test_it_says_how_far_how_made_and_how_to_repeat():
     text = model_card(build_report(sample.improved()))
-    assert "Drift 0.15:" in text and "Accepted was a drift of" in text
+    assert "Drift 0.15:" in text and "The accuracy budget: a drift of" in text
     assert "`ort.quantize-dynamic`, `per_channel, keep=head`:" in text
     assert "--recipe recipe.lock.toml" in text
     assert "Latency ratio 0.43, 95 % interval 0.42 to 0.44" in text
@@ -39,7 +39,7 @@ def test_the_original_as_it_is_has_a_card_too():
 
 def test_it_names_a_pass_that_broke():
     text = model_card(build_report(sample.with_broken_pass(sample.unchanged())))
-    assert "nothing that was tried made it better. Broken and not judged: acme.fuse-all." in text
+    assert "It is the original: no candidate was better. Passes that failed: acme.fuse-all." in text
 
 
 def test_what_somebody_wrote_is_shown_and_not_obeyed():

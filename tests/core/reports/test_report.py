@@ -142,7 +142,7 @@ def test_a_run_that_delivers_nothing_has_no_result_and_says_why():
     assert report.result is None
     assert report.original.latency_ms is None
     assert "beyond the budget (0.05)" in report.reason
-    assert report.reason.endswith("nothing is delivered")
+    assert report.reason.endswith("no model is delivered")
 
 
 def verdict_of(candidate: Candidate, *, settings: RunSettings | None = None, **measured: float | None) -> str:
@@ -163,7 +163,7 @@ def test_the_verdict_on_a_lossless_result_names_the_tolerance():
     candidate = Candidate(sample.model("c" * 64), 90_000_000, (sample.FUSE,), (), Drift(3e-7, 1e-6, 1.0))
     assert verdict_of(candidate, ratio=0.805, low=0.80, high=0.81) == (
         "1.2 times faster (ratio 0.81, 95 % interval 0.80 to 0.81), the same size, "
-        "lossless: drift 3e-07, rounding explains up to 0.0001"
+        "rounding error only: drift 3e-07, rounding explains up to 0.0001"
     )
 
 
@@ -184,7 +184,7 @@ def test_the_verdict_on_a_target_without_a_clock_speaks_of_no_time():
 
 @pytest.mark.parametrize(
     ("rounds", "said"),
-    [(1, "1 round was timed: below six the ratio has no interval"), (5, "5 rounds"), (6, ""), (30, "")],
+    [(1, "only 1 round was timed; with fewer than six the ratio has no interval"), (5, "5 rounds"), (6, ""), (30, "")],
 )
 def test_a_ratio_of_few_rounds_says_that_it_has_no_interval(rounds, said):
     outcome = sample.improved()
@@ -199,37 +199,37 @@ def test_a_lossy_result_of_samples_of_one_size_says_so():
     outcome = sample.improved()
     outcome.prepared = replace(outcome.prepared, one_size=("sequence=128",))
     (note,) = [note for note in build_report(outcome).notes if "sequence=128" in note]
-    assert "the drift of a lossy result may be more at other sizes" in note
+    assert "the drift of a lossy result may be larger at other sizes" in note
     lossless = replace(sample.unchanged(), prepared=outcome.prepared)
     assert not any("sequence=128" in note for note in build_report(lossless).notes)
 
 
 @pytest.mark.parametrize(
     ("samples", "drift", "said"),
-    [(3, 0.16, "by the 3 samples"), (1, 0.16, "by the 1 sample "), (4, 0.16, ""), (3, 0.08, "")],
+    [(3, 0.16, "by the drift on 3 samples"), (1, 0.16, "by the drift on 1 sample:"), (4, 0.16, ""), (3, 0.08, "")],
 )
 def test_a_lossy_result_near_the_budget_says_that_few_samples_chose_it(samples, drift, said):
     outcome = sample.improved()
     candidate = replace(outcome.result.candidate, drift=replace(outcome.result.candidate.drift, relative_error=drift))
     outcome.result = replace(outcome.result, candidate=candidate)
     outcome.prepared = replace(outcome.prepared, available=samples, origin="feeds.npz")
-    notes = [note for note in build_report(outcome).notes if "the result was chosen" in note]
+    notes = [note for note in build_report(outcome).notes if "optim chose the result" in note]
     assert [said in note for note in notes] == [True] * bool(said)
     outcome.prepared = replace(outcome.prepared, origin=SYNTHESIZED)
-    assert not any("the result was chosen" in note for note in build_report(outcome).notes)
+    assert not any("optim chose the result" in note for note in build_report(outcome).notes)
 
 
 def test_an_unchanged_run_delivers_the_original():
     report = build_report(sample.unchanged())
     assert report.status == RunStatus.UNCHANGED.value
-    assert report.reason == "nothing that was tried made it better; the original is delivered as it is"
+    assert report.reason == "no candidate is better than the original; the original is delivered unchanged"
     assert report.result.latency_ratio == 1.0
     assert report.result.shapes == ()
 
 
 def test_a_pass_that_broke_has_an_entry_and_its_name_is_in_the_verdict():
     report = build_report(sample.with_broken_pass(sample.unchanged()))
-    assert report.reason.endswith("; broken and not judged: acme.fuse-all")
+    assert report.reason.endswith("; passes that failed: acme.fuse-all")
     told = json.loads(report.as_json())
     assert list(told)[:3] == ["status", "reason", "broken"]
     assert told["broken"] == [

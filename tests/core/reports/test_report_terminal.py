@@ -93,10 +93,10 @@ def test_a_run_that_delivers_nothing_prints_no_figures_of_a_result():
 
 
 def test_a_run_from_the_cache_says_so():
-    assert "served from the cache: the same run was done before, in 72 s" in printed(
+    assert "read from the cache: the same run was made before, in 72 s" in printed(
         sample.improved(), cached=True, first_seconds=71.5
     )
-    assert "served from the cache" not in printed(sample.improved())
+    assert "read from the cache" not in printed(sample.improved())
 
 
 def test_the_command_that_shows_the_page_of_a_target_is_named_with_the_folder(capsys):
@@ -163,11 +163,11 @@ def test_at_80_columns_no_word_is_broken_however_long_a_value_is():
 
 
 def test_what_could_not_run_here_is_no_row_and_counts_for_none():
-    nowhere = replace(sample.attempts()[-1], reason="it runs only when named (--with)", not_here=True)
+    nowhere = replace(sample.attempts()[-1], reason="it only runs if --with names it", not_here=True)
     outcome = sample.improved(attempts=[*sample.attempts()[:-1], nowhere])
     assert "named" not in printed(outcome)
     assert "others" not in printed(outcome)
-    assert "not tried here: ort.tune-session: it runs only when named (--with)" in printed(outcome, verbose=True)
+    assert "not tried here: ort.tune-session: it only runs if --with names it" in printed(outcome, verbose=True)
 
 
 def test_what_is_piped_is_neither_wrapped_nor_padded(capsys):

@@ -243,11 +243,11 @@ def test_a_folder_of_several_components_says_which_they_are(viewer, tmp_path):
 @pytest.mark.parametrize(
     ("words", "reference"),
     [
-        (["--as", "vewer"], "unknown-layout"),
-        (["--as", "viewer:tag='x'"], "unknown-option"),
-        (["--as", "viewer:tag="], "bad-option"),
-        (["--as", "viewer", "--files", "absent"], "no-such-files"),
-        (["--as", "viewer", "--opened-by", "absent"], "no-such-files"),
+        (["--layout", "vewer"], "unknown-layout"),
+        (["--layout", "viewer:tag='x'"], "unknown-option"),
+        (["--layout", "viewer:tag="], "bad-option"),
+        (["--layout", "viewer", "--files", "absent"], "no-such-files"),
+        (["--layout", "viewer", "--python", "absent"], "no-such-files"),
     ],
 )
 def test_words_that_make_no_sense_are_refused(run_folder, viewer, tmp_path, words, reference):
@@ -285,7 +285,7 @@ def test_a_run_lays_its_result_out_beside_the_model(viewer, tmp_path):
     assert (tmp_path / "out" / "viewer" / "net.onnx").is_file()
     (laid,) = json.loads((tmp_path / "out" / "report.json").read_text())["layouts"]
     assert (laid["status"], laid["folder"]) == ("opened", "viewer")
-    assert "Other layouts of the result" in (tmp_path / "out" / "report.html").read_text()
+    assert "Layouts for other programs" in (tmp_path / "out" / "report.html").read_text()
 
 
 def test_a_layout_that_fails_costs_the_run_nothing_but_itself(viewer, tmp_path):

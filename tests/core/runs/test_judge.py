@@ -69,7 +69,7 @@ def verdict(monkeypatch):
                 for step in late:
                     self.journal.open(step, ORIGINAL).settle(StepStatus.SKIPPED, OUT_OF_TIME)
                 if forced:
-                    raise NamedPassError("pass-did-not-hold", "round was asked for and did not hold", objection)
+                    raise NamedPassError("pass-did-not-hold", "round was asked for, but it failed", objection)
                 return []
 
         def nearest(self, candidates):
@@ -92,7 +92,7 @@ def verdict(monkeypatch):
 def test_a_budget_is_missed_where_what_breaks_it_would_have_been_faster(verdict):
     found = verdict(0.7, 0.65, 0.75)
     assert (found.status, found.result) == (RunStatus.BUDGET_MISSED, None)
-    assert found.reason == "nothing that is better keeps within the budget of a drift of 0.01"
+    assert found.reason == "no candidate that is better meets the budget of a drift of 0.01"
 
 
 @pytest.mark.parametrize("figures", [(1.31, 1.28, 1.33), (0.98, 0.95, 1.01)])
@@ -101,8 +101,8 @@ def test_where_what_breaks_it_is_not_faster_the_original_is_delivered(verdict, f
     assert found.status is RunStatus.UNCHANGED
     assert found.result.candidate == ORIGINAL
     assert found.reason == (
-        "nothing that was tried made it better, and what is nearest to the budget of a drift of 0.01 "
-        f"would not be better either: round, latency ratio {figures[0]:.2f}"
+        "no candidate is better than the original, and the candidate nearest to the budget of a drift of 0.01 "
+        f"is not better either: round, latency ratio {figures[0]:.2f}"
     )
 
 
@@ -123,12 +123,12 @@ def test_with_size_as_the_goal_what_is_smaller_would_have_helped(verdict):
 def test_what_does_not_run_would_not_have_helped(verdict):
     found = verdict(runs=False)
     assert found.status is RunStatus.UNCHANGED
-    assert found.reason.endswith("what is nearest to the budget of a drift of 0.01 does not run")
+    assert found.reason.endswith("the candidate nearest to the budget of a drift of 0.01 does not run")
 
 
 def test_where_the_user_said_no_budget_none_is_missed(verdict):
     found = verdict(0.7, 0.65, 0.75, max_drift=None)
-    assert (found.status, found.reason) == (RunStatus.UNCHANGED, "nothing that was tried made it better")
+    assert (found.status, found.reason) == (RunStatus.UNCHANGED, "no candidate is better than the original")
 
 
 def test_passes_that_there_was_no_time_to_try_once_are_named_with_the_seconds_that_would_do(verdict):
@@ -137,14 +137,16 @@ def test_passes_that_there_was_no_time_to_try_once_are_named_with_the_seconds_th
     fusion = replace(ROUND, stage=Stage.FUSE, pass_name="a fusion")
     said = verdict(0.7, 0.65, 0.75, max_drift=None, late=[fusion, *late, settings]).reason
     assert said == (
-        "nothing that was tried made it better; there was no time to make one candidate of a, b, c and 2 more "
+        "no candidate is better than the original; no time for a candidate of a, b, c and 2 more "
         "(about --search-seconds 720 would do)"
     )
 
 
 def test_a_pass_that_was_tried_once_had_its_time(verdict):
     again = replace(ROUND, options={"bits": 4})
-    assert verdict(0.7, 0.65, 0.75, max_drift=None, late=[again], tried=True).reason.endswith("made it better")
+    assert verdict(0.7, 0.65, 0.75, max_drift=None, late=[again], tried=True).reason.endswith(
+        "is better than the original"
+    )
 
 
 @pytest.mark.parametrize(("status", "named"), [(StepStatus.NOT_APPLICABLE, []), (StepStatus.SKIPPED, ["round"])])
@@ -158,7 +160,7 @@ def test_what_a_pass_said_of_the_model_is_an_answer_too(status, named):
 def test_a_named_pass_beyond_the_budget_misses_it_though_it_is_slower(verdict):
     found = verdict(1.31, 1.28, 1.33, named=(Named("round"),))
     assert found.status is RunStatus.BUDGET_MISSED
-    assert found.reason == f"round was asked for and did not hold: {BEYOND}"
+    assert found.reason == f"round was asked for, but it failed: {BEYOND}"
 
 
 def test_a_named_pass_that_failed_is_no_missed_budget_whatever_its_reason_says(verdict):

@@ -24,7 +24,7 @@ def test_feeds_that_cannot_be_made_up_are_those_of_the_users_file(tmp_path):
     with pytest.raises(OptimError) as caught:
         optim.run(path, tmp_path / "out")
     assert caught.value.reference == "feeds-not-found"
-    assert caught.value.what == "no feeds could be made up that speech.onnx runs on"
+    assert caught.value.what == "optim cannot synthesize inputs on which speech.onnx runs"
 
 
 def test_what_the_runtime_refuses_is_the_users_file(tmp_path):

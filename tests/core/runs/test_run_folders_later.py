@@ -95,7 +95,7 @@ def test_a_plugin_that_breaks_is_named_by_the_run(tmp_path, monkeypatch, capsys)
         (info / "METADATA").write_text("Metadata-Version: 2.1\nName: optim-test-broken\nVersion: 1.0\n")
         (info / "entry_points.txt").write_text("[optim.plugins]\nbroken = broken_plugin\n")
         model = str(models.mlp(tmp_path))
-        said = "plugin broken (optim-test-broken 1.0) is failed, and nothing of it was tried: "
+        said = "plugin broken (optim-test-broken 1.0) is failed; its passes were not tried: "
         for cached in (False, True):
             found = told(capsys, "run", model, "-o", str(tmp_path / "out"), *SHORT)
             assert found["cached"] is cached
@@ -110,11 +110,11 @@ def test_a_point_is_picked_of_the_run_that_filled_the_folder(tmp_path, monkeypat
     """A second run of the same request keeps points of its own; both folders stay what they are."""
     with installed(tmp_path, "timed_plugin"):
         model = str(write_network(tmp_path / "model.onnx", {"a": 40}))
-        words = ["run", model, "--search-seconds", "10", "--with", "timed.drop-a", "--stage", "fuse", "--fresh"]
+        words = ["run", model, "--search-seconds", "10", "--with", "timed.drop-a", "--stage", "fuse", "--no-cache"]
         first = told(capsys, *words, "-o", str(tmp_path / "out"))
         second = told(capsys, *words, "-o", str(tmp_path / "other"))
         for folder, report in (("out", first), ("other", second)):
-            picked = told(capsys, "run", str(tmp_path / folder), "--pick", "1", "-o", str(tmp_path / f"of_{folder}"))
+            picked = told(capsys, "pick", str(tmp_path / folder), "1", "-o", str(tmp_path / f"of_{folder}"))
             (point,) = [one for one in report["points"] if one["number"] == 1]
             assert picked["result"]["latency_ratio"] == point["latency_ratio"]
         assert first["result"]["latency_ratio"] != second["result"]["latency_ratio"]

@@ -19,7 +19,7 @@ from optim._engine.store import Store
 
 VERBS = {
     "run": ["run", "model.onnx", "--search-seconds", "1", "--stage", "fuse"],
-    "fresh run": ["run", "model.onnx", "--search-seconds", "1", "--stage", "fuse", "--fresh"],
+    "fresh run": ["run", "model.onnx", "--search-seconds", "1", "--stage", "fuse", "--no-cache"],
     "verify": ["verify", "model.onnx", "model.onnx"],
     "bench": ["bench", "model.onnx", "--seconds", "0.2"],
     "sensitivity": ["sensitivity", "model.onnx", "--as", "int8", "--seconds", "0.2"],

@@ -73,14 +73,14 @@ def test_where_no_time_is_left_or_nothing_comes_back_a_note_says_so():
     wrong = dropped(journal, "fuse", 0.5)
     blame_dropped(BUDGET, [(bench(1.0), journal)])
     assert wrong.blame is None
-    assert wrong.notes == ("no time was left to look for what is to blame; see optim blame",)
+    assert wrong.notes == ("no time left to find the nodes to blame; run optim blame",)
 
     def end(request):
         raise WorkerFailed("did not finish within 24 s", "timeout")
 
     blame_dropped(BUDGET, [(bench(60, end), journal)])
     assert wrong.blame is None
-    assert wrong.notes[-1] == "what is to blame was not found: did not finish within 24 s"
+    assert wrong.notes[-1] == "no node to blame was found: did not finish within 24 s"
 
 
 @pytest.mark.parametrize("interfaces", [(), (Interface(feeds="acme:renamed"),)])

@@ -58,5 +58,5 @@ def test_what_holds_on_the_samples_it_was_fitted_to_alone_is_found_out(folder):
 def test_with_too_few_samples_to_hold_one_out_the_step_says_so(folder):
     outcome, row = run(folder, 3, large=2)
     assert outcome.status is RunStatus.IMPROVED
-    assert any(note.startswith("calibrated on the 3 samples that drift is measured on") for note in row.notes)
+    assert any(note.startswith("calibrated on the 3 samples used to measure drift") for note in row.notes)
     assert build_report(outcome).feeds.held_out == 0

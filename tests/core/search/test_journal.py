@@ -53,9 +53,7 @@ def test_a_kept_step_that_was_faster_says_both_figures():
 def test_a_kept_step_that_was_no_faster_when_explored_has_no_figure_that_its_chain_disproved(ratio):
     row = concluded(ratio, 1.0)
     assert (row.status, row.ratio, row.timing) == (StepStatus.KEPT, None, None)
-    assert row.reason == (
-        f"the chain with it won; a quick look at this part of it had latency ratio {ratio:.2f}, 1.00 without it"
-    )
+    assert row.reason == (f"part of the winner; in a first timing latency ratio {ratio:.2f}, 1.00 without it")
 
 
 def test_a_quick_look_never_replaces_the_figure_of_a_proof():
@@ -74,7 +72,7 @@ def test_a_dropped_step_that_was_no_faster_says_so():
 
 def test_a_dropped_step_that_was_faster_names_what_won():
     row = concluded(0.8, 1.0, kept=False)
-    assert row.reason == "latency ratio 0.80 when explored; the original won, 0.50 on fresh rounds"
+    assert row.reason == "latency ratio 0.80 when explored; the original won with 0.50 in the final timing"
 
 
 def test_a_dropped_step_that_is_kept_behind_others_says_so():
@@ -84,7 +82,7 @@ def test_a_dropped_step_that_is_kept_behind_others_says_so():
     winner = after(ORIGINAL, last)
     journal.conclude(winner, Measured(winner, 0.5, 0.4, 0.6))
     assert row.status is StepStatus.DROPPED
-    assert row.reason == "latency ratio 0.45 when explored; last won, 0.50 on fresh rounds"
+    assert row.reason == "latency ratio 0.45 when explored; last won with 0.50 in the final timing"
     (kept,) = [one for one in journal.attempts if one.status is StepStatus.KEPT]
     assert (kept.step.key, kept.on) == (last.key, ())
 
@@ -96,7 +94,9 @@ def test_what_won_is_named_with_its_options_where_it_is_the_same_pass():
     journal.timed(Measured(after(ORIGINAL, first), 0.6), 1.0)
     winner = after(ORIGINAL, better, step("last"))
     journal.conclude(winner, Measured(winner, 0.5, 0.4, 0.6))
-    assert row.reason == "latency ratio 0.60 when explored; first (engine=ours) + last won, 0.50 on fresh rounds"
+    assert (
+        row.reason == "latency ratio 0.60 when explored; first (engine=ours) + last won with 0.50 in the final timing"
+    )
 
 
 def test_a_row_has_the_best_time_that_was_seen_with_its_interval():
@@ -118,7 +118,10 @@ def test_what_is_settled_again_for_another_reason_is_no_longer_beyond_the_budget
 
 @pytest.mark.parametrize(
     ("goal", "reason"),
-    [("size", "60 MB; the model kept has 40 MB"), ("memory", "peak memory 90 MB; the model kept takes 70 MB")],
+    [
+        ("size", "60 MB; the delivered model has 40 MB"),
+        ("memory", "peak memory 90 MB; the delivered model takes 70 MB"),
+    ],
 )
 def test_the_reason_of_a_dropped_step_speaks_of_the_goal(goal, reason):
     journal = Journal(goal)
@@ -164,4 +167,4 @@ def test_a_pass_that_did_not_hold_says_why_its_fastest_did_not():
     untimed.settle(StepStatus.DROPPED, "it holds, and was not timed by itself")
     assert failures(rows, "a") == "not clearly faster"
     assert failures([untimed], "a") == "it holds, and was not timed by itself"
-    assert failures(rows, "c") == "no candidate of it was left at the end"
+    assert failures(rows, "c") == "none of its candidates was left at the end"

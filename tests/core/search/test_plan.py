@@ -1,4 +1,4 @@
-"""Which passes a run considers, in which order, and why others are left out: nothing is skipped without a word."""
+"""Which passes a run considers, in which order, and why others are not shown: nothing is skipped without a word."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_stages_come_in_their_order_and_every_pass_is_considered_or_left_out(pla
 
 
 def test_a_requested_pass_is_left_out_until_it_is_named(plan_of):
-    assert reasons(plan_of())["timed.rename"] == "it runs only when named (--with)"
+    assert reasons(plan_of())["timed.rename"] == "it only runs if --with names it"
     plan = plan_of(named=(Named("timed.rename"),))
     assert [planned.ordered.name for planned in plan.forced()] == ["timed.rename"]
     assert "timed.rename" not in reasons(plan)
@@ -57,7 +57,7 @@ def test_without_leaves_a_pass_out(plan_of):
 def test_a_stage_leaves_the_others_out(plan_of):
     plan = plan_of(stages=(Stage.QUANTIZE,))
     assert set(plan.stages) == {Stage.QUANTIZE}
-    assert reasons(plan)["timed.drop-a"] == "stage fuse was not asked for (--stage)"
+    assert reasons(plan)["timed.drop-a"] == "stage fuse is not in --stage"
 
 
 def test_a_named_pass_of_another_stage_runs_all_the_same(plan_of):
@@ -68,7 +68,7 @@ def test_a_named_pass_of_another_stage_runs_all_the_same(plan_of):
 def test_lossless_leaves_lossy_passes_out(plan_of):
     plan = plan_of(lossless=True)
     found = reasons(plan)
-    assert found["timed.round"] == "it is lossy, and --lossless admits none"
+    assert found["timed.round"] == "it is lossy, and --lossless excludes it"
     assert "ort.quantize-dynamic" in found
     assert not any(planned.pass_class.lossy for passes in plan.stages.values() for planned in passes)
 
@@ -88,7 +88,7 @@ def test_a_named_pass_excludes_its_alternatives(plan_of):
     ("changes", "reference", "says"),
     [
         ({"named": (Named("timed.round"), Named("timed.round-heavily"))}, "conflicting-request", "exclude each other"),
-        ({"named": (Named("timed.round"),), "lossless": True}, "conflicting-request", "--lossless admits none"),
+        ({"named": (Named("timed.round"),), "lossless": True}, "conflicting-request", "--lossless excludes it"),
         ({"named": (Named("timed.drop-a"),), "without": ("timed.drop-a",)}, "conflicting-request", "--without"),
         ({"named": (Named("timed.rond"),)}, "unknown-pass", "timed.round"),
         ({"without": ("timed.dropa",)}, "unknown-pass", "timed.drop-a"),

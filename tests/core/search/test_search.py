@@ -147,7 +147,7 @@ def test_every_row_of_the_report_has_a_reason_and_the_kept_ones_are_the_chain(wh
 def test_an_enabling_pass_is_kept_with_what_needs_it(whole):
     assert kept(whole).index("make-way") < kept(whole).index("drop-b")
     row = next(one for one in rows(whole, "make-way") if one.status is StepStatus.KEPT)
-    assert row.reason == "makes way for what follows"
+    assert row.reason == "later passes need it"
 
 
 def test_an_enabling_pass_that_nothing_needs_is_taken_out(whole):
@@ -178,7 +178,7 @@ def test_options_that_were_hopeless_on_one_chain_are_not_tried_on_the_next(whole
 
 def test_a_requested_pass_does_not_run_unasked(whole):
     (row,) = rows(whole, "rename")
-    assert (row.status, row.reason) == (StepStatus.SKIPPED, "it runs only when named (--with)")
+    assert (row.status, row.reason) == (StepStatus.SKIPPED, "it only runs if --with names it")
 
 
 def proven(outcome):
@@ -225,9 +225,9 @@ def test_another_point_is_delivered_without_running_anything(whole, folder, tmp_
     assert kept_rows == [step.partition(" (")[0] for step in chosen.chain]  # and no step that its chain has not
     last = [step for step in other.steps if step.status == "kept"][-1]
     assert last.ratio_to_original == other.result.latency_ratio == chosen.latency_ratio
-    assert last.reason.endswith(f"point {chosen.number} has it, which was picked")
-    goals = [step.reason for step in other.steps if step.reason.startswith("in what the goal would deliver")]
-    assert goals and all(f"ratio {first.result.latency_ratio:.2f}; point {chosen.number} was" in one for one in goals)
+    assert last.reason.endswith(f"part of result {chosen.number}, which was picked")
+    goals = [step.reason for step in other.steps if step.reason.startswith("part of the best result")]
+    assert goals and all(f"ratio {first.result.latency_ratio:.2f}; result {chosen.number} was" in one for one in goals)
     assert (other.seconds, other.first_seconds) == (0.0, whole.seconds)
     session = open_session(tmp_path / "other" / "model.onnx", SessionConfig())
     x = np.ones([6, 96], np.float32)
@@ -238,7 +238,7 @@ def test_another_point_is_delivered_without_running_anything(whole, folder, tmp_
     again = run_settings(settings, tmp_path / "out", lambda text: None, ToDeliver(pick="smallest"))
     assert again.result.size_bytes == min(point.size_bytes for point in again.points if point.number)
     said = json.loads((tmp_path / "out" / "report.json").read_text())
-    for status, cause in (("improved", "the cache was pruned"), ("failed", "the run failed")):
+    for status, cause in (("improved", "the cache was pruned"), ("failed", "does not keep a failed run")):
         (tmp_path / "out" / "report.json").write_text(json.dumps({**said, "key": "nobody's", "status": status}))
         with pytest.raises(OptimError, match="points-gone") as caught:
             pick_from(tmp_path / "out", "1", tmp_path / "other", jobs.append)
@@ -281,7 +281,7 @@ def test_the_same_run_again_computes_nothing_and_says_so(run, whole):
     said = []
     again = run(say=said.append)
     assert (again.cached, again.computed) == (True, 0)
-    assert any("served from the cache" in text for text in said)
+    assert any("read from the cache" in text for text in said)
     assert again.result.candidate.model == whole.result.candidate.model
     assert again.attempts == whole.attempts
 
@@ -357,7 +357,7 @@ def test_named_passes_run_with_their_options_and_the_interface_leads_back(run, w
 def test_a_named_pass_beyond_the_budget_misses_it(run, whole):
     found = run(named=(Named("timed.round", {"strength": 0.5}),), stages=(Stage.QUANTIZE,))
     assert found.status is RunStatus.BUDGET_MISSED
-    assert "timed.round was asked for and did not hold: drift" in found.reason
+    assert "timed.round was asked for, but it failed: drift" in found.reason
     assert found.result is None
     assert [step.pass_name for step in found.nearest.candidate.steps] == ["timed.round"]
     assert found.nearest.measured.candidate.drift.relative_error > 0.05
@@ -368,7 +368,7 @@ def test_a_named_pass_beyond_the_budget_misses_it(run, whole):
 def test_a_budget_that_nothing_meets_is_missed_and_the_nearest_named(run, whole, ours):
     missed = run(max_drift=1e-4, stages=(Stage.QUANTIZE,), without=(*ours, "timed.drop-b"))
     assert missed.status is RunStatus.BUDGET_MISSED
-    assert "nothing that is better keeps within the budget of a drift of 0.0001" in missed.reason
+    assert "no candidate that is better meets the budget of a drift of 0.0001" in missed.reason
     assert missed.nearest.candidate.steps[0].options == {"strength": 0.02}
 
 
@@ -376,7 +376,7 @@ def test_a_named_pass_that_is_not_applicable_fails_with_its_reason(run, folder):
     write_network(folder / "bare.onnx")
     found = run("bare.onnx", named=(Named("timed.drop-a"),))
     assert found.status is RunStatus.FAILED
-    assert found.reason == "timed.drop-a was asked for and did not hold: there is no group a"
+    assert found.reason == "timed.drop-a was asked for, but it failed: there is no group a"
 
 
 def test_where_nothing_helps_the_result_is_the_original(run, folder):

@@ -135,7 +135,7 @@ def test_notes_say_which_inputs_are_guessed_and_which_outputs_are_not_judged(slo
     monkeypatch.setattr(SlowSession, "run", lambda session, feeds: {"y": feeds["x"] * 0})
     notes = prepared(slow.request(within_s=12.0)).notes
     assert "'x' is random zeros and ones" in notes
-    assert "output 'y' is not judged: it is zero on all samples; give --data on which it differs" in notes
+    assert "output 'y' is not judged: it is zero on all samples; give --data on which this output differs" in notes
 
 
 @pytest.mark.parametrize(("given", "most_s"), [(60.0, 72.0), ("auto", 300.0), (1.0, 5.0)])
@@ -178,4 +178,4 @@ def test_an_original_that_there_is_no_time_to_time_is_delivered_with_a_note(tmp_
     outcome = execute(asked, load_registry(), Store(tmp_path / "cache"), print)
     assert outcome.status is RunStatus.UNCHANGED
     assert outcome.result.latency_ms is None
-    assert "the original was not timed: there was no time for that; more --search-seconds buy it" in outcome.notes
+    assert "there was no time to time the original; give more with --search-seconds" in outcome.notes

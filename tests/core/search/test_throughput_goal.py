@@ -104,7 +104,7 @@ def test_calls_keep_within_the_limit(folder: Path, monkeypatch: pytest.MonkeyPat
     timer, _ = timer_of(0.0235, "batch", monkeypatch, folder)
     served = timer.round().served
     assert served.serving == Serving(8, 1, None), "two sessions have to be called with batches of 2"
-    assert (served.limit_ms, served.tried[-1].problem) == (23.5, "beyond the limit of latency")
+    assert (served.limit_ms, served.tried[-1].problem) == (23.5, "beyond the latency limit")
 
 
 def test_where_nothing_keeps_within_it_the_shortest_calls_are_timed(
@@ -117,7 +117,7 @@ def test_where_nothing_keeps_within_it_the_shortest_calls_are_timed(
 def test_a_model_that_takes_one_sample_gets_no_batch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     timer, backend = timer_of(None, 1, monkeypatch, folder)
     served = timer.round().served
-    assert (served.serving, served.note) == (Serving(1, 2, 1), "the model takes no other batch")
+    assert (served.serving, served.note) == (Serving(1, 2, 1), "the model accepts no other batch size")
     timer.close()
     assert backend.log.count(-1) == 2, "both further sessions are closed"
 
@@ -199,7 +199,7 @@ def test_a_limit_that_only_the_result_meets_is_met_by_it(tmp_path: Path) -> None
 def test_a_limit_that_nothing_meets_is_a_missed_budget(tmp_path: Path) -> None:
     outcome = outcome_of(tmp_path, 0.01)
     assert outcome.status is RunStatus.BUDGET_MISSED and outcome.result is None
-    assert outcome.reason.startswith("no model keeps within the limit of latency; of the original 5 of 100 calls took")
+    assert outcome.reason.startswith("no candidate meets the latency limit; original: the p95 latency is")
     assert any("--max-latency allows 0.01 ms" in attempt.reason for attempt in outcome.attempts)
 
 

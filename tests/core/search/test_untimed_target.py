@@ -144,4 +144,4 @@ def test_a_run_prints_what_the_steps_say_and_where_it_ran(folder, tmp_path, capf
     assert "latency" not in text
     saved = json.loads((tmp_path / "out" / "report.json").read_text())
     assert saved["target"] == "simulated:chip=nine"
-    assert "The target cannot be timed." in (tmp_path / "out" / "report.html").read_text()
+    assert "optim cannot time this target." in (tmp_path / "out" / "report.html").read_text()

@@ -189,6 +189,15 @@ def halved(source):
     return SourceResult(source, True, counts={"x": 1})
 
 
+def wrong_off_the_example(source):
+    one = source.components[0]
+
+    def run(feeds):
+        return {"y": one.run(feeds)["y"] * (1 + (feeds["x"].shape != one.example["x"].shape))}
+
+    return SourceResult(replace(source, components=(replace(one, run=run),)), True, counts={"x": 1})
+
+
 def renamed(source):
     def run(feeds):
         return {"z": feeds["x"]}
@@ -277,6 +286,10 @@ SOURCES = {
     "no-reason": ("it_declines_with_a_reason", {"pass_class": kind(vendor.Merge, applicable=no)}),
     "other-outputs": ("components_run_as_they_are_declared", {"pass_class": kind(vendor.Merge, apply=does(renamed))}),
     "wrong": ("it_leaves_what_components_compute", {"pass_class": kind(vendor.Merge, apply=does(halved))}),
+    "wrong-off-the-example": (
+        "it_leaves_what_components_compute",
+        {"pass_class": kind(vendor.Merge, apply=does(wrong_off_the_example))},
+    ),
     "heavy": ("importing_it_loads_nothing_heavy", {"pass_class": kind(vendor.Merge, __module__=HEAVY)}),
 }
 EXPORTERS = {

@@ -138,7 +138,7 @@ def test_a_run_that_ends_without_a_report_is_a_row(tmp_path: Path) -> None:
 
 def test_a_run_that_is_killed_takes_its_workers_with_it_and_the_next_one_runs(tmp_path: Path) -> None:
     relu(tmp_path / "m.onnx")
-    arguments = ("run", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "out"), "--fresh", "--search-seconds", "300")
+    arguments = ("run", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "out"), "--no-cache", "--search-seconds", "300")
     with ThreadPoolExecutor(1) as executor:
         future = executor.submit(run_program, Work(arguments, str(tmp_path / "log")))
         log = tmp_path / "log"
@@ -156,7 +156,7 @@ def test_a_run_that_is_killed_takes_its_workers_with_it_and_the_next_one_runs(tm
 def test_a_run_ends_with_who_started_it(tmp_path: Path) -> None:
     relu(tmp_path / "m.onnx")
     log = tmp_path / "log"
-    arguments = ("run", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "out"), "--fresh", "--search-seconds", "300")
+    arguments = ("run", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "out"), "--no-cache", "--search-seconds", "300")
     with ThreadPoolExecutor(1) as executor:
         future = executor.submit(run_program, Work(arguments, str(log)))
         while not (log.exists() and log.read_text()):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gate.case import ACCEPTED, EQUAL_OR_NOT_JUDGED, FLOATS, Trial, right
+from gate.case import EQUAL_OR_NOT_JUDGED, FLOATS, Trial, right
 from gate.right.rewritten import ORDER, reordered
 from gate.sketch import Sketch
 
@@ -151,7 +151,7 @@ def saturated_and_equal(s: Sketch, t: Trial, other: bool) -> None:
     s.give("p", s.op("Sigmoid", _answer(s, t, other, scale=30)))
 
 
-@right(ORDER + "; nearly all answers are exactly zero after Relu", accepted=ACCEPTED)
+@right(ORDER + "; nearly all answers are exactly zero after Relu")
 def mostly_zero(s: Sketch, t: Trial, other: bool) -> None:
     s.give("answer", s.op("Relu", s.op("Sub", _answer(s, t, other), 2.5)))
 
@@ -170,7 +170,7 @@ def one_sample(s: Sketch, t: Trial, other: bool) -> None:
     s.give("answer", reordered(s, t, x, t.weights(t.width, t.classes), other))
 
 
-@right(ORDER + "; ordinary answers lie beside huge ones, at other places in each sample", accepted=ACCEPTED)
+@right(ORDER + "; ordinary answers lie beside huge ones, at other places in each sample")
 def rare_and_equal_huge_elements(s: Sketch, t: Trial, other: bool) -> None:
     shape = (t.batch, t.length, t.classes)
     rare = s.feed("rare", *shape, dtype="bool", draw=lambda rng, _: rng.random(shape) < 0.02)

@@ -11,7 +11,7 @@ import pytest
 
 from optim import ExitStatus, OptimError
 from optim._engine.cli.main import main
-from optim_plugins.torch.merge_decoders.merged_file import _Compared, write_merged
+from optim_plugins.torch.merge_decoders.merged_file import _drift, write_merged
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("jobs_here")]
 
@@ -91,6 +91,6 @@ def test_a_file_that_is_there_is_not_replaced(
 def test_a_merged_graph_that_gives_something_else_is_an_error() -> None:
     ones = np.ones(3, np.float32)
     with pytest.raises(OptimError) as caught:
-        _Compared().add({"logits": ones}, {"logits": 2 * ones}, "prefill")
+        _drift({"prefill": [({"logits": ones}, {"logits": 2 * ones})]})
     assert caught.value.reference == "merge-differs"
     assert caught.value.cause.startswith("in prefill: drift 1")

@@ -100,7 +100,7 @@ def test_the_user_s_own_data_says_what_the_budget_is_for(tmp_path: Path) -> None
     status, report, _ = run(tmp_path / "out", *arguments, "--data", str(tmp_path / "feeds.npz"))
     found = report["export"]["result_drift"]
     assert status == 0 and report["status"] == "improved"
-    assert found["drift"]["relative_error"] > found["limit"] and "the budget is held on your data" in found["note"]
+    assert found["drift"]["relative_error"] > found["limit"] and "meets the budget on your data" in found["note"]
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from optim.cli_kit.commands import OptimCommand as OptimCommand
     from optim.cli_kit.live_lines import progress as progress
     from optim.cli_kit.models import context_for as context_for
     from optim.cli_kit.models import look_at as look_at

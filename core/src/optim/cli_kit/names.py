@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -100,12 +102,19 @@ def _require_installed(names: Iterable[str]) -> None:
             raise unknown_name("plugin", name, known, fix="optim plugins list")
 
 
-disable_option = click.option(
-    "--disable-plugin",
-    multiple=True,
-    type=PLUGIN_NAME,
-    is_eager=True,
-    expose_value=False,
-    callback=_disable,
-    help="Do as if this plugin were not installed; may be given more than once.",
-)
+def _disabling(*, hidden: bool) -> Callable[[Decorated], Decorated]:
+    return click.option(
+        "--disable-plugin",
+        multiple=True,
+        type=PLUGIN_NAME,
+        is_eager=True,
+        expose_value=False,
+        callback=_disable,
+        hidden=hidden,
+        help="Ignore this installed plugin. Can be repeated.",
+    )
+
+
+disable_option = _disabling(hidden=False)
+hidden_disable_option = _disabling(hidden=True)
+"""For a command that takes the option of ``optim`` itself too."""

@@ -1,4 +1,4 @@
-"""Options that several commands have: feeds, target, seconds, the seed, a task metric."""
+"""Options that several commands have: input samples, target, seconds, the seed, a task metric."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Seconds(click.FloatRange):
 class _SecondsOrAuto(_Parameter):
     """A number of seconds, or ``auto``."""
 
-    name = "SECONDS|auto"
+    name = "seconds|auto"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The number, or the word."""
@@ -79,10 +79,16 @@ SECONDS_OR_AUTO = _SecondsOrAuto()
 SEED = click.IntRange(min=0)
 
 data_option = click.option(
-    "--data", metavar="FEEDS", help="An .npz, a folder of them, or package.module:function. [default: synthesized]"
+    "--data",
+    metavar="SAMPLES",
+    help="Input samples: an .npz file, a folder of .npz files, or package.module:function. [default: synthesized]",
 )
 target_option = click.option(
-    "--target", type=TARGET_NAME, default="cpu", show_default=True, help="Where the model will run."
+    "--target",
+    type=TARGET_NAME,
+    default="cpu",
+    show_default=True,
+    help="Target to run the model on; optim targets lists names.",
 )
 
 
@@ -103,13 +109,13 @@ def targets_option(about: str, *, default: str | None = None) -> Callable[[Decor
 
 def metric_options(function: Decorated) -> Decorated:
     """The options ``--metric`` and ``--max-loss``, as the user wrote them."""
-    help_of_loss = "How much worse the metric may get; then drift need not be bounded."
+    help_of_loss = "Largest loss of --metric: 1% of its value, or 0.01. Drift is then not limited by default."
     function = click.option("--max-loss", metavar="X|X%", help=help_of_loss)(function)
     return click.option(
         "--metric",
         type=METRIC_NAME,
         metavar="NAME[:k=v,...]",
-        help="Task metric, see optim metrics; or package.module:function.",
+        help="Task metric to measure: a name of optim metrics, or package.module:function.",
     )(function)
 
 
@@ -118,14 +124,14 @@ def mismatch_option(function: Decorated) -> Decorated:
     return click.option(
         "--max-mismatch",
         metavar="SHARE",
-        help="Share of an output's texts or whole numbers that may differ: 0.01 or 1%. [default: 0]",
+        help="Largest share of text or integer output values that may differ: 0.01 or 1%. [default: 0]",
     )(function)
 
 
 def seed_option(what: str) -> Callable[[Decorated], Decorated]:
-    """The option ``--seed``, 0 where it is not given.
+    """The option ``--seed``, 0 by default.
 
     Args:
-        what: it is the seed of, for the help.
+        what: the text of the help.
     """
-    return click.option("--seed", type=SEED, default=0, help=what)
+    return click.option("--seed", type=SEED, default=0, metavar="N", show_default=True, help=what)

@@ -31,7 +31,7 @@ NOTHING = "–"  # noqa: RUF001 - an en dash stands in an empty cell
 
 def json_option(function: Decorated) -> Decorated:
     """The option ``--json``, passed on as ``as_json``."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")(function)
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")(function)
 
 
 def printable(text: str) -> str:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 _DOWN, _UP = "optim.kit.lora_A", "optim.kit.lora_B"
 _LARGEST_LOSS = 0.3
-"""Of what the adapter adds: a lossy pass changes some of it, one that loses the adapter all."""
+"""Of what the adapter adds: a lossy pass changes some of it, one that loses the adapter all. This is no drift: it asks
+whether an input is read, and the drift of outputs with an adapter is judged as that of any other input."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,21 +6,35 @@ from pathlib import Path
 
 import click
 
-from optim.cli_kit import echo, json_option, print_json, print_table
+from optim.cli_kit import OptimCommand, echo, json_option, print_json, print_table
 
 _COLUMNS = ("run", "target", "verdict", "ratio", "size", "drift", "time", "reason")
 
 
-@click.command
-@click.argument("recipes", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RECIPE...")
-@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="A folder for the run folders.")
-@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Runs at the same time.")
-@click.option(
-    "--cluster", default="", metavar="WHERE", help="local:N, tls://HOST:PORT, tcp://localhost:PORT or module:function."
+@click.command(
+    cls=OptimCommand, old_names={"--fresh": "--no-cache"}, examples=("optim batch models.toml -o outs --jobs 2",)
 )
-@click.option("--trust-code", is_flag=True, help="Let recipes name functions and classes that are imported and run.")
-@click.option("--fresh", is_flag=True, help="Run again what is finished, and take nothing from the cache.")
-@click.option("--dry-run", is_flag=True, help="List the runs, and begin none.")
+@click.argument("recipes", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RECIPE...")
+@click.option(
+    "-o", "--output", required=True, type=click.Path(path_type=Path), help="Folder for the run folders and index.html."
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Number of parallel runs here.",
+)
+@click.option(
+    "--cluster",
+    default="",
+    metavar="WHERE",
+    help="Dask scheduler: local:N, tls://HOST:PORT, tcp://localhost:PORT or package.module:function.",
+)
+@click.option("--trust-code", is_flag=True, help="Allow recipes to import and run code that they name.")
+@click.option("--no-cache", "fresh", is_flag=True, help="Repeat finished runs, and read nothing from the cache.")
+@click.option("--dry-run", is_flag=True, help="List the runs and stop.")
 @json_option
 def batch(
     recipes: tuple[Path, ...],
@@ -32,11 +46,10 @@ def batch(
     dry_run: bool,
     as_json: bool,
 ) -> int:
-    """Optimize many models: each RECIPE has a table [matrix] whose sources, targets and budgets are combined.
+    """Optimize many models: each RECIPE combines the sources, targets and budgets of its table [matrix].
 
-    Every run is what optim run makes, in a folder of its own, with one page for all of them: OUTPUT/index.html. A
-    batch that is stopped goes on where it was: what is finished is not run again. Runs at the same time take turns at
-    the clock.
+    Each run has a folder of its own, and OUTPUT/index.html shows all of them. The same command continues a batch that
+    was stopped. Parallel runs take turns when they measure time.
     """
     from optim_fleet.batch.matrix import read_batch
     from optim_fleet.cluster.answering import require_listener

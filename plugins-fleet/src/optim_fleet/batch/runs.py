@@ -111,7 +111,7 @@ def run_batch(
             told.finished(known, True)
             continue
         recipe.write_text(text, encoding="utf-8")
-        arguments = _arguments(entry, folder, recipe, [*flags, "--fresh"] if fresh else flags)
+        arguments = _arguments(entry, folder, recipe, [*flags, "--no-cache"] if fresh else flags)
         log = recipe.with_suffix(".log")
         told.begun(entry.name, log)  # who shows it takes an earlier log away
         future = executor.submit(run_program, Work(arguments, str(log.absolute())))

@@ -1,4 +1,4 @@
-"""Machines that do jobs for a run: a cluster of dask, reached through the one seam of :mod:`optim._engine.jobs`.
+"""Machines that do jobs for a run: a cluster of dask, reached through the one seam of :mod:`optim.workplace`.
 
 What crosses the network:
 

@@ -11,14 +11,21 @@ from optim.cli_kit import echo
 
 @click.group()
 def web() -> None:
-    """Pages of models that run in a browser."""
+    """Show a model for target web in a browser."""
 
 
 @web.command()
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False, exists=True))
-@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes any that is free")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8000,
+    show_default=True,
+    metavar="N",
+    help="Port; 0 takes any free one.",
+)
 def serve(folder: Path, port: int) -> None:
-    """Show the page of a run folder in your browser, on this machine only."""
+    """Serve the page of run folder DIR on this machine only, until Ctrl-C."""
     from optim_prepost.web.serve import Served
 
     with Served(folder, port) as served:

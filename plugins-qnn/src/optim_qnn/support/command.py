@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from optim.cli_kit import TARGET_NAME, echo, json_option, print_json, print_table
+from optim.cli_kit import TARGET_NAME, OptimCommand, echo, json_option, print_json, print_table
 
 if TYPE_CHECKING:
     from optim_qnn.support.support import Support
@@ -15,20 +15,31 @@ if TYPE_CHECKING:
 
 @click.group
 def qnn() -> None:
-    """What is particular to Qualcomm's QNN."""
+    """Check and compile models for Qualcomm QNN."""
 
 
-@qnn.command
+@qnn.command(
+    cls=OptimCommand,
+    old_names={"--left": "--only-unsupported"},
+    examples=("optim qnn support model.onnx --data samples.npz --only-unsupported",),
+)
 @click.argument("model", type=click.Path(path_type=Path))
-@click.option("--data", metavar="FEEDS", help="Samples whose shapes a dynamic model is looked at with.")
-@click.option("--target", type=TARGET_NAME, default="qnn", show_default=True, help="E.g. qnn:soc=sm8650.")
-@click.option("--left", is_flag=True, help="Only the nodes that HTP does not take.")
+@click.option("--data", metavar="SAMPLES", help="Input samples that set the shapes of a dynamic model.")
+@click.option(
+    "--target",
+    type=TARGET_NAME,
+    default="qnn",
+    show_default=True,
+    help="Target with its settings, e.g. qnn:soc=sm8650.",
+)
+@click.option("--only-unsupported", "left", is_flag=True, help="Print only the nodes that HTP does not run.")
 @json_option
 def support(model: Path, data: str | None, target: str, left: bool, as_json: bool) -> int:
-    """Show node by node what HTP takes of MODEL, what falls to the CPU and why, and what rewrite there is.
+    """Show which nodes of MODEL run on HTP, which run on the CPU, why, and what pass qnn.preprocess changes.
 
-    The graph is looked at with fixed shapes and without what computes constants; floats are computed in float16.
-    Exit status 0: HTP takes every node once qnn.preprocess has run; 4: it does not.
+    The check uses fixed shapes, folds constants, and computes floats in float16.
+
+    Exit status 0: HTP runs every node after qnn.preprocess; 4: it does not.
     """
     from optim import ExitStatus
     from optim.cli_kit import progress
@@ -44,16 +55,25 @@ def support(model: Path, data: str | None, target: str, left: bool, as_json: boo
     return ExitStatus.NOT_HELD if found.left else ExitStatus.DELIVERED
 
 
-@qnn.command
+@qnn.command(cls=OptimCommand, examples=("optim qnn share prefill decode -o shared --target qnn:soc=sm8650",))
 @click.argument("models", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="A new folder.")
-@click.option("--target", type=TARGET_NAME, default="qnn", show_default=True, help="E.g. qnn:soc=sm8650.")
+@click.option(
+    "-o", "--output", required=True, type=click.Path(path_type=Path), help="Folder to write; it must be new or empty."
+)
+@click.option(
+    "--target",
+    type=TARGET_NAME,
+    default="qnn",
+    show_default=True,
+    help="Target with its settings, e.g. qnn:soc=sm8650.",
+)
 @json_option
 def share(models: tuple[Path, ...], output: Path, target: str, as_json: bool) -> None:
-    """Compile MODELS into one file, in which weights that they have in common lie once.
+    """Compile MODELS into one file that stores shared weights once.
 
-    Each is an .onnx file or a run folder that is quantized or in float16, and not compiled. On a device each is opened
-    anew afterwards, and must give bit for bit what it gave before; the simulator loads no file of several graphs.
+    Each model is an .onnx file or a run folder. It must be quantized or in float16, have fixed shapes, and not be
+    compiled. On a device, optim opens each model again and compares its outputs bit for bit. The simulator cannot load
+    a file with several graphs.
     """
     from optim.cli_kit import progress
     from optim.jobs import to_wire
@@ -70,7 +90,7 @@ def share(models: tuple[Path, ...], output: Path, target: str, as_json: bool) ->
     if found.samples:
         echo(f"each gives the same outputs as before on {found.samples} samples, bit for bit")
     else:
-        echo("nothing was run: the simulator loads no file of several graphs. Run them on a device first")
+        echo("optim ran nothing: the simulator cannot load a file with several graphs. Test the models on a device")
 
 
 def _print(found: Support, only_left: bool) -> None:

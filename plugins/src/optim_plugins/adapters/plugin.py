@@ -19,4 +19,4 @@ def optim_fuse(target: Target) -> Sequence[type[Pass]]:
 @hookimpl
 def optim_commands() -> Sequence[Command]:
     """Files of adapters."""
-    return (Command("optim_plugins.adapters.commands.command:adapters", "Take adapters out of a model, convert them."),)
+    return (Command("optim_plugins.adapters.commands.command:adapters", "Extract, convert, show and check adapters."),)

@@ -1,8 +1,8 @@
 """Which kernels the installed onnxruntime has: by provider, operator and type, as it lists them itself.
 
-Those of CUDA are kept in a file (made by ``benchmarks/cuda_kernels.py``): a build for GPUs lists all providers at once,
-and ends with SIGSEGV where the library of one of them is missing, as TensorRT's is on most machines; and on a machine
-without a GPU they are what a model is prepared for.
+Those of CUDA are kept in a file (made by ``benchmarks/gpu/cuda_kernels.py``): a build for GPUs lists all providers at
+once, and ends with SIGSEGV where the library of one of them is missing, as TensorRT's is on most machines; and on a
+machine without a GPU they are what a model is prepared for.
 """
 
 from __future__ import annotations

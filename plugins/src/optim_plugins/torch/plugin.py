@@ -48,8 +48,6 @@ def optim_commands() -> Sequence[Command]:
     """What decoders need that were exported without optim, and kernels of torch beside those of onnxruntime."""
     folder = "optim_plugins.torch"
     return (
-        Command(
-            f"{folder}.merge_decoders.command:merge_decoders", "Make one file of a decoder without and one with a past."
-        ),
-        Command(f"{folder}.swap.command:swap", "Show whose kernels move the outputs, operator by operator."),
+        Command(f"{folder}.merge_decoders.command:merge_decoders", "Merge a decoder without and one with a past."),
+        Command(f"{folder}.swap.command:swap", "Compare the kernels of torch and onnxruntime."),
     )

@@ -79,7 +79,7 @@ def test_a_pass_has_what_is_left_of_the_search_and_the_others_are_asked_then(ask
     found, begun = asked({"quick": 1.0, "hangs": 1e9}, time=time)
     assert found["quick"].proposals
     assert (found["hangs"].ran_out, found["hangs"].failure) == (True, None)
-    assert "had not said after 5 s what it offers" in found["hangs"].reason
+    assert "proposed no candidate within 5 s" in found["hangs"].reason
     assert begun == ["quick", "hangs"]
     assert clock.seconds <= 20.0 + time.grace_s + 1.0
 
@@ -88,7 +88,7 @@ def test_once_the_search_is_over_no_other_pass_is_begun_behind_one_that_took_too
     time = TimeBudget(20.0, 300.0, races=False, now=clock)
     found, begun = asked({"hangs": 1e9, "other": 1.0, "third": 1.0}, time=time)
     assert begun == ["hangs"]
-    assert "plugin 1.0 had used its time to say what it offers, for hangs" in found["other"].reason
+    assert "plugin 1.0 used up its time to propose candidates, for hangs" in found["other"].reason
     assert found["third"].ran_out
 
 
@@ -98,8 +98,8 @@ def test_a_pass_that_sleeps_costs_its_own_plugin_alone_and_is_named(asked, clock
     found, begun = asked({"hangs": 1e9, "another": 1.0, "other": 1.0}, time=time, plugins=plugins)
     assert begun == ["hangs", "other"]
     assert found["other"].proposals
-    assert "pass hangs (slow 1.0) had not said after 6 s what it offers" in found["hangs"].reason
-    assert "slow 1.0 had used its time" in found["another"].reason
+    assert "pass hangs (slow 1.0) proposed no candidate within 6 s" in found["hangs"].reason
+    assert "slow 1.0 used up its time" in found["another"].reason
     assert clock.seconds == 7.0
 
 

@@ -116,7 +116,7 @@ def test_a_disturbed_machine_is_measured_again_and_then_goes_by_tables_and_says_
     assert len(bench.asked) == 2
     assert found.gain([STATIC]) == pytest.approx(-math.log(0.8))
     assert not found.are_measured
-    assert "went by tables" in bench.run_time.notes[0]
+    assert "gains from tables" in bench.run_time.notes[0]
     bench.answers = [kernels.Answer(FAST, TABLE)]
     assert gains(bench).are_measured  # what was disturbed was not kept
 

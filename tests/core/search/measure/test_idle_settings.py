@@ -62,7 +62,7 @@ def reasons(bench):
 def test_an_optimizer_that_has_nothing_to_do_may_as_well_be_off(reasons, tuned):
     off = tuned("LayerNormFusion", disabled_optimizers=("LayerNormFusion",))
     (reason,) = reasons(off)
-    assert reason == "no change: the runtime makes the same graph of the model as without it"
+    assert reason == "no change: the runtime builds the same graph from the model as without it"
 
 
 def test_what_makes_another_graph_is_a_change_and_the_second_that_makes_it_is_none(reasons, tuned):
@@ -74,7 +74,8 @@ def test_what_makes_another_graph_is_a_change_and_the_second_that_makes_it_is_no
     same = reasons(disabled, basic, again)
     assert same[0] is None
     assert same[2] == (
-        'no change: the runtime makes the same graph of the model as with ort.tune-session (disabled_optimizers=["b"])'
+        "no change: the runtime builds the same graph from the model as with "
+        'ort.tune-session (disabled_optimizers=["b"])'
     )
 
 

@@ -53,7 +53,7 @@ def test_a_node_that_the_runtime_drops_itself_makes_no_difference_and_one_that_i
 
     same, other = made("same", without_it), made("other", with_another)
     reasons = IdleSettings(bench, Allowance(100.0, time.monotonic)).reasons(bench.original, [same, other])
-    assert reasons == {same.digest: "no change: the runtime makes the same graph of the model as without it"}
+    assert reasons == {same.digest: "no change: the runtime builds the same graph from the model as without it"}
 
 
 def test_how_threads_wait_leaves_the_graph_and_a_level_does_not(tmp_path):

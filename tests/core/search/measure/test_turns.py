@@ -84,7 +84,7 @@ def test_waiting_is_no_search_time(other):
     assert budget.left == 60.0
     at[0] += 20.0
     assert budget.left == 40.0
-    assert turns.notes == ("the run waited 100 s for others that were timing: that is no search time",)
+    assert turns.notes == ("the run waited 100 s while other runs measured time, besides the search time",)
     assert Turns("optim on mine.onnx", wait, now=now).notes == ()
 
 

@@ -81,7 +81,7 @@ def test_what_is_near_the_budget_is_compared_and_repaired_before_anything_is_tim
     assert second.status is StepStatus.KEPT
     assert len(outcome.result.comparisons[0].by_sample) == SAMPLES
     end = run.said[run.said.index("deciding") :]
-    repairing = end.index("the best did not hold on all samples: repairing it")
+    repairing = end.index("the best is beyond the budget on all samples: repairing it")
     assert end.index("comparing the best on all samples") < repairing
     assert not any(text.startswith("timing") for text in end[:repairing])
     assert any(text.startswith("timing 1 model") for text in end[repairing:])

@@ -417,7 +417,7 @@ def test_what_is_no_faster_on_fresh_rounds_says_so_with_both_figures(decide):
     assert decide({"a": (0.99, 0.9, 1.04)}, journal=journal) is None
     assert (attempt.ratio, attempt.proven) == (0.99, True)  # what the table shows is what fresh rounds said
     assert attempt.reason == (
-        "not clearly faster than the original: latency ratio 0.99 on fresh rounds (95 % interval 0.90 to 1.04), "
+        "not clearly faster than the original: latency ratio 0.99 in the final timing (95 % interval 0.90 to 1.04), "
         "0.80 when explored"
     )
 

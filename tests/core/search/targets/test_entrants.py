@@ -26,7 +26,7 @@ def test_different_reasons_stand_beside_each_other() -> None:
     assert (error.reference, error.status) == ("no-target-runs", ExitStatus.TARGET_UNAVAILABLE)
     why = "it does not run: an operator is missing"
     assert error.cause == f"near: {why}; far: {why}"
-    assert (error.fix, error.package) == ("--target near alone says more of it", "")
+    assert (error.fix, error.package) == ("--target near alone shows why", "")
 
 
 def test_who_is_not_here_is_among_the_reasons() -> None:

@@ -47,7 +47,7 @@ print(dict(ort_models.apply(FuseTransformer, model, folder, engine="onnxruntime"
 
 @dataclass(frozen=True)
 class Fused:
-    """An export, what became of it, and the files of weights that were written."""
+    """An export, result, and the files of weights that were written."""
 
     model: Model
     result: PassResult

@@ -172,7 +172,7 @@ def test_a_model_that_saturates_here_is_named_and_delivered_with_the_setting(
     words = ["--data", str(tmp_path / "data")]
     assert main(["run", model, "-o", str(out), "--lossless", "--search-seconds", "8", *words]) == ExitStatus.DELIVERED
     report = json.loads((out / "report.json").read_text())
-    assert any("wrong on this processor" in note and "saturate" in note for note in report["notes"])
+    assert any("wrong values on this processor" in note and "saturate" in note for note in report["notes"])
     assert not any("settings that should not matter" in note for note in report["notes"])
     assert report["status"] in ("improved", "prepared")
     session = json.loads((out / "session.json").read_text())

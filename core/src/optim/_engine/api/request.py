@@ -65,7 +65,7 @@ def settings_from(
         raise OptimError.usage(
             "conflicting-request",
             "--lossless and --max-drift exclude each other",
-            "what is lossless is held to rounding error, whatever drift is accepted",
+            "--lossless allows rounding error only",
             fix="leave one of the two out",
         )
     changes = dict(given)

@@ -62,7 +62,7 @@ def verify(
     if other is None and not other_target:
         raise OptimError.usage(
             "nothing-to-compare",
-            f"{reference} is to be compared with nothing",
+            "optim verify needs a second model or a second target",
             "neither a second model is given nor a second target",
             f"optim verify {reference} OTHER, or --other-target TARGET",
         )

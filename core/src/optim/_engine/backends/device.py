@@ -56,9 +56,9 @@ class Device:
             except LockBusyError as error:
                 raise OptimError(
                     "device-in-use",
-                    f"device {self._name} takes one model at a time, and is taken",
-                    f"{error.holder} has held it for {MOST_WAIT_S:.0f} s",
-                    "run it again when that has ended: what was found so far is kept",
+                    f"device {self._name} runs one model at a time, and another process uses it",
+                    f"{error.holder} has used it for {MOST_WAIT_S:.0f} s",
+                    "run the same command when the other has ended: it continues from here",
                     status=ExitStatus.TARGET_UNAVAILABLE,
                 ) from error
         self._holder = session

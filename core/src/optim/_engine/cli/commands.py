@@ -15,6 +15,15 @@ if TYPE_CHECKING:
 
     from optim._engine.plugins.offers import Offer
 
+GROUPS = {
+    "Optimize": ("run", "pick", "export", "deliver"),
+    "Compare": ("verify", "bench"),
+    "Diagnose": ("blame", "profile", "sensitivity", "reduce", "inspect"),
+    "Look up": ("passes", "targets", "metrics", "layouts", "help"),
+    "Installation": ("plugins", "cache", "completion"),
+}
+"""Our own commands by heading of ``optim --help``."""
+
 _DIAGNOSIS = ("blame", "profile", "reduce", "sensitivity")
 """Verbs that look into a model: a folder of their own."""
 
@@ -23,7 +32,7 @@ class OptimGroup(click.Group):
     """Our own commands, each in a file of its name, and what plugins add by ``optim_commands``."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Our own commands, in the order of a user's work, then the plugins'."""
+        """Our own commands, then those of plugins."""
         return [*OWN_COMMANDS, *_added()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -49,12 +58,17 @@ class OptimGroup(click.Group):
         raise unknown_name("command", args[0], self.list_commands(ctx), fix="optim --help")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands without importing one."""
-        rows = list(OWN_COMMANDS.items())
-        for verb, offer in _added().items():
-            rows.append((verb, f"{_as_command(offer).help} (plugin {offer.plugin.name})".lstrip()))
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
+        """List the commands by heading, without importing one."""
+        sections = {heading: [(verb, OWN_COMMANDS[verb]) for verb in verbs] for heading, verbs in GROUPS.items()}
+        sections["Commands of plugins"] = [
+            (verb, f"{_as_command(offer).help} (plugin {offer.plugin.name})".lstrip())
+            for verb, offer in _added().items()
+        ]
+        width = max(len(verb) for rows in sections.values() for verb, _ in rows)
+        for heading, rows in sections.items():
+            if rows:
+                with formatter.section(heading):
+                    formatter.write_dl([(verb.ljust(width), about) for verb, about in rows])
 
 
 def module_of(verb: str) -> str:

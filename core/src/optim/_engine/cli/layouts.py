@@ -1,4 +1,4 @@
-"""What ``--deliver`` and its companions say, on ``optim run`` and ``--pick``."""
+"""The option ``--deliver`` and those that belong to it, for ``optim run``, ``pick`` and ``deliver``."""
 
 from __future__ import annotations
 
@@ -17,34 +17,40 @@ if TYPE_CHECKING:
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
+OLD_NAMES = {"--fresh": "--no-cache", "--opened-by": "--python"}
+"""Present names of options by their names in 0.1 development versions; scripts may still have them."""
+
 _HOW = (
     click.option(
-        "--files", type=click.Path(path_type=Path), help="Folder with config, tokenizer and the like, for a layout."
+        "--files",
+        type=click.Path(path_type=Path),
+        help="Folder with config and tokenizer for a layout. [default: that of the source]",
     ),
     click.option(
-        "--opened-by",
+        "--python",
+        "opened_by",
         type=click.Path(path_type=Path),
-        help="The Python that has the program of a layout. [default: this]",
+        help="Python interpreter that has the program of a layout. [default: this one]",
     ),
 )
 
 
 def how_options(function: Decorated) -> Decorated:
-    """What a layout takes beside the result, and what opens it."""
+    """The files that a layout copies, and the Python that opens it."""
     for option in reversed(_HOW):
         function = option(function)
     return function
 
 
 def layout_options(function: Decorated) -> Decorated:
-    """Layouts that a run writes its result in too."""
+    """The layouts that a run also writes."""
     asked = click.option(
         "--deliver",
         "layouts",
         multiple=True,
         type=LAYOUT_NAME,
         metavar="LAYOUT[:k=v,...]",
-        help="Lay the result out for another program too, in a folder of that name; more than once for several.",
+        help="Also write the result for another program; optim layouts lists them. Can be repeated.",
     )
     return asked(how_options(function))
 
@@ -56,13 +62,13 @@ def deliveries_of(words: Mapping[str, Any]) -> Deliveries | None:
         OptimError[conflicting-request]: it is said how, and not which.
     """
     texts = words["layouts"]
-    said = [option for option, name in (("--files", "files"), ("--opened-by", "opened_by")) if words[name]]
+    said = [option for option, name in (("--files", "files"), ("--python", "opened_by")) if words[name]]
     if not texts and said:
         raise OptimError.usage(
             "conflicting-request",
-            f"{said[0]} is for a layout, and none was asked for",
-            "--deliver is not there",
-            "--deliver LAYOUT; optim plugins list --verbose shows which there are",
+            f"{said[0]} needs a layout",
+            "--deliver is missing",
+            "add --deliver LAYOUT; optim layouts lists them",
         )
     if not texts:
         return None

@@ -28,14 +28,19 @@ _BROKEN_PIPE = 141
 @click.version_option(
     None, "-V", "--version", package_name="optim-core", prog_name="optim", message="%(prog)s %(version)s"
 )
-@click.option("--plugins", "listing", type=click.Choice(["list"]), help="Same as: optim plugins list.")
-@click.option("--json", "as_json", is_flag=True, help="With --plugins list: as JSON.")
-@click.option("--verbose", is_flag=True, help="With --plugins list: where from, hooks and passes too.")
+@click.option(
+    "--plugins", "listing", type=click.Choice(["list"]), help="List the plugins; the same as optim plugins list."
+)
+@click.option("--json", "as_json", is_flag=True, hidden=True, help="With --plugins list: as JSON.")
+@click.option("--verbose", is_flag=True, hidden=True, help="With --plugins list: as optim plugins list --verbose.")
 @disable_option
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.pass_context
 def optim(ctx: click.Context, listing: str | None, as_json: bool, verbose: bool, debug: bool) -> None:
-    """Make an ONNX model fast on the hardware it will run on, and prove that it still computes the same."""
+    """Make an ONNX model fast on your hardware, and prove that it still computes the same.
+
+    Start with: optim run model.onnx -o out
+    """
     del debug  # read where an error is printed
     if ctx.invoked_subcommand is not None:
         if listing or as_json or verbose:

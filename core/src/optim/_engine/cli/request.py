@@ -21,25 +21,34 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 _OPTIONS = (
     click.option(
-        "--dynamic", multiple=True, metavar="INPUT=NAME,...", help="Names of an input's dimensions; empty: fixed."
+        "--dynamic",
+        multiple=True,
+        metavar="INPUT=NAME,...",
+        help="Dynamic dimensions of an input; an empty name is a fixed one. Can be repeated.",
     ),
     click.option(
-        "--source-arg", "source_args", multiple=True, metavar="NAME=VALUE", help="Argument of the factory, as TOML."
+        "--source-arg",
+        "source_args",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Argument of the factory, as TOML. Can be repeated.",
     ),
-    click.option("--state", multiple=True, metavar="ARGUMENT", help="An argument that is the module's memory."),
-    click.option("--task", help="Of a Hugging Face model. [default: what its architecture is for]"),
+    click.option(
+        "--state", multiple=True, metavar="ARGUMENT", help="An argument that holds the module's state. Can be repeated."
+    ),
+    click.option("--task", help="Task to export a Hugging Face model for. [default: that of its architecture]"),
     click.option(
         "--weights",
         type=click.Choice(["copy", "link"]),
-        help="link: the graph points into the user's safetensors files. [default: copy]",
+        help="link: the graph refers to the safetensors files of the source. [default: copy]",
     ),
-    click.option("--allow-pickle", is_flag=True, help="Read weights from a pickle, which can run any code."),
-    click.option("--trust-remote-code", is_flag=True, help="Run the code that a Hugging Face folder brings."),
+    click.option("--allow-pickle", is_flag=True, help="Read weights from a pickle. A pickle can run any code."),
+    click.option("--trust-remote-code", is_flag=True, help="Run the Python code of a Hugging Face folder."),
 )
 
 
 def source_options(function: Decorated) -> Decorated:
-    """What may be said of a source that is exported first."""
+    """The options of a source that is exported first."""
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
@@ -107,7 +116,7 @@ def _bad(option: str, text: str, example: str) -> OptimError:
 
 
 def settings_of(source: Path, recipe: Path | None, words: Mapping[str, Any]) -> tuple[RunSettings, Lock | None]:
-    """The settings of a run; what is on the command line goes before what is in the recipe.
+    """The settings of a run; options override the recipe.
 
     Returns:
         The settings, and the lock where one is to be repeated.

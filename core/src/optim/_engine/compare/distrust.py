@@ -58,9 +58,9 @@ class Untouched:
         except OSError:
             same = False
         if not same:
-            raise _mutated(name, "its files in the cache are not as they were")
+            raise _mutated(name, "it changed its files in the cache")
         if _outline(self.shared) != self.outline:
-            raise _mutated(name, "it edited the graph of ir_to_read(), which every pass of the process reads")
+            raise _mutated(name, "it edited the graph of ir_to_read(), which other passes share")
 
 
 def _mutated(name: str, cause: str) -> OptimError:
@@ -143,4 +143,4 @@ def checked_model(result: PassResult, parent: Model, store: Path, name: str) -> 
 
 def unchanged(result: PassResult, model: Model) -> PassResult:
     """The result of a pass that changed nothing, with a reason in any case."""
-    return replace(result, model=model, changed=False, notes=result.notes or ("the model came out as it went in",))
+    return replace(result, model=model, changed=False, notes=result.notes or ("the model is unchanged",))

@@ -54,8 +54,8 @@ class Inexact:
     def note(self) -> str:
         """One sentence for a report, and what follows from it."""
         return (
-            f"the original as it stands is wrong on this processor by a drift of {self.drift:.2g}: {self.cause}. "
-            f"Models are held against exact arithmetic, which {self.pass_name} delivers"
+            f"the original computes wrong values on this processor, with a drift of {self.drift:.2g}: {self.cause}. "
+            f"optim compares with exact arithmetic, which {self.pass_name} produces"
         )
 
 

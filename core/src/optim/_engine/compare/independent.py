@@ -100,7 +100,7 @@ def check_device(
 def _stated(target: Target) -> str:
     if target.exact:
         return "and the target says that it computes in the model's own precision"
-    return f"and a target of less precision may drift by {_INEXACT:g}"
+    return f"and a target with less precision may drift by {_INEXACT:g}"
 
 
 def _compared(

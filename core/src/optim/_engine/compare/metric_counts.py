@@ -86,7 +86,7 @@ def value_of(metric: Metric, rows: Rows) -> float:
             "metric-nonsense",
             f"metric {metric.name} has no value",
             f"over {len(rows)} samples it is {value}",
-            "look whether labels and outputs are what it expects: optim metrics",
+            "check the labels and outputs against optim metrics",
         )
     return value
 
@@ -138,7 +138,7 @@ def _nonsense(metric: Metric, sample: int, returned: str) -> OptimError:
     wanted = "finite numbers" if metric.finish else "one finite number"
     return OptimError(
         "metric-nonsense",
-        f"metric {metric.name} returned nonsense on sample {sample}",
+        f"metric {metric.name} returned no valid value on sample {sample}",
         f"it returned {returned}",
         f"it must return {wanted} for every sample",
     )

@@ -27,7 +27,7 @@ def notes_on_outputs(variations: Mapping[str, Variation]) -> Iterator[str]:
     """What cannot be judged on these samples."""
     for name, one in variations.items():
         if one.unjudged:
-            yield f"output '{name}' is not judged: {one.unjudged}; give --data on which it differs"
+            yield f"output '{name}' is not judged: {one.unjudged}; give --data on which this output differs"
 
 
 def require_numbers(reference: Reference, target: Target) -> None:

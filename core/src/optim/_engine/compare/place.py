@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -80,6 +80,7 @@ class Reference:
         original: for the names and symbolic dimensions of inputs and outputs.
         compared: the samples there are outputs for.
         task: the task metric, where the user named one.
+        max_mismatch: share of an output's texts or whole numbers that the user lets differ.
     """
 
     feeds: Path
@@ -87,6 +88,7 @@ class Reference:
     original: Model
     compared: tuple[int, ...]
     task: TaskUse | None = None
+    max_mismatch: float = 0.0
 
     def feed_set(self) -> FeedSet:
         """The feeds of the run."""
@@ -170,7 +172,11 @@ def compare_run(
         )
     original = reference.original
     found = compare_sample(expected, got, feeds, original.inputs, original.outputs, variations)
-    return [replace(one, sample=f"sample {sample}") for one in found]
+    most = reference.max_mismatch
+    return [
+        replace(one, sample=f"sample {sample}", accepted=one.mismatched is not None and one.mismatched <= most)
+        for one in found
+    ]
 
 
 def _names(outputs: Outputs) -> set[str]:
@@ -178,7 +184,7 @@ def _names(outputs: Outputs) -> set[str]:
     return {name.partition("[")[0] for name in outputs}
 
 
-def chosen(feeds: FeedSet, samples: Sequence[int]) -> Iterator[tuple[int, Feeds]]:
+def chosen(feeds: FeedSet, samples: Iterable[int]) -> Iterator[tuple[int, Feeds]]:
     """Some samples of a feed set, one at a time; the parent knows which."""
     for sample in samples:
         with doing(feeds.name_of(sample)):

@@ -62,7 +62,7 @@ def measure_original(
     if limit is not None and limit.relative and value == 0:
         raise OptimError(
             "metric-is-zero",
-            f"a share of nothing is nothing: metric {metric.name} of the original is 0",
+            f"--max-loss cannot be a share: metric {metric.name} of the original is 0",
             f"--max-loss {limit.text} is a share of the original's value",
             "give an amount in the metric's own unit: --max-loss 0.01",
         )
@@ -76,7 +76,7 @@ def measure_original(
             (len(label) for label in reference.feed_set().sample_labels(samples[0]).values() if label.ndim), default=1
         )
         single = f"batch of {batch}" if batch > 1 else "sample"
-        notes.append(f"{metric.name} is measured on a single {single}: give more with --data before you rely on it")
+        notes.append(f"{metric.name} is measured on a single {single}; give more with --data")
     elif len(samples) < len(feeds):
         notes.append(f"{metric.name} is measured on {len(samples)} of {len(feeds)} samples, spread evenly")
     use = TaskUse(spec, metric.higher_is_better, limit, samples, explored, value, rows, metric_digest(spec))

@@ -69,9 +69,12 @@ class Scale:
         return round(self.start + share * (self.end - self.start), 1)
 
     def ticks(self) -> list[float]:
-        """Round values to mark, at most about seven; every power of ten on a logarithmic scale."""
+        """Round values to mark, at most about seven; on a log scale powers of ten, and their 2 and 5 if it is short."""
         if self.log:
             first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
+            if last - first < 2:
+                steps = (factor * 10.0**power for power in range(first - 1, last + 1) for factor in (1, 2, 5))
+                return [value for value in steps if self.low <= value <= self.high]
             step = max(1, math.ceil((last - first) / 6))
             return [10.0**power for power in range(first, last + 1, step)]
         rough = (self.high - self.low) / 6

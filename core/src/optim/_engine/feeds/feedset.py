@@ -109,7 +109,7 @@ class FeedSet:
         guessed = [f"'{one.input}' is {one.text}" if one.input else one.text for one in self.assumptions if one.guessed]
         if not guessed:
             return ()
-        what = "the graph does not tell what some inputs are like, and made-up ones may be far from your data"
+        what = "some inputs are synthesized without information about their values; your data may differ"
         return (f"{what}: {'; '.join(guessed)}",)
 
     def iterate(self) -> Iterator[Feeds]:

@@ -73,7 +73,7 @@ def _check_names(
             hint = f"did you mean {' or '.join(near)}?" if near else f"its inputs are {_listed(known)}"
             raise OptimError(
                 "feeds-unknown-input",
-                f"{where} has '{name}', which is no input of the model",
+                f"{where} has '{name}', which is not an input of the model",
                 hint,
                 f"rename or leave out '{name}'; labels for a task metric must begin with '{LABEL_PREFIX}'",
             )
@@ -192,7 +192,7 @@ def _check_values(array: Array, info: TensorInfo, rows: int | None, where: str) 
         raise OptimError(
             "feeds-not-finite",
             f"{where}: '{info.name}' has {bad} NaN or infinite values",
-            "nothing can be compared on such a sample",
+            "optim cannot compare outputs on such a sample",
             "leave the sample out, or repair it: numpy.nan_to_num(array)",
         )
     if rows is not None and array.size and array.dtype.kind in "iu":

@@ -44,7 +44,7 @@ def load_feeds(spec: str, model: Model, folder: Path, seed: int) -> FeedSet:
             notes.update(dict.fromkeys(fitted.notes))
             writer.add(fitted.feeds, fitted.labels)
         if writer.count == 0:
-            raise OptimError("feeds-empty", f"{spec} has no samples", "it ends before the first", "give at least one")
+            raise OptimError("feeds-empty", f"{spec} has no samples", "it has none", "give at least one")
         origin = spec if ":" in spec else Path(spec).name
         return writer.finish(origin, tuple(notes))
 

@@ -30,8 +30,8 @@ def require_feeds(spec: str) -> None:
     if path.name == GIVEN_FEEDS:
         raise OptimError(
             "feeds-missing",
-            "the feeds of this lock are not kept",
-            "they were handed over by a program as arrays",
+            "the input samples of this lock are not stored",
+            "a program passed them as arrays",
             "hand them over again: optim.run(model, recipe='recipe.lock.toml', data=arrays), or --data with a file",
         )
     here = sorted(file.name for file in path.parent.glob("*.npz")) if path.parent.is_dir() else []
@@ -39,5 +39,5 @@ def require_feeds(spec: str) -> None:
         "feeds-missing",
         f"there is no file or folder {spec}",
         f"{path.parent} holds {', '.join(here[:8])}" if here else f"there is no .npz file in {path.parent}",
-        "name an .npz file, a folder of them, or package.module:function",
+        "give an .npz file, a folder of .npz files, or package.module:function",
     )

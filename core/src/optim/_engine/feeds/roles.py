@@ -98,7 +98,7 @@ def _number_role(name: str, rank: int, info: TensorInfo) -> Role:
 def _kind(info: TensorInfo) -> str:
     """Numpy's letter for the kind of type, ``f`` for the floats of ml_dtypes too."""
     if info.dtype == "str":
-        raise _cannot_make_up(info, "it takes strings, and only you know which make sense")
+        raise _cannot_make_up(info, "it takes strings, which optim cannot synthesize")
     dtype = fed_dtype(info)
     if dtype.isbuiltin == 2:
         return "f" if "float" in dtype.name else "i"
@@ -118,7 +118,7 @@ def _cannot_make_up(info: TensorInfo, why: str) -> OptimError:
     """The error for an input that no values can be made up for."""
     return OptimError(
         "feeds-not-found",
-        f"no feeds can be made up for input '{info.name}'",
+        f"optim cannot synthesize input '{info.name}'",
         why,
-        "give feeds of your own: --data feeds.npz, written by numpy.savez('feeds.npz', **feeds)",
+        "give samples: --data samples.npz, written by numpy.savez('samples.npz', **inputs)",
     )

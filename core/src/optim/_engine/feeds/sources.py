@@ -26,9 +26,9 @@ def read_samples(spec: str, seed: int) -> Iterator[RawSample]:
         if not files:
             raise OptimError(
                 "feeds-empty",
-                f"there are no feeds in {path}",
+                f"there are no input samples in {path}",
                 "the folder holds no .npz file",
-                "write samples into it: numpy.savez('000.npz', **feeds)",
+                "write samples into it: numpy.savez('000.npz', **inputs)",
             )
         for file in files:
             yield from read_archive(file)
@@ -75,7 +75,7 @@ def _plain_arrays(where: str, given: Any) -> dict[str, Any]:
     if not isinstance(given, Mapping):
         raise OptimError(
             "feeds-function-failed",
-            f"{where} is no mapping of input names to arrays",
+            f"{where} is not a mapping of input names to arrays",
             f"it is a {type(given).__name__}",
             "yield {'input_name': array, ...} for each sample",
         )

@@ -213,7 +213,7 @@ def _assumptions(
         padded = sum(setting.padded for setting in used)
         found.append(Assumption("", f"{padded} of {len(used)} samples are padded, the first is not"))
     for setting, why in refused[:_REFUSALS_SHOWN]:
-        found.append(Assumption("", f"left out, because the model refuses it: {_sizes_text(setting)} ({why[:200]})"))
+        found.append(Assumption("", f"not used, because the model refuses it: {_sizes_text(setting)} ({why[:200]})"))
     return tuple(found)
 
 
@@ -242,7 +242,7 @@ def _nothing_runs(model: Model, error: str) -> OptimError:
     names = ", ".join(f"'{info.name}': ..." for info in model.inputs[:3])
     return OptimError(
         "feeds-not-found",
-        f"no feeds could be made up that {model.path.name} runs on",
+        f"optim cannot synthesize inputs on which {model.path.name} runs",
         f"the usual sizes gave: {error}",
         f"give feeds of your own: --data feeds.npz, written by numpy.savez('feeds.npz', **{{{names}}})",
     )

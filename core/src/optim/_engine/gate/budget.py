@@ -48,7 +48,7 @@ class Budget:
         """What a lossy pass is held to, e.g. ``a drift of 0.05 and a loss of 1%``."""
         if self.max_drift is None:
             return f"a drift of {self.tolerance:.2g}, which rounding explains"
-        less = f" ({self.max_drift:g} is less than rounding explains)" if self.max_drift < self.tolerance else ""
+        less = f" ({self.max_drift:g} is less than rounding error)" if self.max_drift < self.tolerance else ""
         parts = [] if math.isinf(self.max_drift) else [f"a drift of {self.limit(lossy=True):.3g}{less}"]
         parts += [f"a loss of {self.max_loss.text}"] if self.max_loss else []
         return " and ".join(parts)
@@ -69,7 +69,7 @@ class Budget:
             return f"{found.mismatched:.2%} of output '{found.name}' differ; {accepted}"
         if found.limit is not None and not (found.relative_error <= found.limit or found.is_rounding):
             far = f"drift {found.relative_error:.3g} at {found.place}"
-            return f"{far} is beyond what its pass says of it ({max(found.limit, self.tolerance):.3g})"
+            return f"{far} is beyond the limit that its pass declares ({max(found.limit, self.tolerance):.3g})"
         return ""
 
     @property

@@ -85,6 +85,7 @@ class OutputComparison:
         overflowed: whether NaN or infinity appeared in an output that is as it should be otherwise.
         where: the slice whose drift is the worst; empty where it is that of the whole output.
         sample: whose drift is the worst; empty where only one was compared.
+        accepted: whether the user accepts the share of elements that differ: then it does not count in a drift.
         above: elements whose error is above each of :data:`DIFFERENCES`.
         rounding_excess: how many times what rounding explains the drift is; up to 1 the outputs are equal but for it.
         mismatched: share of elements that differ, of texts and whole numbers; None for floats.
@@ -111,6 +112,7 @@ class OutputComparison:
     mismatched: float | None = None
     unjudged: str = ""
     sample: str = ""
+    accepted: bool = False
 
     @property
     def is_rounding(self) -> bool:
@@ -164,20 +166,26 @@ class OutputComparison:
             rounding_excess=max(self.rounding_excess, other.rounding_excess),
             mismatched=_both(max, self.mismatched, other.mismatched),
             unjudged=self.unjudged or other.unjudged,
+            accepted=self.accepted and other.accepted,
         )
 
 
+def _held_to_the_budget(comparisons: Iterable[OutputComparison]) -> list[OutputComparison]:
+    """Outputs without a limit of their own, and without a mismatch that the user accepts."""
+    return [one for one in comparisons if one.problem or (one.limit is None and not one.accepted)]
+
+
 def worst_drift(comparisons: Iterable[OutputComparison]) -> Drift:
-    """The drift of a model: the worst of every figure over its outputs but those with a limit of their own."""
+    """The drift of a model: the worst of every figure over the outputs that are held to the budget."""
     total = NO_DRIFT
-    for comparison in comparisons:
-        total = total.worst(comparison.drift) if comparison.limit is None or comparison.problem else total
+    for comparison in _held_to_the_budget(comparisons):
+        total = total.worst(comparison.drift)
     return total
 
 
 def worst_question(comparisons: Iterable[OutputComparison]) -> str:
     """The question whose answer is a model's drift; empty where rounding explains every answer."""
-    asked = [one for one in comparisons if (one.limit is None or one.problem) and not one.is_rounding]
+    asked = [one for one in _held_to_the_budget(comparisons) if not one.is_rounding]
     return max(asked, key=lambda one: one.relative_error).question if asked else ""
 
 
@@ -189,7 +197,7 @@ def is_rounding(comparisons: Iterable[OutputComparison]) -> bool:
 def not_judged(comparisons: Iterable[OutputComparison]) -> str:
     """Why an output could not show a difference on these samples; empty where all could."""
     reasons = [f"output '{one.name}': {one.unjudged}" for one in comparisons if one.unjudged]
-    return f"{'; '.join(reasons)}; give --data on which it differs" if reasons else ""
+    return f"{'; '.join(reasons)}; give --data on which this output differs" if reasons else ""
 
 
 def merge_samples(

@@ -45,8 +45,8 @@ def parse_max_loss(text: str) -> MaxLoss:
     if not 0 <= amount < math.inf:
         raise OptimError.usage(
             "bad-budget",
-            f"--max-loss {text} is no amount",
-            "it is a share of the metric's value on the original, as 1%, or an amount in its own unit, as 0.01",
+            f"--max-loss cannot be {text}",
+            "write a share of the metric's value on the original (1%), or an amount in its unit (0.01)",
             "--max-loss 1%",
         )
     return MaxLoss(amount, relative)
@@ -80,7 +80,7 @@ def require_mismatch(share: float, text: str = "") -> float:
         raise OptimError.usage(
             "bad-budget",
             f"--max-mismatch cannot be {text or f'{share:g}'}",
-            "it is the share of an output's texts or whole numbers that may differ: from 0 to below 1, or a percentage",
+            "write a share from 0 to below 1, or a percentage",
             "--max-mismatch 1%",
         )
     return share

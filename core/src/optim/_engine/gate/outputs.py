@@ -48,8 +48,8 @@ _MOST_ROWS, _ROWS = 0.5, 4
 _CHANCE = 1e-3
 """Probability that the worst of evenly spread errors is above what is divided by."""
 
-_LEAST, _CONSTANT = 8, 1e-5
-"""Elements of a slice whose own spread is looked at, and a spread that is none."""
+_LEAST = 8
+"""Elements of a slice whose own spread is looked at: that of fewer is off by more than a quarter by chance."""
 
 _LARGEST, _MOST_SCALES = float(np.finfo(np.float64).max), 1e150
 """Largest deviation, and so many scales at most: the squares of more overflow."""
@@ -239,7 +239,8 @@ def answers(errors: Numbers, original: Numbers, counted: NDArray[np.bool_], vari
         if axis != WHOLE:
             yield _of_axis(axis, squares, spread, counted, variation)
     whole, kind, squares, spread = max(views, key=lambda one: one[0])
-    own = np.ones(1) if variation.is_share else _own(spread, counted, tuple(range(errors.ndim)), alone=True).reshape(1)
+    every = tuple(range(errors.ndim))
+    own = np.ones(1) if variation.is_share else _own(spread, counted, every, variation, alone=True).reshape(1)
     yield Answer(WHOLE, np.sqrt(np.array([whole])) / own, np.ones(1))
     for axis in range(errors.ndim):
         if axis not in (kind, *known) and errors.shape[axis] > 1:
@@ -252,17 +253,20 @@ def _of_axis(axis: int, squares: Numbers, spread: Numbers, counted: NDArray[np.b
     with np.errstate(over="ignore"):
         errors = np.sqrt(squares.sum(axis=rest) / np.maximum(counts, 1))
     if not variation.is_share:
-        errors = errors / _own(spread, counted, rest, alone=axis == 0 or squares.ndim <= 3)
+        errors = errors / _own(spread, counted, rest, variation, alone=axis == 0 or squares.ndim <= 3)
     return Answer(axis, errors, _chance(counts))
 
 
-def _own(spread: Numbers, counted: NDArray[np.bool_], rest: tuple[int, ...], *, alone: bool) -> Numbers:
+def _own(
+    spread: Numbers, counted: NDArray[np.bool_], rest: tuple[int, ...], variation: Variation, *, alone: bool
+) -> Numbers:
     """What to divide the error of a slice by that varies less than the output does over all samples; at most 1.
 
     Args:
         spread: of the original on this sample, in scales.
         counted: elements that count.
         rest: axes within a slice.
+        variation: of the original's output; a spread that rounding explains is none.
         alone: the slice is an answer of its own, and where it is of another kind nothing else counts.
     """
     counts = counted.sum(axis=rest)
@@ -271,7 +275,7 @@ def _own(spread: Numbers, counted: NDArray[np.bool_], rest: tuple[int, ...], *, 
     with np.errstate(over="ignore"):
         own = np.sqrt(np.square(np.where(counted, spread - mean, 0.0)).sum(axis=rest) / some)
         size = np.sqrt(np.square(spread).sum(axis=rest) / some)
-    is_known = (counts >= _LEAST) & (own > _CONSTANT * np.maximum(size, 1.0))
+    is_known = (counts >= _LEAST) & (own > variation.rounds_by * np.maximum(size, 1.0))
     quiet = np.sqrt(np.clip(own, 1 / APART, 1.0))
     found = np.where(alone & (own < 1 / APART), own, quiet)
     return np.where(is_known, found, 1.0)

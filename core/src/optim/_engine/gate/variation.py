@@ -43,17 +43,18 @@ APART = 100.0
 _FAR = 30.0
 """Deviations of everything else that a repeated value is away, to count as a sentinel."""
 
-_ROUNDING_STEPS = 32.0
-"""Units in the last place of its size: an output that varies by less is constant but for rounding."""
+_ROUNDING_STEPS = 64.0
+"""Units in the last place of its size: an output that varies by less is constant but for rounding.
 
-_ROUNDING_STEPS_OF_SUMS = 64.0
-"""The same for types of 32 bits and more, in which rounding adds up over a network."""
+The errors of a sum of 4,096 numbers add up to as much, its square root. With half as many, slices that wider sums move
+at random have scales of their own; with twice as many, an output of float16 must vary by 13 % of its size to be judged.
+"""
 
 _MOST_SENTINELS = 8
 
-_MANY, _FEW, _EVERY = 1 << 20, 1 << 16, 16
-"""Of an output with more numbers than the first a median is looked for among so many of all, and among so many places
-of each other axis of a slice: it takes longer than all else."""
+_SORTED = 1 << 20
+"""Numbers among which a median is looked for, spread evenly: of more it takes longer than all else. Half of so many
+numbers are below the median of all within 0.15 %, three standard deviations of a share of them."""
 
 _FILE = "variation.npz"
 
@@ -72,6 +73,7 @@ class Variation:
         unjudged: why samples cannot show an error of the usual kind; empty where they can.
         rounding: by axis, how far rounding moves each of :attr:`slices`, in their scales; under -1 the whole output.
         has_padding: whether what stands at positions that a mask hides says nothing.
+        rounds_by: share of a number's size that rounding may be.
     """
 
     scale: float
@@ -82,6 +84,7 @@ class Variation:
     unjudged: str = ""
     rounding: Mapping[int, Numbers] = field(default_factory=dict)
     has_padding: bool = False
+    rounds_by: float = 0.0
 
     def with_rounding(self, measured: Mapping[int, Numbers]) -> Variation:
         """The variation beside what one more setting of the original changed: the greater of both."""
@@ -113,7 +116,7 @@ def measure(samples: Sequence[tuple[Array, NDArray[np.bool_] | None]]) -> Variat
     if not is_float(some[0][0].dtype):
         return Variation(0.0, unjudged=_unvaried([array for array, _ in some]))
     dtype = some[0][0].dtype
-    steps = (_ROUNDING_STEPS if dtype.itemsize < 4 else _ROUNDING_STEPS_OF_SUMS) * epsilon(dtype)
+    steps = _ROUNDING_STEPS * epsilon(dtype)
     values = [array.astype(np.float64) for array, _ in some]
     weights = [_counted(one, valid) for one, (_, valid) in zip(values, some, strict=True)]
     if not any(weight.any() for weight in weights):
@@ -127,7 +130,7 @@ def measure(samples: Sequence[tuple[Array, NDArray[np.bool_] | None]]) -> Variat
     size = root_mean_square(scaled, weights)
     smallest = smallest_normal(some[0][0].dtype)
     if not size or size * unit < smallest:
-        near = "zero" if not size else "so near to zero that its type cannot hold it precisely"
+        near = "zero" if not size else "too near to zero for the precision of its type"
         return Variation(0.0, sentinels=sentinels, unjudged=f"it is {near} on all samples")
     reason = _unvaried(values) if len(values) > 1 else ""
     found = _Deviations.of(scaled, weights)
@@ -143,7 +146,8 @@ def measure(samples: Sequence[tuple[Array, NDArray[np.bool_] | None]]) -> Variat
         return Variation(size * unit, sentinels=sentinels, unjudged=reason or "it is one number on all samples")
     middle = found.middle * unit
     scale = found.of_all if is_share else found.scale
-    return Variation(min(max(scale * unit, smallest), sys.float_info.max), middle, slices, is_share, sentinels, reason)
+    scale = min(max(scale * unit, smallest), sys.float_info.max)
+    return Variation(scale, middle, slices, is_share, sentinels, reason, rounds_by=steps)
 
 
 def _unvaried(values: Sequence[Array]) -> str:
@@ -261,9 +265,9 @@ class _Deviations:
         found = []
         for one, weight in zip(self.values, self.weights, strict=True):
             values, counted = one, weight
-            if one.size > _MANY:
-                steps = (size // _EVERY | 1 if axis in rest else 1 for axis, size in enumerate(one.shape))
-                thin = tuple(slice(None, None, step) for step in steps)
+            if rest and one.size > _SORTED:
+                step = math.ceil((one.size / _SORTED) ** (1 / len(rest))) | 1
+                thin = tuple(slice(None, None, step if axis in rest else 1) for axis in range(one.ndim))
                 values, counted = one[thin], weight[thin]
             some = counted.any(axis=rest)
             if counted.all():
@@ -277,7 +281,7 @@ class _Deviations:
 
 
 def _median(values: Numbers) -> float:
-    return float(np.median(values[:: values.size // _FEW | 1] if values.size > _MANY else values))
+    return float(np.median(values[:: values.size // _SORTED | 1]))
 
 
 def _by_kind(own: Numbers, varying: NDArray[np.bool_], sizes: Numbers) -> Numbers:
@@ -316,7 +320,7 @@ def write(folder: Path, variations: Mapping[str, Variation]) -> None:
     arrays: dict[str, Array] = {}
     for number, (name, one) in enumerate(variations.items()):
         arrays[f"{number}/name"] = np.array(name)
-        arrays[f"{number}/scale"] = np.array([one.scale, one.middle, one.is_share, one.has_padding])
+        arrays[f"{number}/scale"] = np.array([one.scale, one.middle, one.is_share, one.has_padding, one.rounds_by])
         arrays[f"{number}/sentinels"] = np.array(one.sentinels, np.float64)
         arrays[f"{number}/unjudged"] = np.array(one.unjudged)
         arrays |= {f"{number}/slices/{axis}": found for axis, found in one.slices.items()}
@@ -341,6 +345,7 @@ def read(folder: Path) -> dict[str, Variation]:
             str(parts["unjudged"]),
             {int(name[9:]): one for name, one in parts.items() if name.startswith("rounding/")},
             bool(parts["scale"][3]),
+            float(parts["scale"][4]),
         )
     return found
 

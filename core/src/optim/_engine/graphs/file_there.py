@@ -28,7 +28,7 @@ def check_file(path: Path) -> None:
         near = sorted(found.name for found in path.parent.glob("*.onnx")) if path.parent.is_dir() else []
         here = path.absolute().parent
         cause = f"{here} holds {', '.join(near[:8])}" if near else f"there is no .onnx file in {here}"
-        folder = "" if path.suffix else "; a Hugging Face model is a folder on this machine, nothing is downloaded"
+        folder = "" if path.suffix else "; for a model of the Hugging Face hub write hf://ORG/NAME"
         raise OptimError("model-missing", f"there is no file {path}", cause, f"check the path{folder}")
     if not path.is_file():
         raise OptimError(

@@ -43,6 +43,6 @@ class Calibration:
             return (f"calibrated on {len(self._feeds.calibration)} of {count} samples, judged on the others too",)
         same = "the one sample" if count == 1 else f"the {count} samples"
         return (
-            f"calibrated on {same} that drift is measured on: it may be more on others; of {FEWEST} samples and more "
-            "one in four is held out",
+            f"calibrated on {same} used to measure drift, so other samples may drift more; "
+            f"with {FEWEST} or more samples, optim holds out every fourth",
         )

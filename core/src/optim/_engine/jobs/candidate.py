@@ -124,7 +124,7 @@ def _apply(transformation: Pass, options: PassOptions, request: Request, samples
     """What the pass makes of the model; nothing where it says that it cannot do anything for it."""
     applicable = require_fit(transformation.applicable(request.model, request.target), Applicable, request.name)
     if not applicable.yes:
-        return PassResult(request.model, False, (applicable.reason or "its plugin gave no reason",))
+        return PassResult(request.model, False, (applicable.reason or "its plugin gives no reason",))
     score = partial(request.comparison.score, request.model.session, request.samples)
     with context_for(request.target, request.store, samples, request.seed, score) as context:
         return recorded(context.log, lambda: transformation.apply(request.model, options, context))

@@ -186,7 +186,7 @@ def run(request: Request, channel: Channel) -> Answer:
     inexact = None if exact is None else find_inexact(backend, exact, target, reference, found.tolerance)
     first = (inexact.note,) if inexact is not None else ()
     if device is not None and device.reason:
-        task_notes.append(f"nobody but {target.name} itself computed the original: {device.reason}")
+        task_notes.append(f"no independent runtime checked {target.name}: {device.reason}")
     notes = (*feeds.notes, *task_notes, *training_notes(request.model.path))
     return Answer(
         digest=feeds.digest,
@@ -296,7 +296,7 @@ def _synthesized(model: Model, request: Request, session: Session, known: list[R
     except OptimError as error:
         if error.reference != "feeds-not-found" or not failures:
             raise
-        raise replace(failures[0], cause=f"{failures[0].cause} (with all inputs that were made up)") from error
+        raise replace(failures[0], cause=f"{failures[0].cause} (with every synthesized input)") from error
 
 
 def _for_outputs(request: Request, began: float) -> float | None:

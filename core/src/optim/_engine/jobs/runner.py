@@ -24,15 +24,15 @@ Event = dict[str, Any]
 T = TypeVar("T")
 Item = TypeVar("Item")
 
-_WAY_OUT_OF_SAMPLE = "mend that sample, or leave it out of --data; --debug shows the whole trace"
+_WAY_OUT_OF_SAMPLE = "correct this sample or leave it out of --data; optim --debug shows the whole trace"
 
-_WAY_OUT_OF_MEMORY = "end other programs, or give it more memory (of a container: its limit)"
+_WAY_OUT_OF_MEMORY = "end other programs, or give more memory (in a container: a higher limit)"
 
 _WAY_OUT_OF_CRASH = (
-    "mend that sample, or leave it out of --data; where others fail too, report it to whoever brings the runtime"
+    "correct this sample or leave it out of --data; if other samples fail too, report it to the makers of the runtime"
 )
 
-_WAY_OUT_OF_CALL = "report it to the package below, which brings what ran; optim --debug shows the end of its output"
+_WAY_OUT_OF_CALL = "report it to the package below; optim --debug shows the end of its output"
 
 
 class Waits(Protocol):
@@ -154,7 +154,9 @@ class Runner:
         except WorkerFailed as failed:
             if failed.error:
                 raise failed.error from failed
-            way_out = _WAY_OUT_OF_SAMPLE if failed.doing else "run it with --debug for the whole trace"
+            way_out = (
+                _WAY_OUT_OF_SAMPLE if failed.doing else "run the same command as optim --debug for the whole trace"
+            )
             ended = failed.kind != "raised" and bool(failed.doing and release)  # by the runtime, whatever the sample is
             if failed.kind == "starved":
                 ended, way_out = False, _WAY_OUT_OF_MEMORY

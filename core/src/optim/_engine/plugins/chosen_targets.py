@@ -100,7 +100,7 @@ def choose_targets(registry: Registry, text: str, *, here: bool = True) -> Chose
         raise OptimError.usage(
             "conflicting-request",
             f"--target {text} names auto beside others",
-            "auto stands for all that compete",
+            "auto already stands for every target",
             f"--target auto, or --target {','.join(name for name in names if name != AUTO_TARGET)}",
         )
     if names == [AUTO_TARGET]:

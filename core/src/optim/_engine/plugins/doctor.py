@@ -89,7 +89,7 @@ def _runtime() -> Iterator[Finding]:
         yield Finding(
             Severity.PROBLEM,
             " and ".join(installed),
-            "install the same files: which one runs is chance, and removing one breaks the other",
+            "install the same files: which one runs is undefined, and removing one breaks the other",
             f"pip uninstall -y {' '.join(installed)} && pip install {keep}   # or {_others(installed, keep)}",
         )
     elif not installed:
@@ -103,7 +103,7 @@ def _runtime() -> Iterator[Finding]:
         yield Finding(
             Severity.PROBLEM,
             installed[0],
-            "is installed, but its files are not there",
+            "is installed, but its files are missing",
             f"pip install --force-reinstall --no-deps {installed[0]}",
         )
 
@@ -180,7 +180,7 @@ def _repair(plugin: LoadedPlugin) -> str:
         return f"install what brings the module '{plugin.missing_module}', or: pip uninstall {plugin.info.package}"
     if plugin.is_rivalled:
         return f"pip uninstall {plugin.info.package}   # or the other one"
-    return f"optim --debug plugins show {plugin.name}   # then tell the makers of {plugin.info.package}"
+    return f"optim --debug plugins show {plugin.name}   # then report it to the makers of {plugin.info.package}"
 
 
 def _offers(registry: Registry) -> Iterator[Finding]:
@@ -231,7 +231,7 @@ def _unresolved(passes: Iterable[SurveyedPass], registry: Registry) -> Iterator[
                 continue  # all passes of a plugin that has none
             if plugin in there:
                 what = f"wants to be placed by {name}; plugin {plugin} has no such pass in stage {item.offered.stage}"
-                fix = f"tell the makers of {item.offered.plugin.package}"
+                fix = f"report it to the makers of {item.offered.plugin.package}"
                 yield Finding(Severity.PROBLEM, f"pass {item.offered.name}", what, fix)
             else:
                 absent[item.offered.name, plugin].append(name)
@@ -264,7 +264,7 @@ def _lazy_names(passes: Iterable[SurveyedPass], registry: Registry) -> Iterator[
         named[f"command {name}", path] = ("its code", offer.plugin)
     for (subject, path), (what, plugin) in named.items():
         if defect := import_defect(path):
-            fix = f"install what it needs, or tell the makers of {plugin.package}"
+            fix = f"install what it needs, or report it to the makers of {plugin.package}"
             yield Finding(Severity.PROBLEM, subject, f"{what}, {path}, cannot be imported: {defect}", fix)
 
 

@@ -283,7 +283,7 @@ class Registry:
             error.fix = "in a clone of optim: pip install ./plugins   # optim plugins list shows what is installed"
         failed = [plugin.name for plugin in self.plugins if plugin.state in {State.FAILED, State.INCOMPATIBLE}]
         if failed:
-            error.cause += f"\nplugins that could not be used: {', '.join(failed)}"
+            error.cause += f"\nplugins that cannot be used: {', '.join(failed)}"
             error.fix = "optim plugins list"
         for problem in self.problems:
             if problem.hook == f"optim_{kind}s" and not problem.subject:  # what was lost has no name: it may be this

@@ -1,4 +1,4 @@
-"""The blame of a step as ``report.html`` shows it, and as ``optim blame --svg`` draws it."""
+"""The blame of a step as ``report.html`` shows it, and as ``optim blame --plot`` draws it."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def blame_sections(report: Report) -> list[BlameSection]:
 
 
 def near_drawing(near: Neighbourhood) -> str:
-    """The nodes around what is blamed, from top to bottom; the error of what each makes stands in its box."""
+    """The nodes around what is blamed, from top to bottom; the error of the output of each stands in its box."""
     ends = [Box("input", name, "", "end", (), (name,)) for name in near.inputs]
     nodes = []
     for node in near.nodes:
         error = "lost" if node.lost else "" if node.error is None else f"{node.error:.2g}"
         nodes.append(Box(node.operator, node.name, error, "missed" if node.blamed else "", node.reads, node.makes))
     outputs = [Box("output", name, "", "end", (name,), ()) for name in near.outputs]
-    return graph_drawing([*ends, *nodes, *outputs], "the graph around what is blamed")
+    return graph_drawing([*ends, *nodes, *outputs], "the graph around the blamed nodes")
 
 
 def _section(step: StepReport) -> BlameSection:
@@ -70,14 +70,14 @@ def _section(step: StepReport) -> BlameSection:
         summary = f"{count} of its graph makes the outputs {_moved(found.drift)}"
     else:
         summary = f"no node is off by more than its precision explains; together they {_moved(found.drift)}"
-    left = f"; {found.near.left_out} others are left out" if found.near.left_out else ""
+    left = f"; {found.near.left_out} others are not shown" if found.near.left_out else ""
     return BlameSection(
         step=step,
         summary=f"{summary}. {found.matched} of {found.values} values are in both graphs.",
         parts=tuple(map(_part, found.blamed)),
         growth=Markup(growth_plot(found.growth, marked, WIDE) + growth_plot(found.growth, marked, NARROW)),
         graph=Markup(near_drawing(found.near)),
-        about_graph=f"The nodes around it, with the error of what each makes{left}.",
+        about_graph=f"The nodes around it, with the error of the output of each{left}.",
         notes=found.notes,
     )
 

@@ -96,7 +96,7 @@ def _few_cores(outcome: Outcome, machine: MachineReport) -> tuple[str, ...]:
     if target.provider != CPU or target.threads or has >= there:
         return ()
     return (
-        f"this process may use {cores_text(machine)}, and ONNX Runtime starts a thread for each core of the machine "
+        f"this process may use {cores_text(machine)}, but ONNX Runtime starts a thread for each core of the machine "
         f"unless session options say how many; --target cpu:threads={has} has it start no more",
     )
 

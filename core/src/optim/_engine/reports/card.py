@@ -46,7 +46,7 @@ def model_card(report: Report) -> str:
     file = _code(PureWindowsPath(report.original.path).name)
     parts = [
         _front_matter(report, result, name),
-        f"# {_plain(name)}, optimized\n\n{verdict}. optim made this model of `{file}`, and held it against that."
+        f"# {_plain(name)}, optimized\n\n{verdict}. optim made this model from `{file}` and compared both."
         " `report.html` has every step.",
         f"## Figures\n\n{_figures(report, result)}",
         f"## How far it is from the original\n\n{_distance(report, result)}",
@@ -146,7 +146,7 @@ def _distance(report: Report, result: ResultReport) -> str:
         f"Drift {figure_text(result.drift.relative_error)}{at}: the worst error of any output, slice and sample, in"
         f" units of how the original varies; 1 is as bad as a constant answer. Compared on"
         f" {report.feeds.compared} of {count_text(report.feeds.samples, 'sample')} ({_plain(report.feeds.origin)})."
-        f" Rounding explains up to {figure_text(report.tolerance)}. Accepted was {accepted}."
+        f" Rounding explains up to {figure_text(report.tolerance)}. The accuracy budget: {accepted}."
     )
     if report.device is not None:
         said = device_text(report.device)
@@ -163,8 +163,8 @@ def _told(output: OutputReport) -> list[str]:
 def _steps(report: Report) -> str:
     kept = [step for step in report.steps if step.status == "kept"]
     if not kept:
-        broke = f" Broken and not judged: {', '.join(one.pass_name for one in report.broken)}." if report.broken else ""
-        return f"It is the original: nothing that was tried made it better.{broke}"
+        broke = f" Passes that failed: {', '.join(one.pass_name for one in report.broken)}." if report.broken else ""
+        return f"It is the original: no candidate was better.{broke}"
     return "\n".join(f"{place}. {_step(step)}" for place, step in enumerate(kept, 1))
 
 

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 _GROUPS = (
     ("kept", "Kept", "The passes that made the result, in order."),
-    ("failed", "Failed", "The pass broke down, or what it made was not valid. Nothing of it is in the result."),
-    ("dropped", "Dropped", "Tried, and wrong, slower, or beaten by what was kept."),
-    ("not-applicable", "Not applicable", "The pass looked at the model and found nothing to do."),
+    ("failed", "Failed", "The pass raised an error, or its model was not valid. The result does not contain it."),
+    ("dropped", "Dropped", "Tried, but wrong, slower, or not needed in the result."),
+    ("not-applicable", "Not applicable", "The pass found nothing to do in this model."),
     ("skipped", "Skipped", "Not tried."),
 )
 _LEAST_SHARE = 0.01
@@ -138,19 +138,19 @@ def _plots(report: Report) -> list[Plot]:
 
     drawn = [
         Plot(
-            "Everything that was measured",
-            "Each dot is a model: left is faster, low is more accurate. Large: timed on fresh rounds, compared on all "
-            "samples; small and grey: a quick look of the search. Green is delivered, numbers are what --pick takes.",
+            "Speed against drift",
+            "Each dot is a model. Left is faster, low is more accurate. Green is delivered. Numbers are those of optim "
+            "pick. Large dots were timed again and compared on all samples; small grey dots were timed once.",
             Markup(_both(plots.points_plot, report)),
         ),
         Plot(
             "Latency",
-            "Ratio to the original with its 95 % interval; what contended was timed in two processes of its own.",
+            "Ratio to the original with its 95 % interval. The finalists were timed twice, in separate processes.",
             Markup(_both(plots.latency_plot, report)),
         ),
         Plot(
             "Tokens per second",
-            "One token behind a past of so many, of the original and of the result.",
+            "Speed of one token by the number of tokens before it, for the original and the result.",
             Markup(tokens_plot(report)),
         ),
         Plot("Step by step", "After each step of the result, in order.", Markup(_both(plots.steps_plot, report))),

@@ -13,7 +13,9 @@ _TOP = 34
 _SLOWEST = 2.0
 """Slower points are drawn at the edge."""
 _UNDER = 24
-"""Room below what is lossless, for the word that names the original: numbers stand above their points."""
+"""Room below the row of rounding error, for the word that names the original: numbers stand above their points."""
+_ABOVE = 34
+"""From the row of rounding error to the axis of drift, which begins at the least drift of a lossy model."""
 
 
 def latency_plot(report: Report, canvas: Canvas = WIDE) -> str:
@@ -81,13 +83,14 @@ def points_plot(report: Report, canvas: Canvas = WIDE) -> str:
     points = [point for point in report.points if point.latency_ratio is not None and _amount(point) is not None]
     if not points:
         return ""
-    floor = min(report.tolerance, 1e-4) / 3
     budget = report.tolerance if report.budget.lossless else report.budget.max_drift
-    highest = max([report.tolerance, budget or 0.0, *(_amount(point) or 0.0 for point in points)])
-    left, right, top, bottom = (70, canvas.width - 30, 24, 360) if canvas.labels else (54, canvas.width - 12, 24, 300)
+    amounts = [amount for point in points if (amount := _amount(point))]
+    ends = [*amounts, *([budget] if budget else [])] or [report.tolerance]
+    left, right, top, bottom = (70, canvas.width - 30, 24, 360) if canvas.labels else (64, canvas.width - 14, 24, 300)
     slowest = max([1.0, *(point.latency_ratio or 0.0 for point in points)])
     across = Scale(0.0, min(_SLOWEST, 1.05 * slowest), left, right)
-    up = Scale(floor, 2 * highest, bottom - _UNDER, top, log=True)
+    up = Scale(min(ends) / 1.5, 1.5 * max(ends), bottom - _UNDER - _ABOVE, top, log=True)
+    lossless = bottom - _UNDER
     parts = _grid(across, top, bottom)
     for tick in up.ticks():
         parts += [
@@ -96,22 +99,27 @@ def points_plot(report: Report, canvas: Canvas = WIDE) -> str:
         ]
     parts += [
         text(14, top - 8, "drift", kind="dim"),
-        text(left - 8, bottom - _UNDER + 4, "lossless", anchor="end", kind="dim"),
-        dot(across.at(1.0), up.at(floor), 5, "base", "the original"),
-        text(across.at(1.0), up.at(floor) + 17, "original", anchor="middle"),
+        line(left, lossless, right, lossless, "grid"),
+        text(left - 8, lossless + 4, "rounding", anchor="end", kind="dim"),
+        dot(across.at(1.0), lossless, 5, "base", "the original"),
+        text(across.at(1.0), lossless + 17, "original", anchor="middle"),
     ]
     if budget is not None:
         parts += [
             line(left, up.at(budget), right, up.at(budget), "budget"),
             text(right, up.at(budget) - 5, f"budget {figure_text(budget)}", anchor="end", kind="budget-text"),
         ]
-    places = [(across.at(point.latency_ratio or 0.0), up.at(_amount(point) or 0.0), point) for point in points]
+    places = [
+        (across.at(point.latency_ratio or 0.0), up.at(amount) if (amount := _amount(point)) else lossless, point)
+        for point in points
+    ]
     front = sorted((x, y) for x, y, point in places if point.number)
     if len(front) > 1:
         path = " ".join(f"{x},{y}" for x, y in front)
         parts.append(f'<polyline points="{path}" class="front"/>')
-    for x, y, point in sorted(places, key=lambda item: item[2].proven):
-        parts.append(dot(x, y, 5 if point.proven else 3, _kind(point), _about(point)))
+    for x, y, point in sorted(places, key=lambda item: (item[2].proven, item[2].delivered)):
+        radius = 7 if point.delivered else 5 if point.proven else 3
+        parts.append(dot(x, y, radius, _kind(point), _about(point)))
         if point.number:
             parts.append(text(x + 8, y - 6, str(point.number)))
         elif not point.within:
@@ -155,7 +163,7 @@ def _about(point: PointReport) -> str:
 
 
 def _amount(point: PointReport) -> float | None:
-    """Its drift; what is not lossy is drawn at the bottom."""
+    """Its drift; 0 for a model with rounding error only, which has a row of its own."""
     drift = point.drift.relative_error
     return None if drift is None or not math.isfinite(drift) else drift if point.lossy else 0.0
 

@@ -85,6 +85,7 @@ class OutputReport(Part):
     sample: str = Field(default="", description="the sample whose drift is the worst")
     rounding_excess: Figure = Field(default=None, description="times what rounding explains; up to 1 it is rounding")
     mismatched: Figure = Field(default=None, description="share of texts or whole numbers that differ; null for floats")
+    accepted: bool = Field(default=False, description="whether the budget accepts that share: it is no drift then")
     unjudged: str = Field(default="", description="why samples could not show an error; empty where they could")
 
     @classmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 from optim._engine.reports.schema import Report, TargetReport
 from optim._engine.reports.words import NOTHING, figure_text, ratio_text
 
-TARGET_COLUMNS = ("target", "runtime", "original", "drift", "best", "what became of it")
+TARGET_COLUMNS = ("target", "runtime", "original", "drift", "best", "result")
 
 
 def target_rows(report: Report) -> list[tuple[str, ...]]:
@@ -15,7 +15,7 @@ def target_rows(report: Report) -> list[tuple[str, ...]]:
 
 def about_targets(report: Report) -> str:
     """What the figures of the table are, in a sentence."""
-    return f"ratios are to the original on {report.baseline}; original: as each runs it by default"
+    return f"ratios are to the original on {report.baseline}; column original: each target with its defaults"
 
 
 def _row(target: TargetReport) -> tuple[str, ...]:

@@ -137,11 +137,11 @@ def _print_notes(report: Report, console: Console) -> None:
     for note in (*of_steps, *report.notes):
         _say(console, f"note: {note}")
     if report.feeds.origin == "synthesized":
-        made_up = "inputs were made up from the graph, those that passes calibrate on too: give your own with --data"
+        made_up = "optim synthesized the input samples, for calibration too: give real ones with --data"
         _say(console, f"note: {made_up}")
     if report.cached:
-        took = f"in {report.first_seconds or 0:.0f} s (--fresh does it again)"
-        _say(console, f"served from the cache: the same run was done before, {took}")
+        took = f"in {report.first_seconds or 0:.0f} s (--no-cache repeats it)"
+        _say(console, f"read from the cache: the same run was made before, {took}")
 
 
 def _print_said(report: Report, console: Console) -> None:
@@ -177,7 +177,7 @@ def _print_points(report: Report, console: Console) -> None:
         )
         for point in front
     ]
-    about = "other compromises, each proven (* is delivered; optim run DIR --pick 2 takes another):"
+    about = "other results of this run, all checked (* is delivered; optim pick DIR 2 delivers another):"
     _say(console, f"\n{about}")
     _print_table(columns, rows, console)
 
@@ -222,7 +222,7 @@ def _figures(report: Report) -> Iterator[tuple[str, str, str]]:
         shares = [f"{share_text(share)} of its nodes on {name}" for name, share in after.executed_on.items()]
         yield "ran", NOTHING, ", ".join(shares)
     if before.batch is not None and after.batch is not None:
-        for name, title in (("batched", "moves in a batch"), ("padded", "moves with padding")):
+        for name, title in (("batched", "batch sensitivity"), ("padded", "padding sensitivity")):
             old, new = getattr(before.batch, name), getattr(after.batch, name)
             if old is not None and new is not None:
                 yield title, figure_text(old), figure_text(new)

@@ -31,11 +31,11 @@ def verdict(outcome: Outcome) -> str:
     """
     result = outcome.result
     if result is None:
-        return f"{outcome.reason}; nothing is delivered{_aside(outcome)}"
+        return f"{outcome.reason}; no model is delivered{_aside(outcome)}"
     if result.candidate.is_original:
-        said = f"{outcome.reason}; the original is delivered as it is" if outcome.reason else "the original, as it is"
+        said = f"{outcome.reason}; the original is delivered unchanged" if outcome.reason else "the original, as it is"
         broke = dict.fromkeys(one.step.pass_name for one in outcome.attempts if one.broke)
-        return f"{said}; broken and not judged: {', '.join(broke)}" if broke else said
+        return f"{said}; passes that failed: {', '.join(broke)}" if broke else said
     if result.candidate.recast is not None and result.ratio is not None:
         return f"{_with_recast(outcome, result)}, {_drift(outcome, result)}"
     parts = [
@@ -62,7 +62,7 @@ def _aside(outcome: Outcome) -> str:
     task = "" if found.candidate.task is None else f", metric {found.candidate.task.value:.4g}"
     name = " + ".join(step.pass_name for step in found.candidate.steps)
     drift = f"drift {found.candidate.drift.relative_error:.3g}{_to_source(found)}"
-    return f"; the nearest is kept aside in nearest/: {name}, {speed}{drift}{task}"
+    return f"; the nearest candidate is in nearest/: {name}, {speed}{drift}{task}"
 
 
 def _to_source(found: Measured) -> str:
@@ -176,7 +176,7 @@ def _drift(outcome: Outcome, result: Measured) -> str:
         limit = budget.limit(lossy=True)
         drift = f"{drift} at {at}" if at else drift
         return (drift if math.isinf(limit) else f"{drift}{',' if at else ''} within the budget of {limit:.2g}") + task
-    return f"lossless: {drift}, rounding explains up to {budget.limit(lossy=False):.2g}{task}"
+    return f"rounding error only: {drift}, rounding explains up to {budget.limit(lossy=False):.2g}{task}"
 
 
 def notes(outcome: Outcome) -> tuple[str, ...]:
@@ -195,8 +195,8 @@ def _few_rounds(outcome: Outcome) -> tuple[str, ...]:
         return ()
     rounds = f"{ratio.rounds} round{'s were' if ratio.rounds != 1 else ' was'}"
     return (
-        f"a run takes so long that {rounds} timed: below six the ratio has no interval, and nothing "
-        "is called faster by it; more --search-seconds buy more rounds",
+        f"a run takes so long that only {rounds} timed; with fewer than six the ratio has no interval, and "
+        "optim does not call a result faster; give more with --search-seconds",
     )
 
 
@@ -206,8 +206,8 @@ def _noise(outcome: Outcome) -> tuple[str, ...]:
     if timed is None or timed.disturbed <= BUSY:
         return ()
     return (
-        f"other programs used the machine during {timed.disturbed:.0%} of the timing: the figures are less certain, "
-        "and another result may be faster on a quiet machine",
+        f"other programs used the machine during {timed.disturbed:.0%} of the timing: the figures are less certain; "
+        "repeat the run on a quiet machine with --no-cache",
     )
 
 
@@ -217,8 +217,8 @@ def _one_size(outcome: Outcome) -> tuple[str, ...]:
     if outcome.result is None or not outcome.result.candidate.is_lossy or not sizes:
         return ()
     return (
-        f"all samples have {', '.join(sizes)}: the drift of a lossy result may be more at other sizes; "
-        "if you will feed others, give samples of them with --data",
+        f"all samples have {', '.join(sizes)}: the drift of a lossy result may be larger at other sizes; "
+        "if you use other sizes, give such samples with --data",
     )
 
 
@@ -232,6 +232,6 @@ def _few_samples(outcome: Outcome) -> tuple[str, ...]:
         return ()
     count = "1 sample" if prepared.available == 1 else f"{prepared.available} samples"
     return (
-        f"the result was chosen by the {count} that its drift is measured on: on others it may be beyond the budget; "
-        f"give {FEWEST} and more with --data, and the drift of further ones is held to it too",
+        f"optim chose the result by the drift on {count}: other samples may be beyond the budget; "
+        f"give {FEWEST} or more with --data",
     )

@@ -110,8 +110,8 @@ def result_drift_text(found: SourceDriftReport) -> str:
     """How far the result is from its source, or why nobody can tell."""
     about = f" ({found.note})" if found.note else ""
     if not found.samples:
-        why = found.skipped[0] if found.skipped else "it takes nothing that the source takes"
-        return f"result not held against its source: {found.note or why}"
+        why = found.skipped[0] if found.skipped else "it shares no input with the source"
+        return f"result not compared with its source: {found.note or why}"
     limit = f", {figure_text(found.limit)} allowed" if found.limit is not None else ""
     several = f"{found.samples} runs of " if found.samples > len(found.trials) else ""
     several += count_text(len(found.trials) if several else found.samples, "trial")

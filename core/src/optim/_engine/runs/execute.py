@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 _PACKAGES = ("optim-core", "onnx", "onnx-ir", "numpy", "pydantic")
 
 _MAPPED = (
-    "the original is large beside the memory: its weights are read where they lie, and not laid out anew for the "
-    "kernels (session.disable_prepacking), while it is timed too; with memory for a copy of them it would be faster"
+    "the original needs much of the memory, so optim runs and times it without repacked weights "
+    "(session.disable_prepacking); with memory for a copy of the weights it would be faster"
 )
 
 
@@ -98,7 +98,7 @@ def execute(
         key = _run_key(bench, chosen)
         earlier = None if settings.fresh else _last_run(store, key)
         if earlier is not None:
-            say("served from the cache: the same run has been made before (--fresh makes it anew)")
+            say("read from the cache: the same run was made before (--no-cache repeats it)")
             earlier.first_s = earlier.seconds
             earlier.cached, earlier.seconds, earlier.settings = True, time.monotonic() - started, bench.settings
             earlier.computed, earlier.from_cache = 0, earlier.computed + earlier.from_cache
@@ -129,7 +129,7 @@ def _noting(outcome: Outcome, chosen: ChosenTargets, registry: Registry) -> Outc
 
 def _about_broken(plugin: LoadedPlugin) -> str:
     reason = plugin.reason.partition("\n")[0]
-    about = f"plugin {plugin.info} is {plugin.state}, and nothing of it was tried"
+    about = f"plugin {plugin.info} is {plugin.state}; its passes were not tried"
     return f"{about}: {reason}; optim plugins show {plugin.name}"
 
 
@@ -303,7 +303,7 @@ def _run_key(bench: Workbench, chosen: ChosenTargets) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Latest:
-    """The latest run of a request; points of an earlier one stay its own, as before ``--fresh``."""
+    """The latest run of a request; points of an earlier one stay its own, as before ``--no-cache``."""
 
     key: str
 

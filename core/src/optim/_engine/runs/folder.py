@@ -190,7 +190,7 @@ def _not_ours(entry: Path) -> OptimError:
         "not-our-folder",
         f"{entry} is not of an earlier run",
         "this run writes something of that name",
-        f"move {entry} away, and the same command goes on; or name another folder after -o",
+        f"move {entry} away and run the same command, or give another folder with -o",
     )
 
 
@@ -201,7 +201,7 @@ def _require_ours(path: Path) -> None:
             "not-a-folder",
             f"cannot write the result to {path}",
             f"{in_the_way} is a file",
-            "name another folder after -o",
+            "give another folder with -o",
         )
     if not path.is_dir() or read_mark(path) is not None:
         return
@@ -210,8 +210,8 @@ def _require_ours(path: Path) -> None:
         raise OptimError.usage(
             "not-our-folder",
             f"{path} is not the folder of an earlier run",
-            f"it holds {some_of(found, 3)}, and no run.json of optim",
-            "name an empty or a new folder after -o",
+            f"it contains {some_of(found, 3)} and no run.json of optim",
+            "give an empty or new folder with -o",
         )
 
 
@@ -227,12 +227,12 @@ def _disk_errors(path: Path, *, claiming: bool) -> Iterator[None]:
                 "disk-full",
                 f"there is no room for the result in {path}",
                 reason,
-                "free some space, then the same command goes on; or name another folder after -o",
+                "free some space and run the same command, or give another folder with -o",
             ) from error
         if not claiming:
             raise
         raise OptimError.usage(
-            "not-writable", f"cannot write the result to {path}", reason, "name another folder after -o"
+            "not-writable", f"cannot write the result to {path}", reason, "give another folder with -o"
         ) from error
 
 
@@ -246,5 +246,5 @@ def _locked(path: Path) -> FileLock:
             "folder-in-use",
             f"another run is filling {path}",
             f"{error.holder} is still there",
-            "wait for it, or name another folder after -o",
+            "wait for it, or give another folder with -o",
         ) from error

@@ -25,9 +25,9 @@ from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim.errors import ExitStatus, OptimError
 
-_UNTIMED = "the original was not timed: there was no time for that; more --search-seconds buy it"
+_UNTIMED = "there was no time to time the original; give more with --search-seconds"
 
-_COST_UNKNOWN = "it is the original made right; its time was not measured: more --search-seconds buy that"
+_COST_UNKNOWN = "the result is the corrected original; there was no time to time it; give more with --search-seconds"
 
 _NEAREST = 3
 """Models beyond the budget that are measured at the end: the nearest may be slow where the next is fast."""
@@ -40,7 +40,7 @@ def judge_search(bench: Workbench, plan: Plan) -> Verdict:
         verdict = _searched(_Ending(bench, beam, plan, _selection(bench, beam)))
     except TimingFailed as failed:
         beam.journal.conclude(bench.original)
-        what = f"{failed.what}, by {failed.package}: {failed.cause}. What was found before is in the report"
+        what = f"{failed.what}, by {failed.package}: {failed.cause}. The report has the results before that"
         return Verdict(RunStatus.FAILED, what, None, beam.journal.attempts, points=beam.archive.points())
     blame_dropped(bench.budget, [(bench, beam.journal)])
     return verdict
@@ -74,7 +74,7 @@ def judge_contest(contest: Contest, base: Workbench) -> Verdict:
         contest.run()
         verdict = _decided(contest, base)
     except TimingFailed as failed:
-        what = f"{failed.what}, by {failed.package}: {failed.cause}. What was found before is in the report"
+        what = f"{failed.what}, by {failed.package}: {failed.cause}. The report has the results before that"
         verdict = Verdict(RunStatus.FAILED, what, None, [])
     result = verdict.result
     delivered = result.candidate if result is not None else base.original
@@ -103,7 +103,7 @@ def _decided(contest: Contest, base: Workbench) -> Verdict:
         one.bench.say("deciding")
         winner = ending.selection.decide(one.ranking)
         if winner is None:
-            one.reason = "nothing of it is better than the baseline on fresh rounds"
+            one.reason = "no candidate is better than the baseline in the final timing"
             undecided = undecided or ending.selection.undecided
         elif best is None or contest.is_better((winner, one), (best[0], best[1])):
             best = winner, one, ending
@@ -163,19 +163,19 @@ class _Ending:
             self.beam.journal.conclude(self.bench.original)
             tried = failures([a for a in self.beam.journal.attempts if a.status is not StepStatus.SKIPPED], name)
             why = next(iter(self.selection.clock.board.objections), undecided or tried)
-            return self.not_held(f"{name} {forced[0].why} and did not hold: {why}")
-        reason = undecided or "nothing that was tried made it better"
+            return self.not_held(f"{name} {forced[0].why}, but it failed: {why}")
+        reason = undecided or "no candidate is better than the original"
         base = self._base
         if base is not None and base.throughput is not None and (late := base.throughput.objection):
             self.beam.journal.conclude(self.bench.original)
-            return self._missed(f"no model keeps within the limit of latency; of the original {late}")
+            return self._missed(f"no candidate meets the latency limit; original: {late}")
         if self.bench.settings.says_a_budget and self.beam.archive.beyond(1) and not self.beam.archive.lossy_held:
             self.beam.journal.conclude(self.bench.original)
             nearest = self._measure_nearest()
             if nearest is not None and self.selection.would_help(nearest):
-                return self._missed(f"nothing that is better keeps within the budget of {self.bench.budget.text}")
+                return self._missed(f"no candidate that is better meets the budget of {self.bench.budget.text}")
             no_help = why_no_help(nearest, timed=self.bench.target.timed)
-            reason += f", and what is nearest to the budget of {self.bench.budget.text} {no_help}"
+            reason += f", and the candidate nearest to the budget of {self.bench.budget.text} {no_help}"
         reason += why_no_more(untried(self.beam.journal.attempts), self.bench.run_time)
         return self._verdict(RunStatus.UNCHANGED, reason, self._original())
 
@@ -262,7 +262,7 @@ class _Ending:
         nearest = self.beam.archive.beyond(_NEAREST)
         if not nearest:
             return None
-        self.bench.say("measuring what is nearest to the budget")
+        self.bench.say("measuring the candidate nearest to the budget")
         return self.selection.measure_nearest(nearest)
 
     def _missed(self, reason: str) -> Verdict:
@@ -286,7 +286,7 @@ def judge_lock(bench: Workbench) -> Verdict:
     # nothing is searched, and nothing bounds its end
     time = TimeBudget(0.0, bench.settings.timeout_s, now=bench.turns.now)
     verdict = judge_chain(bench, bench.settings.chain or (), time)
-    return replace(verdict, reason="repeated from a lock, verified, not searched again")
+    return replace(verdict, reason="repeated from a lock and verified, without a search")
 
 
 def judge_chain(

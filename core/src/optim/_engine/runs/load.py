@@ -168,8 +168,8 @@ def _saved(path: Path) -> SessionFile:
         raise OptimError.usage(
             "no-model",
             f"the run in {path} delivered no model",
-            "report.json there says why, or the run has not finished",
-            f"look into {path / 'report.html'}, and run it again: optim run MODEL -o {path}",
+            "the run has not finished, or report.json says why",
+            f"read {path / 'report.html'}, then: optim run MODEL -o {path}",
         )
     return read_session_file(path)
 

@@ -54,10 +54,10 @@ def pick_from(
             raise OptimError.usage(
                 "points-gone",
                 f"the points of {folder} are not in the cache",
-                "the run failed, and such a run is not kept: it may not fail again"
+                "the cache does not keep a failed run"
                 if failed
                 else "the cache was pruned, or another OPTIM_CACHE_DIR is set",
-                "run it again with --pick: the same command searches anew",
+                f"repeat the run with --pick {wanted}: optim run MODEL -o DIR --pick {wanted}",
             )
         kept = folder if (folder / CONFIG_FILE).is_file() else None
         outcome.cached, outcome.first_s, outcome.seconds = True, outcome.seconds, 0.0
@@ -89,7 +89,7 @@ def picked(outcome: Outcome, wanted: str) -> Outcome:
         status=RunStatus.IMPROVED if better else RunStatus.PREPARED,
         result=point.measured,
         timing=point.timing,
-        reason=f"point {point.number} of {front}, picked as {wanted}",
+        reason=f"result {point.number} of {front}, picked as {wanted}",
         operators=operator_counts(point.candidate.model.path),
         attempts=[_settled(attempt, point, outcome.result) for attempt in attempts],
     )
@@ -106,10 +106,10 @@ def _settled(attempt: Attempt, point: Point, delivered: Measured | None) -> Atte
         figures = f"latency ratio {ratio:.2f}; " if ratio is not None else ""
         if ratio is not None and without is not None:
             figures = f"latency ratio {ratio:.2f}, {without:.2f} without it; "
-        copied.settle(StepStatus.KEPT, f"{figures}point {point.number} has it, which was picked")
+        copied.settle(StepStatus.KEPT, f"{figures}part of result {point.number}, which was picked")
     elif attempt.status is StepStatus.KEPT:
         goals = f", ratio {delivered.ratio:.2f}" if delivered is not None and delivered.ratio is not None else ""
-        copied.settle(StepStatus.DROPPED, f"in what the goal would deliver{goals}; point {point.number} was picked")
+        copied.settle(StepStatus.DROPPED, f"part of the best result{goals}; result {point.number} was picked")
     return copied
 
 

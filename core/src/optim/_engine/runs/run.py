@@ -124,8 +124,8 @@ def _require_data_for_a_metric(settings: RunSettings) -> None:
         raise OptimError.usage(
             "data-required",
             f"metric {settings.metric.text} needs data",
-            "on made-up inputs it would say nothing",
-            "--data feeds.npz, with the labels that it needs",
+            "a metric on synthesized samples means nothing",
+            "--data samples.npz, with labels if the metric needs them",
         )
 
 

@@ -48,13 +48,13 @@ def blame_dropped(budget: Budget, searches: Sequence[tuple[Workbench, Journal]])
         bench, before, after = found[id(attempt)]
         seconds = end - time.now()
         if seconds < _LEAST_S:
-            attempt.notes = (*attempt.notes, "no time was left to look for what is to blame; see optim blame")
+            attempt.notes = (*attempt.notes, "no time left to find the nodes to blame; run optim blame")
             continue
-        bench.say(f"looking for what is to blame at {attempt.step.pass_name}")
+        bench.say(f"finding the nodes to blame in {attempt.step.pass_name}")
         try:
             attempt.blame = _blame(bench, before, after, seconds)
         except WorkerFailed as failed:
-            attempt.notes = (*attempt.notes, f"what is to blame was not found: {failed.reason}")
+            attempt.notes = (*attempt.notes, f"no node to blame was found: {failed.reason}")
 
 
 def _worst(budget: Budget, attempts: Iterable[Attempt]) -> list[Attempt]:

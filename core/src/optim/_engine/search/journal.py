@@ -13,7 +13,7 @@ from optim.cli_kit.output import options_text, size_text
 from optim.model import Model
 from optim.passes import Stage
 
-_NO_LESS_MEMORY = "not clearly less than the original's, or there was no time to measure it again"
+_NO_LESS_MEMORY = "not clearly less than the original, or no time to measure it again"
 
 
 class Journal:
@@ -139,20 +139,20 @@ def failures(attempts: Iterable[Attempt], pass_name: str) -> str:
     """Why no attempt at a pass held, in one sentence: why the fastest did not, else what the first came to."""
     found = [attempt for attempt in attempts if attempt.step.pass_name == pass_name and attempt.reason]
     if not found:
-        return "no candidate of it was left at the end"
+        return "none of its candidates was left at the end"
     return min(found, key=lambda attempt: math.inf if attempt.ratio is None else attempt.ratio).why
 
 
 def _why_kept(attempt: Attempt, goal: Goal) -> str:
     if attempt.step.role == "enable":
-        return "makes way for what follows"
+        return "later passes need it"
     if goal != "latency" and (figure := _figure(attempt, goal)):
         return f"{figure} with it"
     if attempt.ratio is not None and attempt.parent_ratio is not None:
         found = f"latency ratio {attempt.ratio:.2f}, {attempt.parent_ratio:.2f} without it"
         if attempt.proven or not _was_no_faster(attempt):
             return found
-        return f"the chain with it won; a quick look at this part of it had {found}"
+        return f"part of the winner; in a first timing {found}"
     if attempt.ratio is not None:
         return f"latency ratio {attempt.ratio:.2f} with it"
     return "part of the best model found"
@@ -166,27 +166,27 @@ def _was_no_faster(attempt: Attempt) -> bool:
 def _why_dropped(attempt: Attempt, goal: Goal, winner: Candidate, best: Measured | None) -> str:
     """The reason for an attempt that held and is not part of what is delivered."""
     if attempt.step.role == "enable" and attempt.ratio is None:
-        return "nothing kept needs it"
+        return "no kept pass needs it"
     if goal == "size" and attempt.size_bytes:
-        what = "the model kept has" if winner.steps else "the original has"
+        what = "the delivered model has" if winner.steps else "the original has"
         return f"{_figure(attempt, goal)}; {what} {size_text(winner.size_bytes)}"
     if attempt.goal_ratio is not None:
-        won = f"the model kept has {best.goal.value:.2f}" if best and best.goal else "not clearly less than before"
+        won = f"the delivered model has {best.goal.value:.2f}" if best and best.goal else "not clearly less than before"
         return f"{_figure(attempt, goal)}; {won}"
     if goal == "memory" and attempt.peak_memory_bytes:
-        what = f"the model kept takes {size_text(best.peak_memory_bytes)}" if best else _NO_LESS_MEMORY
+        what = f"the delivered model takes {size_text(best.peak_memory_bytes)}" if best else _NO_LESS_MEMORY
         return f"{_figure(attempt, goal)}; {what}"
     if goal == "memory":
-        return "it holds, and its memory was not measured: what promised more had the time"
+        return "within the budget; memory not measured, because other candidates promised more"
     if attempt.ratio is None:
-        return "it holds, and was not timed by itself: chains that promised more had the time"
+        return "within the budget; not timed, because other candidates promised more"
     if attempt.parent_ratio is not None and attempt.ratio >= attempt.parent_ratio * 0.995:
         return f"no faster: latency ratio {attempt.ratio:.2f}, {attempt.parent_ratio:.2f} without it"
     if best is not None and best.ratio is not None:
         won = _named(winner, attempt)
         when = "" if attempt.proven else " when explored"
-        return f"latency ratio {attempt.ratio:.2f}{when}; {won} won, {best.ratio:.2f} on fresh rounds"
-    return f"latency ratio {attempt.ratio:.2f}; not enough for a model that is better in the end"
+        return f"latency ratio {attempt.ratio:.2f}{when}; {won} won with {best.ratio:.2f} in the final timing"
+    return f"latency ratio {attempt.ratio:.2f}; the final model is not better with it"
 
 
 def _named(winner: Candidate, row: Attempt) -> str:

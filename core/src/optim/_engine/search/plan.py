@@ -154,7 +154,7 @@ def _require_named(settings: RunSettings, registry: Registry, target: Target) ->
                 "conflicting-request",
                 f"{named.name} was asked for by name, but nothing is exported",
                 f"{settings.source} is an ONNX model already",
-                "leave it out, or name the source that it was made of",
+                "leave it out, or give the source of the model instead",
             )
 
 
@@ -172,9 +172,9 @@ def _reason_against(offered: OfferedPass, stage: Stage, settings: RunSettings, f
     if offered.name in settings.without:
         return "left out by --without"
     if settings.stages and stage not in settings.stages and not forced:
-        return f"stage {stage} was not asked for (--stage)"
+        return f"stage {stage} is not in --stage"
     if settings.lossless and pass_class.lossy:
-        return "it is lossy, and --lossless admits none"
+        return "it is lossy, and --lossless excludes it"
     if settings.goal == "size" and pass_class.session_only and not forced:
         return "it sets how a model is opened, and that does not change its size (--goal size)"
     return ""
@@ -184,9 +184,9 @@ def _why_not_here(offered: OfferedPass, settings: RunSettings, homeless: Collect
     """Why a pass that nobody named is considered for no model."""
     goals = offered.over_models.goals
     if goals and settings.goal not in goals:
-        return f"it is tried where the goal is {' or '.join(goals)} (--goal)"
+        return f"it is for --goal {' or '.join(goals)}"
     if offered.over_models.role is Role.REQUESTED:
-        return "it runs only when named (--with)"
+        return "it only runs if --with names it"
     if offered.plugin.name in homeless:
         return f"its plugin has no environment yet: optim plugins install {offered.plugin.name}"
     return ""
@@ -217,7 +217,7 @@ def _without_rivals_of_forced(planned: list[Planned], left_out: list[LeftOut]) -
                 "conflicting-request",
                 f"{rival.ordered.name} and {candidate.ordered.name} exclude each other",
                 f"both are of the group '{candidate.pass_class.alternatives}'",
-                "name one of them",
+                "keep one of them",
             )
         else:
             left_out.append(

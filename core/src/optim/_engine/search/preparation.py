@@ -257,7 +257,7 @@ class Preparation:
         except OptimError:
             if self.entry is not None or not self._fixing or not any(info.is_dynamic for info in model.inputs):
                 raise
-            self.say(f"{self.target.name} does not take the original as it is: applying what fixes its sizes")
+            self.say(f"{self.target.name} does not accept the original: fixing its sizes first")
             self.entry = self._entered(model, inputs)
             if self.entry is None:
                 raise
@@ -312,6 +312,7 @@ class Preparation:
             model,
             self.prepared.compared,
             replace(task, rows=folder / "task.npy") if task else None,
+            self.settings.max_mismatch,
         )
         return self.prepared
 
@@ -371,7 +372,7 @@ class Preparation:
             return True
         if folder.is_dir():
             shelf = self.store.root / "references"
-            self.store.drop("references", str(folder.relative_to(shelf)), "it is not as it was written")
+            self.store.drop("references", str(folder.relative_to(shelf)), "the file has changed since it was written")
         return False
 
     def need(self, job: Job[Request, Answer], request: Request, what: str, timeout_s: float | None = None) -> Answer:

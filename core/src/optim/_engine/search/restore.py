@@ -46,7 +46,7 @@ def restore(path: Path, make: Callable[[], Path], store: Store) -> bool:
             break
     raise OptimError(
         "store-damaged",
-        "a plugin damaged a model in the cache, and it cannot be made again",
+        "a plugin damaged a model in the cache, and optim cannot make it again",
         path.name,
         "leave that plugin's passes out (--without); optim cache prune --max-size 0 empties the cache",
     )

@@ -214,17 +214,17 @@ def original_too_slow(name: str, took_s: float, announced_s: float, call: Plugin
         return OptimError(
             "backend-no-answer",
             f"{name} was not run once",
-            f"after {took_s:.0f} s, when the time of the run was over, {call.text}: that had not come back once",
-            f"give more time if it is only slow (--search-seconds {enough:.0f}); if it hangs, report it to the package "
-            "below, which brings the backend",
+            f"after {took_s:.0f} s, when the time limit was reached, {call.text}: that call had not returned",
+            f"--search-seconds {enough:.0f} if it is only slow; if it hangs, report it to the package below, which "
+            "brings the backend",
             call.release,
             ExitStatus.TARGET_UNAVAILABLE,
         )
     return OptimError(
         "original-too-slow",
         f"there was no time to run {name} once",
-        f"it was not open and had not run after {took_s:.0f} s, and then the time of the whole run was over",
-        f"give more time (--search-seconds {enough:.0f}), or smaller samples (--data)",
+        f"it was still opening or running after {took_s:.0f} s, when the time limit of the run was reached",
+        f"--search-seconds {enough:.0f}, or smaller samples with --data",
     )
 
 

@@ -207,25 +207,22 @@ class RunSettings:
             raise _bad_time("--timeout", self.timeout_s, f"{DEFAULT_TIMEOUT_S:g}")
         if self.seed < 0:
             raise OptimError.usage(
-                "bad-seed",
-                f"--seed cannot be {self.seed}",
-                "random generators take whole numbers from 0 on",
-                "--seed 0",
+                "bad-seed", f"--seed cannot be {self.seed}", "a seed is a whole number from 0 on", "--seed 0"
             )
 
     def _require_budget(self) -> None:
         if self.max_loss is not None and self.metric is None:
             raise OptimError.usage(
                 "bad-budget",
-                "--max-loss says how much worse a metric may get, and there is none",
-                "a loss is counted in the metric's own unit",
+                "--max-loss needs --metric",
+                "--max-loss limits the loss of a metric, and none is given",
                 fix="add --metric top-1",
             )
         if self.lossless and self.max_loss is not None:
             raise OptimError.usage(
                 "conflicting-request",
                 "--lossless and --max-loss exclude each other",
-                "what is lossless is held to rounding error, whatever loss is accepted",
+                "--lossless allows rounding error only",
                 fix="leave one of the two out",
             )
         require_mismatch(self.max_mismatch)
@@ -233,21 +230,21 @@ class RunSettings:
             raise OptimError.usage(
                 "conflicting-request",
                 "--lossless and --max-mismatch exclude each other",
-                "what is lossless is held to rounding error, whatever share of mismatches is accepted",
+                "--lossless allows rounding error only",
                 fix="leave one of the two out",
             )
         if self.max_drift is not None and not 0 < self.max_drift < math.inf:
             raise OptimError.usage(
                 "bad-budget",
                 f"--max-drift cannot be {self.max_drift:g}",
-                "it is a positive number: 0.1 is 1 % of the variance of an output",
+                "a drift is a positive number: 0.1 is 1 % of the variance of an output",
                 f"leave it out for {DEFAULT_MAX_DRIFT:g}, or give --lossless",
             )
         if self.batch_invariant is not None and not 0 < self.batch_invariant < math.inf:
             raise OptimError.usage(
                 "bad-budget",
                 f"--batch-invariant cannot be {self.batch_invariant:g}",
-                "it is a positive number, the drift between a sample alone and the same in a batch",
+                "a drift is a positive number",
                 "--batch-invariant 0.01",
             )
 
@@ -255,15 +252,15 @@ class RunSettings:
         if self.store_url and not self.cluster:
             raise OptimError.usage(
                 "conflicting-request",
-                "--store-url says nothing without --cluster",
-                "the store of a run on this machine is OPTIM_CACHE_DIR",
+                "--store-url needs --cluster",
+                "a run on this machine uses the folder of OPTIM_CACHE_DIR",
                 "--cluster tls://HOST:PORT",
             )
         if self.metric is not None and self.metric.program is not None and self.cluster.partition(":")[0] not in _HERE:
             raise OptimError.usage(
                 "conflicting-request",
                 f"other machines cannot call {self.metric.name}",
-                "it is a function of this program, and has no name under which they could import it",
+                "it is a function of this program, and other machines cannot import it",
                 'name it: metric="package.module:function"',
             )
 
@@ -271,15 +268,15 @@ class RunSettings:
         if self.goal != "throughput":
             raise OptimError.usage(
                 "conflicting-request",
-                f"--max-latency bounds --goal throughput, and the goal is {self.goal}",
-                "elsewhere nothing is free to be chosen that takes longer",
+                f"--max-latency needs --goal throughput; the goal is {self.goal}",
+                "only that goal trades latency for throughput",
                 fix="add --goal throughput",
             )
         if not 0 < limit_ms < math.inf:
             raise OptimError.usage(
                 "bad-budget",
                 f"--max-latency cannot be {limit_ms:g}",
-                "it is a positive number of milliseconds, which 95 of 100 calls keep within",
+                "the limit of the p95 latency is a positive number of milliseconds",
                 "--max-latency 50",
             )
 

@@ -177,13 +177,13 @@ def in_time(prepared: Prepared, time: RunTime) -> Prepared:
     fewer = len(compared) < prepared.available
     if len(compared) < len(prepared.compared) or (prepared.cut_short and fewer):
         time.notes.append(
-            f"a run of the original takes {prepared.run_s:.2g} s: results are compared on {len(compared)} of "
-            f"{prepared.available} samples; more --search-seconds buy more"
+            f"a run of the original takes {prepared.run_s:.2g} s, so results are compared on {len(compared)} of "
+            f"{prepared.available} samples; give more with --search-seconds"
         )
     elif prepared.cut_short:
         time.notes.append(
-            f"a run of the original takes {prepared.run_s:.2g} s: there was no time for all samples that could be made "
-            "up, or for all settings that tell what rounding does; more --search-seconds buy more"
+            f"a run of the original takes {prepared.run_s:.2g} s, so there was no time for all synthesized samples "
+            "or for all measurements of rounding; give more with --search-seconds"
         )
     elif fewer:
         time.notes.append(f"drift is measured on {len(compared)} of {prepared.available} samples, spread evenly")

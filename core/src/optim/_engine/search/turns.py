@@ -89,7 +89,7 @@ class Turns:
         """What a report says of all this waiting, where it was long enough to be noticed."""
         if self._waited_s < _NOTICED_S:
             return ()
-        return (f"the run waited {self._waited_s:.0f} s for others that were timing: that is no search time",)
+        return (f"the run waited {self._waited_s:.0f} s while other runs measured time, besides the search time",)
 
     def await_quiet_end(self) -> None:
         """Return when a job may begin: another run that times what decides has ended, or had its seconds."""
@@ -126,9 +126,9 @@ class Turns:
         except LockBusyError as error:
             raise OptimError.usage(
                 "clock-in-use",
-                "nothing can be timed here now",
-                f"{error.holder} has been timing something for {self.most_wait_s:.0f} s, and others would disturb it",
-                "run it again when that has ended: what was found so far is kept",
+                "the machine is busy with the timing of another run",
+                f"{error.holder} has measured time for {self.most_wait_s:.0f} s, and another run would disturb it",
+                "run the same command when the other has ended: it continues from here",
             ) from error
         finally:
             waited_s, self._waits_since = self._now() - asked, None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,17 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optim._engine.feeds.feedset import FeedSet, FeedWriter
-from optim._engine.gate.outputs import compare_output
 from optim._engine.store import Store
 from optim.arrays import Array, Feeds, Outputs
+from optim.drift import compare_outputs
 from optim.errors import OptimError, describe_exception
 from optim.jobs.wire import from_wire, to_wire
 from optim.model import TensorInfo
-from optim.source import Component, Source
+from optim.source import Component, Source, TrialStep
 
 _INDEX = "evidence.json"
 _GENERATIONS = "generations"
-_REPEATABLE = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +139,7 @@ def generations_of(folder: Path, count: int) -> Iterator[tuple[Feeds, Array]]:
 def _record_component(component: Component, folder: Path) -> RecordedComponent:
     trials: list[RecordedTrial] = []
     skipped: list[str] = []
-    _require_repeatable(component)
+    first: list[tuple[TrialStep, Outputs]] = []
     with FeedWriter(folder / component.name) as writer:
         for trial in component.trials():
             before, made = writer.count, []
@@ -155,6 +154,7 @@ def _record_component(component: Component, folder: Path) -> RecordedComponent:
                 continue
             for sample in made:
                 writer.add(sample)
+            first.append((trial.steps[0], _part(made[0], "out/")))
             trials.append(RecordedTrial(trial.name, before, len(made)))
         if not trials:
             raise OptimError(
@@ -165,33 +165,31 @@ def _record_component(component: Component, folder: Path) -> RecordedComponent:
                 "--dynamic input=batch,sequence",
             )
         writer.finish("trials", ())
+    _require_repeatable(component, first)
     return RecordedComponent(
         component.name, component.inputs, component.outputs, dict(component.state), tuple(trials), tuple(skipped)
     )
 
 
-def _require_repeatable(component: Component) -> None:
+def _require_repeatable(component: Component, recorded: Sequence[tuple[TrialStep, Outputs]]) -> None:
     """That the module gives the same twice: nothing can be proved equal to one that does not.
+
+    Args:
+        component: that is run again.
+        recorded: the first step of each trial, and what it gave.
 
     Raises:
         OptimError[source-not-repeatable]: it does not.
     """
-    for trial in component.trials():
-        feeds = trial.steps[0].feeds
-        try:
-            first, second = component.run(feeds), component.run(feeds)
-        except Exception:
-            continue
-        for name, array in first.items():
-            found = compare_output(name, array, second[name])
-            if found.problem or found.relative_error > _REPEATABLE:
-                raise OptimError(
-                    "source-not-repeatable",
-                    f"output '{name}' of {component.name} is another each time",
-                    f"two runs on the same inputs: {found.problem or f'drift {found.relative_error:.3g}'}",
-                    "draw nothing at random in forward: make the noise an input, or switch it off in eval()",
-                )
-        return
+    pairs = ((outputs, component.run(step.feeds)) for step, outputs in recorded)
+    for found in compare_outputs(pairs, [step.valid for step, _ in recorded]):
+        if not found.is_rounding:
+            raise OptimError(
+                "source-not-repeatable",
+                f"output '{found.name}' of {component.name} is another each time",
+                f"two runs on the same inputs: {found.problem or f'drift {found.relative_error:.3g}'}",
+                "draw nothing at random in forward: make the noise an input, or switch it off in eval()",
+            )
 
 
 def _record_generations(source: Source, folder: Path) -> int:

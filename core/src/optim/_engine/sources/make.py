@@ -98,7 +98,7 @@ def make_graphs(
     made = runner.known(key, ExportedSource, holds=_is_there)
     if made is not None:
         os.utime(made.evidence)
-        runner.say(f"{request.spec} was exported before (--fresh does it again)")
+        runner.say(f"{request.spec} was exported before (--no-cache exports it again)")
         return made
     started = time.monotonic()
     store, target = runner.store, target.plain

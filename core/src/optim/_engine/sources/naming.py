@@ -37,9 +37,9 @@ def needs_export(spec: str) -> bool:
     if _HUB_NAME.fullmatch(spec) and not spec.endswith(_MODEL_SUFFIXES) and not path.parent.is_dir():
         raise OptimError.usage(
             "source-is-hub-name",
-            f"there is no folder {spec}, and nothing is downloaded",
-            "it looks like the name of a model on the Hugging Face hub",
-            f"name it hf://{spec}; or hf download {spec} --local-dir {path.name}, and name that folder",
+            f"there is no folder {spec}",
+            "it looks like a model of the Hugging Face hub, whose name begins with hf://",
+            f"hf://{spec}",
         )
     return False
 
@@ -66,7 +66,7 @@ def nothing_to_export(spec: str, output: Path) -> OptimError:
         "source-missing",
         f"there is no {spec}",
         "it is no folder here, and no package.module:factory",
-        "check the path; nothing is downloaded: hf download NAME --local-dir FOLDER makes a folder of a hub's model",
+        "check the path; for a model of the Hugging Face hub write hf://ORG/NAME",
     )
 
 

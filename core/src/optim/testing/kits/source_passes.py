@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from optim._engine.gate.outputs import compare_output
 from optim.arrays import Outputs
+from optim.drift import compare_outputs
 from optim.options import parse_options
 from optim.passes import Applicable, Stage
 from optim.source import Component, Source, SourceContext, SourceRequest
@@ -113,11 +113,10 @@ class SourcePassConformance(StageConformance):
         assert [one.name for one in after] == [name for name, *_ in before], "components have other names"
         for (name, inputs, outputs, expected), one in zip(before, after, strict=True):
             assert (one.inputs, one.outputs) == (inputs, outputs), f"{name}: inputs or outputs changed"
-            for output, array in _computed(one).items():
-                found = compare_output(output, expected[output], array)
-                assert not found.problem, f"{name}: output '{output}' {found.problem}"
+            for found in compare_outputs(zip(expected, _computed(one), strict=True)):
+                assert not found.problem, f"{name}: output '{found.name}' {found.problem}"
                 drift = found.relative_error
-                assert drift <= limit, f"{name}: output '{output}' drifts by {drift:.3g}, max_drift {limit:.3g}"
+                assert drift <= limit, f"{name}: {found.place} drifts by {drift:.3g}, max_drift {limit:.3g}"
 
 
 def _require_outputs(component: Component, found: Outputs) -> None:
@@ -125,5 +124,7 @@ def _require_outputs(component: Component, found: Outputs) -> None:
     assert set(found) == declared, f"{component.name} gives {sorted(found)}, and declares {sorted(declared)}"
 
 
-def _computed(component: Component) -> Outputs:
-    return {name: np.array(array, copy=True) for name, array in component.run(component.example).items()}
+def _computed(component: Component) -> list[Outputs]:
+    """What it computes on its example, and on the first step of every trial."""
+    samples = [component.example, *(trial.steps[0].feeds for trial in component.trials())]
+    return [{name: np.array(array) for name, array in component.run(feeds).items()} for feeds in samples]

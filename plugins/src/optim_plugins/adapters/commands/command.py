@@ -18,30 +18,30 @@ _PATH = click.Path(path_type=Path)
 
 @click.group("adapters")
 def adapters() -> None:
-    """Adapters of a model: taken out, converted from peft, shown, checked.
+    """Extract an adapter from a model, and convert, show and check adapters.
 
-    A model takes adapters where adapters.extract made inputs of their weights.
+    A model accepts adapters after optim adapters extract has made inputs of their weights.
     """
 
 
 @adapters.command()
 @click.argument("model", type=_PATH)
 @click.option("-o", "--output", type=_PATH, required=True, help="Folder to write; it must be new or empty.")
-@click.option("--required", is_flag=True, help="Every run must bring an adapter.")
-@click.option("--rank", type=click.IntRange(1, 4096), help="Of every adapter to come; by default any.")
+@click.option("--required", is_flag=True, help="Make the adapter inputs required: give them no default.")
+@click.option("--rank", type=click.IntRange(1, 4096), metavar="N", help="Fixed LoRA rank. [default: any rank]")
 @click.option(
     "--supply",
     type=click.Choice(("inputs", "external")),
     default="inputs",
     show_default=True,
-    help="inputs: with each run; external: with the session, as initializers that the model does not have itself.",
+    help="inputs: each run passes the adapter. external: the session loads it as initializers.",
 )
 @json_option
 def extract(model: Path, output: Path, as_json: bool, **words: Any) -> None:
-    """Write MODEL with inputs in place of its adapter, and the adapter as a file; nothing else is changed.
+    """Replace the adapter of MODEL by inputs, and write the adapter to a file.
 
-    Both are run and compared: with the adapter as MODEL computes, and without. optim.load opens the folder. optim run
-    MODEL --with adapters.extract makes the model fast as well.
+    optim compares the result with MODEL, with the adapter and without. optim.load opens the folder. To make the model
+    fast as well, use optim run MODEL --with adapters.extract.
     """
     from optim.options import parse_options
     from optim_plugins.adapters.commands.extracting import write_extracted
@@ -61,23 +61,42 @@ def extract(model: Path, output: Path, as_json: bool, **words: Any) -> None:
 
 @adapters.command()
 @click.argument("folder", metavar="PEFT_FOLDER", type=_PATH)
-@click.option("--for", "model", type=_PATH, required=True, help="The model, or its run folder.")
+@click.option("--for", "model", type=_PATH, required=True, help="Model for the adapter, or its run folder.")
 @click.option("-o", "--output", type=_PATH, required=True, help="File to write: .onnx_adapter, .safetensors or .npz.")
-@click.option("--base", type=_PATH, help="Folder of the model that it was trained on; only DoRA needs it.")
+@click.option("--base", type=_PATH, help="Folder of the base model of the adapter; only DoRA needs it.")
 @click.option(
     "--dtype",
     type=click.Choice(("float32", "float16", "bfloat16", "int8", "int4")),
-    help="Of the weights; by default what the model takes, and another is refused.",
+    help="Expected type of the weights; another type is an error. [default: that of the model]",
 )
 @click.option(
-    "--block-size", type=click.Choice(("16", "32", "64", "128", "256")), help="Of int4 and int8, in the same way."
+    "--block-size",
+    type=click.Choice(("16", "32", "64", "128", "256")),
+    help="Expected block size of int4 and int8. [default: that of the model]",
 )
-@click.option("--mode", type=click.Choice(("symmetric", "asymmetric")), help="Of int4 and int8, in the same way.")
-@click.option("--adapter-version", type=click.IntRange(0), default=1, show_default=True, help="Kept in the file.")
-@click.option("--model-version", type=click.IntRange(0), default=0, help="Kept in the file; 0 says nothing.")
+@click.option(
+    "--mode",
+    type=click.Choice(("symmetric", "asymmetric")),
+    help="Expected mode of int4 and int8. [default: that of the model]",
+)
+@click.option(
+    "--adapter-version",
+    type=click.IntRange(0),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Adapter version to store in the file.",
+)
+@click.option(
+    "--model-version",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="Model version to store in the file. [default: none]",
+)
 @json_option
 def convert(folder: Path, model: Path, output: Path, base: Path | None, as_json: bool, **words: Any) -> None:
-    """Convert an adapter that peft saved for a model: names, layouts and types are the model's, scales are in it."""
+    """Convert an adapter that peft saved to the names, layouts and types of a model."""
     from optim.adapters import require_format, write_adapter
     from optim_plugins.adapters.convert.convert import convert as converted_from
     from optim_plugins.adapters.convert.wanted_form import require_form
@@ -103,7 +122,7 @@ def convert(folder: Path, model: Path, output: Path, base: Path | None, as_json:
 @click.argument("file", type=_PATH)
 @json_option
 def show(file: Path, as_json: bool) -> None:
-    """Show what an adapter holds."""
+    """Show the contents of an adapter file."""
     from optim.adapters import read_adapter
 
     found = read_adapter(file)
@@ -120,12 +139,18 @@ def show(file: Path, as_json: bool) -> None:
 @adapters.command()
 @click.argument("model", type=_PATH)
 @click.argument("files", metavar="FILE...", type=_PATH, nargs=-1, required=True)
-@click.option("--model-version", type=click.IntRange(0), default=0, help="That the adapters must be for; 0: any.")
+@click.option(
+    "--model-version",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="Model version that the adapters must have. [default: any]",
+)
 @json_option
 def check(model: Path, files: tuple[Path, ...], model_version: int, as_json: bool) -> None:
     """Check that adapters fit MODEL: names, shapes, types, ranks and versions.
 
-    What a runtime would leave out without a word is an error here. The first that does not fit ends with status 2.
+    A runtime may ignore an adapter that does not fit. This command reports the first one and ends with exit status 2.
     """
     from optim.adapters import read_adapter, require_fit
 

@@ -12,13 +12,16 @@ from optim.cli_kit import echo, json_option, print_json, seed_option, size_text
 @click.command("merge-decoders")
 @click.argument("without", type=click.Path(path_type=Path))
 @click.argument("with_past", metavar="WITH", type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The .onnx file to write.")
-@seed_option("Of what both are compared on.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), required=True, help="The .onnx file to write; it must not exist."
+)
+@seed_option("Random seed of the samples to compare on.")
 @json_option
 def merge_decoders(without: Path, with_past: Path, output: Path, seed: int, as_json: bool) -> None:
-    """Make one file of WITHOUT, a decoder that takes no past, and WITH, the same decoder with one.
+    """Merge WITHOUT, a decoder without a past, and WITH, the same decoder with a past, into one file.
 
-    The weights of both are stored once; the merged file is compared with both, without a past and with one.
+    The file stores shared weights once. An If node chooses the graph by the length of the past. optim compares the
+    file with both decoders.
     """
     from optim.cli_kit import progress
     from optim.jobs import to_wire

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TypeAlias
 
 import numpy as np
 import onnxruntime
@@ -71,7 +72,8 @@ def write_merged(
         say("merging")
         merged = merge_graphs(without, with_past, Path(scratch))
         say("running all three")
-        compared = _compare(merged, Path(scratch), seed)
+        runs = _run_all(merged, Path(scratch), seed)
+        drift = _drift(runs)
         output.parent.mkdir(parents=True, exist_ok=True)
         deliver_model(merged.model, output.parent, name=output.name)
         return MergedFile(
@@ -80,27 +82,25 @@ def write_merged(
             apart_bytes=model_size_bytes(merged.without) + model_size_bytes(merged.with_past),
             shared=merged.shared,
             shared_bytes=merged.shared_bytes,
-            drift=compared.drift,
-            prefills=compared.prefills,
-            steps=compared.steps,
+            drift=drift,
+            prefills=len(runs["prefill"]),
+            steps=len(runs["decode"]),
         )
 
 
-@dataclass(slots=True)
-class _Compared:
-    """Runs compared so far, and the worst drift of any output."""
+_Runs: TypeAlias = dict[str, list[tuple[Mapping[str, Array], Mapping[str, Array]]]]
+"""By phase what should come out, and what the merged decoder gives."""
 
-    drift: float = 0.0
-    prefills: int = 0
-    steps: int = 0
 
-    def add(self, expected: Mapping[str, Array], got: Mapping[str, Array], phase: str) -> None:
-        """Take one run.
+def _drift(runs: _Runs) -> float:
+    """The worst drift of any output.
 
-        Raises:
-            OptimError[merge-differs]: an output is another than before.
-        """
-        compared = compare_outputs([(expected, got)])
+    Raises:
+        OptimError[merge-differs]: an output is another than before.
+    """
+    drift = 0.0
+    for phase, pairs in runs.items():
+        compared = compare_outputs(pairs)
         if why := objection(compared):
             raise OptimError(
                 "merge-differs",
@@ -109,16 +109,15 @@ class _Compared:
                 "export the model again as one graph: optim export FOLDER -o DIR",
                 status=ExitStatus.NOT_HELD,
             )
-        self.drift = max(self.drift, *(one.relative_error for one in compared))
-        self.prefills += phase == "prefill"
-        self.steps += phase == "decode"
+        drift = max(drift, *(one.relative_error for one in compared))
+    return drift
 
 
-def _compare(merged: Merged, scratch: Path, seed: int) -> _Compared:
+def _run_all(merged: Merged, scratch: Path, seed: int) -> _Runs:
     first, second, both = (
         open_session(model.path, SessionConfig()) for model in (merged.without, merged.with_past, merged.model)
     )
-    compared = _Compared()
+    runs: _Runs = {"prefill": [], "decode": []}
     feeds = made_up_feeds(merged.without, scratch / "feeds", seed=seed, run=lambda one: _run(first, one))
     random = np.random.default_rng(seed)
     lengths = _lengths(merged.without)
@@ -126,7 +125,7 @@ def _compare(merged: Merged, scratch: Path, seed: int) -> _Compared:
         sample = _first_tokens(whole, lengths, _LONGEST - index)  # a step needs room behind it
         batch = next(iter(sample.values())).shape[0]
         outputs = _run(both, {**_empty_past(merged.model, batch), **sample})
-        compared.add(_run(first, sample), outputs, "prefill")
+        runs["prefill"].append((_run(first, sample), outputs))
         past: dict[str, Array] = {}
         for _ in range(_STEPS):
             past |= {name.replace(PRESENT, PAST, 1): array for name, array in outputs.items() if PRESENT in name}
@@ -134,8 +133,8 @@ def _compare(merged: Merged, scratch: Path, seed: int) -> _Compared:
             wanted = {**sample, **past}
             expected = _run(second, {value.name: wanted[value.name] for value in second.get_inputs()})
             outputs = _run(both, wanted)
-            compared.add(expected, outputs, "decode")
-    return compared
+            runs["decode"].append((expected, outputs))
+    return runs
 
 
 def _first_tokens(sample: Mapping[str, Array], lengths: Mapping[str, int], count: int) -> dict[str, Array]:

@@ -25,18 +25,24 @@ _RANDOM = ("Random", "Bernoulli", "Multinomial")
     "--kernels",
     multiple=True,
     metavar="OP=KERNEL[,...]",
-    help="torch or ort by operator; *=ort for the rest, which else is torch's. Repeatable.",
+    help="Kernels by operator: torch or ort; * stands for the other operators. Can be repeated.",
 )
-@click.option("--target", "targets", multiple=True, type=TARGET_NAME, help="Of onnxruntime. [default: cpu] Repeatable.")
+@click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    type=TARGET_NAME,
+    help="Target of the onnxruntime kernels. [default: cpu] Can be repeated.",
+)
 @click.option(
     "--dtype",
     "dtypes",
     multiple=True,
     type=click.Choice(["float32", "float16", "bfloat16"]),
-    help="Of all floats. Repeatable.",
+    help="Type of all floats. [default: those of the model] Can be repeated.",
 )
 @data_option
-@seed_option("Of synthesized feeds.")
+@seed_option("Random seed of synthesized samples.")
 @json_option
 def swap(
     model: Path,
@@ -47,10 +53,10 @@ def swap(
     seed: int,
     as_json: bool,
 ) -> None:
-    """Run MODEL with chosen operators on chosen kernels, and show which of them moves the outputs.
+    """Run MODEL with the kernels of torch or onnxruntime by operator, and show which operator changes the outputs.
 
-    Each combination is held against onnxruntime as it is, against torch's kernels alone, and against ONNX's
-    reference in float64.
+    optim compares each combination with onnxruntime, with the kernels of torch alone, and with the ONNX reference in
+    float64. onnxruntime runs an operator for which torch has no kernel, and the output says so.
     """
     _require_torch()
     import onnx

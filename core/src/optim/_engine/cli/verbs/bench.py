@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from optim.cli_kit.commands import OptimCommand
 from optim.cli_kit.names import TARGET_NAME
 from optim.cli_kit.options import MODEL_OR_PROGRAM_PATH, SECONDS, data_option, seed_option, targets_option
 from optim.cli_kit.output import echo, json_option, print_json, print_table
@@ -23,7 +24,7 @@ _AXIS = re.compile(r"[A-Za-z_][\w.+-]*=\d+(,\d+)*")
 """An axis of a grid, as it may follow another without ``--grid`` before it."""
 
 
-class _GridCommand(click.Command):
+class _GridCommand(OptimCommand):
     """Takes several axes after one ``--grid``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -35,24 +36,59 @@ class _GridCommand(click.Command):
         return super().parse_args(ctx, words)
 
 
-@click.command(cls=_GridCommand)
+@click.command(
+    cls=_GridCommand,
+    sections={
+        "Several sizes": ("--grid", "--plot"),
+        "Servers and decoders": ("--throughput", "--max-latency", "--generate"),
+        "Sources other than .onnx": ("--beside", "--component"),
+        "Output": ("--csv", "--json", "--help"),
+    },
+    examples=(
+        "optim bench model.onnx out --data samples.npz",
+        "optim bench model.onnx --target cpu,openvino",
+        "optim bench model.onnx out --grid batch=1,8 sequence=16,128 --csv grid.csv --plot grid.svg",
+    ),
+)
 @click.argument("models", nargs=-1, required=True, type=MODEL_OR_PROGRAM_PATH, metavar="MODEL_OR_RUN_FOLDER...")
 @data_option
-@targets_option("Where they run; of one model several with commas, or auto.", default="cpu")
-@click.option("--seconds", type=SECONDS, default=20.0, show_default=True, help="Of timing, at most.")
-@seed_option("Of synthesized feeds and of the order.")
-@click.option("--beside", multiple=True, type=TARGET_NAME, help="Also run the first's source itself: torch-eager, ...")
-@click.option("--component", default="", help="Of a source with several, e.g. decoder.")
-@click.option("--throughput", is_flag=True, help="Also find batch, sessions and threads for most samples a second.")
+@targets_option("Target to run the models on. One model can run on several: names with commas, or auto.", default="cpu")
+@click.option("--seconds", type=SECONDS, default=20.0, show_default=True, help="Time limit for timing, in seconds.")
+@seed_option("Random seed of synthesized samples and of the order.")
 @click.option(
-    "--max-latency", "max_latency_ms", type=float, metavar="MS", help="What 95 of 100 of its calls keep within."
+    "--beside",
+    multiple=True,
+    type=TARGET_NAME,
+    help="Also time the source of the first model itself, e.g. torch-eager. Can be repeated.",
 )
-@click.option("--generate", metavar="prompt=N,new=N", help="Of decoders: also time a whole answer.")
+@click.option("--component", default="", help="Component to time if the source has several, e.g. decoder.")
 @click.option(
-    "--grid", multiple=True, metavar="NAME=SIZE,... ...", help="Time every combination: batch=1,8 sequence=16,128."
+    "--throughput",
+    is_flag=True,
+    help="Also find the batch size, sessions and threads with the most samples per second.",
 )
-@click.option("--csv", "table", type=click.Path(path_type=Path, dir_okay=False), help="Write the table there, as CSV.")
-@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Of a grid: write a plot there, as .svg.")
+@click.option(
+    "--max-latency",
+    "max_latency_ms",
+    type=float,
+    metavar="MS",
+    help="Limit of the p95 latency for --throughput, in milliseconds.",
+)
+@click.option(
+    "--generate", metavar="prompt=N,new=N", help="Also time a whole answer of a decoder, with these token counts."
+)
+@click.option(
+    "--grid",
+    multiple=True,
+    metavar="NAME=SIZE,... ...",
+    help="Time every combination of sizes, e.g. batch=1,8 sequence=16,128.",
+)
+@click.option(
+    "--csv", "table", type=click.Path(path_type=Path, dir_okay=False), help="Also write the table to this CSV file."
+)
+@click.option(
+    "--plot", type=click.Path(path_type=Path, dir_okay=False), help="Write a plot of --grid to this .svg file."
+)
 @json_option
 def bench(
     models: tuple[Path, ...],
@@ -70,11 +106,11 @@ def bench(
     plot: Path | None,
     as_json: bool,
 ) -> int:
-    """Time models in lock-step, each in a process of its own, or one model on several targets; ratios are to the first.
+    """Time models in turns, each in a process of its own. Ratios are to the first model.
 
-    Each is an .onnx file, opened with the backend's defaults, a run folder, opened with its tuned settings, or a
-    Hugging Face folder or package.module:factory, which is exported first. With --generate others than the first may be
-    folders of onnxruntime-genai.
+    A model is an .onnx file, a run folder, a Hugging Face folder, or package.module:factory. optim opens a run folder
+    with its tuned session settings and an .onnx file with the defaults of the backend. With --generate, every model but
+    the first may be a folder of onnxruntime-genai.
     """
     from optim._engine.api.bench import bench as bench_models
     from optim._engine.api.bench import bench_grid
@@ -136,7 +172,9 @@ def parse_grid(axes: Sequence[str]) -> dict[str, tuple[int, ...]]:
             raise OptimError.usage(
                 "bad-grid",
                 f"--grid cannot be {text}",
-                "a dimension is named once" if name in found else "it is NAME=SIZE,SIZE with sizes from 1 on",
+                "the dimension is named twice"
+                if name in found
+                else "the form is NAME=SIZE,SIZE with sizes of 1 or more",
                 "--grid batch=1,8,32 sequence=16,128",
             )
         found[name] = tuple(dict.fromkeys(numbers))
@@ -149,9 +187,9 @@ def _require_places(table: Path | None, plot: Path | None, *, grid: bool) -> Non
     if plot is not None and not grid:
         raise OptimError.usage(
             "conflicting-request",
-            "--plot draws a grid, and there is none",
-            "figures of one size are no line",
-            "--grid batch=1,8,32",
+            "--plot needs --grid",
+            "--plot draws latency over several sizes, and there is only one",
+            "add --grid batch=1,8,32",
         )
     if plot is not None:
         require_drawing(plot, "--plot")
@@ -164,21 +202,21 @@ def _require_alone(data: str | None, beside: Sequence[str], component: str, gene
         raise OptimError.usage(
             "conflicting-request",
             "--grid and --data exclude each other",
-            "the inputs of a grid are made in its sizes",
+            "--grid synthesizes inputs in its own sizes",
             "leave --data out",
         )
     if generate is not None:
         raise OptimError.usage(
             "conflicting-request",
             "--grid and --generate exclude each other",
-            "the sizes of an answer's steps are those of its prompt and its past",
-            "name another prompt in place of a grid: --generate prompt=1024,new=128",
+            "--generate already sets the sizes of every step",
+            "leave --grid out and change the prompt: --generate prompt=1024,new=128",
         )
     if beside or component:
         raise OptimError.usage(
             "conflicting-request",
             f"--grid and {'--beside' if beside else '--component'} exclude each other",
-            "a grid is of ONNX models",
+            "--grid only takes ONNX models",
             "export the source first: optim export SOURCE -o exported",
         )
 

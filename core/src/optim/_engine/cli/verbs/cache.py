@@ -28,13 +28,13 @@ class _Size(click.ParamType):  # type: ignore[type-arg]  # older clicks have no 
 
 @click.group
 def cache() -> None:
-    """Show or prune what earlier runs left: models, feeds and measurements."""
+    """Show or prune the cache: models, input samples and measurements of earlier runs."""
 
 
 @cache.command
 @json_option
 def show(as_json: bool) -> None:
-    """Show where the cache is and what it holds."""
+    """Show the path and the size of the cache."""
     from optim._engine.store import Store
 
     store = Store()
@@ -51,10 +51,20 @@ def show(as_json: bool) -> None:
 
 
 @cache.command
-@click.option("--max-size", type=_Size(), default="20GB", show_default=True, help="What may stay; 0 empties it.")
+@click.option(
+    "--max-size",
+    type=_Size(),
+    default="20GB",
+    show_default=True,
+    metavar="SIZE",
+    help="Size to keep: 20GB, 500MB or bytes. 0 empties the cache.",
+)
 @json_option
 def prune(max_size: int, as_json: bool) -> None:
-    """Delete what was used longest ago, until at most --max-size is left. Refused while a run is under way."""
+    """Delete the least recently used entries until the cache fits --max-size.
+
+    The command is refused during a run.
+    """
     from optim._engine.store import Store
 
     deleted, freed = Store().prune(max_size)

@@ -6,18 +6,29 @@ from pathlib import Path
 
 import click
 
-from optim._engine.cli.layouts import how_options
+from optim._engine.cli.layouts import OLD_NAMES, how_options
+from optim.cli_kit.commands import OptimCommand
 from optim.cli_kit.names import LAYOUT_NAME
 from optim.cli_kit.options import data_option
 from optim.cli_kit.output import echo, json_option, print_json
 
 
-@click.command
+@click.command(
+    cls=OptimCommand,
+    old_names={"--as": "--layout", **OLD_NAMES},
+    examples=("optim deliver out --layout optimum -o encoder --files MiniLM --python ~/service/.venv/bin/python",),
+)
 @click.argument("run_folder", type=click.Path(path_type=Path))
 @click.option(
-    "--as", "layout", required=True, type=LAYOUT_NAME, metavar="LAYOUT[:k=v,...]", help="Which; values are TOML."
+    "--layout",
+    required=True,
+    type=LAYOUT_NAME,
+    metavar="LAYOUT[:k=v,...]",
+    help="Layout to write; optim layouts lists them. Values are TOML.",
 )
-@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="A new folder.")
+@click.option(
+    "-o", "--output", required=True, type=click.Path(path_type=Path), help="Folder to write; it must not exist."
+)
 @how_options
 @data_option
 @json_option
@@ -30,10 +41,12 @@ def deliver(
     data: str | None,
     as_json: bool,
 ) -> None:
-    """Lay the result in RUN_FOLDER out as another program opens it, have that open it, and compare.
+    """Write the result in RUN_FOLDER for another program, open it with that program, and compare the outputs.
 
-    Where the program is not installed, what is written is marked as not opened. `optim plugins list --verbose` shows
-    which layouts there are.
+    If the program is not installed, the result is marked as not opened.
+
+    Exit status 0: the layout was written; 2: this result has no such layout; 4: the program cannot open the layout, or
+    computes something else, and optim deletes the layout again.
     """
     from optim._engine.plugins.registry import load_registry
     from optim._engine.runs.layouts.asked import ask

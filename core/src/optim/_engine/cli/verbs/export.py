@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from optim._engine.cli.layouts import OLD_NAMES
 from optim._engine.cli.request import source_options
+from optim.cli_kit.commands import OptimCommand
 from optim.cli_kit.names import PASS_NAME
 from optim.cli_kit.options import SECONDS, seed_option, target_option
 from optim.cli_kit.output import echo, json_option, print_json, print_table
@@ -16,16 +18,42 @@ if TYPE_CHECKING:
     from optim._engine.reports.answers import ExportedFolder
 
 
-@click.command
+@click.command(
+    cls=OptimCommand,
+    sections={
+        "Passes": ("--with", "--without"),
+        "Time and cache": ("--timeout", "--no-cache", "--seed"),
+        "Output": ("--json", "--help"),
+    },
+    old_names=OLD_NAMES,
+    examples=(
+        "optim export models/all-MiniLM-L6-v2 -o exported",
+        "optim export package.module:factory -o exported --dynamic tokens=batch,length --state mems",
+    ),
+)
 @click.argument("source")
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The folder for the graphs.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), required=True, help="Folder for the graphs and export.json."
+)
 @target_option
 @source_options
-@click.option("--with", "named", multiple=True, metavar="PASS[:k=v,...]", help="A pass that must run; values are TOML.")
-@click.option("--without", multiple=True, type=PASS_NAME, help="Leave a pass or an exporter out.")
-@click.option("--timeout", type=SECONDS, default=3600.0, show_default=True, help="For each job, in seconds.")
-@click.option("--fresh", is_flag=True, help="Take nothing from the cache.")
-@seed_option("Of everything random.")
+@click.option(
+    "--with",
+    "named",
+    multiple=True,
+    metavar="PASS[:k=v,...]",
+    help="Require this pass. Values are TOML. Can be repeated.",
+)
+@click.option("--without", multiple=True, type=PASS_NAME, help="Exclude this pass or exporter. Can be repeated.")
+@click.option(
+    "--timeout",
+    type=SECONDS,
+    default=3600.0,
+    show_default=True,
+    help="Time limit for each of load, export and verify, in seconds.",
+)
+@click.option("--no-cache", "fresh", is_flag=True, help="Read nothing from the cache.")
+@seed_option("Random seed.")
 @json_option
 def export(
     source: str,
@@ -39,10 +67,10 @@ def export(
     as_json: bool,
     **words: Any,
 ) -> None:
-    """Turn SOURCE into ONNX that is proved equal to it.
+    """Export SOURCE to ONNX and compare the graph with the source.
 
-    SOURCE is a Hugging Face model folder, or package.module:factory, a function that returns a torch module, or a
-    module and example inputs; or hf://ORG/NAME, whose files are downloaded.
+    SOURCE is a Hugging Face model folder, hf://ORG/NAME, or package.module:factory. optim downloads the files of
+    hf://ORG/NAME. A factory is a function that returns a torch module, or a module and example inputs.
     """
     from optim._engine.cli.request import parse_named, source_request
     from optim._engine.runs.export import export_source

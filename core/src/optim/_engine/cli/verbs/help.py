@@ -1,8 +1,9 @@
-"""``optim help``: what an error means, and what a recipe can say, from what every installation has."""
+"""``optim help``: the help of a command, the meaning of an error, and the keys of a recipe."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -10,40 +11,57 @@ import click
 
 from optim.cli_kit.output import echo, json_option, print_fields, print_json, print_table
 from optim.errors import ExitStatus, unknown_name
+from optim.hooks import OWN_COMMANDS
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
 _TOPICS = {
-    "errors": "every error that optim can end with",
-    "errors/NAME": "what one of them means, and what to do",
-    "recipe": "every key of a recipe",
+    "COMMAND": "the options of a command, e.g. optim help run",
+    "errors": "all errors of optim",
+    "errors/NAME": "what an error means, and how to fix it",
+    "recipe": "all keys of a recipe",
 }
 
 
 @click.command("help")
-@click.argument("topic", required=False)
+@click.argument("topic", nargs=-1)
 @json_option
 @click.pass_context
-def help(ctx: click.Context, topic: str | None, as_json: bool) -> None:  # noqa: A001 - the verb is called so
-    """Tell about a TOPIC: errors, errors/NAME, or recipe. A command has its own help: optim COMMAND --help."""
-    if topic is None:
+def help(ctx: click.Context, topic: tuple[str, ...], as_json: bool) -> None:  # noqa: A001 - the verb is called so
+    """Explain a command, an error (errors/NAME) or the keys of a recipe (recipe)."""
+    name = " ".join(topic)
+    if not topic:
         echo(ctx.find_root().get_help() + "\n\nTopics of optim help:")
         print_fields([(f"  {name}", about) for name, about in _TOPICS.items()])
-    elif topic == "recipe":
-        _print_rows(("key", "what it says"), _recipe_rows(), as_json=as_json)
-    elif topic == "errors":
+    elif name == "recipe":
+        _print_rows(("key", "meaning"), _recipe_rows(), as_json=as_json)
+    elif name == "errors":
         known = _errors()
-        _print_rows(("reference", "what"), [(name, known[name]["what"][0]) for name in sorted(known)], as_json=as_json)
+        _print_rows(("reference", "what"), [(name, _summary(known[name])) for name in sorted(known)], as_json=as_json)
+    elif (command := _command(ctx.find_root(), topic)) is not None:
+        echo(command.get_help())
     else:
-        _print_error(topic, as_json=as_json)
+        _print_error(name, as_json=as_json)
+
+
+def _command(root: click.Context, words: Sequence[str]) -> click.Context | None:
+    """The context of a command, such as ``("plugins", "install")``; None if there is no such command."""
+    found = root
+    for word in words:
+        group = found.command
+        command = group.get_command(found, word) if isinstance(group, click.Group) else None
+        if command is None:
+            return None
+        found = click.Context(command, parent=found, info_name=word)
+    return found
 
 
 def _print_error(topic: str, *, as_json: bool) -> None:
     known, (group, _, name) = _errors(), topic.partition("/")
     if group != "errors":
         meant = [f"errors/{topic}"] if topic in known else []
-        raise unknown_name("topic", topic, [*_TOPICS, *meant], fix="optim help")
+        raise unknown_name("topic", topic, ["errors", "errors/NAME", "recipe", *OWN_COMMANDS, *meant], fix="optim help")
     if name not in known:
         raise unknown_name("error", name, known, fix="optim help errors")
     entry = known[name]
@@ -51,8 +69,17 @@ def _print_error(topic: str, *, as_json: bool) -> None:
         print_json({"reference": name, **entry})
         return
     statuses = [f"{status} ({ExitStatus(status).name.lower().replace('_', ' ')})" for status in entry["status"]]
-    fields = [(name, ""), ("what", "\n".join(entry["what"])), ("fix", "\n".join(entry["fix"]))]
-    print_fields([*fields, ("of", entry["about"]), ("status", ", ".join(statuses))])
+    echo(name)
+    print_fields(
+        [("why", entry["why"]), ("fix", entry["fix"]), ("part", entry["about"]), ("status", ", ".join(statuses))]
+    )
+    for case in entry["cases"]:
+        echo()
+        print_fields([("what", case["what"]), ("fix", case["fix"])])
+
+
+def _summary(entry: dict[str, Any]) -> str:
+    return next((str(case["what"]) for case in entry["cases"] if case["what"]), str(entry["fix"]))
 
 
 def _errors() -> dict[str, dict[str, Any]]:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from optim.cli_kit.commands import OptimCommand
 from optim.cli_kit.options import MODEL_PATH
-from optim.cli_kit.output import echo, echo_json, print_fields, print_json, print_table
+from optim.cli_kit.output import echo, echo_json, json_option, print_fields, print_json, print_table
 from optim.errors import some_of
 
 if TYPE_CHECKING:
@@ -18,14 +19,17 @@ if TYPE_CHECKING:
 _MOST_OPERATORS = 25
 
 
-@click.command()
+@click.command(cls=OptimCommand, examples=("optim inspect model.onnx", "optim inspect --machine"))
 @click.argument("model", type=MODEL_PATH, required=False)
-@click.option("--machine", "machine", is_flag=True, help="Show this machine, and what is assumed about it.")
-@click.option("--json", "as_json", is_flag=True, help="For machines: one JSON object.")
+@click.option(
+    "--machine", "machine", is_flag=True, help="Show this machine and what passes assume about its processor."
+)
+@json_option
 def inspect(model: Path | None, machine: bool, as_json: bool) -> None:
-    """Show inputs, outputs, opset, operators, size, weights by dtype, and what is dynamic.
+    """Show inputs, outputs, opset, operators, size, weights by dtype, and dynamic dimensions of MODEL.
 
-    With --machine and without MODEL: the processor, what passes assume about its kernels, and where that comes from.
+    With --machine and without MODEL, show the processor and what passes assume about its kernels. The source of each
+    row is measured (here), documented (by the runtime) or assumed (from another machine).
     """
     if machine == (model is not None):
         raise click.UsageError("give a MODEL, or --machine without one")

@@ -16,14 +16,18 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("what", metavar="NAME|PATH|WHEEL", type=PLUGIN_NAME)
-@click.option("--isolated", is_flag=True, help="Put the plugin alone beside optim; refuse one that cannot be.")
-@click.option("--python", default="", metavar="PATH", help="Of its environment; the running one by default.")
+@click.option(
+    "--isolated", is_flag=True, help="Install only the plugin itself here; refuse a plugin that is not isolated."
+)
+@click.option(
+    "--python", default="", metavar="PATH", help="Python interpreter for the environment. [default: this one]"
+)
 @json_option
 def install(what: str, isolated: bool, python: str, as_json: bool) -> None:
-    """Install a plugin, and make the environment of one that is isolated.
+    """Install a plugin. An isolated plugin gets an environment of its own.
 
-    NAME is an installed plugin, or one that pip finds as optim-plugin-NAME. Every other package keeps its version. An
-    interrupted install goes on where it stopped.
+    NAME is an installed plugin, or pip installs optim-plugin-NAME. Every other package keeps its version. The same
+    command continues an interrupted installation. The environment is in the user's data folder (OPTIM_DATA_DIR).
     """
     from optim._engine.plugins.registry import load_registry
     from optim.errors import OptimError
@@ -58,7 +62,7 @@ def install(what: str, isolated: bool, python: str, as_json: bool) -> None:
 @click.argument("name")
 @json_option
 def remove(name: str, as_json: bool) -> None:
-    """Delete the environment of an isolated plugin, also of one that is no longer installed."""
+    """Delete the environment of an isolated plugin. The plugin itself stays installed."""
     from optim.errors import unknown_name
     from optim.isolation.environments import installed_environments, remove_environment
 

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 def metrics(as_json: bool) -> None:
     """List the task metrics for --metric, with their plugins and options.
 
-    A function of your own is named as package.module:function. It is called for each sample with outputs and labels,
-    both by name, and returns a number; labels are the arrays of the feeds whose names begin with 'label'.
+    --metric package.module:function names a function of yours. optim calls it for each sample with the outputs and the
+    labels, both by name. The function returns a number. Labels are the arrays of a sample whose names begin with
+    'label'.
     """
     from optim._engine.plugins.registry import load_registry
 

@@ -24,10 +24,10 @@ def passes() -> None:
 
 @passes.command("list")
 @click.option("--stage", type=click.Choice([stage.value for stage in Stage]), help="Only the passes of this stage.")
-@click.option("--target", "target_name", type=TARGET_NAME, help="Only what is offered for this target.")
+@click.option("--target", "target_name", type=TARGET_NAME, help="Only the passes for this target.")
 @json_option
 def list_command(stage: str | None, target_name: str | None, as_json: bool) -> None:
-    """List the passes in the order they run."""
+    """List the passes in the order in which they run."""
     from optim._engine.plugins.registry import load_registry
 
     registry = load_registry()
@@ -50,7 +50,7 @@ def list_command(stage: str | None, target_name: str | None, as_json: bool) -> N
 @click.argument("name", metavar="PASS", type=PASS_NAME)
 @json_option
 def show_command(name: str, as_json: bool) -> None:
-    """Show one pass: what it does, what it asks for, and its options."""
+    """Show one pass: its effect, requirements and options."""
     from optim._engine.cli.described_options import describe_options
     from optim._engine.plugins.registry import load_registry
 

@@ -29,30 +29,30 @@ _STAGES = ("fuse", "quantize", "convert-precision", "tune", "post-process")
     type=click.Choice(_STAGES),
     default=("fuse", "quantize"),
     show_default=True,
-    help="Start with a pass in this stage; may be given more than once.",
+    help="Write a pass for this stage. Can be repeated.",
 )
 @click.option(
     "--target",
     type=click.Choice(["provider", "runtime"]),
     default="provider",
     show_default=True,
-    help="What runs its models: a provider of onnxruntime, or a runtime of its own.",
+    help="Runtime of the models: a provider of onnxruntime, or a runtime of the plugin.",
 )
 @click.option(
     "--also",
     "extras",
     multiple=True,
     type=click.Choice(["metric", "command"]),
-    help="Start with this too; may be given more than once.",
+    help="Also write a metric or a command. Can be repeated.",
 )
-@click.option("--folder", type=click.Path(path_type=Path), help="Where to. [default: optim-plugin-NAME]")
+@click.option("--folder", type=click.Path(path_type=Path), help="Folder to write. [default: optim-plugin-NAME]")
 @json_option
 def new(
     name: str, stages: tuple[str, ...], target: str, extras: tuple[str, ...], folder: Path | None, as_json: bool
 ) -> None:
-    """Write the package of a new plugin, NAME: a target, passes that do something, tests.
+    """Write the package of a new plugin called NAME: a target, working passes, and tests.
 
-    It installs and passes its tests at once; then change it, a file at a time.
+    The package installs and passes its tests as it is. Change it one file at a time.
     """
     from optim._engine.scaffold.package import write_package
 
@@ -70,11 +70,12 @@ def new(
 @click.command
 @json_option
 def doctor(as_json: bool) -> int:
-    """Look for what is broken, and say how to mend each thing.
+    """Find what is wrong with this installation, and print how to fix it.
 
-    Two builds of onnxruntime side by side, missing or outdated libraries, plugins that fail, names used twice, passes
-    that cannot be ordered, environments of isolated plugins that were not made or are broken. Exits with 4 where there
-    is something to mend.
+    The command finds two builds of onnxruntime, missing or old libraries, plugins that fail, names used twice, passes
+    without an order, targets without their backend, and broken environments of isolated plugins.
+
+    Exit status 0: nothing to fix; 4: at least one problem.
     """
     from optim._engine.plugins.doctor import Severity, examine
     from optim._engine.plugins.registry import load_registry
@@ -90,7 +91,7 @@ def doctor(as_json: bool) -> int:
             echo(f"{finding.subject}: {finding.what}")
             if finding.fix:
                 echo(f"  fix:  {finding.fix}")
-        echo(f"{len(problems)} to mend" if problems else "nothing to mend")
+        echo(f"{len(problems)} to fix" if problems else "nothing to fix")
     return ExitStatus.NOT_HELD if problems else ExitStatus.DELIVERED
 
 
@@ -105,14 +106,14 @@ _STYLES = {
 
 @click.group()
 def plugins() -> None:
-    """List the plugins, show one, look for what is broken, or start a new one."""
+    """List, show, check, install and create plugins."""
 
 
 @plugins.command("list")
 @json_option
-@click.option("--verbose", is_flag=True, help="Where from, hooks and passes too.")
+@click.option("--verbose", is_flag=True, help="Also print where each plugin comes from, its hooks and its passes.")
 def list_command(as_json: bool, verbose: bool) -> None:
-    """List the installed plugins, also those that cannot be used, with the reason."""
+    """List the installed plugins. A plugin that cannot be used has its reason in column state."""
     print_plugins(as_json=as_json, verbose=verbose)
 
 
@@ -121,7 +122,7 @@ def list_command(as_json: bool, verbose: bool) -> None:
 @json_option
 @click.pass_context
 def show_command(ctx: click.Context, name: str, as_json: bool) -> None:
-    """Show all that is known about one plugin."""
+    """Show everything about one plugin."""
     from optim._engine.plugins.registry import load_registry
     from optim._engine.plugins.survey import survey_plugins
 
@@ -172,7 +173,7 @@ def _print_environments(found: list[SurveyedPlugin]) -> None:
 
     for left in installed_environments():
         if left.plugin not in {one.plugin.name for one in found}:
-            echo(f"\nan environment without its plugin ({_size(left)}): optim plugins remove {left.plugin}")
+            echo(f"\nenvironment of a plugin that is not installed ({_size(left)}): optim plugins remove {left.plugin}")
 
 
 def _size(environment: Environment) -> str:

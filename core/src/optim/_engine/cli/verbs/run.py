@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from optim._engine.cli.layouts import deliveries_of, layout_options, require_layouts
+from optim._engine.cli.layouts import OLD_NAMES, deliveries_of, layout_options, require_layouts
 from optim._engine.cli.request import source_options
-from optim.cli_kit.names import PASS_NAME, POINT_NAME, STAGE_NAME, disable_option
+from optim.cli_kit.commands import OptimCommand
+from optim.cli_kit.names import PASS_NAME, POINT_NAME, STAGE_NAME, hidden_disable_option
 from optim.cli_kit.options import (
     MODEL_PATH,
     SECONDS,
@@ -30,69 +31,112 @@ if TYPE_CHECKING:
     from optim._engine.runs.layouts.asked import Deliveries
 
 
-@click.command
+_SECTIONS = {
+    "Goal": ("--generate", "--max-latency"),
+    "Accuracy": ("--lossless", "--max-mismatch", "--batch-invariant"),
+    "Passes": ("--with", "--without", "--stage", "--dry-run", "--trust-code"),
+    "Time and cache": ("--timeout", "--no-cache", "--seed"),
+    "Sources other than .onnx": (
+        "--task",
+        "--dynamic",
+        "--source-arg",
+        "--state",
+        "--weights",
+        "--allow-pickle",
+        "--trust-remote-code",
+    ),
+    "Layouts for other programs": ("--files", "--python"),
+    "Several machines": ("--cluster", "--store-url"),
+    "Output": ("--pick", "--verbose", "--json", "--help"),
+}
+"""The ten options that most people need have no heading."""
+
+_EXAMPLES = (
+    "optim run model.onnx -o out",
+    "optim run model.onnx -o out --data samples.npz --max-drift 0.02",
+    "optim run model.onnx -o out --data samples.npz --metric top-1 --max-loss 1%",
+    "optim run model.onnx -o out --target cpu:threads=1 --deliver optimum",
+    "optim run model.onnx -o out --with \"ort.quantize-dynamic:per_channel=false,keep=['MatMul_12']\"",
+    'optim run model.onnx -o out --with "ort.fix-shapes:dimensions={batch=1,sequence=128}"',
+    "optim run hf://org/name -o out",
+)
+
+
+@click.command(cls=OptimCommand, sections=_SECTIONS, old_names=OLD_NAMES, examples=_EXAMPLES)
 @click.argument("source", type=MODEL_PATH)
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="The run folder. [default: MODEL-optim]")
-@targets_option("Where the model will run: a target, several with commas, or auto: the fastest is delivered.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Run folder to write. [default: MODEL-optim]")
+@targets_option("Target to run the model on (execution provider, device). With several, the fastest result wins.")
 @data_option
 @click.option(
     "--goal",
     type=click.Choice(["latency", "size", "memory", "startup", "throughput", "generate"]),
-    help="What better means. [default: latency; of a decoder generate]",
+    help="Property to improve. [default: latency, or generate for a decoder with a past]",
 )
 @click.option(
     "--generate",
     metavar="prompt=N,new=N",
-    help="Goal generate: tokens of a decoder's prompt and answer. [default: prompt=512,new=128]",
+    help="Token counts for --goal generate, which this option implies. [default: prompt=512,new=128]",
 )
 @click.option(
     "--max-latency",
     "max_latency_ms",
     type=float,
     metavar="MS",
-    help="With --goal throughput: what 95 of 100 calls keep within, in milliseconds.",
+    help="Limit of the p95 latency for --goal throughput, in milliseconds.",
 )
-@click.option("--max-drift", type=float, help="Largest drift that lossy passes may cause. [default: 0.1]")
+@click.option("--max-drift", type=float, help="Accuracy budget: largest drift of any output. [default: 0.1]")
 @mismatch_option
 @click.option(
     "--batch-invariant",
     type=float,
     metavar="LIMIT",
-    help="How far a sample's answer may move in a batch and with padding, as drift.",
+    help="Largest drift of a sample between running alone and running in a padded batch.",
 )
-@click.option("--lossless", is_flag=True, help="Admit only passes held to rounding error.")
+@click.option(
+    "--lossless", is_flag=True, help="Allow rounding error only, up to 1e-4 (4e-3 with float16); no quantization."
+)
 @metric_options
-@click.option("--recipe", type=click.Path(path_type=Path), help="A recipe, or the lock of an earlier run to repeat.")
-@click.option("--trust-code", is_flag=True, help="Let --recipe name functions and classes that are imported and run.")
+@click.option(
+    "--recipe",
+    type=click.Path(path_type=Path),
+    help="Read these settings from a recipe, or repeat a run from its lock.",
+)
+@click.option("--trust-code", is_flag=True, help="Allow --recipe to import and run code that it names.")
 @click.option(
     "--with",
     "named",
     multiple=True,
     type=PASS_NAME,
     metavar="PASS[:k=v,...]",
-    help="A pass that must hold; values are TOML.",
+    help="Require this pass: the run fails if it does not hold. Values are TOML. Can be repeated.",
 )
-@click.option("--without", multiple=True, type=PASS_NAME, help="Leave a pass out.")
-@click.option("--stage", "stages", multiple=True, type=STAGE_NAME, help="Only this stage; may be given more than once.")
-@click.option("--search-seconds", type=SECONDS_OR_AUTO, help="Of the whole run: a number, or auto. [default: auto]")
-@click.option("--timeout", type=SECONDS, help="For one candidate, in seconds. [default: 900]")
-@click.option("--dry-run", is_flag=True, help="Print the passes in order and the reason for each place.")
-@click.option("--fresh", is_flag=True, help="Take nothing from the cache.")
-@click.option("--seed", type=SEED, help="Of everything random. [default: 0]")
+@click.option("--without", multiple=True, type=PASS_NAME, help="Exclude this pass. Can be repeated.")
+@click.option(
+    "--stage", "stages", multiple=True, type=STAGE_NAME, help="Run the passes of this stage only. Can be repeated."
+)
+@click.option(
+    "--search-seconds",
+    type=SECONDS_OR_AUTO,
+    help="Time limit for the whole run, in seconds. auto: up to 300. [default: auto]",
+)
+@click.option("--timeout", type=SECONDS, help="Time limit for one candidate, in seconds. [default: 900]")
+@click.option("--dry-run", is_flag=True, help="Print the plan, with the reason for each pass, and stop.")
+@click.option("--no-cache", "fresh", is_flag=True, help="Read nothing from the cache.")
+@click.option("--seed", type=SEED, metavar="N", help="Random seed. [default: 0]")
 @click.option(
     "--pick",
     type=POINT_NAME,
     metavar="POINT",
-    help="Deliver another point: fastest, smallest, most-accurate or a number.",
+    help="Deliver another result of the run: fastest, smallest, most-accurate, or its number.",
 )
 @layout_options
+@click.option("--cluster", metavar="WHERE", help="Dask scheduler: local:N, tls://HOST:PORT or package.module:function.")
 @click.option(
-    "--cluster", metavar="WHERE", help="Machines that do the work: local:N, tls://HOST:PORT or module:function."
+    "--store-url", metavar="URL", help="Address at which machines of --cluster exchange files: file:// or s3://."
 )
-@click.option("--store-url", metavar="URL", help="Where the machines of --cluster exchange files: file://, s3://.")
-@click.option("--verbose", is_flag=True, help="Print every pass with its reason, and what it printed.")
+@click.option("--verbose", is_flag=True, help="Print every candidate with its reason, and what passes printed.")
 @source_options
-@disable_option
+@hidden_disable_option
 @json_option
 def run(
     source: Path,
@@ -104,16 +148,19 @@ def run(
     verbose: bool,
     **words: Any,
 ) -> int:
-    """Make SOURCE fast on the target, prove that it still computes the same, and leave a folder to deploy.
+    """Make SOURCE fast on the target, check that it still computes the same, and write a folder to deploy.
 
-    SOURCE is an .onnx file or a folder of optim export; or a Hugging Face model folder or package.module:factory, which
-    are exported first.
-    Every change is verified and timed against the original; what is wrong or slower is dropped, with its reason.
-    With --pick SOURCE may be the folder of an earlier run: another point of it is delivered, and nothing runs again.
+    SOURCE is an .onnx file, a folder of optim export, a Hugging Face model folder, hf://ORG/NAME, or
+    package.module:factory. optim exports a source that is not ONNX first.
+
+    optim compares every candidate with the original and times it against the original. optim drops a candidate that is
+    wrong or slower, and the report gives the reason.
+
+    The same command again is served from the cache. After an interrupted run, it continues that run.
     """
     deliveries = deliveries_of(words)
-    if pick is not None and _is_run_folder(source):
-        return _tell({"": _pick(source, pick, output or source, deliveries)}, output or source, as_json, verbose)
+    if pick is not None and _is_run_folder(source):  # as before there was optim pick
+        return deliver_point(source, pick, output or source, deliveries, as_json=as_json, verbose=verbose)
     from optim._engine.api.request import default_output, require_run
     from optim._engine.cli.request import settings_of
 
@@ -142,16 +189,20 @@ def _is_run_folder(path: Path) -> bool:
     return path.is_dir() and read_mark(path) is not None
 
 
-def _pick(folder: Path, wanted: str, output: Path, deliveries: Deliveries | None) -> Report:
+def deliver_point(
+    folder: Path, wanted: str, output: Path, deliveries: Deliveries | None, *, as_json: bool, verbose: bool
+) -> int:
+    """Deliver another result of an earlier run, and print its report; returns the exit status."""
     from optim._engine.runs.pick import pick_from
     from optim.cli_kit.live_lines import progress
 
     with progress() as say:
-        return pick_from(folder, wanted, output, say, deliveries)
+        report = pick_from(folder, wanted, output, say, deliveries)
+    return _tell({"": report}, output, as_json, verbose)
 
 
 def _tell(reports: dict[str, Report], output: Path, as_json: bool, verbose: bool) -> int:
-    """Print what came of it, component by component; the exit status."""
+    """Print the report of each component; returns the exit status."""
     from optim._engine.runs.folder import report_folder
 
     several = len(reports) > 1
@@ -208,8 +259,20 @@ def _status(report: Report, folder: Path) -> ExitStatus:
             report.status,
             f"no model was delivered{earlier}",
             report.reason,
-            f"see {folder / 'report.html'}",
+            _next_step(report, folder / "report.html"),
             status=status,
         )
         echo(str(failed), err=True)
     return status
+
+
+def _next_step(report: Report, page: Path) -> str:
+    """What to type after a run that delivered no model."""
+    if report.status == "failed":
+        return f"read the failed steps in {page}, leave out the pass at fault (--without PASS), and run it again"
+    limits = [f"--{name}" for name, said in (("max-loss", report.budget.max_loss),) if said]
+    near = report.nearest.drift.relative_error if report.nearest is not None else None
+    if report.budget.max_drift is not None and near is not None:
+        limits.append(f"--max-drift {float(f'{1.05 * near:.2g}'):g}")
+    accept = " ".join(limits) or ("a larger --max-latency" if report.goal == "throughput" else "a larger budget")
+    return f"accept more ({accept}), or give real samples (--data) or more time (--search-seconds); see {page}"

@@ -10,7 +10,7 @@ from optim.cli_kit.output import echo, json_option, print_json, print_table
 @click.command()
 @json_option
 def targets(as_json: bool) -> None:
-    """List where models can run; a target that cannot be used here is listed with the reason."""
+    """List the targets. Column here says available, or why the target cannot be used on this machine."""
     from optim._engine.plugins.registry import load_registry
 
     registry = load_registry()

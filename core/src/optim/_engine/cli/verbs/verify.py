@@ -1,4 +1,4 @@
-"""``optim verify``: compare two models on the same feeds."""
+"""``optim verify``: compare two models on the same input samples."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from optim.cli_kit.commands import OptimCommand
 from optim.cli_kit.names import TARGET_NAME
 from optim.cli_kit.options import MODEL_PATH, data_option, metric_options, mismatch_option, seed_option, target_option
 from optim.cli_kit.output import echo, json_option, print_json, print_table
@@ -16,16 +17,22 @@ if TYPE_CHECKING:
     from optim._engine.reports.answers import Verification
 
 
-@click.command
+@click.command(
+    cls=OptimCommand,
+    examples=(
+        "optim verify model.onnx out --data samples.npz --max-drift 0.05",
+        "optim verify model.onnx --target cpu --other-target openvino",
+    ),
+)
 @click.argument("reference", type=MODEL_PATH)
 @click.argument("other", type=MODEL_PATH, required=False)
 @data_option
-@click.option("--max-drift", type=float, help="Largest drift of any output. [default: 0.1]")
+@click.option("--max-drift", type=float, help="Accuracy budget: largest drift of any output. [default: 0.1]")
 @mismatch_option
 @metric_options
 @target_option
-@click.option("--other-target", type=TARGET_NAME, default="", help="Where OTHER, or REFERENCE itself, is run.")
-@seed_option("Of synthesized feeds.")
+@click.option("--other-target", type=TARGET_NAME, default="", help="Target to run OTHER on. [default: --target]")
+@seed_option("Random seed of synthesized samples.")
 @json_option
 def verify(
     reference: Path,
@@ -40,11 +47,12 @@ def verify(
     seed: int,
     as_json: bool,
 ) -> int:
-    """Run REFERENCE and OTHER on the same feeds and compare every output.
+    """Run REFERENCE and OTHER on the same input samples and compare every output.
 
-    With --other-target one model is enough: it is compared with itself on another target.
+    Each model is an .onnx file or a run folder. With --other-target, OTHER may be left out: optim compares REFERENCE
+    with itself on the other target.
 
-    Each is an .onnx file or a run folder. Exit status 0: within what is accepted; 4: beyond, or not judged.
+    Exit status 0: within the budget; 4: beyond the budget, or not judged. A CI job can use it as a gate.
     """
     from optim._engine.api.verify import verify as verify_models
     from optim.cli_kit.live_lines import progress
@@ -92,7 +100,7 @@ def _print(found: Verification) -> None:
     for item in found.outputs:
         if texts := output_texts(item):
             echo(f"{item.name}: {'; '.join(texts)}")
-    echo(f"feeds: {found.feeds.origin}, {found.feeds.compared} of {count_text(found.feeds.samples, 'sample')}")
+    echo(f"samples: {found.feeds.origin}, {found.feeds.compared} of {count_text(found.feeds.samples, 'sample')}")
     if found.task is not None:
         task = found.task
         error = "" if task.error is None else f", standard error {task.error:.2g}"

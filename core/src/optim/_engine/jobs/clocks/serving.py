@@ -111,4 +111,4 @@ class Throughput:
         limit = self.served.limit_ms
         if limit is None or self.calls.p95 <= limit:
             return ""
-        return f"5 of 100 calls took longer than {self.calls.p95:.3g} ms, and --max-latency allows {limit:g} ms"
+        return f"the p95 latency is {self.calls.p95:.3g} ms, and --max-latency allows {limit:g} ms"

@@ -91,7 +91,7 @@ class _Throughput(Timer):
 
     def _choose(self) -> Served:
         """The way with most samples a second; where none keeps within the limit, the one with the shortest calls."""
-        batches, note = (_doubled(), "") if self._has_rows() else ((1,), "the model takes no other batch")
+        batches, note = (_doubled(), "") if self._has_rows() else ((1,), "the model accepts no other batch size")
         tried: list[Tried] = []
         end = time.perf_counter() + _CHOOSING_S
         for sessions, threads in self._shares():
@@ -133,7 +133,7 @@ class _Throughput(Timer):
             return Tried(serving, problem=f"it does not run: {describe_exception(error)}")
         p95_s = p95_of(calls)
         beyond = self._limit_s is not None and p95_s > _ROOM * self._limit_s
-        return Tried(serving, rate, p95_s, "beyond the limit of latency" if beyond else "")
+        return Tried(serving, rate, p95_s, "beyond the latency limit" if beyond else "")
 
     def _has_rows(self) -> bool:
         return bool(row_inputs({info.name: info for info in self._subject.model.inputs}))

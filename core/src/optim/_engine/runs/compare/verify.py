@@ -21,6 +21,7 @@ from optim._engine.search.workbench import Workbench
 from optim._engine.store import names_in_messages
 from optim.errors import OptimError
 from optim.jobs.wire import to_wire
+from optim.target import Target
 
 if TYPE_CHECKING:
     from optim._engine.reports.answers import Verification
@@ -46,22 +47,37 @@ def verify_models(
     elsewhere = require_target(conditions.registry, other_target) if other_target else None
     asked.require_sound()
     with workbench_for(reference, conditions, asked, [other]) as (bench, _):
-        candidate = other_model(bench, other)
-        budget = asked.budget(bench.prepared.tolerance)
-        if elsewhere is not None:
-            bench = bench.on(elsewhere, {})
-        result = check_candidate(bench, candidate) if elsewhere else _compared(bench, candidate)
-        is_the_same = elsewhere is None and candidate.model.digest == bench.original.digest
-        if result.ready is None:
-            raise OptimError(
-                "other-failed",
-                f"{other} does not run on the same feeds",
-                result.failure,
-                "optim inspect shows its inputs and operators",
-            ).naming(names_in_messages(candidate.model.path, other))
-        found = _verification(bench, result.ready, budget, is_the_same=is_the_same)
+        found = verify_on(bench, other, asked, elsewhere)
         about = about_made_up((reference, other)) if bench.settings.data is None else ""
         return found.model_copy(update={"feeds": found.feeds.model_copy(update={"note": about})})
+
+
+def verify_on(bench: Workbench, other: Path, asked: RunSettings, elsewhere: Target | None = None) -> Verification:
+    """Compare a model with the one that a workbench was prepared for; several may be, one after the other.
+
+    Args:
+        bench: of the reference.
+        other: the model.
+        asked: what is accepted.
+        elsewhere: where ``other`` runs; None: where the reference does.
+
+    Raises:
+        OptimError: the model cannot be used.
+    """
+    candidate = other_model(bench, other)
+    budget = asked.budget(bench.prepared.tolerance)
+    if elsewhere is not None:
+        bench = bench.on(elsewhere, {})
+    result = check_candidate(bench, candidate) if elsewhere else _compared(bench, candidate)
+    is_the_same = elsewhere is None and candidate.model.digest == bench.original.digest
+    if result.ready is None:
+        raise OptimError(
+            "other-failed",
+            f"{other} does not run on the same feeds",
+            result.failure,
+            "optim inspect shows its inputs and operators",
+        ).naming(names_in_messages(candidate.model.path, other))
+    return _verification(bench, result.ready, budget, is_the_same=is_the_same)
 
 
 def _verification(bench: Workbench, ready: Ready, budget: Budget, *, is_the_same: bool) -> Verification:

@@ -79,7 +79,7 @@ def ask(registry: Registry, texts: Sequence[str], files: Path | None = None, pyt
         registry: of the plugins.
         texts: ``NAME`` or ``NAME:key=value,...`` with TOML values.
         files: what the user named after ``--files``.
-        python: what the user named after ``--opened-by``.
+        python: what the user named after ``--python``.
 
     Raises:
         OptimError[unknown-layout]: nobody offers it; lists the near ones.
@@ -90,7 +90,11 @@ def ask(registry: Registry, texts: Sequence[str], files: Path | None = None, pyt
     if files is not None and not files.is_dir():
         raise _not_there(f"--files {files}", "there is no such folder", "name the folder that has config.json")
     if python is not None and not python.is_file():
-        raise _not_there(f"--opened-by {python}", "there is no such file", "name a Python: .venv/bin/python")
+        raise _not_there(
+            f"--python {python}",
+            "there is no such file",
+            "give the path of a Python interpreter: --python .venv/bin/python",
+        )
     found = [_asked(registry, text) for text in texts]
     names = [one.layout.name for one in found]
     for name in names:

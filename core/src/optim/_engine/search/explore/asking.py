@@ -16,11 +16,11 @@ from optim._engine.search.workbench import Workbench
 from optim.jobs.process import WorkerFailed
 from optim.jobs.wire import from_wire
 
-_TOO_LATE = OutOfTime("search time ran out while passes were asked what they offer; give more with --search-seconds")
+_TOO_LATE = OutOfTime("search time ran out before all passes proposed candidates; give more with --search-seconds")
 
 _MORE = "give more with --search-seconds"
 
-_TOOK_ALL = f"{{who}} had not said after {{seconds:.3g}} s what it offers, which no other pass paid for; {_MORE}"
+_TOOK_ALL = f"{{who}} proposed no candidate within {{seconds:.3g}} s; {_MORE}"
 
 _NEAR = 3
 """Names that an error proposes."""
@@ -169,7 +169,7 @@ class Asker:
             return None
         if (known := self._too_slow.get(offered.plugin.name)) is not None:
             slow, reason = known
-            used = f"{offered.plugin.release} had used its time to say what it offers, for {slow}: {_MORE}"
+            used = f"{offered.plugin.release} used up its time to propose candidates, for {slow}: {_MORE}"
             return reason if slow == offered.name else OutOfTime(used)
         left = self._time.left if offered.over_models.session_only else self._time.left_for_candidates
         return _TOO_LATE if left <= 0 else None

@@ -352,9 +352,9 @@ class Beam:
         name = first.ordered.name
         raise NamedPassError(
             "pass-did-not-hold",
-            f"{name} {first.why} and did not hold",
+            f"{name} {first.why}, but it failed",
             failures(self.journal.attempts, name),
-            f"leave it out, give it other options (optim passes show {name}), or allow more with --max-drift",
+            f"leave it out, change its options (optim passes show {name}), or allow more drift with --max-drift",
             status=ExitStatus.NOT_HELD,
         )
 

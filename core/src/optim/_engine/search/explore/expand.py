@@ -33,8 +33,8 @@ from optim.jobs.printed import last_lines
 from optim.onnx.operators import share_within_reach
 from optim.passes import PassResult, Role, Stage
 
-_STOPPED = "search time ran out while it was tried: it {failure}; give more with --search-seconds"
-_NO_FASTER = "not repaired: it is no faster than the model without it"
+_STOPPED = "search time ran out during this candidate: it {failure}; give more with --search-seconds"
+_NO_FASTER = "not repaired: the model is no faster with it"
 _HOPELESS = 1.5
 """Options that broke the budget by this factor on one chain are not tried on the next: less gives up too early."""
 
@@ -258,7 +258,7 @@ class Expander:
             name = one.planned.ordered.name
             if name in found:
                 one.attempt.settle(
-                    StepStatus.SKIPPED, "an earlier guess holds, and where nothing is timed that is enough"
+                    StepStatus.SKIPPED, "an earlier candidate meets the budget; without timing that is enough"
                 )
                 continue
             for attempt, outcome in self._try_all(candidate, [one]):

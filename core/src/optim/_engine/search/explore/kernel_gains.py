@@ -74,9 +74,7 @@ class KernelGains:
         self._measured_here = bool(known.measured) and not _is_disturbed(known.measured)
         self._ratios = known.measured if self._measured_here else known.known
         if known.measured and not self._measured_here:
-            bench.run_time.note(
-                "other programs disturbed the timing of this machine's kernels: what passes promise went by tables"
-            )
+            bench.run_time.note("other programs disturbed the kernel timing, so optim estimated gains from tables")
 
     def gain(self, uses: Iterable[KernelUse]) -> float | None:
         """Logarithm of the factor that exchanging kernels gains at best; None where nothing is known of them."""

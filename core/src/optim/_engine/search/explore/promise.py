@@ -92,7 +92,7 @@ class Promises:
         gain = self._expected.get(step.key)
         if gain is None or step.key not in self._bounded or gain >= -_NO_GAIN or step.key in self._gain_of_step:
             return ""
-        return f"its kernels are slower here than those of float32: latency ratio {math.exp(-gain):.2f} at best"
+        return f"its kernels are slower than float32 on this machine: latency ratio {math.exp(-gain):.2f} at best"
 
     def note_offer(self, name: str, *, is_one: bool) -> None:
         """Notes whether a pass has anything to offer, as far as it was asked last."""

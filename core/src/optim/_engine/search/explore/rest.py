@@ -16,9 +16,9 @@ from optim.passes import Role, Stage
 
 OUT_OF_TIME = OutOfTime("search time ran out before it was tried; give more with --search-seconds")
 
-NOT_TIMED = OutOfTime("it is right, but search time ran out before it was timed; give more with --search-seconds")
+NOT_TIMED = OutOfTime("correct, but search time ran out before it was timed; give more with --search-seconds")
 
-EARLY = "exploring ended {left:.0f} s early: the rest ({names}) promised less than 2 %"
+EARLY = "the search ended {left:.0f} s early: the remaining passes ({names}) promised less than 2 %"
 
 LEFT_FOR_LATER = 0.75
 """Share of the time for candidates that a stage leaves where a later one promises more: with less, half a minute
@@ -105,7 +105,7 @@ def why_no_more(names: Sequence[str], time: RunTime) -> str:
         return ""
     some = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
     enough_s = 60 * math.ceil((time.announced_s + len(names) * time.try_s) / 60)
-    return f"; there was no time to make one candidate of {some} (about --search-seconds {enough_s} would do)"
+    return f"; no time for a candidate of {some} (about --search-seconds {enough_s} would do)"
 
 
 def run_out(legs: Sequence[Leg], journal: Journal, candidate: Candidate) -> None:

@@ -17,11 +17,14 @@ from optim._engine.search.workbench import Workbench
 _FEWEST_ROUNDS = 2
 """Without which there is no figure: of one round nobody knows how far it is off."""
 
-_ONCE = "there was no time to time the result again in fresh processes: what differs there is not in its interval"
+_ONCE = (
+    "no time left to time the result again in fresh processes; "
+    "the interval does not include differences between processes"
+)
 
-NOT_TIMED = "the time of the run was over before all was timed that may be faster: give more with --search-seconds"
+NOT_TIMED = "the run ended before every candidate that may be faster was timed: give more with --search-seconds"
 
-SIZE_ALONE = "there was no time to time what is smaller: its size and its outputs are known, its latency is not"
+SIZE_ALONE = "no time left to time the smaller result: its latency is unknown"
 
 _BEATEN = 1.08
 """Settings slower than others of the same graph by more are not raced again: less drops what noise made look slow."""

@@ -17,7 +17,7 @@ from optim._engine.search.workbench import Workbench
 from optim.jobs.process import WorkerFailed
 from optim.model import Model
 
-_IDLE = "no change: the runtime makes the same graph of the model "
+_IDLE = "no change: the runtime builds the same graph from the model "
 
 
 class IdleSettings:

@@ -42,7 +42,7 @@ class LateLane(WorkerFailed):
     """
 
     def __init__(self, late: str = "") -> None:
-        super().__init__("the time of the run was over before it was open", "timeout")
+        super().__init__("the run ended before it was open", "timeout")
         self.late = late
 
 
@@ -103,7 +103,7 @@ def _said_beside(lane: Lane | WorkerFailed) -> Lane | WorkerFailed:
     """A backend that did not open a model beside others may have a device that takes one; then it has to say so."""
     if not isinstance(lane, WorkerFailed) or lane.error is None or lane.error.reference != "backend-failed":
         return lane
-    cause = f"{lane.error.cause}; other models were open beside it: does its device take one (Backend.exclusive)?"
+    cause = f"{lane.error.cause}; other models were open too: a device for one model needs Backend.exclusive"
     error = replace(lane.error, cause=cause)
     return WorkerFailed(f"{error.what}: {cause}", lane.kind, lane.details, error, lane.doing, call=lane.call)
 

@@ -47,7 +47,7 @@ _BESIDE_SHARE = 0.25
 """Of the free memory, for lanes that are opened while another run races, which has its own open: runs that begin
 together count the same memory as free. What needs more is opened at the run's own turn."""
 
-_LATE = "the time of a race was over before a model had been timed once: its lane {reason}"
+_LATE = "timing ended before a model had run once: its process {reason}"
 
 _MOST_LANES = 24
 """A round with more takes so long that the machine changes within it."""
@@ -167,7 +167,7 @@ def original_failed(bench: Workbench, reason: str, error: OptimError | None = No
         "original-failed",
         "the original model stopped running while it was timed",
         reason,
-        "run it again: it ran before; where it comes again, look at the free memory, and run with --debug",
+        "run it again; if it fails again, check the free memory and use optim --debug",
     )
     return TimingFailed.of(found, bench.registry.offered("backend")[bench.target.backend].plugin.release)
 
@@ -218,7 +218,7 @@ def comparable_original(bench: Workbench, candidate: Candidate) -> Candidate:
             "recast-failed",
             f"{offered.name} does not work on the original model",
             tried.failure or "; ".join(tried.answer.result.notes if tried.answer else ()),
-            "it worked on a model made from it: this is an issue of its plugin",
+            "it works on a model made from the original: report this to its plugin",
             offered.plugin.release,
         )
     result = tried.answer.result

@@ -36,7 +36,7 @@ class SourceGate:
         candidates = [item.candidate for item in items if not item.candidate.is_original]
         if self._bench.exported is None or not candidates:
             return list(items)
-        self._bench.say("running the result on what its source was run on")
+        self._bench.say("running the result on the inputs of its source")
         self._bench.runner.side_by_side(self.objection, candidates)
         held = [item for item in items if not self._board[item.candidate].source_objection]
         return [replace(item, source=self._board[item.candidate].source) for item in held]
@@ -49,7 +49,7 @@ class SourceGate:
         try:
             found = self._compared(candidate)
         except WorkerFailed as failed:
-            score.source_objection = f"on what its source was run on: {failed.reason}"
+            score.source_objection = f"on the inputs of its source: {failed.reason}"
             return score.source_objection
         lossy = candidate.is_lossy or not self._bench.target.exact
         found = replace(found, limit=self._limit(lossy=lossy))
@@ -57,7 +57,7 @@ class SourceGate:
         if far and (found.problem or not lossy or self._bench.prepared.origin == SYNTHESIZED):
             score.source_objection = far
         elif far:  # the user's own data says what the budget is for; the values of a trial are made up
-            found = replace(found, note=f"{far}; the budget is held on your data")
+            found = replace(found, note=f"{far}; the result meets the budget on your data")
         score.source = found
         return score.source_objection
 

@@ -101,7 +101,7 @@ class AllSamples:
         for candidate in sorted(filter(self._may_be_repaired, candidates), key=promised):
             if promised(candidate) * SAME >= best:
                 break
-            self._bench.say("the best did not hold on all samples: repairing it")
+            self._bench.say("the best is beyond the budget on all samples: repairing it")
             found = self.repair(candidate)
             if found is not None:
                 return found

@@ -186,7 +186,9 @@ def choose(points: Sequence[Point], wanted: str) -> Point:
         if wanted == str(point.number):
             return point
     numbers = [str(point.number) for point in front]
-    raise unknown_name("point", wanted, [*_PICKS, *numbers], fix="report.html shows the points: --pick fastest")
+    raise unknown_name(
+        "point", wanted, [*_PICKS, *numbers], fix="give a number of report.html, or fastest, smallest, most-accurate"
+    )
 
 
 def require_pick(wanted: str) -> None:
@@ -196,16 +198,21 @@ def require_pick(wanted: str) -> None:
         OptimError[unknown-point]: it is neither a word nor a number from 1 on.
     """
     if wanted not in _PICKS and not (wanted.isdecimal() and int(wanted)):
-        raise unknown_name("point", wanted, [*_PICKS, "1", "2"], fix="a number of report.html, or --pick fastest")
+        raise unknown_name(
+            "point",
+            wanted,
+            [*_PICKS, "1", "2"],
+            fix="give a number of report.html, or fastest, smallest, most-accurate",
+        )
 
 
 def nothing_to_pick(wanted: str) -> OptimError:
     """The error for a run without points, of its front at least."""
     return OptimError.usage(
         "no-points",
-        f"there is nothing to pick: {wanted}",
+        f"this run has no result to pick: {wanted}",
         "the run found no better model within its budget",
-        "run it again with a larger budget, or with more --search-seconds",
+        "run it again with a larger --max-drift, or with more --search-seconds",
     )
 
 

@@ -72,6 +72,6 @@ def why_no_help(nearest: Measured | None, *, timed: bool) -> str:
         return "does not run"
     names = " + ".join(step.pass_name for step in nearest.candidate.steps)
     if timed and nearest.ratio is None:
-        return f"was not timed before the time of the run was over: {names}"
+        return f"was not timed before the run ended: {names}"
     figures = f", latency ratio {nearest.ratio:.2f}" if nearest.ratio is not None else ""
-    return f"would not be better either: {names}{figures}"
+    return f"is not better either: {names}{figures}"

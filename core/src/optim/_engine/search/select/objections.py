@@ -9,14 +9,14 @@ from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.select.archive import ParetoArchive
 from optim._engine.search.state import Attempt, Candidate, Measured, OutOfTime, StepStatus
 
-_NOT_PROVEN = OutOfTime("the time of the run was over before it was proven; give more with --search-seconds")
+_NOT_PROVEN = OutOfTime("the run ended before the final check of it; give more with --search-seconds")
 
 
 def note_no_faster(attempt: Attempt, item: Measured) -> None:
     """Notes that a candidate was faster when explored only: both figures belong into the report."""
     if item.timing is not None:
         explored = f", {attempt.ratio:.2f} when explored" if attempt.ratio is not None else ""
-        interval, said = item.timing.interval, f"latency ratio {item.timing.value:.2f} on fresh rounds"
+        interval, said = item.timing.interval, f"latency ratio {item.timing.value:.2f} in the final timing"
         said += f" (95 % interval {interval[0]:.2f} to {interval[1]:.2f})" if interval else f" ({item.rounds} of them)"
         attempt.settle(StepStatus.DROPPED, f"not clearly faster than the original: {said}{explored}")
 

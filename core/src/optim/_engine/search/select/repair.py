@@ -85,7 +85,7 @@ class Repairer:
         """
         seconds, most_s = self._time.left_for_repairs, self._time.most_for_repair(attempt.seconds)
         if seconds <= 0 or most_s < _LEAST_SHARE * attempt.seconds:
-            attempt.unrepaired = "not repaired: no search time was left for it"
+            attempt.unrepaired = "not repaired: no search time left"
             return None
         before, kept = self._time.repairs.left, trial.offered.over_models.kept
         try:

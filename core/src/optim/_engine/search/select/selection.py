@@ -247,7 +247,7 @@ class Selection:
                     waiting = waiting[:1] if math.isinf(self._best(measured)) and self._time.may_prove_more else []
                 if not waiting:
                     break
-                self._bench.say("the best did not hold: measuring what came next")
+                self._bench.say("the best failed: measuring the next one")
                 known |= {candidate.digest for candidate in waiting}
                 measured += self._prove(waiting)
         return measured

@@ -19,10 +19,7 @@ _NEEDED = 1.05
 never need more: on a busy machine, where intervals are wide, none would be left.
 """
 
-_OF_LOAD = (
-    "other programs used the machine: what a setting gains beside them that leaves the runtime's graph as it is says "
-    "nothing of a quiet one; name it (--with) to have it"
-)
+_OF_LOAD = "other programs used the machine, so the gain of a session setting is uncertain; require it with --with"
 
 
 class ShorterChains:

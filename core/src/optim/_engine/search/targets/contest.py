@@ -31,9 +31,9 @@ _LEAST_WEIGHT = 0.2
 _CONTENDS = 1.1
 """What is slower by more than what is proven is not proven: a quick look is off by a tenth at most."""
 
-_NOT_LOOKED_AT = "the time of the run was over before more than the original there was looked at"
+_NOT_LOOKED_AT = "the run ended before a candidate on this target was timed"
 
-_NOT_TIMED = "the time of the run was over before the original was timed there"
+_NOT_TIMED = "the run ended before the original was timed on this target"
 
 _SAME = 0.01
 """Figures of the goal that differ by less are the same."""
@@ -149,7 +149,7 @@ class Contest:
     def _leave_behind(self, one: Contender, leader: Contender) -> None:
         """Give it no more time: what its first looks found is what it has."""
         hoped, there = f"{one.promise:.2f}", f"{min(leader.promise, self._best(leader)):.2f}"
-        one.reason = f"it promised {hoped} at best after first looks, clearly behind {leader.name} ({there})"
+        one.reason = f"after its first candidates it promised {hoped} at best, clearly behind {leader.name} ({there})"
         one.ranking = self._held(one, one.beam.archive.held())
 
     def rows(self, delivered: Candidate | None, base: Workbench) -> list[TargetOutcome]:
@@ -158,7 +158,7 @@ class Contest:
         rows = [one.row(delivered=one.bench.original.target == target) for one in self.contenders]
         if not any(row.is_baseline for row in rows):
             status = TargetStatus.DELIVERED if target == "" else TargetStatus.BEATEN
-            about = "it is only what all are timed against"
+            about = "it is only the baseline"
             row = TargetOutcome(base.target.name, status, about, base.target, is_baseline=True)
             libraries, needed = base.prepared.versions, base.prepared.requirements
             rows.append(replace(row, ratio=1.0, interval=(1.0, 1.0), versions=libraries, requirements=needed))
@@ -180,7 +180,7 @@ class Contest:
         if best <= _CONTENDS * proven:
             return True
         if self._objective.goal == "latency":
-            one.reason = one.reason or f"{best:.2f} at best when explored; {of.name} has {proven:.2f}"
+            one.reason = one.reason or f"{best:.2f} at best in the search; {of.name} has {proven:.2f}"
         return False
 
     def is_better(self, one: tuple[Measured, Contender], other: tuple[Measured, Contender]) -> bool:

@@ -146,7 +146,7 @@ def none_runs(failed: Mapping[str, OptimError], chosen: ChosenTargets) -> OptimE
         "no-target-runs",
         "the original runs on none of the targets",
         "; ".join(f"{name}: {reason}" for name, reason in reasons.items()),
-        f"--target {next(iter(failed))} alone says more of it",
+        f"--target {next(iter(failed))} alone shows why",
         errors[0].package if len({error.package for error in errors}) == 1 else "",
         ExitStatus.TARGET_UNAVAILABLE,
     )

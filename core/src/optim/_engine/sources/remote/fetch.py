@@ -36,7 +36,7 @@ def fetched(spec: str, say: Callable[[str], None]) -> Path:
 
         return from_url(spec, say)
     except OSError as error:
-        raise disk_error(error, f"what {spec} leads to could not be kept") from error
+        raise disk_error(error, f"the files of {spec} could not be stored") from error
 
 
 def quiet(text: str) -> None:

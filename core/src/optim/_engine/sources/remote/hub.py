@@ -125,6 +125,6 @@ def _told(spec: str) -> Iterator[None]:
             "look at the repository's page; hf auth login, where it is private or asks for consent",
         ) from error
     except HTTPError as error:  # of the library below it, where a connection broke too often
-        raise offline(spec, f"the hub did not bring all of it ({error})") from error
+        raise offline(spec, f"the download is incomplete ({error})") from error
     except HFValidationError as error:
         raise bad_hub_address(spec, str(error)) from error

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from optim.cli_kit.commands import OptimCommand
 from optim.cli_kit.options import MODEL_PATH, data_option, seed_option, target_option
 from optim.cli_kit.output import echo, json_option, print_json, print_table
 from optim.errors import ExitStatus, OptimError, some_of
@@ -19,16 +20,29 @@ _NAMES = 6
 """Names of nodes in a row; a path or a fused part may have hundreds. ``--json`` has all."""
 
 
-@click.command
+@click.command(
+    cls=OptimCommand,
+    old_names={"--svg": "--plot"},
+    examples=("optim blame model.onnx out/model.onnx --data samples.npz --plot blame.svg",),
+)
 @click.argument("reference", type=MODEL_PATH)
 @click.argument("other", type=MODEL_PATH)
 @data_option
 @click.option(
-    "--map", "pairs", multiple=True, metavar="A=B", help="Input or output A of REFERENCE is B of OTHER; repeatable."
+    "--map",
+    "pairs",
+    multiple=True,
+    metavar="A=B",
+    help="Input or output A of REFERENCE has the name B in OTHER. Can be repeated.",
 )
 @target_option
-@click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Draw the graph around what is blamed.")
-@seed_option("Of synthesized feeds.")
+@click.option(
+    "--plot",
+    "svg",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write a drawing of the graph around the blamed nodes to this .svg file.",
+)
+@seed_option("Random seed of synthesized samples.")
 @json_option
 def blame(
     reference: Path,
@@ -40,9 +54,11 @@ def blame(
     seed: int,
     as_json: bool,
 ) -> int:
-    """Name the nodes of OTHER that are given what those of REFERENCE are, and make something else.
+    """Name the nodes of OTHER that get the same inputs as in REFERENCE and compute something else.
 
-    Each is an .onnx file or a run folder. Exit status 0: nothing is blamed; 4: something is.
+    Each model is an .onnx file or a run folder.
+
+    Exit status 0: no node is blamed; 4: at least one is.
     """
     from optim._engine.api.request import conditions_for
     from optim._engine.cli.places import require_drawing, write
@@ -50,7 +66,7 @@ def blame(
 
     names = dict(_pair(text) for text in pairs)
     if svg is not None:
-        require_drawing(svg, "--svg")
+        require_drawing(svg, "--plot")
     with progress() as say:
         conditions = conditions_for((reference, other), say, data=data, target=target, seed=seed)
         from optim._engine.runs.diagnosis.blame import blame_models

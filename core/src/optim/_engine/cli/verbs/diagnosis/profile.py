@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from optim.cli_kit.commands import OptimCommand
 from optim.cli_kit.options import MODEL_PATH, SECONDS, data_option, seed_option, target_option
 from optim.cli_kit.output import NOTHING, echo, json_option, print_json, print_table, size_text
 from optim.errors import OptimError
@@ -21,14 +22,20 @@ _GROWTH_PAYS = 1.5
 """How many times a usual run the first one of a new largest shape must cost for a warm-up to be advised."""
 
 
-@click.command
+@click.command(cls=OptimCommand, examples=("optim profile model.onnx out --data samples.npz --trace trace.json",))
 @click.argument("models", nargs=-1, required=True, type=MODEL_PATH, metavar="MODEL_OR_RUN_FOLDER...")
 @data_option
 @target_option
-@click.option("--seconds", type=SECONDS, default=3.0, show_default=True, help="Of runs, for each model.")
-@click.option("--top", type=click.IntRange(min=1), default=15, show_default=True, help="Rows of a table.")
-@click.option("--trace", type=click.Path(path_type=Path, dir_okay=False), help="Write a trace for Perfetto, as .json.")
-@seed_option("Of synthesized feeds.")
+@click.option("--seconds", type=SECONDS, default=3.0, show_default=True, help="Time limit for each model, in seconds.")
+@click.option(
+    "--top", type=click.IntRange(min=1), default=15, show_default=True, metavar="N", help="Number of rows of a table."
+)
+@click.option(
+    "--trace",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write a trace for Perfetto or chrome://tracing to this .json file.",
+)
+@seed_option("Random seed of synthesized samples.")
 @json_option
 def profile(
     models: tuple[Path, ...],
@@ -40,9 +47,13 @@ def profile(
     seed: int,
     as_json: bool,
 ) -> None:
-    """Show which operators and nodes take the time of each model, and what a second does in place of the first's.
+    """Show which operators and nodes take the time of each model, and what the second model runs instead.
 
-    Each is an .onnx file, opened with the backend's defaults, or a run folder, opened with its tuned settings.
+    optim opens an .onnx file with the defaults of the backend and a run folder with its tuned session settings. The
+    target must run on onnxruntime.
+
+    The profiler itself costs time on each node. optim measures this cost and subtracts it; the times of short nodes are
+    therefore estimates. allocates: memory that a node requests from the runtime.
     """
     from optim._engine.api.request import conditions_for
     from optim._engine.cli.places import require_writable

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from optim.cli_kit.commands import OptimCommand
 from optim.cli_kit.options import MODEL_PATH, SECONDS
 from optim.cli_kit.output import echo, json_option, print_json, size_text
 from optim.errors import OptimError
@@ -29,23 +30,33 @@ _MOST_INSIDE = 1 << 30
 """Bytes of weights in the file itself: a message of protobuf holds 2 GB."""
 
 
-@click.command
+@click.command(cls=OptimCommand, examples=("optim reduce model.onnx --while 'python check.py {}'",))
 @click.argument("model", type=MODEL_PATH)
 @click.option(
     "--while",
     "command",
     required=True,
     metavar="COMMAND",
-    help="What fails on MODEL; {} stands for the file, which else comes last.",
+    help="Command that fails on MODEL. {} stands for the file, which comes last by default.",
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Where to write. [default: MODEL-reduced.onnx]")
-@click.option("--attempts", type=click.IntRange(min=1), default=300, show_default=True, help="Parts to try, at most.")
-@click.option("--timeout", type=SECONDS, default=60.0, show_default=True, help="Of the command; then it has failed.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write. [default: MODEL-reduced.onnx]")
+@click.option(
+    "--attempts",
+    type=click.IntRange(min=1),
+    default=300,
+    show_default=True,
+    metavar="N",
+    help="Largest number of parts to try.",
+)
+@click.option(
+    "--timeout", type=SECONDS, default=60.0, show_default=True, help="Seconds before the command counts as failed."
+)
 @json_option
 def reduce(model: Path, command: str, output: Path | None, attempts: int, timeout: float, as_json: bool) -> None:
-    """Cut MODEL to the smallest part on which COMMAND still ends with the exit status that it has on MODEL.
+    """Cut MODEL to the smallest part on which COMMAND fails in the same way: with the same exit status.
 
-    What is written has its weights inside, ready for a bug report.
+    The part contains its weights, ready for a bug report. Its inputs and outputs change while optim cuts, so COMMAND
+    must accept any. optim runs COMMAND without a shell. MODEL may be one that no runtime opens.
     """
     from optim._engine.cli.places import require_writable
     from optim._engine.diagnosis.reduce import reduce_model
@@ -63,7 +74,7 @@ def reduce(model: Path, command: str, output: Path | None, attempts: int, timeou
                 "nothing-fails",
                 f"the command does not fail on {model}",
                 f"'{command}' ended with exit status 0",
-                "name a command that fails on the model, such as a script that asserts what is right",
+                "give a command that fails on the model, such as a script with an assertion",
             )
 
         def fails(part: ir.Model) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from optim.cli_kit.commands import OptimCommand
 from optim.cli_kit.names import CONVERSION_NAME
 from optim.cli_kit.options import MODEL_PATH, SECONDS, data_option, seed_option, target_option
 from optim.cli_kit.output import echo, json_option, print_json, print_table
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 _BAR = 20
 
 
-@click.command
+@click.command(
+    cls=OptimCommand, examples=("optim sensitivity model.onnx --as int8 --data samples.npz --plot int8.svg",)
+)
 @click.argument("model", type=MODEL_PATH)
 @click.option(
     "--as",
@@ -27,7 +30,7 @@ _BAR = 20
     required=True,
     type=CONVERSION_NAME,
     metavar="TYPE|PASS[:k=v,...]",
-    help="What to convert to: int8, float16, ..., or a lossy pass by name, with options.",
+    help="Type to convert to (int8, float16, ...), or a lossy pass with its options.",
 )
 @data_option
 @target_option
@@ -36,12 +39,16 @@ _BAR = 20
     type=SECONDS,
     default=30.0,
     show_default=True,
-    help="About how long; with less, neighbours are measured together.",
+    help="Time limit, in seconds. If it is short, optim measures neighbours together.",
 )
-@click.option("--exact", is_flag=True, help="Apply the pass for every figure, instead of estimating by replaying.")
-@click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="Rows to print.")
-@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Write a plot there, as .svg.")
-@seed_option("Of synthesized feeds.")
+@click.option(
+    "--exact", is_flag=True, help="Apply the pass for every node instead of estimating its cost by replay. Slower."
+)
+@click.option(
+    "--top", type=click.IntRange(min=1), default=20, show_default=True, metavar="N", help="Number of rows to print."
+)
+@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Write a plot to this .svg file.")
+@seed_option("Random seed of synthesized samples.")
 @json_option
 def sensitivity(
     model: Path,
@@ -55,7 +62,11 @@ def sensitivity(
     seed: int,
     as_json: bool,
 ) -> None:
-    """Show which nodes of MODEL cost how much drift when they alone are converted."""
+    """Show how much drift each node of MODEL costs if optim converts this node alone.
+
+    drift alone: at the outputs of the model; own error: at the outputs of the node; share: of the cost of all nodes,
+    which add up in squares; work: of all multiplications. The repair of a run uses the same figures.
+    """
     from optim._engine.api.request import conditions_for
     from optim._engine.cli.places import require_drawing, write
     from optim._engine.cli.request import parse_named

@@ -1,0 +1,60 @@
+"""Contenders in processes of their own, timed in turns with the original; every round is kept."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from plan import HERE
+from runtimes import one_turn
+from turns import in_turns
+
+RUNS, TURN_S = 20, 0.1
+"""A turn ends after so many runs, or seconds; its median counts."""
+
+Contender = dict[str, Any]
+
+
+def race(model: Path, judged: Path, contenders: list[Contender], rounds: int) -> dict[str, Any]:
+    """Milliseconds of each round, by contender; ``original`` is onnxruntime with its defaults.
+
+    Returns:
+        ``rounds_ms`` by key, and ``errors`` of those that did not open.
+    """
+    everyone: list[Contender] = [{"key": "original", "kind": "ort", "path": str(model)}, *contenders]
+    open_ones, errors = {}, {}
+    with tempfile.TemporaryDirectory() as scratch:
+        started = [start(one, judged, Path(scratch) / str(number)) for number, one in enumerate(everyone)]
+        for one, process in zip(everyone, started, strict=True):
+            assert process.stdout is not None
+            if process.stdout.readline().strip() == "open":
+                open_ones[one["key"]] = process
+            else:
+                said = (Path(scratch) / str(everyone.index(one))).read_text(errors="replace").strip().splitlines()
+                errors[one["key"]] = (said or ["it crashed"])[-1][:200]
+        turns = {key: partial(one_turn, process, RUNS, TURN_S) for key, process in open_ones.items()}
+        random.seed(0)
+        times = in_turns(turns, rounds=rounds)
+        for process in open_ones.values():
+            process.communicate()
+    return {"rounds_ms": {key: [rounded(1e3 * one) for one in found] for key, found in times.items()}, "errors": errors}
+
+
+def start(one: Contender, judged: Path, log: Path) -> subprocess.Popen[str]:
+    """A process that opens a contender; what it complains of goes to a file."""
+    asked = {**one, "data": str(judged), "outputs": ""}
+    command = [sys.executable, str(HERE / "runtime_contender.py"), json.dumps(asked)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with log.open("w") as complaints:
+        return subprocess.Popen(command, **pipes, stderr=complaints, text=True, bufsize=1)  # type: ignore[call-overload,no-any-return]
+
+
+def rounded(value: float) -> float:
+    """Four digits."""
+    return float(f"{value:.4g}")

@@ -1,0 +1,282 @@
+"""Write the pages that are made from the code: commands, passes, errors, and public modules.
+
+usage: python docs/make_pages.py [FOLDER]
+
+They are not committed. ``make docs`` writes them before it builds the site; FOLDER is ``docs`` by default.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+DOCS = Path(__file__).parent
+sys.path.insert(0, str(DOCS))  # where this is imported from elsewhere
+import make_errors  # noqa: E402
+import make_reference  # noqa: E402
+
+if TYPE_CHECKING:
+    from optim._engine.cli.described_options import OptionRow
+    from optim._engine.plugins.registry import Registry
+    from optim._engine.plugins.survey import SurveyedPass
+
+COMMANDS, ERRORS, PASSES, REPORT = "command-line.md", "errors.md", "passes.md", "report-json.md"
+"""The page of each kind; pages of single passes and modules are in the folders ``passes`` and ``api``."""
+
+_ROLES = {
+    "improve": "optim keeps it if it makes the model better by the goal.",
+    "enable": "It prepares the graph for later passes. optim keeps it if a later pass needs it.",
+    "requested": "It only runs if `--with` names it, or if the target requires it.",
+}
+
+_OPTIONS = {"ort.fix-shapes": ":dimensions={batch=1,sequence=128}", "prepost.append": ":task='image-classification'"}
+"""Of passes that propose no options: what an example gives."""
+
+_SOURCES = {"torch.load-huggingface": "hf://org/name", "torch.set-attention": "hf://org/name"}
+"""Sources in examples of passes over sources; others take a factory."""
+
+
+def pages() -> dict[str, str]:
+    """Every page by its path below ``docs``."""
+    return {
+        COMMANDS: command_line(),
+        ERRORS: make_errors.page(make_errors.ROOT),
+        **pass_pages(),
+        REPORT: report_fields(),
+        **make_reference.pages(),
+    }
+
+
+def report_fields() -> str:
+    """The page of the fields of ``report.json``, from its schema."""
+    from optim._engine.reports.schema import Report
+
+    schema = Report.model_json_schema(by_alias=True, mode="serialization")
+    rows = [f"| `{path}` | {_cell(about)} |" for path, about in _fields(schema, schema["$defs"], "")]
+    return _REPORT_INTRODUCTION + "\n".join(rows) + "\n"
+
+
+def _fields(node: Mapping[str, Any], named: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
+    for inner in (node, node.get("items", {}), *node.get("anyOf", ())):
+        found = named[inner["$ref"].rpartition("/")[2]] if "$ref" in inner else inner
+        for name, value in found.get("properties", {}).items():
+            yield f"{path}{name}", value.get("description", "")
+            yield from _fields(value, named, f"{path}{name}.")
+
+
+def command_line() -> str:
+    """The page of all commands."""
+    from optim._engine.cli.main import optim
+
+    parts = [_COMMANDS_INTRODUCTION]
+    for path, command in commands(optim):
+        if not isinstance(command, click.Group):
+            parts.append("\n".join(_of_command(path, command)))
+    return "\n\n".join(parts) + "\n"
+
+
+def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command below a group, in the order of its help."""
+    from optim._engine.cli.commands import GROUPS
+
+    context = click.Context(group)
+    names = group.list_commands(context)
+    order = [verb for verbs in GROUPS.values() for verb in verbs]
+    for name in names if path else sorted(names, key=lambda one: order.index(one) if one in order else len(order)):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield (*path, name), command
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+
+
+def _of_command(path: tuple[str, ...], command: click.Command) -> Iterator[str]:
+    context = click.Context(command, info_name=f"optim {' '.join(path)}")
+    yield f"## optim {' '.join(path)}\n"
+    yield f"    {' '.join(command.get_usage(context).removeprefix('Usage: ').split())}\n"
+    for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
+        lines = paragraph.removeprefix("\b\n")
+        yield (_indented(lines) if lines != paragraph else _escaped(" ".join(lines.split()))) + "\n"
+    headed = getattr(command, "options_by_heading", None)
+    sections = headed(context) if headed else {"Options": [one for one in command.get_params(context) if _shown(one)]}
+    for heading, options in sections.items():
+        if heading != "Options":
+            yield f"\n{heading}:\n"
+        yield "| option | meaning |\n|---|---|"
+        for option in options:
+            record = option.get_help_record(context)
+            if record is not None:
+                yield "| " + " | ".join((_code(record[0]), _escaped(record[1]).replace("|", "\\|"))) + " |"
+        yield ""
+    if examples := getattr(command, "examples", ()):
+        yield "Examples:\n\n" + "\n".join(f"    {line}" for line in examples)
+
+
+def _shown(parameter: click.Parameter) -> bool:
+    return isinstance(parameter, click.Option) and not parameter.hidden
+
+
+def _code(text: str) -> str:
+    return "`" + text.replace("|", "\\|") + "`"
+
+
+def _escaped(text: str) -> str:
+    """Text in which Markdown finds no markup, but for marks of code."""
+    return re.sub(r"([*<>]|(?<=\])\()", r"\\\1", text)
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.splitlines())
+
+
+def pass_pages() -> dict[str, str]:
+    """The list of all passes, and a page for each."""
+    from optim._engine.plugins.registry import load_registry
+    from optim._engine.plugins.survey import survey_passes
+    from optim.passes import Stage
+
+    registry = load_registry()
+    items = sorted(survey_passes(registry), key=lambda item: item.offered.name)
+    rows = []
+    for stage in Stage:
+        of_stage = [item for item in items if item.offered.stage is stage]
+        if of_stage:
+            rows += [f"\n## {stage.value}\n", "| pass | what it does | accuracy |", "|---|---|---|"]
+            rows += [_pass_row(item) for item in of_stage]
+    made = {PASSES: _PASSES_INTRODUCTION + "\n".join(rows) + "\n"}
+    return made | {f"passes/{item.offered.name}.md": _pass_page(item, registry) for item in items}
+
+
+def _pass_row(item: SurveyedPass) -> str:
+    name, cls = item.offered.name, item.offered.pass_class
+    lossy = "lossy" if getattr(cls, "lossy", False) else "rounding error only"
+    return f"| [{name}](passes/{name}.md) | {_escaped(cls.summary)} | {lossy} |"
+
+
+def _pass_page(item: SurveyedPass, registry: Registry) -> str:
+    from optim._engine.cli.described_options import describe_options
+
+    name, cls = item.offered.name, item.offered.pass_class
+    parts = [f"# {name}", f"{_sentence(cls.summary)} Stage `{item.offered.stage}`, plugin `{item.offered.plugin}`."]
+    if targets := [f"`{target}`" for target in item.targets]:
+        parts.append(f"Targets: {', '.join(targets)}.")
+    parts += ["## When it applies", *_applies(cls), "## What it costs", *_costs(cls)]
+    parts += ["## Options", _options_table(describe_options(cls, item.offered.plugin)), "## Example", _example(item)]
+    parts += ["## How it works", make_reference.paragraphs(inspect.cleandoc(sys.modules[cls.__module__].__doc__ or ""))]
+    order = [(side, getattr(cls, side)) for side in ("before", "after")]
+    parts += [f"It runs {side} {', '.join(f'`{one}`' for one in names)}." for side, names in order if names]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _applies(cls: type) -> Iterator[str]:
+    method = getattr(cls, "applicable", None)
+    text = " ".join((inspect.getdoc(method) or "").split())
+    inherited = text.startswith("Yes, or no with the reason")
+    yield (_sentence(re.sub(r"^Where ", "If ", text)) if text and not inherited else "The pass decides from the graph.")
+    if role := getattr(cls, "role", None):
+        yield _ROLES[role.value]
+    if goals := getattr(cls, "goals", ()):
+        yield f"optim tries it for these goals: {', '.join(f'`{goal}`' for goal in goals)}."
+    if group := getattr(cls, "alternatives", None):
+        yield f"A model gets only one pass of the group *{group}*."
+
+
+def _costs(cls: type) -> Iterator[str]:
+    if getattr(cls, "lossy", None) is None:
+        yield "optim compares the exported graph with the source. Only rounding error is allowed."
+        return
+    yield (
+        "Accuracy: the pass is lossy. The result must meet the accuracy budget (`--max-drift`, `--max-loss`)."
+        if getattr(cls, "lossy", False)
+        else "Accuracy: rounding error only."
+    )
+    if getattr(cls, "calibrates", False):
+        yield "Time: the pass runs the model on samples, so a candidate takes longer than one of another pass."
+    if getattr(cls, "session_only", False):
+        yield "The pass only changes session settings. The graph stays as it is."
+    if getattr(cls, "recasts", False):
+        yield "The pass changes inputs or outputs, so the program that calls the model must change too."
+    if hardware := getattr(cls, "hardware", ""):
+        yield f"Hardware: {_escaped(hardware)}."
+
+
+def _options_table(rows: list[OptionRow]) -> str:
+    if not rows:
+        return "None."
+    lines = ["| option | type | default | meaning |", "|---|---|---|---|"]
+    for row in rows:
+        default = "required" if row.required else _code(json.dumps(row.default))
+        lines.append(f"| `{row.name}` | {_cell(row.type)} | {default} | {_cell(row.description)} |")
+    return "\n".join(lines)
+
+
+def _cell(text: str) -> str:
+    return _escaped(text).replace("|", "\\|")
+
+
+def _example(item: SurveyedPass) -> str:
+    name, targets = item.offered.name, item.targets
+    with_options = name + _OPTIONS.get(name, "")
+    quoted = f'"{with_options}"' if ":" in with_options else name
+    if item.offered.stage.value in ("pre-export", "export"):
+        return f"    optim export {_SOURCES.get(name, 'package.module:factory')} -o exported --with {quoted}"
+    target = "" if not targets or "cpu" in targets else f" --target {targets[0]}"
+    return f"    optim run model.onnx -o out{target} --with {quoted}"
+
+
+def _sentence(text: str) -> str:
+    text = _escaped(text[:1].upper() + text[1:])
+    return text if text.endswith((".", ")")) else f"{text}."
+
+
+def write(made: Mapping[str, str], folder: Path) -> None:
+    """Write the pages below a folder; pages of passes that are gone are deleted."""
+    for place in ("passes", "api"):
+        for old in (folder / place).glob("*.md"):
+            old.unlink()
+    for path, text in made.items():
+        aim = folder / path
+        aim.parent.mkdir(parents=True, exist_ok=True)
+        aim.write_text(text, encoding="utf-8")
+
+
+_COMMANDS_INTRODUCTION = """# The command line
+
+Every command of optim and its standard plugins with every option. `optim COMMAND --help` prints the same.
+
+Results are on stdout; progress and errors are on stderr. `--json` prints a table as JSON, and an error as well.
+`optim --debug COMMAND ...` adds the traceback of an error. `optim -V` prints the version.
+[Configuration](configuration.md) explains input samples, exit statuses and environment variables.
+
+A model is an `.onnx` file with its external data beside it, a run folder, `hf://ORG/NAME[@REVISION]/FILE.onnx`, or the
+URL of an `.onnx` file. Options in square brackets show their default."""
+
+_REPORT_INTRODUCTION = """# Fields of report.json
+
+Every field, by its path. A part of a list has the path of the list: `steps.pass` is the pass of each step. A figure
+that does not exist or is not finite is null. [Reading a report](reading-a-report.md) explains the figures.
+
+| field | meaning |
+|---|---|
+"""
+
+_PASSES_INTRODUCTION = """# Passes
+
+A pass is one transformation of a model. optim tries passes stage by stage, and keeps a pass if its result meets the
+accuracy budget and is better by the goal. These are the passes of the standard plugins, by stage. `optim passes list`
+prints those of your installation, and `optim passes show PASS` one of them.
+"""
+
+
+if __name__ == "__main__":
+    aim = Path(sys.argv[1]) if len(sys.argv) > 1 else DOCS
+    found = pages()
+    write(found, aim)
+    print(f"wrote {len(found)} pages into {aim}")
