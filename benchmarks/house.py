@@ -192,12 +192,12 @@ def circles(graph: Mapping[str, Collection[str]]) -> list[list[str]]:
     return found
 
 
-def plugin_imports() -> dict[str, int]:
+def plugin_imports(plugins: Collection[Path] = PLUGINS) -> dict[str, int]:
     """Modules of core that plugins, third parties, examples and the scaffold import, each with its number of files."""
     scaffold = CORE / "optim" / "_engine" / "scaffold" / "templates"
     modules = core_modules()
     found: dict[str, int] = defaultdict(int)
-    for folder in (*PLUGINS, ROOT / "tests" / "thirdparty", ROOT / "examples", scaffold):
+    for folder in (*plugins, ROOT / "tests" / "thirdparty", ROOT / "examples", scaffold):
         for name, count in imports_below(folder).items():
             if name in modules:
                 found[name] += count

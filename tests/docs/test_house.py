@@ -18,8 +18,8 @@ PAGE = ROOT / "docs" / "public-modules.md"
 FACES = ("optim", "optim.model", "optim._engine.reports.schema", "optim._engine.reports.answers")
 """What hands on what others make of it, when it is asked to: names, the content of a file, a page for a notebook."""
 
-MOST_FILES = 17
-"""As many as the contracts in ``core/src/optim`` are, a file each: what is assumed about processors is one of them."""
+MOST_FILES = 18
+"""As many as the contracts in ``core/src/optim`` are, a file each: a workplace for the jobs of a run is one of them."""
 MOST_LINES = 400
 """A kit has a test for each promise of a contract, and who reads one wants the others beside it; what comes before a
 search is one file too."""
@@ -65,7 +65,30 @@ def test_plugins_third_parties_and_the_scaffold_import_public_modules_only(house
         f"{name}.{part}" for name in public() for part in getattr(importlib.import_module(name), "__all__", ())
     }
     allowed = public() | handed_on
-    assert {name: places for name, places in house.plugin_imports().items() if name not in allowed} == {}
+    rest = [folder for folder in house.PLUGINS if folder not in pinned()]
+    assert {name: places for name, places in house.plugin_imports(rest).items() if name not in allowed} == {}
+    found = house.plugin_imports(pinned())
+    assert {name: places for name, places in found.items() if name not in allowed | {"optim.engine"}} == {}
+    assert "optim.engine" in found
+
+
+def pinned() -> list[Path]:
+    """The sources of distributions that only fit the same version of core, and so may use its engine tier."""
+    version = (ROOT / "VERSION").read_text(encoding="utf-8").strip()
+    paths = [path for path in ROOT.glob("*/pyproject.toml") if f'"optim-core=={version}"' in path.read_text("utf-8")]
+    return [path.parent / "src" for path in paths]
+
+
+def test_core_imports_no_other_distribution(house: ModuleType) -> None:
+    names = {name for path in house.core_modules().values() for name in house.imports_of(path.read_text(), lazily=True)}
+    assert {name for name in names if name.startswith("optim_")} == set()
+
+
+def test_the_engine_tier_has_no_name_that_nobody_imports(house: ModuleType) -> None:
+    used = {name for folder in pinned() for name in house.imports_below(folder)}
+    assert [
+        name for name in importlib.import_module("optim.engine").__all__ if f"optim.engine.{name}" not in used
+    ] == []
 
 
 @pytest.mark.parametrize("name", sorted(packages()))
