@@ -99,14 +99,14 @@ def test_a_line_that_is_cut_costs_time_and_nothing_else(
     monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path))
     done: list[Work] = []
 
-    def do(work: Work, run: str, turns: object) -> Done:
+    def do(work: Work, turns: object, watch: object) -> Done:
         if not done:
             line.cut()
             threading.Timer(_CUT_S, line.mend, kwargs={"broken": broken}).start()
         done.append(work)
         return Done({"answer": len(done)})
 
-    monkeypatch.setattr(work, "_run", do)
+    monkeypatch.setattr(work, "work_here", do)
     with cluster() as made, line_to(int(made.scheduler_address.rpartition(":")[2])) as line:
         settings = RunSettings(Path("m.onnx"), cluster=f"tcp://127.0.0.1:{line.port}")
         with fleet_of(workplace_request(settings, load_registry(), Store(tmp_path), print)) as fleet, fleet.working():
