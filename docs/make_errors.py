@@ -56,7 +56,15 @@ GROUPS = {
         "search/plan.py",
     ),
     "Recipes and locks": ("recipes", "runs/locking.py", "search/select/chains.py"),
-    "The run, its folder and the cache": ("runs", "search", "errors.py", "store.py", "locks.py", "folders.py"),
+    "The run, its folder and the cache": (
+        "runs",
+        "search",
+        "errors.py",
+        "store.py",
+        "locks.py",
+        "folders.py",
+        "trace.py",
+    ),
     "What a pass or a model did wrong": ("jobs", "diagnosis", "compare", "backends", "gate", "testing", "reports"),
 }
 """Heading, and where in core the error is raised; the longest place that fits decides."""

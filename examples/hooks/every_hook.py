@@ -6,6 +6,7 @@ imports it when it is used.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -260,6 +261,9 @@ class ThisMachine:
 
     def seen(self, target) -> Target:
         return target
+
+    def now(self) -> float:
+        return time.monotonic()
 
     def working(self) -> AbstractContextManager[None]:
         return nullcontext()

@@ -20,9 +20,9 @@ FACES = ("optim", "optim.model", "optim._engine.reports.schema", "optim._engine.
 
 MOST_FILES = 18
 """As many as the contracts in ``core/src/optim`` are, a file each: a workplace for the jobs of a run is one of them."""
-MOST_LINES = 400
-"""A kit has a test for each promise of a contract, and who reads one wants the others beside it; what comes before a
-search is one file too."""
+MOST_LINES = 450
+"""A longer file holds two ideas; below that the count of lines decides nothing. A kit has a test for each promise of a
+contract, and a reader of one wants the others beside it."""
 LONGER = {"core/src/optim/_engine/gate/outputs.py": 550, "core/src/optim/_engine/gate/variation.py": 380}
 """What "computes the same" means has one module, and how an output varies another: neither is read in parts."""
 MOST_ARGUMENTS = 7

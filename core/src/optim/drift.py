@@ -80,7 +80,7 @@ def objection(comparisons: Iterable[OutputComparison], max_drift: float | None =
     from optim._engine.gate.budget import Budget
     from optim._engine.gate.outputs import FLOOR
 
-    return str(Budget(max_drift, FLOOR).objection(comparisons, lossy=max_drift is not None))
+    return Budget(max_drift, FLOOR).objection(comparisons, lossy=max_drift is not None).text
 
 
 def foresee(values: Sequence[float]) -> float:

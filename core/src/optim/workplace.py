@@ -81,6 +81,9 @@ class Workplace(Protocol):
     def seen(self, target: Target) -> Target:
         """A target as it is where races are run: whether it can be used there, its device, its free memory."""
 
+    def now(self) -> float:
+        """Seconds of a clock that never goes back: all that a search knows of time."""
+
     def working(self) -> AbstractContextManager[None]:
         """Take jobs; what is under way when this is left is ended, and nobody waits for it."""
 

@@ -44,26 +44,26 @@ def test_a_budget_on_own_data_is_held_on_further_samples():
     found = compared(SEEN)
     assert worst_drift(found).relative_error == pytest.approx(0.0285)
     assert worst_drift(found).foreseen == pytest.approx(0.0307, abs=2e-4)
-    assert Budget(0.03, 1e-4).objection(found, lossy=True) == ""
-    assert Budget(0.03, 1e-4, foresees=True).objection(found, lossy=True) == (
+    assert Budget(0.03, 1e-4).objection(found, lossy=True).text == ""
+    assert Budget(0.03, 1e-4, foresees=True).objection(found, lossy=True).text == (
         "drift of further samples at output 'logits', up to 0.0307 after 0.0257 to 0.0285 on 8 samples, "
         "is beyond the budget (0.03)"
     )
-    assert Budget(0.031, 1e-4, foresees=True).objection(found, lossy=True) == ""
+    assert Budget(0.031, 1e-4, foresees=True).objection(found, lossy=True).text == ""
 
 
 def test_the_output_that_spreads_most_is_named_though_another_is_worse_so_far():
     calm, wild = compared((0.029,) * 6, "calm"), compared((0.01, 0.028) * 3, "wild")
-    assert "'wild'" in Budget(0.03, 1e-4, foresees=True).objection([*calm, *wild], lossy=True)
+    assert "'wild'" in Budget(0.03, 1e-4, foresees=True).objection([*calm, *wild], lossy=True).text
 
 
 def test_what_is_beyond_the_budget_already_is_said_plainly():
-    objection = Budget(0.028, 1e-4, foresees=True).objection(compared(SEEN), lossy=True)
+    objection = Budget(0.028, 1e-4, foresees=True).objection(compared(SEEN), lossy=True).text
     assert objection == "drift 0.0285 at output 'logits' is beyond the budget (0.028)"
 
 
 def test_rounding_is_held_on_the_samples_that_there_are():
-    assert Budget(None, 1e-4, foresees=True).objection(compared((6e-5, 9e-5) * 4), lossy=False) == ""
+    assert Budget(None, 1e-4, foresees=True).objection(compared((6e-5, 9e-5) * 4), lossy=False).text == ""
 
 
 def test_a_repair_leaves_room_for_further_samples():

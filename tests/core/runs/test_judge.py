@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from optim._engine.gate.budget import BeyondBudget, Budget
+from optim._engine.gate.budget import Budget, Objection
 from optim._engine.gate.drift import Drift
 from optim._engine.reports.outcome import EXIT_STATUS, RunStatus
 from optim._engine.runs import judge
@@ -24,7 +24,7 @@ from optim.errors import ExitStatus
 from optim.model import Model
 from optim.passes import Role, Stage
 
-BEYOND = BeyondBudget("drift 0.02 at output 'y' is beyond the budget (0.01)")
+BEYOND = Objection("drift 0.02 at output 'y' is beyond the budget (0.01)", beyond_budget=True)
 ROUND = Step(Stage.QUANTIZE, "round", "plugin", {}, Role.IMPROVE, lossy=True)
 
 
@@ -67,9 +67,9 @@ def verdict(monkeypatch):
                 row.drift = BROKEN.drift if tried else None
                 self.archive.judged(BROKEN, objection)
                 for step in late:
-                    self.journal.open(step, ORIGINAL).settle(StepStatus.SKIPPED, OUT_OF_TIME)
+                    self.journal.open(step, ORIGINAL).run_out(OUT_OF_TIME)
                 if forced:
-                    raise NamedPassError("pass-did-not-hold", "round was asked for, but it failed", objection)
+                    raise NamedPassError("pass-did-not-hold", "round was asked for, but it failed", objection.text)
                 return []
 
         def nearest(self, candidates):
@@ -153,7 +153,7 @@ def test_a_pass_that_was_tried_once_had_its_time(verdict):
 def test_what_a_pass_said_of_the_model_is_an_answer_too(status, named):
     journal = Journal()
     journal.open(ROUND, ORIGINAL).settle(status, "it has nothing to round")
-    journal.open(replace(ROUND, options={"bits": 4}), ORIGINAL).settle(StepStatus.SKIPPED, OUT_OF_TIME)
+    journal.open(replace(ROUND, options={"bits": 4}), ORIGINAL).run_out(OUT_OF_TIME)
     assert untried(journal.attempts) == named
 
 
@@ -164,7 +164,7 @@ def test_a_named_pass_beyond_the_budget_misses_it_though_it_is_slower(verdict):
 
 
 def test_a_named_pass_that_failed_is_no_missed_budget_whatever_its_reason_says(verdict):
-    found = verdict(objection="it cannot look beyond the budget of its vendor", named=(Named("round"),))
+    found = verdict(objection=Objection("it cannot look beyond the budget of its vendor"), named=(Named("round"),))
     assert found.status is RunStatus.FAILED
 
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import sample_outcome as sample
 
-from optim._engine.gate.budget import BeyondBudget, Budget
+from optim._engine.gate.budget import Budget, Objection
 from optim._engine.gate.drift import Drift
 from optim._engine.search.blaming import blame_dropped
 from optim._engine.search.journal import Journal
@@ -26,7 +26,7 @@ def dropped(journal: Journal, name: str, drift: float, *, lossy: bool = False, b
     attempt = journal.open(step, original)
     journal.note_models(original, original.after(step, sample.model(name[0] * 64), 1, None))
     attempt.drift = Drift(drift, drift, 0.0)
-    attempt.drop(BeyondBudget("too far") if beyond else "not what it was")
+    attempt.drop(Objection("too far" if beyond else "not what it was", beyond))
     return attempt
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from optim._engine.gate.budget import BeyondBudget
+from optim._engine.gate.budget import Objection
 from optim._engine.search.journal import Journal, chain_key, failures, missing_rows
 from optim._engine.search.state import Candidate, Measured, Step, StepStatus
 from optim.model import Model
@@ -110,7 +110,7 @@ def test_a_row_has_the_best_time_that_was_seen_with_its_interval():
 
 def test_what_is_settled_again_for_another_reason_is_no_longer_beyond_the_budget():
     row = Journal().open(step("first"), ORIGINAL)
-    row.drop(BeyondBudget("drift 0.06 is beyond the budget (0.05)"), "on all samples: ")
+    row.drop(Objection("drift 0.06 is beyond the budget (0.05)", beyond_budget=True), "on all samples: ")
     assert (row.beyond_budget, row.reason) == (True, "on all samples: drift 0.06 is beyond the budget (0.05)")
     row.settle(StepStatus.DROPPED, "beyond the budget is what it says, and slower is what it was")
     assert not row.beyond_budget

@@ -170,3 +170,16 @@ def test_the_verb_lists_what_it_would_run(batch: Path, capsys: pytest.CaptureFix
     status = main(["batch", str(batch / "batch.toml"), "-o", str(batch / "none"), "--dry-run", "--json"])
     assert status == 0 and not (batch / "none").exists()
     assert [row["name"] for row in json.loads(capsys.readouterr().out)] == ["fine", "broken"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "waits"),
+    [
+        ('{"error": {"reference": "folder-in-use", "what": "busy"}}', True),
+        ('{"error": {"reference": "unknown-target", "cause": "a folder \\"folder-in-use\\""}}', False),
+        ('{"status": "improved", "reason": "folder-in-use"}', False),
+        ("", False),
+    ],
+)
+def test_only_the_error_of_a_folder_in_use_has_a_run_begun_again(answer: str, waits: bool) -> None:
+    assert program._is_in_use(answer) is waits

@@ -15,10 +15,9 @@ import tiny_models
 from tiny_models import save
 
 import optim
-from optim import OptimError
 from optim._engine.cli.main import main
-from optim._engine.gate.budget import BeyondBudget
 from optim._engine.runs.stand_in import carry, layers, search
+from optim._engine.search.select.chains import BeyondBudgetError
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("jobs_here")]
 
@@ -140,7 +139,7 @@ def test_a_chain_beyond_the_budget_on_the_whole_model_gives_way_to_the_next(
     def beyond_at_first(bench, stand_in, chain):
         applied.append(chain.text)
         if len(applied) == 1:
-            raise OptimError("replay-failed", "it does not repeat", BeyondBudget("drift 0.3, 0.2 allowed"))
+            raise BeyondBudgetError("replay-failed", "it does not repeat", "drift 0.3, 0.2 allowed")
         return as_it_is(bench, stand_in, chain)
 
     as_it_is = carry._applied

@@ -112,7 +112,7 @@ class WorkerProcess:
     """
 
     def __init__(self, job: str, request: Any, *, fresh: bool = False, server: Server | None = None) -> None:
-        self.peak_memory_bytes = 0
+        self.peak_memory_bytes, self.processor_s = 0, 0.0
         self._doing = ""
         self._call: PluginCall | None = None
         self._mark = secrets.token_hex(8)
@@ -171,6 +171,7 @@ class WorkerProcess:
             else:
                 break
         self.peak_memory_bytes = max(self.peak_memory_bytes, message.get("peak_memory_bytes", 0))
+        self.processor_s = message.get("processor_s", self.processor_s)
         if "error" in message:
             raise _raised(message["error"], self._doing, self._stderr_tail(), self._call)
         return message

@@ -16,6 +16,7 @@ import queue
 import signal
 import sys
 import threading
+import time
 import traceback
 from dataclasses import asdict
 from typing import Any, NoReturn
@@ -70,7 +71,8 @@ def _run(channel: Channel) -> None:
     from optim.jobs.wire import from_wire, to_wire
 
     answer = module.run(from_wire(module.Request, message["request"]), channel)
-    channel.send({"result": to_wire(answer), "peak_memory_bytes": peak_memory_bytes()})
+    took = {"peak_memory_bytes": peak_memory_bytes(), "processor_s": time.process_time()}
+    channel.send({"result": to_wire(answer), **took})
 
 
 def _read_requests(talk: Talk, requests: queue.Queue[dict[str, Any]]) -> None:

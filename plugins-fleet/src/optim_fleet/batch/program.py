@@ -5,6 +5,7 @@ Imports the standard library, no more: a worker of a cluster loads it.
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import subprocess
@@ -18,8 +19,6 @@ from typing import IO
 
 _WAIT_FOR_FOLDER_S = 30.0
 """A run that was lost with its worker may still be ending in the folder when it is begun again elsewhere."""
-
-_IN_USE = '"folder-in-use"'
 
 _running: set[subprocess.Popen[bytes]] = set()
 _guard = threading.Lock()
@@ -60,9 +59,16 @@ def run_program(work: Work) -> Done:
     started = time.monotonic()
     while True:
         status, answer = _run(work)
-        if _IN_USE not in answer or time.monotonic() - started > _WAIT_FOR_FOLDER_S:
+        if not _is_in_use(answer) or time.monotonic() - started > _WAIT_FOR_FOLDER_S:
             return Done(status, answer, time.monotonic() - started, platform.node())
         time.sleep(1.0)
+
+
+def _is_in_use(answer: str) -> bool:
+    """Whether another run is filling the folder, as the error says that was printed."""
+    with suppress(ValueError, KeyError, TypeError):
+        return bool(json.loads(answer)["error"]["reference"] == "folder-in-use")
+    return False
 
 
 def end_programs() -> None:

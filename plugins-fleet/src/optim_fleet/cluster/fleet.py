@@ -96,6 +96,10 @@ class Fleet:
         """What a report says of the machine where races are run."""
         return next(iter(one.worker.report for one in self._pool.timing), {})
 
+    def now(self) -> float:
+        """Seconds of this machine."""
+        return time.monotonic()
+
     @contextmanager
     def working(self) -> Iterator[None]:
         """Take jobs; what is under way when this is left is ended, and nobody waits for it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,6 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from optim._engine.gate.budget import Objection
 from optim._engine.gate.drift import NO_DRIFT
 from optim._engine.jobs.offer import Proposal
 from optim._engine.search.explore.asking import Proposals
@@ -18,6 +20,7 @@ from optim._engine.search.explore.promise import Promises
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.state import Candidate, Measured, Step
 from optim._engine.search.time_budget import TimeBudget
+from optim._engine.trace import Action
 from optim.model import Model
 from optim.passes import PassResult, Role, Stage
 
@@ -54,9 +57,10 @@ def packed(tmp_path):
 @pytest.fixture
 def expander(original, monkeypatch):
     """Of a run whose budget allows everything; a step in 8 bits takes 0.4 of the original's time."""
-    budget = SimpleNamespace(objection=lambda *arguments, **words: "", limit=lambda is_lossy: 1.0)
+    budget = SimpleNamespace(objection=lambda *arguments, **words: Objection(), limit=lambda is_lossy: 1.0)
     settings = SimpleNamespace(timeout_s=300.0, goal="latency")
-    bench = SimpleNamespace(original=original, budget=budget, settings=settings, work={}, target=None)
+    runner = SimpleNamespace(noted=lambda name, request: nullcontext(Action()))
+    bench = SimpleNamespace(original=original, budget=budget, settings=settings, work={}, target=None, runner=runner)
     promises, archive = Promises(60.0), SimpleNamespace(judged=lambda candidate, objection: None)
     promises.note_ratio(WEIGHTS, 0.4)
     monkeypatch.setattr("optim._engine.search.explore.expand.worst_drift", lambda comparisons: NO_DRIFT)

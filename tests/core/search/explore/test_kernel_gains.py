@@ -19,6 +19,7 @@ from optim._engine.search.explore.promise import Promises
 from optim._engine.search.run_time import RunTime
 from optim._engine.search.state import Step
 from optim._engine.store import Store
+from optim._engine.trace import Action
 from optim.backend import FLOAT32, Backend, KernelProbe, KernelRatio
 from optim.onnx.backend import OnnxRuntimeBackend
 from optim.passes import KernelUse, Role, Stage
@@ -59,7 +60,12 @@ def bench(tmp_path, monkeypatch):
         return made.answers[min(len(made.asked), len(made.answers)) - 1]
 
     kept = {}
-    made.runner = SimpleNamespace(call=call, known=lambda key, kind: kept.get(key), keep=kept.__setitem__)
+    made.runner = SimpleNamespace(
+        call=call,
+        known=lambda key, kind: kept.get(key),
+        keep=kept.__setitem__,
+        noted=lambda name, request: nullcontext(Action()),
+    )
     return made
 
 

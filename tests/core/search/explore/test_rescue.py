@@ -169,7 +169,10 @@ def last(tmp_path):
         for place, (name, stopped_s) in enumerate(cut.items()):
             planned = pass_named(name)
             attempt = Attempt(step_of(planned.offered, {"keep": []}), ())
-            attempt.settle(StepStatus.SKIPPED, "another reason" if name in since else OUT_OF_TIME)
+            if name in since:
+                attempt.settle(StepStatus.SKIPPED, "another reason")
+            else:
+                attempt.run_out(OUT_OF_TIME)
             promises.expect(attempt.step, 0.9 - 0.1 * place, measured=False)
             promises.note_stopped(name, stopped_s)
             waiting.append(Cut(planned, original, attempt))
@@ -227,7 +230,7 @@ def test_before_a_repair_comes_what_promises_more_per_second_and_fits_in(tmp_pat
     for name, gain, took_s in (("little", 0.02, 2.0), ("most", 0.3, 2.0), ("too long", 4.0, 30.0), ("slow", 0.3, 9.0)):
         planned = pass_named(name)
         attempt = Attempt(step_of(planned.offered, {}), ())
-        attempt.settle(StepStatus.SKIPPED, OUT_OF_TIME)
+        attempt.run_out(OUT_OF_TIME)
         promises.expect(attempt.step, gain, measured=False)
         promises.note_seconds(name, took_s)
         waiting.append(Cut(planned, original, attempt))

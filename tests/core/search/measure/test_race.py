@@ -263,8 +263,8 @@ def test_a_lane_whose_outputs_are_wrong_is_an_objection_and_no_result(bench, can
     wanted = Wanted("wrong", bench.prepared.compared, gated=True)
     found = clock.measure([wrong, right, lost], QUICK, wanted)
     assert [item.candidate.model.digest for item in found] == [right.model.digest]
-    assert "beyond what rounding explains" in clock.board[wrong].objection
-    assert "other outputs than the original" in clock.board[lost].objection
+    assert "beyond what rounding explains" in clock.board[wrong].objection.text
+    assert "other outputs than the original" in clock.board[lost].objection.text
     assert clock.board[wrong].result.ratio is None
     assert clock.board[wrong].broken.drift.relative_error > 0.1
 

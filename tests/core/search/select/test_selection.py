@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from optim._engine.gate.budget import BeyondBudget, Budget
+from optim._engine.gate.budget import Budget, Objection
 from optim._engine.gate.drift import NO_DRIFT
 from optim._engine.jobs.clocks.ratio import Ratio
 from optim._engine.jobs.start_up import Ready
@@ -96,7 +96,7 @@ def decide(monkeypatch):
             wrong = [one.model.digest for one in candidates if ratios[one.model.digest] is None]
             for one in candidates:
                 if one.model.digest in wrong:
-                    self.clock.board[one].objection = BeyondBudget("drift 0.06 is beyond the budget")
+                    self.clock.board[one].objection = Objection("drift 0.06 is beyond the budget", beyond_budget=True)
             right = [one for one in candidates if one.model.digest not in wrong]
             found = [replace(Measured(one, *ratios[one.model.digest]), **figures) for one in right]
             found = [replace(item, goal=(clocks or {}).get(item.digest)) for item in found]
@@ -107,7 +107,7 @@ def decide(monkeypatch):
         def compare_ahead(self, candidate, within_s):
             compared.append(candidate.model.digest)
             if ratios[candidate.model.digest] is None:
-                self.board[candidate].objection = BeyondBudget("drift 0.06 is beyond the budget")
+                self.board[candidate].objection = Objection("drift 0.06 is beyond the budget", beyond_budget=True)
                 self.board[candidate].broken = candidate
                 return False
             self.board[candidate].ahead = Ready((), 0, {}, ())
@@ -115,7 +115,7 @@ def decide(monkeypatch):
 
         def check(self, candidate):
             if ratios[candidate.model.digest] is None:
-                self.clock.board[candidate].objection = BeyondBudget("drift 0.06 is beyond the budget")
+                self.clock.board[candidate].objection = Objection("drift 0.06 is beyond the budget", beyond_budget=True)
                 return None
             return Measured(candidate, None)
 

@@ -51,6 +51,7 @@ def run(
     opened_by: str | PathLike[str] | None = None,
     cluster: str | None = None,
     store_url: str | None = None,
+    trace: str | PathLike[str] | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Report:
     """Make a model fast for a target, verify it, and leave a folder to deploy.
@@ -95,6 +96,7 @@ def run(
         cluster: machines that do the work: ``local:N``, ``tls://HOST:PORT``, ``tcp://localhost:PORT``, or
             ``package.module:function``, which returns a client or a cluster of dask; by default this machine.
         store_url: where these exchange files, such as ``file:///shared/optim``; by default this process carries them.
+        trace: file that takes all that the run does, for a replay; nothing is taken from the cache then.
         say: told what is going on, a line at a time.
 
     Returns:
@@ -133,6 +135,7 @@ def run(
         "fresh": fresh,
         "cluster": cluster,
         "store_url": store_url,
+        "trace": trace and fspath(trace),
     }
     export = source or (SourceRequest(str(path), seed=seed or 0) if needs_export(str(path)) else None)
     with named_data(data, seed or 0) as feeds, named_metric(metric) as judged_by:

@@ -15,10 +15,23 @@ _ROOM = 0.92
 """What is foreseen of eight samples is 5 to 10 % more than the worst of them."""
 
 
-class BeyondBudget(str):
-    """An objection: the drift, or the loss of the metric, is more than the user accepts."""
+@dataclass(frozen=True, slots=True)
+class Objection:
+    """Why a model does not hold; false if nothing speaks against it.
 
-    __slots__ = ()
+    Attributes:
+        text: one sentence.
+        beyond_budget: whether the drift, or the loss of the metric, is more than the user accepts.
+    """
+
+    text: str = ""
+    beyond_budget: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.text)
+
+    def __str__(self) -> str:
+        return self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,37 +115,36 @@ class Budget:
         task: TaskFigure | None = None,
         *,
         provisional: bool = False,
-    ) -> str:
-        """Returns why the outputs are not right, in one sentence; empty where they are.
+    ) -> Objection:
+        """Returns why the outputs are not right; false if they are.
 
         Args:
             comparisons: of every output.
             lossy: whether the chain has a lossy pass.
             task: the task metric, where it was measured.
             provisional: whether that was on some of the samples only.
-
-        Returns:
-            A :class:`BeyondBudget` where it is the user's budget that is broken.
         """
         comparisons = list(comparisons)
         for comparison in comparisons:
             if reason := self._never_right(comparison, lossy):
-                return reason
+                return Objection(reason)
         limit = self.limit(lossy)
         free = [one for one in comparisons if one.limit is None and one.mismatched is None and not one.is_rounding]
         worst = max(free, key=lambda one: one.relative_error if lossy else one.rounding_excess, default=None)
         if worst is not None and (not lossy or self.max_drift is None or not worst.relative_error <= limit):
             is_the_users = lossy and self.max_drift is not None
-            kind, bound = (BeyondBudget, "the budget") if is_the_users else (str, "what rounding explains")
-            return kind(f"drift {worst.relative_error:.3g} at {worst.place} is beyond {bound} ({limit:.3g})")
+            bound = "the budget" if is_the_users else "what rounding explains"
+            far = f"drift {worst.relative_error:.3g} at {worst.place} is beyond {bound} ({limit:.3g})"
+            return Objection(far, is_the_users)
         drift = worst_drift(free)
         if lossy and self.max_drift is not None and not self.held(drift) <= limit:
             worst = max(free, key=lambda comparison: comparison.foreseen)
             seen = f"{min(worst.by_sample):.3g} to {worst.relative_error:.3g} on {len(worst.by_sample)} samples"
-            return BeyondBudget(
+            return Objection(
                 f"drift of further samples at output '{worst.name}', up to {worst.foreseen:.3g} after {seen}, "
-                f"is beyond the budget ({limit:.3g})"
+                f"is beyond the budget ({limit:.3g})",
+                beyond_budget=True,
             )
         if task is None or self.max_loss is None or not lossy:
-            return ""
-        return BeyondBudget(loss_objection(task, self.max_loss, provisional=provisional))
+            return Objection()
+        return Objection(loss_objection(task, self.max_loss, provisional=provisional), beyond_budget=True)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol, TypeVar
 
 from optim._engine.jobs.job import Answer, Job, Request
 from optim._engine.store import Store
+from optim._engine.trace import Action, Recorder
 from optim.errors import OptimError
 from optim.jobs.process import WorkerFailed
 from optim.jobs.resources import usable_processors
@@ -60,6 +61,7 @@ class Runner:
         count: jobs that were run.
         from_cache: answers that were kept by an earlier one.
         peak_memory_bytes: the most that one of them held.
+        trace: notes every job, where there is one.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class Runner:
         self._executor = executor
         self._elsewhere = elsewhere
         self._waits = waits
+        self.trace: Recorder | None = None
 
     def call(
         self,
@@ -107,18 +110,25 @@ class Runner:
         if known is not None:
             return known
         self.count += 1
-        if self._elsewhere is not None and not job.here:
-            done = self._done_elsewhere(Work(job.module, to_wire(request), timeout_s, timed=job.timed))
-            if on_event:
-                for event in done.events:
+        with self.noted(job.module, request) as action:
+
+            def hear(event: Event) -> None:
+                action.events.append(event)
+                if on_event:
                     on_event(event)
-            answer, peak_bytes = from_wire(job.answer, done.answer), done.peak_memory_bytes
-        else:
-            if not job.timed:
-                self._wait_for_quiet()
-            with job.start(request) as worker:
-                answer = from_wire(job.answer, worker.result(timeout_s, on_event))
-                peak_bytes = worker.peak_memory_bytes
+
+            if self._elsewhere is not None and not job.here:
+                done = self._done_elsewhere(Work(job.module, to_wire(request), timeout_s, timed=job.timed))
+                for event in done.events:
+                    hear(event)
+                action.answer, peak_bytes = done.answer, done.peak_memory_bytes
+            else:
+                if not job.timed:
+                    self._wait_for_quiet()
+                with job.start(request) as worker:
+                    action.answer = worker.result(timeout_s, hear)
+                    peak_bytes, action.processor_s = worker.peak_memory_bytes, worker.processor_s
+        answer = from_wire(job.answer, action.answer)
         self.peak_memory_bytes = max(self.peak_memory_bytes, peak_bytes)
         if key:
             self.keep(key, answer)
@@ -183,6 +193,12 @@ class Runner:
         Raises:
             WorkerFailed: it did not come back.
         """
+        with self.noted(job.module, request) as action:
+            for event in self._events(job, request, silence_s, action):
+                action.events.append(event)
+                yield event
+
+    def _events(self, job: Job[Request, Answer], request: Request, silence_s: float, action: Action) -> Iterator[Event]:
         if self._elsewhere is not None:
             work = Work(job.module, to_wire(request), silence_s, of_silence=True)
             try:
@@ -195,6 +211,11 @@ class Runner:
         with job.start(request) as worker:
             while "result" not in (message := worker.receive(silence_s)):
                 yield message
+            action.processor_s = worker.processor_s
+
+    def noted(self, name: str, request: object) -> AbstractContextManager[Action]:
+        """What is done inside is an action of the trace, where there is one."""
+        return self.trace.action(name, request) if self.trace is not None else nullcontext(Action())
 
     def _done_elsewhere(self, work: Work) -> Done:
         assert self._elsewhere is not None

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from optim._engine.compare.variants import variant_models
 from optim._engine.jobs import ingest
@@ -28,6 +28,7 @@ from optim._engine.sources.export_file import KnownExport, known_export, known_f
 from optim._engine.sources.make import ExportedSource
 from optim._engine.standing import let_stand
 from optim._engine.store import Store, cache_key
+from optim._engine.trace import Recorder
 from optim.errors import OptimError
 from optim.jobs.owner import ending_workers
 from optim.jobs.wire import to_wire
@@ -55,6 +56,7 @@ def execute(
     say: Callable[[str], None],
     exported: ExportedSource | None = None,
     elsewhere: Workplace | None = None,
+    trace: Recorder | None = None,
 ) -> Outcome:
     """Run the search, or repeat a chain, and judge. The same request again is served from the cache.
 
@@ -65,6 +67,7 @@ def execute(
         say: told what is going on.
         exported: the source, where it has been exported already.
         elsewhere: machines that do the jobs; None: this one does.
+        trace: notes what is done; None: nobody does.
 
     Raises:
         OptimError: the source, the feeds, the target or the request is unusable; nothing has been written.
@@ -84,7 +87,12 @@ def execute(
         failed = dict(plans.refused)
 
         def bench_on(target: Target) -> Workbench:
-            return Workbench(replace(settings, target=target.name), registry, store, executor, say, exported, elsewhere)
+            on_it = replace(settings, target=target.name)
+            bench = Workbench(on_it, registry, store, executor, say, exported, elsewhere)
+            if trace is not None:
+                bench.runner.trace = trace
+                trace.goes_by(bench.run_time)
+            return bench
 
         bench, source = _prepared(bench_on, chosen, failed)
         if (inexact := bench.prepared.inexact) is not None:
@@ -113,11 +121,39 @@ def execute(
             kept |= {chain.model.path, *(model.path for model in variant_models(chain.interfaces))}
         store.keep_only(bench.made | set(store.models.iterdir()) - there, kept)
         outcome.seconds = time.monotonic() - started
+        if trace is not None:
+            trace.finish(_for_trace(outcome))
         outcome.key = cache_key("finished run", to_wire(outcome))
         if outcome.status is not RunStatus.FAILED:  # a crash or a timeout may not come again
             store.write("runs", outcome.key, to_wire(outcome))
             store.write("runs", key, to_wire(_Latest(outcome.key)))
     return _noting(outcome, chosen, registry)
+
+
+def _for_trace(outcome: Outcome) -> dict[str, Any]:
+    """What came of a run, for who replays it: the verdict, every point, and the rows."""
+    return {
+        "model": outcome.source.model.digest,
+        "status": outcome.status,
+        "reason": outcome.reason,
+        "delivered": outcome.result and outcome.result.candidate.digest,
+        "points": [
+            {
+                "digest": one.candidate.digest,
+                "chain": [{"pass": step.pass_name, "options": step.options} for step in one.candidate.steps],
+                "ratio": one.measured.ratio,
+                "drift": one.candidate.drift.relative_error,
+                "size_bytes": one.candidate.size_bytes,
+                "proven": one.proven,
+                "within": one.within,
+            }
+            for one in outcome.points
+        ],
+        "rows": outcome.attempts,
+        "seconds": outcome.seconds,
+        "announced_s": outcome.announced_s,
+        "versions": outcome.versions,
+    }
 
 
 def _noting(outcome: Outcome, chosen: ChosenTargets, registry: Registry) -> Outcome:
@@ -282,7 +318,15 @@ def _known_export(settings: RunSettings) -> KnownExport | None:
 def _run_key(bench: Workbench, chosen: ChosenTargets) -> str:
     """Everything a run depends on: what was asked, the model, the feeds, the code and the machine."""
     settings = replace(
-        bench.settings, source=Path(), data=None, fresh=False, export=None, component="", cluster="", store_url=""
+        bench.settings,
+        source=Path(),
+        data=None,
+        fresh=False,
+        export=None,
+        component="",
+        cluster="",
+        store_url="",
+        trace="",
     )
     plugins = version_keys(plugin.info for plugin in bench.registry.plugins)
     depends_on = {

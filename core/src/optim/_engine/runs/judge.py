@@ -14,7 +14,7 @@ from optim._engine.search.journal import Journal, failures
 from optim._engine.search.measure.racing import TimingFailed, original_failed
 from optim._engine.search.plan import Plan
 from optim._engine.search.select.archive import ParetoArchive, points_of
-from optim._engine.search.select.chains import OptionsAt, repeat
+from optim._engine.search.select.chains import BeyondBudgetError, OptionsAt, repeat
 from optim._engine.search.select.goal import Objective
 from optim._engine.search.select.nearest import why_no_help
 from optim._engine.search.select.selection import Selection
@@ -248,7 +248,7 @@ class _Ending:
                 raise original_failed(self.bench, score.result.failure)
             if self.selection.clock.ran_out(self.bench.original):
                 return Measured(self.bench.original, 1.0, 1.0, 1.0)
-            raise not_reproducible(score.objection)
+            raise not_reproducible(score.objection.text)
         base = timed or self.selection.clock.base
         latency = base.latency_ms if base and base.ratio else None
         peak = base.ready.peak_memory_bytes if base and base.ready else 0
@@ -307,13 +307,14 @@ def judge_chain(
         measured = [found for found in (selection.check(candidate),) if found is not None]
     score = selection.clock.board[candidate]
     if not measured:
-        raise OptimError(
+        failed = OptimError(
             "replay-failed",
             "the repeated model is not right",
-            score.objection,
+            score.objection.text,
             "run the search again, without the lock",
             status=ExitStatus.NOT_HELD,
         )
+        raise BeyondBudgetError.where(score.objection, failed)
     journal.conclude(candidate, measured[0])
     return Verdict(
         RunStatus.UNCHANGED if candidate.is_original else _delivered(measured[0], selection),

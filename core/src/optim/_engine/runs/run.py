@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from optim._engine.machine import this_machine
 from optim._engine.plugins.chosen_targets import choose_targets
 from optim._engine.plugins.clusters import find_cluster
 from optim._engine.plugins.registry import Registry, load_registry
+from optim._engine.plugins.versions import version_of
 from optim._engine.reports.outcome import Outcome
 from optim._engine.runs.execute import execute
 from optim._engine.runs.folder import RunFolder
 from optim._engine.runs.locking import require_source
 from optim._engine.runs.pick import picked
 from optim._engine.runs.publish import publish
+from optim._engine.search.run_time import start_of_command
 from optim._engine.search.select.archive import require_pick
 from optim._engine.search.settings import RunSettings
 from optim._engine.store import Store, cache_key
+from optim._engine.trace import STORE, Recorder
 from optim.errors import ExitStatus, OptimError
 from optim.jobs.wire import to_wire
 from optim.workplace import Workplace, WorkplaceRequest
@@ -70,14 +74,15 @@ def run_settings(
         OptimError[lock-mismatch]: the chain of the lock gives another model here.
     """
     settings.require_sound()
+    settings = replace(settings, fresh=settings.fresh or bool(settings.trace))  # every action has its seconds
     _require_data_for_a_metric(settings)
     deliver = deliver or ToDeliver()
     if deliver.pick:
         require_pick(deliver.pick)
     registry, store = load_registry(), Store()
     with RunFolder.claim(output, cache_key(to_wire(settings))) as folder:
-        with _workplace(settings, registry, store, say) as elsewhere:
-            outcome = execute(settings, registry, store, say, exported, elsewhere)
+        with _workplace(settings, registry, store, say) as elsewhere, _trace(settings, store) as trace:
+            outcome = execute(settings, registry, store, say, exported, elsewhere, trace)
         if deliver.lock is not None:
             _require_same(outcome, deliver.lock)
         if deliver.pick:
@@ -96,8 +101,6 @@ def _workplace(
     if not settings.cluster:
         yield None
         return
-    from optim._engine.search.run_time import start_of_command
-
     start_of_command()  # the run has begun: connecting to a cluster is no search time
     cluster = find_cluster(registry, settings.cluster)
     with cluster.connect(workplace_request(settings, registry, store, say)) as workplace:
@@ -117,6 +120,21 @@ def workplace_request(
     return WorkplaceRequest(
         settings.cluster, settings.store_url, targets, required, frozenset(plugins), store.root, say
     )
+
+
+def _trace(settings: RunSettings, store: Store) -> AbstractContextManager[Recorder | None]:
+    """What notes the run, where the user wants that."""
+    if not settings.trace:
+        return nullcontext()
+    source = settings.source.absolute()
+    told = replace(settings, source=Path(source.name), trace="", cluster="", store_url="")
+    asked = {**to_wire(told), "data": settings.data and Path(settings.data).name}
+    machine, start = asdict(this_machine()), asdict(start_of_command())
+    header = {"asked": asked, "optim": version_of("optim-core"), "machine": machine, "start": start}
+    names = {str(Path.cwd()): ".", str(source.parent): "<source>", str(store.root): STORE}
+    if settings.data is not None and Path(settings.data).exists():
+        names.setdefault(str(Path(settings.data).absolute().parent), "<data>")
+    return Recorder(Path(settings.trace), header, names)
 
 
 def _require_data_for_a_metric(settings: RunSettings) -> None:

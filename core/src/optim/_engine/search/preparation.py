@@ -1,9 +1,10 @@
-"""What a run does before it searches: brings the source in, asks the passes that the user named, runs the original."""
+"""Work of a run before the search: read the source, ask the passes that the user named, run the original."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from copy import copy
@@ -82,7 +83,8 @@ class Preparation:
     def __post_init__(self) -> None:
         settings, elsewhere = self.settings, self.elsewhere
         self.teller = Teller(self.say)
-        self.turns = Turns(f"optim on {settings.source.name}", self.say, elsewhere=elsewhere is not None)
+        what, now = f"optim on {settings.source.name}", time.monotonic if elsewhere is None else elsewhere.now
+        self.turns = Turns(what, self.say, now=now, elsewhere=elsewhere is not None)
         fresh, executor, waits = settings.fresh, self.executor, self.turns
         self.runner = Runner(self.store, self.say, fresh=fresh, executor=executor, elsewhere=elsewhere, waits=waits)
         self.machine = machine_key() if elsewhere is None else elsewhere.machine

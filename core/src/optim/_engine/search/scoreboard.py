@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from optim._engine.gate.budget import Objection
 from optim._engine.jobs.start_up import Ready
 from optim._engine.search.state import Candidate, LaneResult
 from optim._engine.sources.result import SourceDrift
@@ -16,7 +17,7 @@ class Score:
     """What a search knows of one model.
 
     Attributes:
-        objection: why it does not hold; empty where nothing speaks against it.
+        objection: why it does not hold.
         out_of_time: whether its last race was over before it had a figure.
         broken: the candidate as it was compared, where it ran and did not hold.
         explored: its latency ratio in the last race.
@@ -27,7 +28,7 @@ class Score:
         source_objection: why it is not what that source computes.
     """
 
-    objection: str = ""
+    objection: Objection = field(default_factory=Objection)
     out_of_time: bool = False
     broken: Candidate | None = None
     explored: float | None = None
@@ -35,7 +36,7 @@ class Score:
     base: LaneResult | None = None
     ahead: Ready | None = None
     source: SourceDrift | None = None
-    source_objection: str = ""
+    source_objection: Objection = field(default_factory=Objection)
 
     def with_comparisons(self, result: LaneResult) -> LaneResult:
         """Returns a lane's result with what was compared ahead of its race."""
@@ -75,7 +76,7 @@ class Scoreboard:
         return self._best_of_graph.get(candidate.model.path.name, math.inf)
 
     @property
-    def objections(self) -> list[str]:
+    def objections(self) -> list[Objection]:
         """Every objection, the first found first."""
         return [score.objection for score in self._scores.values() if score.objection]
 

@@ -118,6 +118,7 @@ class RunSettings:
         component: of the exported source; empty where it has one only.
         cluster: machines that do the work, see :class:`optim.workplace.Cluster`; empty: this one.
         store_url: where those exchange files; empty: the engine carries them.
+        trace: file that takes what the run does; with it nothing is taken from the cache.
     """
 
     source: Path
@@ -146,6 +147,7 @@ class RunSettings:
     max_latency_ms: float | None = None
     cluster: str = ""
     store_url: str = ""
+    trace: str = ""
     goal_is_said: bool = True
     max_mismatch: float = 0.0
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from optim._engine.diagnosis.blame_job import Answer as Blame
-from optim._engine.gate.budget import BeyondBudget
+from optim._engine.gate.budget import Objection
 from optim._engine.gate.drift import NO_DRIFT, Drift, OutputComparison, worst_drift
 from optim._engine.gate.task import TaskFigure
 from optim._engine.generation.timing import GenerationTimes
@@ -119,12 +119,6 @@ class Trial:
     options: dict[str, Any]
 
 
-class OutOfTime(str):
-    """A reason: there was no time for it, and nothing speaks against it."""
-
-    __slots__ = ()
-
-
 @dataclass
 class Attempt:
     """One pass with one set of options tried on one chain: a row of the report.
@@ -221,13 +215,18 @@ class Attempt:
 
     def settle(self, status: StepStatus, reason: str) -> None:
         """Decide what became of it."""
-        self.status, self.reason, self.beyond_budget = status, str(reason), isinstance(reason, BeyondBudget)
-        self.objected, self.out_of_time = False, isinstance(reason, OutOfTime)
+        self.status, self.reason = status, reason
+        self.beyond_budget = self.objected = self.out_of_time = False
 
-    def drop(self, objection: str, seen: str = "") -> None:
+    def run_out(self, reason: str) -> None:
+        """Leave it for want of time: nothing speaks against it."""
+        self.settle(StepStatus.SKIPPED, reason)
+        self.out_of_time = True
+
+    def drop(self, objection: Objection, seen: str = "") -> None:
         """Drop it for an objection of the gate; ``seen`` says where that was seen."""
-        self.settle(StepStatus.DROPPED, seen + objection)
-        self.beyond_budget, self.objected = isinstance(objection, BeyondBudget), True
+        self.settle(StepStatus.DROPPED, f"{seen}{objection}")
+        self.beyond_budget, self.objected = objection.beyond_budget, True
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +249,7 @@ class LaneResult:
         throughput: what it did, where that is the goal.
         generation: what the time of an answer is made of, where that is the goal.
         late: what it was doing when that time was over, where it had not come back once.
+        round_ratios: the ratio of each round that counts, for a trace.
     """
 
     failure: str = ""
@@ -267,6 +267,7 @@ class LaneResult:
     throughput: Throughput | None = None
     generation: GenerationTimes | None = None
     late: str = ""
+    round_ratios: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ _SECTIONS = {
     ),
     "Layouts for other programs": ("--files", "--python"),
     "Several machines": ("--cluster", "--store-url"),
-    "Output": ("--pick", "--verbose", "--json", "--help"),
+    "Output": ("--pick", "--trace", "--verbose", "--json", "--help"),
 }
 """The ten options that most people need have no heading."""
 
@@ -133,6 +133,12 @@ _EXAMPLES = (
 @click.option("--cluster", metavar="WHERE", help="Dask scheduler: local:N, tls://HOST:PORT or package.module:function.")
 @click.option(
     "--store-url", metavar="URL", help="Address at which machines of --cluster exchange files: file:// or s3://."
+)
+@click.option(
+    "--trace",
+    type=click.Path(dir_okay=False, writable=True),
+    help="Write every action of the run to FILE, for a replay; takes nothing from the cache.",
+    metavar="FILE",
 )
 @click.option("--verbose", is_flag=True, help="Print every candidate with its reason, and what passes printed.")
 @source_options

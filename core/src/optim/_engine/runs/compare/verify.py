@@ -94,7 +94,7 @@ def _verification(bench: Workbench, ready: Ready, budget: Budget, *, is_the_same
     return Verification(
         within=not objection and not unjudged,
         judged=bool(objection) or not unjudged,
-        reason=objection or unjudged,
+        reason=objection.text or unjudged,
         tolerance=prepared.tolerance,
         limit=budget.limit(lossy=True),
         lossless=is_rounding(comparisons) and not unjudged,

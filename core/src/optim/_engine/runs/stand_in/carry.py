@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from optim._engine.gate.budget import BeyondBudget
+from optim._engine.gate.budget import Objection
 from optim._engine.reports.outcome import RunStatus, Verdict
 from optim._engine.runs.judge import judge_chain
 from optim._engine.runs.stand_in.layers import StandIn
 from optim._engine.runs.stand_in.names import nodes_of, options_of_whole
 from optim._engine.runs.stand_in.search import Chain, Found
 from optim._engine.search.plan import Plan
+from optim._engine.search.select.chains import BeyondBudgetError
 from optim._engine.search.select.goal import Objective
 from optim._engine.search.settings import Named
 from optim._engine.search.state import Attempt, Candidate, StepStatus
@@ -30,7 +31,7 @@ class _Failed:
     """A chain that does not hold on the whole model, and why."""
 
     chain: Chain
-    reason: str
+    reason: Objection
 
 
 _NO_MORE = (
@@ -61,14 +62,14 @@ def judge_carried(bench: Workbench, plan: Plan, stand_in: StandIn, found: Found)
         except OptimError as error:
             if error.reference != "replay-failed":
                 raise
-            failed.append(_Failed(chain, error.cause))
+            failed.append(_Failed(chain, Objection(error.cause, isinstance(error, BeyondBudgetError))))
             continue
         if verdict.status is RunStatus.IMPROVED or plan.forced():
             return replace(verdict, attempts=_rows(found, stand_in, verdict, failed))
         objective = Objective(bench.settings.goal, bench.target.timed)
         best = objective.best_undecided([verdict.result] if verdict.result is not None else [])
         undecided = objective.why_undecided(best, bench.run_time) if best is not None else ""
-        failed.append(_Failed(chain, undecided or "it is not better"))
+        failed.append(_Failed(chain, Objection(undecided or "it is not better")))
     return _nothing_held(bench, plan, stand_in, found, failed)
 
 
@@ -103,10 +104,10 @@ def _nothing_held(bench: Workbench, plan: Plan, stand_in: StandIn, found: Found,
     if found.verdict.result is not None and not (plan.forced() and failed):
         verdict = judge_chain(bench, (), _time(bench))
         why = f"what was found on {stand_in.text} does not hold on the whole model: " if failed else ""
-        return replace(verdict, reason=why + (failed[0].reason if failed else found.verdict.reason), attempts=rows)
+        return replace(verdict, reason=f"{why}{failed[0].reason if failed else found.verdict.reason}", attempts=rows)
     if not failed:
         return Verdict(found.verdict.status, f"on {stand_in.text} {found.verdict.reason}", None, rows)
-    beyond = any(isinstance(one.reason, BeyondBudget) for one in failed)
+    beyond = any(one.reason.beyond_budget for one in failed)
     status = RunStatus.BUDGET_MISSED if beyond else RunStatus.FAILED
     return Verdict(status, f"on the whole model {failed[0].chain.text} does not hold: {failed[0].reason}", None, rows)
 

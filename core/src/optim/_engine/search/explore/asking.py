@@ -10,13 +10,13 @@ from optim._engine.graphs.node_names import no_such_node
 from optim._engine.jobs import offer
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.search.plan import Planned
-from optim._engine.search.state import Candidate, OutOfTime, StepStatus
+from optim._engine.search.state import Candidate, StepStatus
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim.jobs.process import WorkerFailed
 from optim.jobs.wire import from_wire
 
-_TOO_LATE = OutOfTime("search time ran out before all passes proposed candidates; give more with --search-seconds")
+_TOO_LATE = "search time ran out before all passes proposed candidates; give more with --search-seconds"
 
 _MORE = "give more with --search-seconds"
 
@@ -61,7 +61,7 @@ class Asker:
         self._bench = bench
         self._time = time
         self._asked_before: dict[str, Proposals] = {}
-        self._too_slow: dict[str, tuple[str, OutOfTime]] = {}
+        self._too_slow: dict[str, tuple[str, str]] = {}
         self._has_asked = False
 
     def ask_side_by_side(self, candidates: Sequence[Candidate], passes: Sequence[OfferedPass]) -> None:
@@ -98,8 +98,8 @@ class Asker:
             if broken is not None:
                 self._bench.restore(candidate)
                 name, found[name] = broken[0], broken[1]
-                if isinstance(slow := broken[1].reason, OutOfTime):
-                    self._too_slow[next(one.plugin.name for one in left if one.name == name)] = name, slow
+                if broken[1].ran_out:
+                    self._too_slow[next(one.plugin.name for one in left if one.name == name)] = name, broken[1].reason
             left = [offered for offered in left if offered.name not in found]
         self._has_asked = True
         return found
@@ -155,24 +155,24 @@ class Asker:
         except WorkerFailed as failed:
             if failed.kind == "timeout" and seconds < self._time.for_asking(named=True):
                 release = next(one.plugin.release for one in passes if one.name == current)
-                reason = OutOfTime(_TOOK_ALL.format(who=f"pass {current} ({release})", seconds=seconds))
+                reason = _TOOK_ALL.format(who=f"pass {current} ({release})", seconds=seconds)
                 return answers, (current, Proposals((), reason, ran_out=True))
             return answers, (current, Proposals((), failed.reason, failed))
         return answers, None
 
-    def _too_late(self, offered: OfferedPass) -> OutOfTime | None:
-        """Why a pass is not asked: its plugin took all the time that it had for that, or there is none left to try it.
+    def _too_late(self, offered: OfferedPass) -> str:
+        """Why a pass is not asked: its plugin took its time, or none is left to try it; empty if it is asked.
 
         The first that are asked are asked whatever the time; settings are raced as long as the search goes on.
         """
         if self._is_forced(offered) or not (self._has_asked or self._too_slow):
-            return None
+            return ""
         if (known := self._too_slow.get(offered.plugin.name)) is not None:
             slow, reason = known
             used = f"{offered.plugin.release} used up its time to propose candidates, for {slow}: {_MORE}"
-            return reason if slow == offered.name else OutOfTime(used)
+            return reason if slow == offered.name else used
         left = self._time.left if offered.over_models.session_only else self._time.left_for_candidates
-        return _TOO_LATE if left <= 0 else None
+        return _TOO_LATE if left <= 0 else ""
 
     def _keys(self, candidate: Candidate, passes: Sequence[OfferedPass]) -> dict[str, str]:
         """What answers are kept under, by the pass's name; plugins are as they are before they are asked."""

@@ -177,7 +177,7 @@ class Beam:
         if not self.time.left:
             for planned in passes:
                 attempt = self.journal.open(step_of(planned.offered), ranking[0].candidate)
-                attempt.settle(StepStatus.SKIPPED, OUT_OF_TIME)
+                attempt.run_out(OUT_OF_TIME)
             return ranking
         best = ranking[0]
         found = self._stage(stage, passes, [best])
@@ -315,7 +315,7 @@ class Beam:
             score = self.clock.board[candidate]
             without = ratios.get(chain_key(candidate)[:-1], grown.parents[candidate.digest].ratio)
             if candidate.digest in best and best[candidate.digest].ratio is None:
-                attempt.settle(StepStatus.SKIPPED, NOT_TIMED)
+                attempt.run_out(NOT_TIMED)
             elif candidate.digest in best:
                 self.journal.timed(best[candidate.digest], without)
                 self._note_gain(candidate, best[candidate.digest].ratio, without)
@@ -324,7 +324,7 @@ class Beam:
             elif score.explored is not None:
                 attempt.ratio, attempt.parent_ratio = score.explored, without
             else:
-                attempt.settle(StepStatus.SKIPPED, NOT_TIMED)
+                attempt.run_out(NOT_TIMED)
 
     def _note_gain(self, candidate: Candidate, ratio: float | None, without: float | None) -> None:
         """Notes what the last step of a chain gained, for other chains."""

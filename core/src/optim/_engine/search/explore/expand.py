@@ -26,7 +26,7 @@ from optim._engine.search.measure.source_gate import SourceGate
 from optim._engine.search.plan import Planned, slots
 from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.select.archive import ParetoArchive
-from optim._engine.search.state import Attempt, Candidate, OutOfTime, Step, StepKey, StepStatus, Trial
+from optim._engine.search.state import Attempt, Candidate, Step, StepKey, StepStatus, Trial
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Tried, Workbench
 from optim.jobs.printed import last_lines
@@ -200,6 +200,7 @@ class Expander:
         """Has a pass's row say why it offers nothing for a chain; what the target requires may decline so."""
         attempt = self._journal.open(step_of(planned.offered), candidate)
         attempt.settle(answer.status, answer.reason)
+        attempt.out_of_time = answer.ran_out
         if answer.failure:
             attempt.printed, attempt.trace = tuple(last_lines(answer.failure.printed)), answer.failure.details
             attempt.broke = answer.failure.is_defect
@@ -288,7 +289,7 @@ class Expander:
         for one, outcome in zip(order, self._bench.try_all(trials, seconds), strict=True):
             if outcome is None:
                 if one.attempt.ratio is None and not one.attempt.reason:  # else its first look has said it
-                    one.attempt.settle(StepStatus.SKIPPED, OUT_OF_TIME if one.attempt.drift is None else NOT_TIMED)
+                    one.attempt.run_out(OUT_OF_TIME if one.attempt.drift is None else NOT_TIMED)
             else:
                 tried.append((one.attempt, outcome))
         return tried
@@ -312,7 +313,7 @@ class Expander:
         attempt.seconds += tried.seconds
         self.promises.note_seconds(attempt.step.pass_name, tried.seconds)
         if tried.ran_out and tried.seconds < self._bench.settings.timeout_s:
-            attempt.settle(StepStatus.SKIPPED, OutOfTime(_STOPPED.format(failure=tried.failure)))
+            attempt.run_out(_STOPPED.format(failure=tried.failure))
             self.promises.note_stopped(attempt.step.pass_name, tried.seconds)
             return None
         attempt.printed, attempt.trace, attempt.broke = tried.said, tried.trace, tried.broke
@@ -341,7 +342,10 @@ class Expander:
             return None
         self.promises.note_held(attempt.step)
         if attempt.step.stage is Stage.FUSE:
-            self.promises.note_reach(new.digest, share_within_reach(self._bench.original.model.path, new.model.path))
+            models = self._bench.original.model.path, new.model.path
+            with self._bench.runner.noted("reach", models) as action:
+                action.answer = share_within_reach(*models)
+            self.promises.note_reach(new.digest, action.answer)
         return replace(new, drift=attempt.drift, task=attempt.task)
 
 

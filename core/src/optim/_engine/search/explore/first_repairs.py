@@ -242,7 +242,7 @@ class FirstRepairs:
             if tried is not None:
                 looks.append(self.look(one.planned, one.parent, attempt, tried))
             elif attempt.ratio is None:
-                attempt.settle(StepStatus.SKIPPED, OUT_OF_TIME)
+                attempt.run_out(OUT_OF_TIME)
         return [look for look in looks if look is not None]
 
     def _nearest(self, looks: Sequence[Look]) -> Look:

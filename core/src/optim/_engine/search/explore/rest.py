@@ -11,12 +11,12 @@ from optim._engine.search.explore.promise import BENEATH, GUESSES, TOO_LITTLE, P
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.plan import Planned
 from optim._engine.search.run_time import RunTime
-from optim._engine.search.state import Attempt, Candidate, OutOfTime, StepStatus
+from optim._engine.search.state import Attempt, Candidate, StepStatus
 from optim.passes import Role, Stage
 
-OUT_OF_TIME = OutOfTime("search time ran out before it was tried; give more with --search-seconds")
+OUT_OF_TIME = "search time ran out before it was tried; give more with --search-seconds"
 
-NOT_TIMED = OutOfTime("correct, but search time ran out before it was timed; give more with --search-seconds")
+NOT_TIMED = "correct, but search time ran out before it was timed; give more with --search-seconds"
 
 EARLY = "the search ended {left:.0f} s early: the remaining passes ({names}) promised less than 2 %"
 
@@ -112,8 +112,8 @@ def run_out(legs: Sequence[Leg], journal: Journal, candidate: Candidate) -> None
     """Have what was not tried say that time ran out, and passes of which nothing was."""
     for attempt in journal.attempts:
         if attempt.status is StepStatus.SKIPPED and not attempt.reason and attempt.drift is None:
-            attempt.settle(StepStatus.SKIPPED, OUT_OF_TIME)
+            attempt.run_out(OUT_OF_TIME)
     tried = {attempt.step.pass_name for attempt in journal.attempts}
     for planned in (planned for _, those in legs for planned in those):
         if planned.ordered.name not in tried:
-            journal.open(step_of(planned.offered), candidate).settle(StepStatus.SKIPPED, OUT_OF_TIME)
+            journal.open(step_of(planned.offered), candidate).run_out(OUT_OF_TIME)

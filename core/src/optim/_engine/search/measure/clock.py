@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from optim._engine.gate.budget import Objection
 from optim._engine.search.effort import Effort
 from optim._engine.search.lane_seconds import LEAST_LANES
 from optim._engine.search.measure.lane_figures import expected_of, joined
@@ -163,7 +164,7 @@ class Clock:
                 found.append(item)
                 continue
             if second.failure or second.ratio is None or score.result is None:
-                score.objection = f"in a second process: {second.failure or 'it was not timed'}"
+                score.objection = Objection(f"in a second process: {second.failure or 'it was not timed'}")
                 continue
             score.result = joined(score.result, second)
             found.append(item.timed(score.result))
@@ -218,16 +219,16 @@ class Clock:
 
     def _objects(self, candidate: Candidate, result: LaneResult) -> bool:
         """Whether it does not run, or is not right; the reason is noted."""
-        score, objection = self.board[candidate], result.failure
+        score, objection = self.board[candidate], Objection(result.failure)
         if result.ready is not None and not objection:
             lossy = candidate.is_lossy or not self._bench.target.exact
             objection = self._bench.budget.objection(result.ready.comparisons, lossy, result.ready.task)
             if objection:
                 score.broken = candidate.compared(result.ready)
             else:
-                objection = self._bench.budget.batch_objection(result.ready.batch)
+                objection = Objection(self._bench.budget.batch_objection(result.ready.batch))
         if not objection and result.throughput is not None:
-            objection = result.throughput.objection
+            objection = Objection(result.throughput.objection)
         if objection:
             score.objection = objection
         return bool(objection)

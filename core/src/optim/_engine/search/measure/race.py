@@ -24,7 +24,7 @@ from optim._engine.jobs.start_up import Ready
 from optim._engine.search.effort import Effort
 from optim._engine.search.measure.lane_figures import goal_ratio, sample_calls, throughput
 from optim._engine.search.measure.race_lanes import Lane, LateLane, open_lanes
-from optim._engine.search.measure.race_rounds import Rounds, paired_times, ratio_of, run_rounds
+from optim._engine.search.measure.race_rounds import Rounds, paired_times, round_ratios, run_rounds
 from optim._engine.search.measure.statistics import paired_ratio
 from optim._engine.search.state import LaneResult
 from optim._engine.search.turns import quiet
@@ -101,7 +101,8 @@ def _figures(lane: Lane, base: Lane, rounds: Rounds) -> LaneResult:
     """Times are those of the base times the ratios: what is shown side by side then says one thing."""
     own, other = paired_times(lane, base, rounds.kept)
     base_ms = np.median(paired_times(base, base, rounds.kept)[0], axis=0) * 1e3
-    ratio = ratio_of(lane, base, rounds.kept)
+    by_round = round_ratios(lane, base, rounds.kept)
+    ratio = paired_ratio(by_round, [1.0] * len(by_round))
     each = tuple(paired_ratio(own[:, i].tolist(), other[:, i].tolist()) for i in range(own.shape[1]))
     return LaneResult(
         ready=lane.ready,
@@ -114,4 +115,5 @@ def _figures(lane: Lane, base: Lane, rounds: Rounds) -> LaneResult:
         goal=goal_ratio(lane.goal, base.goal, rounds.kept),
         sample_calls=sample_calls(lane.calls, rounds.kept),
         throughput=throughput(lane.goal, rounds.kept),
+        round_ratios=tuple(round(one, 5) for one in by_round),
     )

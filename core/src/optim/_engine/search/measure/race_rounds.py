@@ -192,10 +192,16 @@ def _judge(lanes: dict[int, Lane], failures: dict[int, str], kept: list[int], dr
 
 
 def ratio_of(lane: Lane, base: Lane, kept: list[int]) -> Ratio:
-    """A lane's ratio to the base: the geometric mean over samples of each round, and over rounds."""
+    """A lane's ratio to the base, over rounds."""
+    ratios = round_ratios(lane, base, kept)
+    return paired_ratio(ratios, [1.0] * len(ratios))
+
+
+def round_ratios(lane: Lane, base: Lane, kept: list[int]) -> list[float]:
+    """A lane's ratio to the base of each round: the geometric mean over samples."""
     own, other = paired_times(lane, base, kept)
-    logs = np.log(own) - np.log(other)
-    return paired_ratio(np.exp(logs.mean(axis=1)).tolist(), [1.0] * len(own))
+    ratios: list[float] = np.exp((np.log(own) - np.log(other)).mean(axis=1)).tolist()
+    return ratios
 
 
 def paired_times(lane: Lane, base: Lane, kept: list[int]) -> tuple[np.ndarray, np.ndarray]:

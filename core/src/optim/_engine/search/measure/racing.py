@@ -288,8 +288,11 @@ def where_timed(bench: Workbench, module: AtTheClock, request: object, kind: typ
     Raises:
         WorkerFailed: it did not come back, or what all is timed against does not run.
     """
-    if bench.elsewhere is None:
-        return cast(T, module.run(request, bench.turns))
-    done = bench.elsewhere.do(Work(module.MODULE, to_wire(request), math.inf, timed=timed, parent=True))
-    bench.turns.waited(done.waited_s)
-    return from_wire(kind, done.answer)
+    with bench.runner.noted(module.MODULE, request) as action:
+        if bench.elsewhere is None:
+            action.answer = module.run(request, bench.turns)
+            return cast(T, action.answer)
+        done = bench.elsewhere.do(Work(module.MODULE, to_wire(request), math.inf, timed=timed, parent=True))
+        bench.turns.waited(done.waited_s)
+        action.answer = done.answer
+        return from_wire(kind, done.answer)

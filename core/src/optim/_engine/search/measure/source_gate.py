@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from optim._engine.compare.recast import recast_place
 from optim._engine.feeds.feedset import SYNTHESIZED
-from optim._engine.gate.budget import BeyondBudget, Budget
+from optim._engine.gate.budget import Budget, Objection
 from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.state import Candidate, Measured
 from optim._engine.search.workbench import Workbench
@@ -41,15 +41,15 @@ class SourceGate:
         held = [item for item in items if not self._board[item.candidate].source_objection]
         return [replace(item, source=self._board[item.candidate].source) for item in held]
 
-    def objection(self, candidate: Candidate) -> str:
-        """Returns why a chain is not what its source computes, in one sentence; empty where it is."""
+    def objection(self, candidate: Candidate) -> Objection:
+        """Returns why a chain is not what its source computes; false if it is."""
         if self._bench.exported is None:
-            return ""
+            return Objection()
         score = self._board[candidate]
         try:
             found = self._compared(candidate)
         except WorkerFailed as failed:
-            score.source_objection = f"on the inputs of its source: {failed.reason}"
+            score.source_objection = Objection(f"on the inputs of its source: {failed.reason}")
             return score.source_objection
         lossy = candidate.is_lossy or not self._bench.target.exact
         found = replace(found, limit=self._limit(lossy=lossy))
@@ -108,14 +108,14 @@ def _comparable(candidate: Candidate) -> _Comparable:
     return _Comparable(candidate.given, candidate.interfaces[:place], note)
 
 
-def _too_far(found: SourceDrift, budget: Budget, *, lossy: bool) -> str:
-    """Returns why a result is not what its source computes, in one sentence; empty where it is."""
+def _too_far(found: SourceDrift, budget: Budget, *, lossy: bool) -> Objection:
+    """Returns why a result is not what its source computes; false if it is."""
     where = f"output '{found.output}' {found.place}, where the source itself was run"
     if found.problem:
-        return f"{where}: {found.problem}"
+        return Objection(f"{where}: {found.problem}")
     if found.drift.relative_error <= found.limit:
-        return ""
+        return Objection()
     far = f"drift {found.drift.relative_error:.3g} from the source at {where}, is beyond"
     if lossy and budget.max_drift is not None:
-        return BeyondBudget(f"{far} the budget ({found.limit:.3g})")
-    return f"{far} what rounding explains ({found.limit:.3g})"
+        return Objection(f"{far} the budget ({found.limit:.3g})", beyond_budget=True)
+    return Objection(f"{far} what rounding explains ({found.limit:.3g})")

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from optim._engine.gate.budget import Budget
+from optim._engine.gate.budget import Budget, Objection
 from optim._engine.search.state import Candidate, LaneResult, Measured, unique
 from optim.errors import OptimError, unknown_name
 
@@ -78,7 +78,7 @@ class ParetoArchive:
         if not item.candidate.is_original:
             self._points[item.digest] = Point(item, proven=True, timing=timing)
 
-    def judged(self, candidate: Candidate, objection: str) -> None:
+    def judged(self, candidate: Candidate, objection: Objection) -> None:
         """Notes whether a lossy candidate held, with its drift and its metric; the last word counts."""
         if not candidate.is_lossy:
             return

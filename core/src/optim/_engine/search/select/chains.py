@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+from optim._engine.gate.budget import Objection
 from optim._engine.gate.drift import worst_drift
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.settings import Named
@@ -54,6 +55,17 @@ class Chains:
         return replace(longer, drift=attempt.drift)
 
 
+class BeyondBudgetError(OptimError):
+    """A chain that repeats, and is beyond the budget."""
+
+    @classmethod
+    def where(cls, objection: Objection, error: OptimError) -> OptimError:
+        """Returns the same diagnosis, as one of this kind if the objection is that."""
+        if not objection.beyond_budget:
+            return error
+        return cls(error.reference, error.what, error.cause, error.fix, error.package, error.status)
+
+
 OptionsAt: TypeAlias = Callable[[int, Candidate], Mapping[str, Any]]
 """The options of a step by its place and the candidate that it is applied to."""
 
@@ -82,7 +94,7 @@ def repeat(
         tried = bench.try_one(Trial(candidate, offered, options), bench.settings.timeout_s)
         attempt.seconds = tried.seconds
         attempt.printed, attempt.trace, attempt.broke = tried.said, tried.trace, tried.broke
-        reason = tried.failure
+        reason = Objection(tried.failure)
         if tried.answer is not None:
             result = tried.answer.result
             attempt.counts, attempt.notes = dict(result.counts), result.notes
@@ -90,16 +102,19 @@ def repeat(
             attempt.task, attempt.size_bytes = tried.answer.task, tried.answer.size_bytes or None
             candidate = candidate.after(attempt.step, result.model, tried.answer.size_bytes, result.interface)
             changed = result.changed
-            objection = bench.budget.objection(tried.answer.comparisons, candidate.is_lossy) if changed else ""
-            reason = objection if changed else "; ".join(result.notes)
+            if changed:
+                reason = bench.budget.objection(tried.answer.comparisons, candidate.is_lossy)
+            else:
+                reason = Objection("; ".join(result.notes))
         if reason:
-            attempt.settle(StepStatus.FAILED, reason)
-            raise OptimError(
+            attempt.settle(StepStatus.FAILED, reason.text)
+            failed = OptimError(
                 "replay-failed",
                 f"{named.name} does not repeat",
-                reason,
+                reason.text,
                 "run the search again, without the lock",
                 offered.plugin.release,
                 ExitStatus.NOT_HELD,
             )
+            raise BeyondBudgetError.where(reason, failed)
     return candidate

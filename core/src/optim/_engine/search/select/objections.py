@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from optim._engine.search.journal import Journal
 from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.select.archive import ParetoArchive
-from optim._engine.search.state import Attempt, Candidate, Measured, OutOfTime, StepStatus
+from optim._engine.search.state import Attempt, Candidate, Measured, StepStatus
 
-_NOT_PROVEN = OutOfTime("the run ended before the final check of it; give more with --search-seconds")
+_NOT_PROVEN = "the run ended before the final check of it; give more with --search-seconds"
 
 
 def note_no_faster(attempt: Attempt, item: Measured) -> None:
@@ -29,7 +29,7 @@ def note_objections(
         score = board[candidate]
         attempt = journal.find(candidate)
         if score.out_of_time and attempt is not None and not score.objection:
-            attempt.settle(StepStatus.SKIPPED, _NOT_PROVEN)
+            attempt.run_out(_NOT_PROVEN)
         if not score.objection:
             continue
         if attempt is not None:

@@ -126,7 +126,7 @@ def enter(base: Workbench, chosen: ChosenTargets, plans: Plans, failed: dict[str
         except OptimError as error:
             failed[target.name] = error
             continue
-        objection = budget.objection(answer.comparisons, lossy=not target.exact)
+        objection = budget.objection(answer.comparisons, lossy=not target.exact).text
         bench = base.on(target, answer.versions, answer.requirements)
         found.append(Entrant(bench, plan, worst_drift(answer.comparisons), objection))
     if not found:

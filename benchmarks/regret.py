@@ -1,0 +1,251 @@
+"""What today's search loses against the best that is known: a table, from traces, without running a model.
+
+    python benchmarks/regret.py                              # the traces in benchmarks/traces
+    python benchmarks/regret.py some.trace other.trace --seeds 5
+    python benchmarks/regret.py --beside HEAD~3              # the policy of another revision too, on the same traces
+
+Each trace is replayed as it was recorded, and with its rounds drawn anew for each seed. What it lacks other traces of
+the same model answer; those for which passes were named do nothing else. The *best* is the lowest ratio
+of a chain that was proven within the budget in any trace of the same model on the same processor; a chain has the
+median of its proven ratios. *Regret* is the difference of logarithms: 0.10 means that the search delivers what takes
+1.1 times as long as the best. A replay with more than 10 % unknown seconds does not count, and its row says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from replay import MOST_UNKNOWN, replay
+
+from optim._engine.plugins.registry import Registry, load_registry
+from optim._engine.trace import Trace, read_trace
+
+TRACES = Path(__file__).with_name("traces")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What one replay delivers.
+
+    Attributes:
+        digest: of the delivered model; empty: none.
+        ratio: that the search measured.
+        seconds: simulated.
+        unknown: share of them.
+    """
+
+    digest: str
+    ratio: float
+    seconds: float
+    unknown: float
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A trace and what its replays come to.
+
+    Attributes:
+        name: of the trace.
+        budget_s: seconds that the run had.
+        recorded: ratio that the run itself delivered.
+        ratio: of what the policy delivers, as recorded.
+        best: of all proven chains.
+        regret: of the policy.
+        seconds: that it used.
+        unknown: share of them.
+        same: whether it delivers the very model that the run did.
+        mean_regret: over the seeds that count.
+        changes: share of these seeds that deliver another model.
+        seeds: that count.
+    """
+
+    name: str
+    budget_s: float
+    recorded: float
+    ratio: float
+    best: float
+    regret: float
+    seconds: float
+    unknown: float
+    same: bool
+    mean_regret: float
+    changes: float
+    seeds: int
+
+    @property
+    def counts(self) -> bool:
+        """Whether the trace knows enough of what the policy asks."""
+        return self.unknown <= MOST_UNKNOWN
+
+
+@cache
+def _registry() -> Registry:
+    return load_registry()
+
+
+@cache
+def _trace(path: Path) -> Trace:
+    return read_trace(path)
+
+
+def verdict_of(path: Path, seed: int | None, others: Sequence[Path] = ()) -> Verdict:
+    """What the search of this revision delivers on a trace; ``others`` answer what it lacks."""
+    found = replay(_trace(path), _registry(), seed, [_trace(other) for other in others])
+    result = found.outcome.result
+    digest = "" if result is None else result.candidate.digest
+    return Verdict(digest, (result and result.ratio) or 1.0, found.seconds, found.unknown)
+
+
+def proven(traces: Sequence[Trace]) -> dict[str, float]:
+    """The median of the proven ratios of each model within the budget, by its digest; the original has 1."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for trace in traces:
+        for point in trace.end["points"]:
+            if point["proven"] and point["within"] and point["ratio"]:
+                found[point["digest"]].append(point["ratio"])
+    return {**{digest: median(ratios) for digest, ratios in found.items()}, traces[0].end["model"]: 1.0}
+
+
+def row_of(path: Path, known: Mapping[str, float], verdicts: Sequence[Verdict]) -> Row:
+    """The row of a trace.
+
+    Args:
+        path: of it.
+        known: ratios by digest.
+        verdicts: as recorded, then those of the seeds.
+    """
+    trace, best = _trace(path), min(known.values())
+
+    def regret(verdict: Verdict) -> float:
+        return math.log(known.get(verdict.digest, verdict.ratio) / best)
+
+    first, counted = verdicts[0], [one for one in verdicts[1:] if one.unknown <= MOST_UNKNOWN]
+    delivered = trace.end["delivered"] or ""
+    return Row(
+        name=path.stem,
+        budget_s=trace.end["announced_s"],
+        recorded=known.get(delivered, 1.0),
+        ratio=known.get(first.digest, first.ratio),
+        best=best,
+        regret=regret(first),
+        seconds=first.seconds,
+        unknown=first.unknown,
+        same=first.digest == delivered,
+        mean_regret=mean(map(regret, counted)) if counted else math.nan,
+        changes=mean(one.digest != first.digest for one in counted) if counted else math.nan,
+        seeds=len(counted),
+    )
+
+
+def rows_of(paths: Sequence[Path], seeds: int) -> list[Row]:
+    """A row for each trace of the whole policy, on all processors; where passes were named only answers are taken."""
+    groups: dict[str, list[Path]] = defaultdict(list)
+    for path in paths:
+        groups[_subject(_trace(path))].append(path)
+    judged = [path for path in paths if not _trace(path).header["asked"]["named"]]
+    tasks = [
+        (path, seed, [other for other in groups[_subject(_trace(path))] if other != path])
+        for path in judged
+        for seed in (None, *range(seeds))
+    ]
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        found = list(pool.map(verdict_of, *zip(*tasks, strict=True), chunksize=1 + seeds))
+    known = {subject: proven([_trace(path) for path in those]) for subject, those in groups.items()}
+    each = 1 + seeds
+    return [
+        row_of(path, known[_subject(_trace(path))], found[place * each : (place + 1) * each])
+        for place, path in enumerate(judged)
+    ]
+
+
+def _subject(trace: Trace) -> str:
+    """The model, the processor and what was asked: figures of others say nothing of it."""
+    asked = {name: trace.header["asked"][name] for name in ("target", "goal", "max_drift", "lossless", "max_loss")}
+    return json.dumps([trace.end["model"], trace.header["machine"]["instruction_sets"], asked], sort_keys=True)
+
+
+def text_of(rows: Sequence[Row]) -> str:
+    """The table, and what all rows together say."""
+    lines = [
+        "| trace | budget | run | policy | best | regret | seconds | unknown | over seeds | other verdict |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for row in rows:
+        policy = f"{row.ratio:.2f}" + ("" if row.same else " (another)")
+        unknown = f"{row.unknown:.0%}" + ("" if row.counts else ", does not count")
+        seeds = f"{row.mean_regret:.3f} | {row.changes:.0%} of {row.seeds}" if row.seeds else "- | -"
+        lines.append(
+            f"| {row.name} | {row.budget_s:.0f} s | {row.recorded:.2f} | {policy} | {row.best:.2f} | "
+            f"{row.regret:.3f} | {row.seconds:.0f} s | {unknown} | {seeds} |"
+        )
+    counted = [row for row in rows if row.counts]
+    if counted:
+        worst = max(counted, key=lambda row: row.regret)
+        changes = [row.changes for row in counted if row.seeds]
+        lines.append(
+            f"\nmean regret {mean(row.regret for row in counted):.3f} of {len(counted)} traces that count, "
+            f"{len(rows) - len(counted)} do not; worst {worst.regret:.3f}, {worst.name}"
+            + (f"; {mean(changes):.0%} of the seeds deliver another model" if changes else "")
+        )
+    return "\n".join(lines)
+
+
+def of_revision(revision: str, paths: Sequence[Path], seeds: int) -> list[Row]:
+    """The rows of the policy of another revision, which must have this script."""
+    root = Path(__file__).parents[1]
+    with tempfile.TemporaryDirectory(prefix="regret-") as folder:
+        tree = Path(folder) / "tree"
+        subprocess.run(["git", "-C", str(root), "worktree", "add", "--detach", "--quiet", tree, revision], check=True)
+        try:
+            sources = os.pathsep.join(str(tree / part / "src") for part in ("core", "plugins"))
+            words = [*map(str, paths), "--seeds", str(seeds), "--json"]
+            run = subprocess.run(
+                [sys.executable, str(tree / "benchmarks" / "regret.py"), *words],
+                env={**os.environ, "PYTHONPATH": sources},
+                stdout=subprocess.PIPE,
+                check=True,
+            )
+        finally:
+            subprocess.run(["git", "-C", str(root), "worktree", "remove", "--force", tree], check=True)
+    return [Row(**row) for row in json.loads(run.stdout)]
+
+
+def main() -> None:
+    """Print the table, or the rows as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("traces", nargs="*", type=Path, help="[default: benchmarks/traces/*.trace]")
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--beside", metavar="REVISION", help="another policy, on the same traces")
+    parser.add_argument("--json", action="store_true")
+    chosen = parser.parse_args()
+    paths = [path.resolve() for path in chosen.traces] or sorted(TRACES.glob("*.trace"))
+    if not paths:
+        parser.error(f"there is no trace in {TRACES}: python benchmarks/record.py makes some")
+    rows = rows_of(paths, chosen.seeds)
+    if chosen.json:
+        found: list[dict[str, Any]] = [asdict(row) for row in rows]
+        print(json.dumps(found))
+        return
+    print(text_of(rows))
+    if chosen.beside:
+        print(f"\n{chosen.beside}\n\n{text_of(of_revision(chosen.beside, paths, chosen.seeds))}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,220 @@
+"""A run as one file: every action with its key, its answer and its seconds, so that a replay can decide by it again.
+
+Lines of JSON, compressed with gzip: the first names the version and what was asked, the last what came of it, each
+between them one action. No model is in it and no path of the user's machine; reading it executes nothing.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+import tempfile
+import threading
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+from optim._engine.store import cache_key
+from optim.errors import OptimError
+from optim.jobs.process import WorkerFailed
+from optim.jobs.wire import to_wire
+
+VERSION = 1
+
+STORE = "<store>"
+"""What a trace has in place of the folder of the cache."""
+
+_MOST_BYTES = 1 << 28
+"""Of a trace that is read, uncompressed; a run of three minutes has some megabytes."""
+
+_CLOCKED = frozenset({"seconds", "within_s", "timeout_s", "effort", "bounds", "original_s", "limit_s", "costs"})
+"""What a request says of time, and of what was learned before: the same work may have more or less of it."""
+
+
+class Seconds(Protocol):
+    """The clock of a run."""
+
+    @property
+    def spent(self) -> float:
+        """Seconds since it began."""
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left of it."""
+
+
+@dataclass
+class Action:
+    """One action while it goes on.
+
+    Attributes:
+        answer: JSON values.
+        events: what a job said on its way.
+        processor_s: seconds of its processor.
+    """
+
+    answer: Any = None
+    events: list[dict[str, Any]] = field(default_factory=list)
+    processor_s: float = 0.0
+
+
+class Recorder:
+    """Writes the trace of a run.
+
+    Args:
+        path: of the file.
+        header: what was asked, and where.
+        names: folders of this machine, each with what stands in its place.
+
+    """
+
+    def __init__(self, path: Path, header: Mapping[str, Any], names: Mapping[str, str]) -> None:
+        self._time: Seconds | None = None
+        known = {tempfile.gettempdir(): "<tmp>", sys.prefix: "<python>", str(Path.home()): "~", **names}
+        self._names = dict(sorted(known.items(), key=lambda item: -len(item[0])))  # what lies deeper goes first
+        self._guard = threading.Lock()
+        self._count = 0
+        self._file = gzip.GzipFile(path, "wb", compresslevel=6)
+        self._write({"optim_trace": VERSION, **header})
+
+    def goes_by(self, time: Seconds) -> None:
+        """Have a clock; of several targets each has its own, and the first is that of the run."""
+        self._time = self._time or time
+
+    @contextmanager
+    def action(self, name: str, request: object) -> Iterator[Action]:
+        """Notes what is done inside, whether it succeeds or fails.
+
+        Args:
+            name: of the job's module, or of what is read.
+            request: what it is told.
+        """
+        assert self._time is not None
+        began, left, action, failed = self._time.spent, self._time.left, Action(), None
+        try:
+            yield action
+        except WorkerFailed as failure:
+            failed = failure
+            raise
+        finally:
+            asked = to_wire(request)
+            line = {
+                "name": name,
+                "key": key_of(name, self._without_paths(asked)),
+                "at": round(began, 6),
+                "left": round(left, 6),
+                "seconds": round(self._time.spent - began, 6),
+                "processor_s": round(action.processor_s, 3),
+                "request": asked,
+                "events": action.events,
+            }
+            if failed is None:
+                line["answer"] = to_wire(action.answer)
+            else:
+                error = {**asdict(failed.error), "status": int(failed.error.status)} if failed.error else None
+                line["failed"] = {"reason": failed.reason, "kind": failed.kind, "error": error, "doing": failed.doing}
+            self._write(line)
+
+    def finish(self, result: Mapping[str, Any]) -> None:
+        """Notes what came of the run; without it a trace counts as cut off."""
+        self._write({"end": to_wire(result), "actions": self._count - 1})
+
+    def _without_paths(self, value: Any) -> Any:
+        text = json.dumps(value)
+        for folder, name in self._names.items():
+            text = text.replace(json.dumps(folder)[1:-1], name)
+        return json.loads(text)
+
+    def _write(self, line: Mapping[str, Any]) -> None:
+        text = json.dumps(self._without_paths(to_wire(line)), separators=(",", ":"))
+        with self._guard:
+            self._count += 1
+            self._file.write(text.encode() + b"\n")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A trace that was read.
+
+    Attributes:
+        header: what was asked, and where.
+        actions: in the order in which they ended.
+        end: what came of the run.
+    """
+
+    header: dict[str, Any]
+    actions: list[dict[str, Any]]
+    end: dict[str, Any]
+
+    def require_model(self, digest: str) -> None:
+        """Refuse a trace of another model.
+
+        Raises:
+            OptimError[trace-of-other-model]: it is one.
+        """
+        found = self.end["model"]
+        if found != digest:
+            raise OptimError(
+                "trace-of-other-model",
+                "the trace is of another model",
+                f"it is of {found[:12]}, and was asked about {digest[:12]}",
+                "record one of this model: optim run MODEL --trace FILE",
+            )
+
+
+def key_of(name: str, request: Any) -> str:
+    """What an answer is found by: the work, whatever time it has and wherever its files lie."""
+    return cache_key("trace", [name, _timeless(request)])[:16]
+
+
+def read_trace(path: Path) -> Trace:
+    """A trace, whole.
+
+    Raises:
+        OptimError[damaged-trace]: it is none, or it was cut off.
+        OptimError[trace-version]: another version of optim wrote it.
+    """
+    try:
+        with gzip.open(path, "rb") as file:
+            content = file.read(_MOST_BYTES)  # what is longer counts as cut off
+        header, *actions, last = [json.loads(line) for line in content.decode().splitlines()]
+        version = header["optim_trace"]
+    except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise _bad(path, str(error) or type(error).__name__) from error
+    if version != VERSION:
+        raise OptimError(
+            "trace-version",
+            f"{path.name} cannot be read",
+            f"it is a trace of version {version}, and this optim reads version {VERSION}",
+            "record it again: optim run MODEL --trace FILE",
+        )
+    if not isinstance(last, dict) or last.get("actions") != len(actions) or "end" not in last:
+        raise _bad(path, "its last line is missing: the run was ended, or the file was cut off")
+    return Trace(header, actions, last["end"])
+
+
+def _bad(path: Path, cause: str) -> OptimError:
+    return OptimError(
+        "damaged-trace", f"{path.name} is no whole trace", cause, "record it again: optim run MODEL --trace FILE"
+    )
+
+
+def _timeless(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _timeless(one) for key, one in value.items() if key not in _CLOCKED}
+    if isinstance(value, list):
+        return [_timeless(one) for one in value]
+    if isinstance(value, str) and value.startswith(STORE):
+        shelf, _, name = value.removeprefix(f"{STORE}/").partition("/")
+        return name if shelf == "models" else shelf  # other folders are named at random
+    return value

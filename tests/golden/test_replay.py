@@ -1,0 +1,95 @@
+"""The search of today on committed traces: without a clock and without a model it decides as the run did."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from installed_plugin import installed
+
+from golden.commands import PLUGINS, TRACED
+from golden.fixed import two_processors
+from optim import OptimError
+from optim._engine.plugins.discovery import installed_names
+from optim._engine.plugins.registry import load_registry
+from optim._engine.trace import Trace, read_trace
+from optim.jobs.wire import to_wire
+
+TRACES = Path(__file__).with_name("traces")
+STALE = "if the search asks for something else now: pytest tests/golden --write-golden"
+
+
+@pytest.fixture(scope="module")
+def regret(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
+    """The script of benchmarks, where the plugins of the traces are installed."""
+    with (
+        installed(tmp_path_factory.mktemp("replay"), "timed_plugin", "lossy_plugin"),
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("OPTIM_DISABLE_PLUGINS", ",".join(sorted(set(installed_names()) - {*PLUGINS})))
+        patch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
+        two_processors(patch)
+        yield importlib.import_module("regret")
+
+
+def replayed(regret: ModuleType, trace: Trace, seed: int | None = None):
+    return regret.replay(trace, load_registry(), seed)
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_as_recorded_the_verdict_is_that_of_the_run(name: str, regret: ModuleType) -> None:
+    trace = read_trace(TRACES / f"{name}.trace")
+    found = replayed(regret, trace)
+    assert found.lacks == () and found.unknown == 0, STALE
+    outcome, end = found.outcome, trace.end
+    assert (outcome.status, outcome.reason, outcome.result.candidate.digest) == (
+        end["status"],
+        end["reason"],
+        end["delivered"],
+    )
+    rows = [(row["step"]["pass_name"], row["status"], row["reason"], row["ratio"]) for row in end["rows"]]
+    assert [(row.step.pass_name, row.status, row.reason, row.ratio) for row in outcome.attempts] == rows
+
+
+def test_two_replays_with_one_seed_are_equal_to_the_byte(regret: ModuleType) -> None:
+    trace = read_trace(TRACES / "mlp.trace")
+    first, second = (replayed(regret, trace, 3) for _ in range(2))
+    assert first.seconds == second.seconds and first.lacks == second.lacks
+    texts = [json.dumps(to_wire((one.outcome.attempts, one.outcome.points))) for one in (first, second)]
+    folders = [text.count("/models/") for text in texts]
+    assert folders[0] == folders[1]
+    names = [one.outcome.source.model.path.parent for one in (first, second)]
+    assert texts[0].replace(str(names[0]), "") == texts[1].replace(str(names[1]), "")
+
+
+def test_what_a_trace_lacks_counts_as_unknown_seconds(regret: ModuleType) -> None:
+    trace = read_trace(TRACES / "wasteful.trace")
+    kept = [one for one in trace.actions if not one["name"].endswith((".candidate", ".race_job"))]
+    found = replayed(regret, Trace(trace.header, kept, trace.end))
+    assert found.unknown > 0.1 and not found.counts
+    assert found.outcome.result.candidate.is_original
+
+
+def test_a_trace_whose_answers_are_of_another_revision_is_refused(regret: ModuleType) -> None:
+    trace = read_trace(TRACES / "mlp.trace")
+    old = [{**one, "answer": {}} if one["name"].endswith(".prepare") else one for one in trace.actions]
+    with pytest.raises(OptimError, match=r"trace-version.*mlp\.onnx cannot be replayed"):
+        replayed(regret, Trace(trace.header, old, trace.end))
+
+
+def test_the_regret_is_that_to_the_best_proven_chain_of_all_traces(regret: ModuleType) -> None:
+    path = TRACES / "wasteful.trace"
+    known = regret.proven([read_trace(path)])
+    best = min(known, key=known.get)
+    verdicts = [regret.Verdict(best, 0.1, 9.0, 0.0), regret.Verdict(read_trace(path).end["model"], 1.0, 9.0, 0.0)]
+    row = regret.row_of(path, known, verdicts)
+    assert row.regret == 0 and row.same and row.counts
+    assert row.mean_regret == pytest.approx(-regret.math.log(known[best])) and row.changes == 1
+    unknown = regret.row_of(path, known, [regret.Verdict("", 1.0, 9.0, 0.2)])
+    assert "does not count" in regret.text_of([row, unknown]) and "of 1 traces that count, 1 do not" in regret.text_of(
+        [row, unknown]
+    )
