@@ -66,8 +66,9 @@ def test_a_plugin_that_is_disabled_is_named(monkeypatch):
 
 def test_batch_without_its_package_names_the_line_that_installs_it(monkeypatch, capsys):
     monkeypatch.setattr(registries, "load_registry", lambda: load_registry(only={"ort"}))
-    assert main(["batch", "models.toml", "-o", "outs"]) == ExitStatus.USAGE
-    assert "fix:   in a clone of optim: pip install ./plugins-fleet" in capsys.readouterr().err
+    for words in (["batch", "models.toml", "-o", "outs"], ["help", "batch"]):
+        assert main(words) == ExitStatus.USAGE
+        assert "fix:   in a clone of optim: pip install ./plugins-fleet" in capsys.readouterr().err
 
 
 def test_a_run_on_a_cluster_without_its_package_ends_before_it_begins(monkeypatch, capsys, tmp_path):

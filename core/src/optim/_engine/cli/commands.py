@@ -36,11 +36,22 @@ class OptimGroup(click.Group):
         return [*OWN_COMMANDS, *_added()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command; plugins are only looked up for a name that is not ours."""
+        """Import a command; plugins are only looked up for a name that is not ours.
+
+        Raises:
+            OptimError[plugin-missing]: optim's own plugin that has it is not installed.
+            OptimError[plugin-failed]: that plugin cannot be used.
+        """
         if cmd_name in OWN_COMMANDS:
             return _import(f"{module_of(cmd_name)}:{cmd_name}")
-        offer = _added().get(cmd_name)
-        return _import_added(offer) if offer else None
+        from optim._engine.plugins.registry import load_registry
+
+        registry = load_registry()
+        if offer := registry.commands().get(cmd_name):
+            return _import_added(offer)
+        if owner := RESERVED_NAMES["command"].get(cmd_name):
+            registry.require_plugin(owner, f"optim {cmd_name} cannot be used")
+        return None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -51,10 +62,6 @@ class OptimGroup(click.Group):
             return args[0], command, args[1:]
         if args[0].startswith("-"):
             raise click.NoSuchOption(args[0], ctx=ctx)
-        if owner := RESERVED_NAMES["command"].get(args[0]):
-            from optim._engine.plugins.registry import load_registry
-
-            load_registry().require_plugin(owner, f"optim {args[0]} cannot be used")
         raise unknown_name("command", args[0], self.list_commands(ctx), fix="optim --help")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
