@@ -373,6 +373,7 @@ def conclusion(results: Sequence[Result]) -> Iterator[str]:
         "power of ten below the first loss of more than 1 %) was written after its authors had seen a first table, "
         "with another version of the gate. So that table proves nothing. Models that were not in it are a check."
     )
+    yield ""
     for are, own in (
         ("the models of the first table", [one for one in results if one.model not in CHECKS]),
         ("models that were not in it", [one for one in results if one.model in CHECKS]),
@@ -383,18 +384,18 @@ def conclusion(results: Sequence[Result]) -> Iterator[str]:
         first = f"the first loss is at {lost.far:.3f} ({lost.model}, {lost.candidate})" if lost else "none loses more"
         says = f"**{len(bad)} contradict it**" if bad else "none contradicts it"
         names = ", ".join(dict.fromkeys(one.model for one in own))
-        yield ""
         yield (
             f"- Of {are} ({names}), {len(within)} of {len(own)} candidates are within the default: {says}, and {first}."
         )
         for one in bad:
             yield f"  - {one.model}, {one.candidate}: drift {one.far:.3f}, {one.same} of {one.answers} answers."
-    yield ""
-    yield (
-        "minilm-docs is left out of this conclusion and of the next table, because many docstrings nearly repeat each "
-        "other. The row *ties aside* has the same candidates; there a neighbour is right too if its cosine was as high "
-        f"within {TIE}."
-    )
+    if any(one.model == TIES_ASIDE for one in results):
+        yield ""
+        yield (
+            "minilm-docs is left out of this conclusion and of the next table, because many docstrings nearly repeat "
+            "each other. The row *ties aside* has the same candidates; there a neighbour is right too if its cosine "
+            f"was as high within {TIE}."
+        )
 
 
 if __name__ == "__main__":
