@@ -101,7 +101,7 @@ def test_a_runtime_that_ends_its_process_is_named_beside_the_sample(tmp_path):
     class Ended:
         """A job whose process was ended by the runtime."""
 
-        timed = False
+        timed, module = False, "ended"
 
         def start(self, request):
             raise WorkerFailed("its process ended with SIGABRT on sample 1", "crashed", doing="sample 1")
