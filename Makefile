@@ -32,7 +32,7 @@ help:
 	@echo "make coverage    run every test, and count which lines ran, in subprocesses too"
 	@echo "make lint        ruff, mypy, and the prose, links and command lines of the pages"
 	@echo "make docs        the pages as a site, .cache/site/index.html; fails where a link leads nowhere"
-	@echo "make dist        seven sdists and wheels, into dist/, each tried from its wheel in the Pythons that are there"
+	@echo "make dist        eight sdists and wheels, into dist/, each tried from its wheel in the Pythons that are there"
 	@echo "make bench BENCH=readme  take the table of README.md anew: four trained models, 12 minutes once all is installed"
 	@echo "make bench       time optim and its peers on all models; hours, or a part: make bench BENCH='trained --only silero'"
 	@echo "make bench-peers install the peers that need an environment of their own: Olive, neural-compressor"
@@ -71,7 +71,7 @@ lint: $(TOOLS)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/mypy --strict core/src plugins/src plugins-qnn/src plugins-inc/src plugins-prepost/src \
-		plugins-openvino/src testing/src
+		plugins-openvino/src plugins-fleet/src testing/src
 	$(BIN)/python docs/lint.py
 
 docs: $(TOOLS) .cache/docs-env/installed
@@ -128,8 +128,8 @@ $(INSTALLED): core/pyproject.toml plugins/pyproject.toml constraints-dev.txt
 
 # What tests and linters need beside it; torch is the large part.
 $(TOOLS): $(INSTALLED) plugins-qnn/pyproject.toml plugins-inc/pyproject.toml plugins-prepost/pyproject.toml \
-		plugins-openvino/pyproject.toml testing/pyproject.toml
+		plugins-openvino/pyproject.toml plugins-fleet/pyproject.toml testing/pyproject.toml
 	$(BIN)/python -m pip install --quiet --constraint constraints-dev.txt \
 		--editable 'core[cpu]' --editable 'plugins[torch]' --editable plugins-qnn --editable plugins-inc \
-		--editable plugins-prepost --editable 'plugins-openvino[nncf]' --editable testing peft jiwer distributed onnx-diagnostic pytest pytest-timeout pytest-xdist ruff mypy scikit-learn trustme uv
+		--editable plugins-prepost --editable plugins-fleet --editable 'plugins-openvino[nncf]' --editable testing peft jiwer onnx-diagnostic pytest pytest-timeout pytest-xdist ruff mypy scikit-learn trustme uv
 	touch $@

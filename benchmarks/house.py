@@ -203,10 +203,10 @@ def circles(graph: Mapping[str, Collection[str]]) -> list[list[str]]:
     return found
 
 
-def plugin_imports() -> dict[str, int]:
+def plugin_imports(plugins: Collection[Path] = PLUGINS) -> dict[str, int]:
     """Modules of core that plugins, third parties, examples and the scaffold import, each with its number of files."""
     scaffold = TESTING / "optim_testing" / "scaffold" / "templates"
-    return core_imports(*PLUGINS, ROOT / "tests" / "thirdparty", ROOT / "examples", scaffold)
+    return core_imports(*plugins, ROOT / "tests" / "thirdparty", ROOT / "examples", scaffold)
 
 
 def core_imports(*folders: Path) -> dict[str, int]:

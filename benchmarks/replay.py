@@ -24,7 +24,6 @@ from unittest import mock
 
 from optim._engine.jobs import prepare
 from optim._engine.jobs.job import Job
-from optim._engine.jobs.workplace import Done, Work
 from optim._engine.plugins.registry import Registry
 from optim._engine.reports.outcome import Outcome
 from optim._engine.runs import execute
@@ -39,6 +38,7 @@ from optim._engine.trace import STORE, Trace, key_of
 from optim.errors import ExitStatus, OptimError
 from optim.jobs.process import WorkerFailed
 from optim.jobs.wire import from_wire, to_wire
+from optim.workplace import Done, Work
 
 MOST_UNKNOWN = 0.1
 """Share of unknown seconds from which a replay does not count."""

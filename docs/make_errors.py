@@ -30,6 +30,7 @@ SOURCES = (
     "plugins-inc/src/optim_inc",
     "plugins-prepost/src/optim_prepost",
     "plugins-openvino/src/optim_openvino",
+    "plugins-fleet/src/optim_fleet",
 )
 
 GROUPS = {
@@ -56,7 +57,6 @@ GROUPS = {
         "search/plan.py",
     ),
     "Recipes and locks": ("recipes", "runs/locking.py", "search/select/chains.py"),
-    "Many runs and many machines": ("batch", "cluster"),
     "The run, its folder and the cache": (
         "runs",
         "search",

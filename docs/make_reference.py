@@ -31,6 +31,7 @@ MODULES = (
     "folders",
     "user_code",
     "layout",
+    "workplace",
     "onnx",
     "providers",
     "decoders",

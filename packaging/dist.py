@@ -1,6 +1,6 @@
-"""Builds the seven distributions, and tries them from their wheels alone in every Python that is there.
+"""Builds the eight distributions, and tries them from their wheels alone in every Python that is there.
 
-python packaging/dist.py                  # into dist/: seven sdists, and a wheel made of each
+python packaging/dist.py                  # into dist/: eight sdists, and a wheel made of each
 python packaging/dist.py --pythons 3.11   # try them in these only
 
 Each trial is a fresh environment with nothing of this checkout: `pip check`, `optim --plugins list`, and a small run
@@ -24,7 +24,16 @@ from email.message import Message
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = ("core", "plugins", "plugins-qnn", "plugins-inc", "plugins-prepost", "plugins-openvino", "testing")
+FOLDERS = (
+    "core",
+    "plugins",
+    "plugins-qnn",
+    "plugins-inc",
+    "plugins-prepost",
+    "plugins-openvino",
+    "plugins-fleet",
+    "testing",
+)
 PYTHONS = ("3.11", "3.12", "3.13")
 SMALL_RUN = """
 import pathlib, optim
@@ -139,7 +148,7 @@ def try_in(python: str, wheels: list[Path]) -> None:
         _call([python, "-m", "venv", str(folder / "env")])
         own = folder / "env" / ("Scripts" if os.name == "nt" else "bin")
         core, *others = sorted(wheels, key=lambda wheel: not wheel.name.startswith("optim_core"))
-        _call([str(own / "python"), "-m", "pip", "install", "--quiet", f"{core}[cpu,cluster]", *map(str, others)])
+        _call([str(own / "python"), "-m", "pip", "install", "--quiet", f"{core}[cpu]", *map(str, others)])
         _call([str(own / "python"), "-m", "pip", "check"])
         work = folder / "work"
         work.mkdir()
@@ -154,9 +163,10 @@ def try_in(python: str, wheels: list[Path]) -> None:
         subprocess.run([str(own / "python"), "-c", SMALL_RUN], check=True, cwd=work, env=environment)
         _call([python, "-m", "venv", str(folder / "worker")])
         worker = str(folder / "worker" / own.name / "python")
-        plugins = next(wheel for wheel in others if wheel.name.startswith("optim_plugins-"))
-        _call([worker, "-m", "pip", "install", "--quiet", f"{core}[worker,cpu]", str(plugins)])
-        environment["OPTIM_DISABLE_PLUGINS"] = ",".join(set(plugins_of(*FOLDERS)) - set(plugins_of("plugins")))
+        there = [str(wheel) for wheel in others if wheel.name.startswith(("optim_plugins-", "optim_plugin_fleet-"))]
+        _call([worker, "-m", "pip", "install", "--quiet", f"{core}[cpu]", *there])
+        not_there = set(plugins_of(*FOLDERS)) - set(plugins_of("plugins", "plugins-fleet"))
+        environment["OPTIM_DISABLE_PLUGINS"] = ",".join(not_there)
         far = [str(own / "python"), "-c", RUN_ON_WORKER, worker, str(folder / "far-cache")]
         subprocess.run(far, check=True, cwd=work, env=environment)
 

@@ -44,18 +44,18 @@ from processor_time import Busy, processor_s, watched_clock
 
 import optim
 import optim_plugins
-from optim._engine.cluster.carrier import Carrier
-from optim._engine.cluster.fleet import Fleet, fleet_of
-from optim._engine.cluster.order import File, Order, Reply
 from optim._engine.jobs import ingest, refuse
 from optim._engine.jobs.runner import Runner
-from optim._engine.jobs.workplace import Work
 from optim._engine.plugins.registry import load_registry
-from optim._engine.runs.run import run_settings
+from optim._engine.runs.run import run_settings, workplace_request
 from optim._engine.search.settings import RunSettings
 from optim._engine.store import Store
 from optim.jobs import to_wire
 from optim.jobs.resources import usable_processors
+from optim.workplace import Work
+from optim_fleet.cluster.carrier import Carrier
+from optim_fleet.cluster.fleet import Fleet, fleet_of
+from optim_fleet.cluster.order import File, Order, Reply
 
 _SMALL = {"wide": (4, 512), "deep": (24, 128), "thin": (8, 256), "even": (12, 256)}
 """Products and their width, of four small models."""
@@ -134,7 +134,7 @@ def overhead(root: Path) -> None:
         registry = load_registry()
         model = read(products(root / "one.onnx", 1, 64), store)
         settings = RunSettings(Path("one.onnx"), cluster=address)
-        with fleet_of(settings, registry, store, print) as fleet, fleet.working():
+        with fleet_of(workplace_request(settings, registry, store, print)) as fleet, fleet.working():
             target = registry.target("cpu").plain
             request = to_wire(refuse.Request(model, target, (), data_given=False))
             waited = [fleet.do(Work(refuse.JOB.module, request, 60.0)).waited_s for _ in range(_JOBS)]

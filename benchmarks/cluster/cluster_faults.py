@@ -30,11 +30,11 @@ from typing import Any
 
 from cluster import products
 
-from optim._engine.cluster.fleet import Fleet
-from optim._engine.cluster.order import Order, Reply
 from optim._engine.runs.run import run_settings
 from optim._engine.search.settings import Named, RunSettings
 from optim.passes import Stage
+from optim_fleet.cluster.fleet import Fleet
+from optim_fleet.cluster.order import Order, Reply
 
 _INTO_JOB_S = 0.05
 """After an order was sent; jobs that have ended by then are let go, and the next one of the kind is waited for."""

@@ -6,7 +6,9 @@ imports it when it is used.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 from optim import (
@@ -29,6 +31,7 @@ from optim import (
 )
 from optim.layout import Laid, Layout, place_graph
 from optim.onnx import OnnxRuntimeBackend
+from optim.workplace import Cluster, Done, perform
 
 OPTIM_HOOK_API = 1
 
@@ -244,6 +247,47 @@ class Numbered(Layout):
 @hookimpl
 def optim_layouts() -> Sequence[type[Layout]]:
     return (Numbered,)
+
+
+# --- end
+
+
+# --- optim_workplaces
+class ThisMachine:
+    at_once = 1  # jobs at the same time
+    machine = "this machine"  # what figures depend on
+    libraries, report = {}, {}  # of the machine that times: as here
+    available_bytes = 1 << 30
+
+    def seen(self, target) -> Target:
+        return target
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def working(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def do(self, work) -> Done:
+        return perform(work)  # another machine's program would call this there
+
+
+class Machines(Cluster):
+    name = "every-machines"
+    schemes = ("every",)  # --cluster every:...
+
+    def check(self, where) -> None:
+        pass  # an OptimError if nobody answers there
+
+    @contextmanager
+    def connect(self, request) -> Iterator[ThisMachine]:
+        request.say(f"connected to {request.where}")
+        yield ThisMachine()
+
+
+@hookimpl
+def optim_workplaces() -> Sequence[type[Cluster]]:
+    return (Machines,)
 
 
 # --- end

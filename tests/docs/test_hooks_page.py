@@ -21,6 +21,7 @@ from optim.options import import_named, parse_options
 from optim.passes import Stage
 from optim_testing import LayoutConformance
 from optim_testing.imports import imports_of
+from optim_testing.models import mlp
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "hooks"
@@ -121,6 +122,7 @@ OFFERED = {
     "optim_backends": ["every"],
     "optim_metrics": ["every-agreement", "every-near"],
     "optim_layouts": ["every-numbered"],
+    "optim_workplaces": ["every-machines"],
     "optim_commands": ["every"],
 }
 
@@ -136,21 +138,34 @@ def test_the_core_takes_what_the_example_offers(every, hook) -> None:
 
 
 def test_the_core_asks_a_hook_of_each_stage_and_kind() -> None:
-    kinds = {f"optim_{kind}s" for kind in ("target", "backend", "metric", "layout", "command")}
+    kinds = {f"optim_{kind}s" for kind in ("target", "backend", "metric", "layout", "workplace", "command")}
     assert {stage.hook for stage in Stage} | kinds == set(HOOKS)
 
 
-def test_the_verb_of_the_example_runs(tmp_path) -> None:
-    info = tmp_path / "optim_plugin_every-1.0.dist-info"
+def optim_with_the_example(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command, where the plugin of the examples is installed."""
+    info = folder / "optim_plugin_every-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: optim-plugin-every\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[optim.plugins]\nevery = every_hook\n")
-    path = os.pathsep.join([str(tmp_path), str(EXAMPLES), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        [sys.executable, "-m", "optim", "every"],
+    path = os.pathsep.join([str(folder), str(EXAMPLES), os.environ.get("PYTHONPATH", "")])
+    return subprocess.run(
+        [sys.executable, "-m", "optim", *arguments],
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert done.stdout == "every hook there is\n"
+
+
+def test_the_verb_of_the_example_runs(tmp_path) -> None:
+    assert optim_with_the_example(tmp_path, "every").stdout == "every hook there is\n"
+
+
+@pytest.mark.slow
+def test_the_workplace_of_the_example_does_the_jobs_of_a_run(tmp_path) -> None:
+    model, out = mlp(tmp_path), tmp_path / "out"
+    words = ["run", str(model), "-o", str(out), "--cluster", "every:here", "--search-seconds", "5"]
+    done = optim_with_the_example(tmp_path, *words)
+    assert "connected to every:here" in done.stderr
+    assert (out / "model.onnx").is_file()

@@ -18,8 +18,6 @@ from dask_machines import Machines, Scheduler, machines
 from feed_models import FLOAT, build, constant, value
 from onnx import helper, save
 
-from optim._engine.cluster.fleet import Fleet
-from optim._engine.cluster.order import Order, Reply
 from optim._engine.recipes.lock import Lock, load_recipe_or_lock
 from optim._engine.runs.run import run_settings
 from optim._engine.search.explore.kernel_gains import KernelGains
@@ -27,6 +25,8 @@ from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.time_budget import TimeBudget
 from optim.errors import OptimError
 from optim.passes import Stage
+from optim_fleet.cluster.fleet import Fleet
+from optim_fleet.cluster.order import Order, Reply
 
 _INSTALLED = pytest.mark.skipif(find_spec("distributed") is None, reason="dask is not installed")
 pytestmark = [pytest.mark.faults, pytest.mark.slow, _INSTALLED]
@@ -160,7 +160,7 @@ def test_the_last_worker_is_killed_and_another_comes(
 
 
 def test_all_workers_are_gone_for_good(two: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("optim._engine.cluster.connection._PATIENCE_S", 3.0)
+    monkeypatch.setattr("optim_fleet.cluster.connection._PATIENCE_S", 3.0)
     at_the_job(monkeypatch, "candidate", lambda worker: [process.kill() for process in two.started])
     with pytest.raises(OptimError) as caught:
         run_settings(smaller(products(tmp_path / "m.onnx"), two.address), tmp_path / "out", print)

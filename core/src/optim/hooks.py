@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from optim.passes import Pass
     from optim.source_passes import Exporter, SourcePass
     from optim.target import Target
+    from optim.workplace import Cluster
 
 HOOK_API = 1
 """Version of this contract; a plugin names the one it was written for in ``OPTIM_HOOK_API``."""
@@ -48,7 +49,6 @@ ENTRY_POINT_GROUP = "optim.plugins"
 OWN_COMMANDS: Mapping[str, str] = {
     "run": "Optimize a model and write a folder to deploy.",
     "pick": "Deliver another result of an earlier run.",
-    "batch": "Optimize many models, targets and budgets.",
     "export": "Export a torch module or Hugging Face model to ONNX.",
     "deliver": "Write the result of a run for another program.",
     "verify": "Compare the outputs of two models.",
@@ -101,6 +101,15 @@ RESERVED_NAMES: Mapping[str, Mapping[str, str]] = {
         "tensorrt-offline": "tensorrt",
         "torch": "torch",
     },
+    "command": {
+        "adapters": "adapters",
+        "batch": "fleet",
+        "merge-decoders": "torch",
+        "qnn": "qnn",
+        "swap": "torch",
+        "web": "prepost",
+    },
+    "workplace": {"dask": "fleet"},
     "layout": {**dict.fromkeys(_LAYOUTS, "layouts"), "openvino": "openvino"},
     "metric": dict.fromkeys(_METRICS, "metrics"),
 }
@@ -171,6 +180,10 @@ class OptimHooks:
     @hookspec
     def optim_layouts(self) -> Sequence[type[Layout]]:  # type: ignore[empty-body]
         """Ways to lay a result out for other programs that this plugin adds."""
+
+    @hookspec
+    def optim_workplaces(self) -> Sequence[type[Cluster]]:  # type: ignore[empty-body]
+        """Machines that ``--cluster`` can name, and that do the jobs of a run, that this plugin adds."""
 
     @hookspec
     def optim_commands(self) -> Sequence[str | Command]:  # type: ignore[empty-body]

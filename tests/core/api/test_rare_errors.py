@@ -15,11 +15,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from optim._engine.backends import device
-from optim._engine.batch.index import rows_of
-from optim._engine.batch.matrix import Entry
-from optim._engine.batch.program import Done
 from optim._engine.cli.main import main
-from optim._engine.cluster.connect import client_of
 from optim._engine.compare.comparison import Comparison
 from optim._engine.compare.distrust import checked_model
 from optim._engine.compare.rounding import _not_itself
@@ -73,12 +69,6 @@ def an_adapter(folder: Path) -> Path:
             "safetensors",
             lambda folder: read_adapter(an_adapter(folder)),
             "pip install safetensors, or use .onnx_adapter",
-        ),
-        (
-            "cluster-missing",
-            "distributed",
-            lambda _: client_of("local:1").__enter__(),
-            "pip install 'distributed>=2026.8'",
         ),
     ],
 )
@@ -160,11 +150,6 @@ def test_of_several_components_one_must_be_named() -> None:
     )
     found = refusal(lambda: _component(exported, ""))
     assert (found.reference, found.fix) == ("which-component", "--component decoder")
-
-
-def test_a_run_that_ends_without_a_report_is_a_row(tmp_path: Path) -> None:
-    (row,) = rows_of(Entry("a", "a.onnx", tmp_path / "a.toml"), Done(-9, "", 0.1, "here"), tmp_path, "optim run a.onnx")
-    assert row.reason == "a ended without a report: signal 9"  # run-lost
 
 
 def test_a_device_that_another_process_keeps_is_refused_with_its_holder(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,11 +11,10 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from optim._engine.cluster import fleet
 from optim._engine.jobs.clocks.ratio import Ratio
 from optim._engine.reports.build import _shapes
+from optim._engine.runs import run as runs
 from optim._engine.runs.execute import _announce
-from optim._engine.runs.run import _workplace
 from optim._engine.runs.source_run import run_source
 from optim._engine.search import run_time
 from optim._engine.search.lane_seconds import AGAIN_S, FINAL_S
@@ -280,14 +279,16 @@ def test_connecting_to_a_cluster_is_no_search_time(monkeypatch):
     @contextmanager
     def connecting(*asked):
         since_start[0] += 60.0
-        yield None
+        yield SimpleNamespace(seen=None)
 
     monkeypatch.setattr(run_time, "is_a_command", lambda: True)
     monkeypatch.setattr(run_time, "wall_clock", lambda: psutil.Process().create_time() + since_start[0])
-    monkeypatch.setattr(fleet, "fleet_of", connecting)
+    monkeypatch.setattr(runs, "find_cluster", lambda *asked: SimpleNamespace(connect=connecting))
+    monkeypatch.setattr(runs, "workplace_request", lambda *asked: None)
+    registry = SimpleNamespace(look_elsewhere=lambda seen: None)
     run_time.start_of_command.cache_clear()
     try:
-        with _workplace(RunSettings(Path("model.onnx"), cluster="local:2"), None, None, print):
+        with runs._workplace(RunSettings(Path("model.onnx"), cluster="local:2"), registry, None, print):
             assert RunTime(30.0, Clock()).spent == pytest.approx(3.0)
     finally:
         run_time.start_of_command.cache_clear()

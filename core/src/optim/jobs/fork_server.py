@@ -9,10 +9,6 @@ Messages are packets, from the client ``{"start": NUMBER, "job": MODULE}`` with 
 of its connection, and what its output goes to) and ``{"kill": NUMBER}``. The client is sent ``{}`` when the server is
 ready, then ``{"started": NUMBER, "process": ID}`` and ``{"ended": NUMBER, "status": STATUS}``.
 A worker's own connection brings its environment and working folder first.
-
-``{"program": NUMBER, "module": MODULE}`` with three file descriptors forks a program with these as its stdin, stdout
-and stderr, and a server for the workers of that, which is a fork too: what both need has been imported once. The
-module's ``run`` is given a connection to that server. A program outlives this server: it ends with its stdin.
 """
 
 from __future__ import annotations
@@ -27,8 +23,7 @@ import socket
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from select import select
 from typing import Any
 
@@ -71,9 +66,7 @@ def main() -> None:
             getattr(importlib.import_module(name), function)()
     os.chdir(os.sep)  # it stands in nobody's way; a worker is told its folder
     gc.freeze()  # pages that the collector does not touch stay shared
-    then: Callable[[], Any] | None = Server(socket.socket(fileno=int(sys.argv[1]))).serve
-    while then is not None:
-        then = then()
+    Server(socket.socket(fileno=int(sys.argv[1]))).serve()
     os._exit(0)
 
 
@@ -105,18 +98,13 @@ class Server:
         self._client = client
         self._client.set_inheritable(False)
         self._number_of: dict[int, int] = {}
-        self._programs: set[int] = set()
         self._learned: set[str] = set()
         self._woken, self._wakes = os.pipe()
         os.set_blocking(self._woken, False)
         os.set_blocking(self._wakes, False)
 
-    def serve(self) -> Callable[[], Any] | None:
-        """Do as the client says until it is gone; workers that are still running end with it.
-
-        Returns:
-            In a fork that is no worker: what it goes on with. None: that was all.
-        """
+    def serve(self) -> None:
+        """Do as the client says until it is gone; workers that are still running end with it."""
         signal.signal(signal.SIGCHLD, lambda *_: None)  # without a handler nothing wakes
         signal.set_wakeup_fd(self._wakes)
         self._say({})
@@ -128,34 +116,28 @@ class Server:
                 self._collect()
             if self._client.fileno() in ready:
                 try:
-                    then = self._obey()
+                    self._obey()
                 except EOFError:
                     break
-                if then is not None:
-                    return then
-        for process in self._number_of.keys() - self._programs:
+        for process in self._number_of:
             _end_group(process)
-        return None
 
-    def _obey(self) -> Callable[[], Any] | None:
-        """One message; in a fork of its: what that goes on with.
+    def _obey(self) -> None:
+        """One message.
 
         Raises:
             EOFError: there are no more.
         """
-        packet, handles, _, _ = socket.recv_fds(self._client, PACKET_BYTES, 3)
+        packet, handles, _, _ = socket.recv_fds(self._client, PACKET_BYTES, 2)
         if not packet:
             raise EOFError
         message = json.loads(packet)
-        if "program" in message:
-            return self._fork_program(message["program"], message["module"], handles)
         if "start" in message:
             self._learn(message["job"])
             self._fork(message["start"], *handles)
         for process, number in self._number_of.items():
             if number == message.get("kill"):
                 _end_group(process)
-        return None
 
     def _learn(self, job: str) -> None:
         """Make once what each worker for this job would make, 15 of 80 ms; a plugin's job stays out of this process.
@@ -170,44 +152,13 @@ class Server:
                     wire.know(kind)
                 gc.freeze()
 
-    def _fork_program(self, number: int, module: str, handles: Sequence[int]) -> Callable[[], Any] | None:
-        """A program, and a server for it; in both what it goes on with."""
-        if module not in self._learned:
-            self._learned.add(module)
-            _import([module])
-            _import(getattr(sys.modules.get(module), "IMPORTED_AHEAD", ()))
-            gc.freeze()
-        client, server = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        try:
-            is_server = _fork() == 0
-            process = -1 if is_server else _fork()
-        except OSError as error:
-            os.write(handles[2], f"no program could be forked: {error.strerror}".encode())
-            self._say({"ended": number, "status": 1})
-        else:
-            if is_server:
-                self._leave([*handles, client.detach()])
-                return Server(server).serve
-            if process == 0:
-                self._leave([server.detach()])
-                for place, handle in enumerate(handles):
-                    os.dup2(handle, place)
-                    os.close(handle)
-                return partial(importlib.import_module(module).run, client)
-            self._number_of[process] = number
-            self._programs.add(process)
-            self._say({"started": number, "process": process})
-        for handle in (client.detach(), server.detach(), *handles):
-            os.close(handle)
-        return None
-
-    def _leave(self, handles: Sequence[int]) -> None:
-        """In a fork: be no part of this server any more, and close what is another's."""
+    def _leave(self) -> None:
+        """In a fork: be no part of this server any more."""
         os.setpgid(0, 0)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._client.close()
-        for handle in (self._woken, self._wakes, *handles):
+        for handle in (self._woken, self._wakes):
             os.close(handle)
 
     def _fork(self, number: int, connection: int, output: int) -> None:
@@ -230,7 +181,7 @@ class Server:
         os.close(output)
 
     def _become_worker(self, connection: int, output: int) -> None:
-        self._leave([])
+        self._leave()
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.close(output)
@@ -244,7 +195,6 @@ class Server:
             while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT | os.WNOHANG):
                 _end_group(found.si_pid)
                 _, status = os.waitpid(found.si_pid, 0)
-                self._programs.discard(found.si_pid)
                 number = self._number_of.pop(found.si_pid, None)
                 if number is not None:  # else it was the server of a program
                     self._say({"ended": number, "status": os.waitstatus_to_exitcode(status)})

@@ -76,35 +76,29 @@ class Server:
 
     Args:
         environment: that it is started with, and its libraries imported in.
-        connection: to one that is there; None: it is started.
         modules: that it imports; none: what nearly every job needs.
 
     Raises:
         OSError: it cannot be started.
     """
 
-    def __init__(
-        self, environment: Mapping[str, str], connection: socket.socket | None = None, modules: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, environment: Mapping[str, str], modules: Sequence[str] = ()) -> None:
         self.kind = _kind(environment)
         self.gone = False
         self._guard = threading.RLock()
         self._workers: dict[int, Forked] = {}
         self._count = 0
-        self._server: subprocess.Popen[bytes] | None = None
-        if connection is None:
-            connection, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            with its_end:
-                self._server = subprocess.Popen(
-                    [sys.executable, "-P", "-m", "optim.jobs.fork_server", str(its_end.fileno()), *modules],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    env={name: value for name, value in environment.items() if name != MARK_VARIABLE},
-                    pass_fds=(its_end.fileno(),),
-                    start_new_session=True,
-                )
-        self._connection = connection
+        self._connection, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with its_end:
+            self._server = subprocess.Popen(
+                [sys.executable, "-P", "-m", "optim.jobs.fork_server", str(its_end.fileno()), *modules],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={name: value for name, value in environment.items() if name != MARK_VARIABLE},
+                pass_fds=(its_end.fileno(),),
+                start_new_session=True,
+            )
         self._wait_until_ready()
         threading.Thread(target=self._listen, daemon=True).start()
 
@@ -114,23 +108,12 @@ class Server:
         Raises:
             OSError: the server has ended.
         """
-        return self._fork("start", {"job": job}, [handle, output.fileno()])
-
-    def fork_program(self, module: str, streams: Sequence[int]) -> Forked:
-        """A program of its own; see :func:`fork_program`.
-
-        Raises:
-            OSError: the server has ended.
-        """
-        return self._fork("program", {"module": module}, streams)
-
-    def _fork(self, kind: str, asked: Mapping[str, str], handles: Sequence[int]) -> Forked:
         with self._guard:
             if self.gone:
                 raise OSError("the fork server has ended")
             self._count += 1
-            message = json.dumps({kind: self._count, **asked}).encode()
-            socket.send_fds(self._connection, [message], handles)
+            message = json.dumps({"start": self._count, "job": job}).encode()
+            socket.send_fds(self._connection, [message], [handle, output.fileno()])
             forked = self._workers[self._count] = Forked(self, self._count)
         return forked
 
@@ -153,9 +136,8 @@ class Server:
             self._connection.settimeout(None)
         except OSError:  # TimeoutError is one
             self._connection.close()
-            if self._server is not None:
-                self._server.kill()
-                self._server.wait()
+            self._server.kill()
+            self._server.wait()
             raise
 
     def _end_if_idle(self) -> None:
@@ -179,8 +161,7 @@ class Server:
                 forked.outlive_server()
             self._workers.clear()
             self._connection.close()
-        if self._server is not None:
-            self._server.wait()
+        self._server.wait()
 
 
 class _Kept:
@@ -208,16 +189,6 @@ class _Kept:
                 raise
             return server
 
-    def adopt(self, server: Server) -> None:
-        with self._guard:
-            self._server = server
-
-    def end(self) -> None:
-        with self._guard:
-            if self._server is not None:
-                self._server.retire()
-            self._server = None
-
     def forget(self) -> None:
         """In a fork of this process: the server is its parent's."""
         self._guard, self._server = threading.Lock(), None
@@ -240,32 +211,6 @@ def fork(job: str, handle: int, output: IO[bytes], environment: Mapping[str, str
         OSError: there is none, and none can be started.
     """
     return _kept.get(environment).fork(job, handle, output)
-
-
-def fork_program(module: str, streams: Sequence[int], environment: Mapping[str, str]) -> Forked:
-    """A program in a process of its own, which has a server of its own too.
-
-    Args:
-        module: has ``run``, which is given the connection for :func:`adopt_server` and returns what the program ends
-            with, and may have ``IMPORTED_AHEAD``: names of modules that each such program needs.
-        streams: its stdin, stdout and stderr; it has to end when the first is closed.
-        environment: that this process's server is started with, where there is none.
-
-    Raises:
-        OSError: there is no server, and none can be started.
-    """
-    return _kept.get(environment).fork_program(module, streams)
-
-
-def adopt_server(environment: Mapping[str, str], connection: socket.socket) -> None:
-    """Take a server that is there for this process's; where it has gone meanwhile, the first worker starts another."""
-    with contextlib.suppress(OSError):
-        _kept.adopt(Server(environment, connection))
-
-
-def end_server() -> None:
-    """End this process's server, when the last of its workers has ended."""
-    _kept.end()
 
 
 def start_server(environment: Mapping[str, str]) -> None:

@@ -7,7 +7,6 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from optim._engine.cluster.answering import require_listener
 from optim._engine.feeds.named import require_feeds
 from optim._engine.gate.max_loss import parse_max_loss, parse_max_mismatch
 from optim._engine.generation.workload import asked_workload
@@ -108,14 +107,18 @@ def require_run(settings: RunSettings) -> None:
     """Refuse a run whose words make no sense, or whose files are not there.
 
     Raises:
-        OptimError: usage, a missing model or feeds, a target or a pass that is not there, a cluster where nobody
-            listens.
+        OptimError: usage, a missing model or feeds, a target or a pass that is not there, a cluster that
+            cannot be.
     """
     settings.require_sound()
     if settings.export is None:
         for file in _files_of(settings.source):
             check_file(file)
-    require_listener(settings.cluster)
+    if settings.cluster:
+        from optim._engine.plugins.clusters import find_cluster
+        from optim._engine.plugins.registry import load_registry
+
+        find_cluster(load_registry(), settings.cluster).check(settings.cluster)
     _require_place(settings.data, settings.target, _names(settings), here=not settings.cluster)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from optim.errors import ExitStatus, OptimError, unknown_name
-from optim.hooks import OWN_COMMANDS, Command
+from optim.hooks import OWN_COMMANDS, RESERVED_NAMES, Command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from optim._engine.plugins.offers import Offer
 
 GROUPS = {
-    "Optimize": ("run", "pick", "batch", "export", "deliver"),
+    "Optimize": ("run", "pick", "export", "deliver"),
     "Compare": ("verify", "bench"),
     "Diagnose": ("blame", "profile", "sensitivity", "reduce", "inspect"),
     "Look up": ("passes", "targets", "metrics", "layouts", "help"),
@@ -36,11 +36,22 @@ class OptimGroup(click.Group):
         return [*OWN_COMMANDS, *_added()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command; plugins are only looked up for a name that is not ours."""
+        """Import a command; plugins are only looked up for a name that is not ours.
+
+        Raises:
+            OptimError[plugin-missing]: optim's own plugin that has it is not installed.
+            OptimError[plugin-failed]: that plugin cannot be used.
+        """
         if cmd_name in OWN_COMMANDS:
             return _import(f"{module_of(cmd_name)}:{cmd_name}")
-        offer = _added().get(cmd_name)
-        return _import_added(offer) if offer else None
+        from optim._engine.plugins.registry import load_registry
+
+        registry = load_registry()
+        if offer := registry.commands().get(cmd_name):
+            return _import_added(offer)
+        if owner := RESERVED_NAMES["command"].get(cmd_name):
+            registry.require_plugin(owner, f"optim {cmd_name} cannot be used")
+        return None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -1,7 +1,7 @@
 """The one way to have a job done: an answer that was kept, or a process of its own, counted, its end put into words.
 
 What calls jobs side by side is submitted to a ``concurrent.futures.Executor``: threads, each holding one process of
-this machine, or waiting for one of a :class:`~optim._engine.jobs.workplace.Workplace`, whose workers are dask's.
+this machine, or waiting for one of a :class:`~optim.workplace.Workplace`, whose workers are dask's.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol, TypeVar
 
 from optim._engine.jobs.job import Answer, Job, Request
-from optim._engine.jobs.workplace import Done, Work, Workplace
 from optim._engine.store import Store
 from optim._engine.trace import Action, Recorder
 from optim.errors import OptimError
 from optim.jobs.process import WorkerFailed
 from optim.jobs.resources import usable_processors
 from optim.jobs.wire import from_wire, to_wire
+from optim.workplace import Done, Work, Workplace
 
 Say = Callable[[str], None]
 Event = dict[str, Any]

@@ -16,6 +16,7 @@ from optim.passes import Pass, Role, Stage
 from optim.source_passes import AnyPass, Exporter, SourcePass
 from optim.target import Target
 from optim.user_code import FUNCTION_NAME
+from optim.workplace import Cluster
 
 _KEBAB = r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*"
 _PASS_NAME = re.compile(rf"{_KEBAB}\.[a-z0-9]+(?:-[a-z0-9]+)*")
@@ -86,13 +87,25 @@ def layout_defect(item: Any, plugin: PluginInfo) -> str:
     return _options_defect(item, "layout") or _reserved_defect("layout", item.name, plugin)
 
 
+def workplace_defect(item: Any, plugin: PluginInfo) -> str:
+    """Returns why ``item`` is no class of clusters."""
+    defect = _class_defect(item, Cluster) or _name_defect(item, f"class {item.__qualname__}")
+    if defect:
+        return defect
+    if not isinstance(item.schemes, tuple) or not all(isinstance(scheme, str) for scheme in item.schemes):
+        return f"workplace {item.name}: 'schemes' must be a tuple of texts, not {item.schemes!r}"
+    return _reserved_defect("workplace", item.name, plugin)
+
+
 def command_defect(item: Any, plugin: PluginInfo) -> str:
     """Returns why ``item`` names no command that a plugin may add."""
     path = item.path if isinstance(item, Command) else item
     if not isinstance(path, str) or not FUNCTION_NAME.fullmatch(path):
         return f"returned {path!r}, not 'package.module:command'"
     verb = command_verb(path)
-    return f"{path}: 'optim {verb}' is a command of optim itself" if verb in OWN_COMMANDS else ""
+    if verb in OWN_COMMANDS:
+        return f"{path}: 'optim {verb}' is a command of optim itself"
+    return _reserved_defect("command", verb, plugin)
 
 
 def command_verb(item: Command | str) -> str:

@@ -188,7 +188,7 @@ class Registry:
         return self.offered("command")
 
     def offered(self, kind: str) -> Mapping[str, Offer]:
-        """What plugins offer of a kind (``target``, ``backend``, ``metric``, ``layout``, ``command``), by name."""
+        """What plugins offer of a kind by name; kinds are target, backend, metric, layout, command and workplace."""
         if kind not in self._named:
             check, name_of = _KINDS[kind]
             found = self._hooks.ask(f"optim_{kind}s", check, name_of)
@@ -206,6 +206,28 @@ class Registry:
             if plugin.name == name:
                 return plugin
         raise unknown_name("plugin", name, (plugin.name for plugin in self.plugins), fix="optim plugins list")
+
+    def require_plugin(self, name: str, what: str) -> None:
+        """Refuse what needs one of optim's own plugins that is not there.
+
+        Args:
+            name: of the plugin.
+            what: cannot be done without it.
+
+        Raises:
+            OptimError[plugin-missing]: it is not installed; says what to install.
+            OptimError[plugin-failed]: it cannot be used.
+        """
+        for plugin in self.plugins:
+            if plugin.name == name and plugin.implementation is None:
+                raise plugin_failed(plugin, what)
+        if all(plugin.name != name for plugin in self.plugins):
+            raise OptimError.usage(
+                "plugin-missing",
+                what,
+                f"plugin {name} is not installed",
+                f"in a clone of optim: pip install ./{_FOLDERS[name]}",
+            )
 
     def raise_if_lost(self, kind: str, name: str) -> None:
         """Say why something is not there, where that is known, better than that its name is unknown.
@@ -313,7 +335,7 @@ def _name(item: Any) -> str:
 
 _FOLDERS = {
     **dict.fromkeys(("adapters", "cuda", "layouts", "metrics", "ort", "tensorrt", "torch"), "plugins"),
-    **{name: f"plugins-{name}" for name in ("inc", "openvino", "prepost", "qnn")},
+    **{name: f"plugins-{name}" for name in ("fleet", "inc", "openvino", "prepost", "qnn")},
 }
 """The folder of a clone that has the package of each plugin that docs speak of."""
 
@@ -330,4 +352,5 @@ _KINDS: dict[str, tuple[Check, Callable[[Any], str]]] = {
     "metric": (checks.metric_defect, _name),
     "layout": (checks.layout_defect, _name),
     "command": (checks.command_defect, checks.command_verb),
+    "workplace": (checks.workplace_defect, _name),
 }

@@ -109,10 +109,10 @@ def _environment_of(plugin: PluginInfo) -> str:
 @cache
 def core_digest() -> str:
     """The digest of optim's own source, as this process found it: what it imported is what it runs."""
-    return _source_digest("optim")
+    return source_digest("optim")
 
 
-def _source_digest(module: str) -> str:
+def source_digest(module: str) -> str:
     """Sha256 over the source of the top package (below any namespace package) that ``module`` belongs to, hex."""
     return _digest_of(_roots(module))
 

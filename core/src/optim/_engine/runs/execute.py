@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from optim._engine.compare.variants import variant_models
 from optim._engine.jobs import ingest
 from optim._engine.jobs.runner import thread_executor
-from optim._engine.jobs.workplace import Workplace
 from optim._engine.plugins.chosen_targets import ChosenTargets, choose_targets
 from optim._engine.plugins.plugin import LoadedPlugin, State
 from optim._engine.plugins.registry import Registry, require_target
@@ -37,6 +36,7 @@ from optim.onnx.files import is_whole
 from optim.onnx.operators import operator_counts
 from optim.providers.repacking import mapped_config
 from optim.target import Target
+from optim.workplace import Workplace
 
 if TYPE_CHECKING:
     from optim._engine.search.plan import Plan

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optim._engine.machine import this_machine
+from optim._engine.plugins.chosen_targets import choose_targets
+from optim._engine.plugins.clusters import find_cluster
 from optim._engine.plugins.registry import Registry, load_registry
 from optim._engine.plugins.versions import version_of
 from optim._engine.reports.outcome import Outcome
@@ -24,9 +26,9 @@ from optim._engine.store import Store, cache_key
 from optim._engine.trace import STORE, Recorder
 from optim.errors import ExitStatus, OptimError
 from optim.jobs.wire import to_wire
+from optim.workplace import Workplace, WorkplaceRequest
 
 if TYPE_CHECKING:
-    from optim._engine.jobs.workplace import Workplace
     from optim._engine.recipes.lock import Lock
     from optim._engine.reports.schema import Report
     from optim._engine.runs.layouts.asked import Deliveries
@@ -95,15 +97,29 @@ def run_settings(
 def _workplace(
     settings: RunSettings, registry: Registry, store: Store, say: Callable[[str], None]
 ) -> Iterator[Workplace | None]:
-    """The workers of a cluster; None: this machine."""
+    """The workers of a cluster, from now on the machines that the registry speaks of; None: this machine."""
     if not settings.cluster:
         yield None
         return
-    from optim._engine.cluster.fleet import fleet_of
-
     start_of_command()  # the run has begun: connecting to a cluster is no search time
-    with fleet_of(settings, registry, store, say) as fleet:
-        yield fleet
+    cluster = find_cluster(registry, settings.cluster)
+    with cluster.connect(workplace_request(settings, registry, store, say)) as workplace:
+        registry.look_elsewhere(workplace.seen)
+        yield workplace
+
+
+def workplace_request(
+    settings: RunSettings, registry: Registry, store: Store, say: Callable[[str], None]
+) -> WorkplaceRequest:
+    """What a run asks of a cluster: plugins take part that have passes or backends for its targets."""
+    chosen = choose_targets(registry, settings.target, here=False)
+    targets = tuple({one.name: one for one in (chosen.baseline, *chosen.targets)}.values())
+    plugins = {offered.plugin.name for target in targets for offered in registry.offers(target)}
+    plugins |= {registry.offered("backend")[target.backend].plugin.name for target in targets}
+    required = () if chosen.compete else (targets[0].name,)
+    return WorkplaceRequest(
+        settings.cluster, settings.store_url, targets, required, frozenset(plugins), store.root, say
+    )
 
 
 def _trace(settings: RunSettings, store: Store) -> AbstractContextManager[Recorder | None]:

@@ -26,7 +26,6 @@ from optim._engine.jobs.ingest import Answer as Ingested
 from optim._engine.jobs.job import Answer, Job, Request
 from optim._engine.jobs.prepare import Answer as Prepared
 from optim._engine.jobs.runner import Runner, Say
-from optim._engine.jobs.workplace import Workplace
 from optim._engine.machine import instruction_sets
 from optim._engine.plugins.registry import Registry
 from optim._engine.search.keys import Keys, machine_key
@@ -46,6 +45,7 @@ from optim.model import Model, TensorInfo
 from optim.onnx.operators import work_shares
 from optim.passes import MODEL_STAGES
 from optim.target import Target
+from optim.workplace import Workplace
 
 _GIVEN = "given"
 """Below a folder of references: the user's feeds, while other machines read them."""

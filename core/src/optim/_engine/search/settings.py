@@ -116,7 +116,7 @@ class RunSettings:
         beam: chains that go on from stage to stage.
         export: how the source is exported first; None where it is an ``.onnx`` file.
         component: of the exported source; empty where it has one only.
-        cluster: machines that do the work, see :func:`optim._engine.cluster.connect.client_of`; empty: this one.
+        cluster: machines that do the work, see :class:`optim.workplace.Cluster`; empty: this one.
         store_url: where those exchange files; empty: the engine carries them.
         trace: file that takes what the run does; with it nothing is taken from the cache.
     """

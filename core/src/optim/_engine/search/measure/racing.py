@@ -12,7 +12,6 @@ from optim._engine.compare.place import Place
 from optim._engine.gate.budget import Budget
 from optim._engine.jobs import lane
 from optim._engine.jobs.clocks.kinds import Clock, clock_of
-from optim._engine.jobs.workplace import Work
 from optim._engine.search.effort import Effort
 from optim._engine.search.measure import race_job
 from optim._engine.search.measure.lane_figures import as_base
@@ -24,6 +23,7 @@ from optim.errors import OptimError
 from optim.jobs.process import WorkerFailed
 from optim.jobs.resources import free_memory_bytes
 from optim.jobs.wire import from_wire, to_wire
+from optim.workplace import Work
 
 T = TypeVar("T")
 

@@ -1,0 +1,1 @@
+"""Many runs and many machines: the plugin ``fleet`` of optim."""
