@@ -205,7 +205,7 @@ class ThreadWorker(WorkerProcess):
     """A worker whose job runs in a thread of this process."""
 
     def __init__(self, job: str, request: object, *, fresh: bool = False, server: object = None) -> None:
-        self.peak_memory_bytes, self._doing, self._call = 0, "", None
+        self.peak_memory_bytes, self.processor_s, self._doing, self._call = 0, 0.0, "", None
         self._stderr = io.BytesIO()  # type: ignore[assignment]
         self._talk, its_end = pair()
         threading.Thread(target=_serve, args=(Talk(its_end),), daemon=True).start()

@@ -193,7 +193,7 @@ def test_two_passes_that_take_raw_samples_are_refused() -> None:
 
 
 def test_a_runtime_that_is_not_right_on_the_original_is_named() -> None:
-    backend: Any = SimpleNamespace(has_reference=True, name="acme")
+    backend: Any = SimpleNamespace(has_reference=True, name="acme", release="acme 1.0")
     found = _not_itself(0.5, backend, load_registry().target("cpu"), backend)
     assert (found.reference, found.what) == ("target-differs", "the original model is not right on cpu")
 
