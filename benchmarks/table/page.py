@@ -145,7 +145,7 @@ def lost(everything: Sequence[Result]) -> list[str]:
 def loss_line(one: Loss) -> str:
     """A row of the table of losses."""
     ours_here = interval(one.ours) if one.ours.ratio is not None else str(one.ours.contender["error"])
-    if one.ours.drift > one.result.limit(one.budget):
+    if one.ours.ratio is not None and one.ours.drift > one.result.limit(one.budget):
         ours_here += f", drift {one.ours.drift:.2g} is beyond"
     cells = [one.result.kept["class"], one.result.model.title, one.budget, one.target, ours_here, one.peer.name]
     return "| " + " | ".join([*cells, interval(one.peer), "yes" if one.is_clear else "no"]) + " |"
