@@ -54,7 +54,7 @@ test-quick: $(TOOLS)
 
 test-suite: $(TOOLS)
 	cd tests && ../$(BIN)/python -m suite.whole $(SUITE)
-	$(BIN)/python -m pytest -m wide tests/plugins/torch
+	$(BIN)/python -m pytest -m wide tests/plugins/torch tests/docs
 
 test-faults: $(TOOLS)
 	$(BIN)/python -m pytest $(PARALLEL) tests/faults tests/core/graphs/test_ingest.py tests/thirdparty/test_faulty.py

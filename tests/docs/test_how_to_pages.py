@@ -18,6 +18,8 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.wide
+"""A minute and a half: make test-suite follows the pages."""
 STEP = re.compile(
     r"^```python\n# (?P<file>\S+\.py)\n(?P<text>.*?)^```$|^    (?P<command>(?:optim |python \w)(?:\\\n|[^\n\\])*)$",
     re.MULTILINE | re.DOTALL,

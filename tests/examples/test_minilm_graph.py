@@ -93,7 +93,7 @@ def test_the_feeds_of_the_demo_are_padded_samples_by_name(
 ) -> None:
     judged, _ = demo.split(demo.read_sentences())
     samples = [demo.encode(tokenizer, batch) for batch in demo.batches(judged)]
-    demo.write_feeds(tmp_path / "feeds.npz", samples)
+    demo.write_samples(tmp_path / "feeds.npz", samples)
     with np.load(tmp_path / "feeds.npz") as found:
         inputs = {value.name for value in session.get_inputs()}
         assert set(found) == {f"{i}/{name}" for i in range(len(samples)) for name in inputs}

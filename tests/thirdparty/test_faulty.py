@@ -323,9 +323,8 @@ IN_A_RUN = ("swap run", "noisy run", "half run", "behind run", "fast clock")
 def kit(environment, tmp_path_factory, request):
     """What the kit says of each mistake that is tried, all in one process of pytest."""
     folder = tmp_path_factory.mktemp("kit")
-    tried = [
-        one.callspec.params["mistake"] for one in request.session.items if "kit" in getattr(one, "fixturenames", ())
-    ]
+    here = [one for one in request.session.items if one.path == request.path]
+    tried = [one.callspec.params["mistake"] for one in here if "kit" in one.fixturenames]
     text, names = MODULE, {}
     for number, mistake in enumerate(tried):
         base, _, test = PLANTED[mistake].kit.partition("::")

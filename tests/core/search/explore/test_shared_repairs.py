@@ -121,7 +121,7 @@ def test_what_would_be_stopped_before_its_first_evaluation_is_not_begun(most_s, 
     assert Repairer(bench, None, None, time).options(trial, attempt, None, 0.05) is None
     assert bool(asked) is begun
     assert attempt.unrepaired.startswith(
-        "not repaired: found no set of nodes" if begun else "not repaired: no search time"
+        "not repaired: no set of nodes" if begun else "not repaired: no search time"
     )
 
 
