@@ -120,9 +120,7 @@ def test_what_would_be_stopped_before_its_first_evaluation_is_not_begun(most_s, 
     trial = SimpleNamespace(offered=LOSSY)
     assert Repairer(bench, None, None, time).options(trial, attempt, None, 0.05) is None
     assert bool(asked) is begun
-    assert attempt.unrepaired.startswith(
-        "not repaired: no set of nodes" if begun else "not repaired: no search time"
-    )
+    assert attempt.unrepaired.startswith("not repaired: no set of nodes" if begun else "not repaired: no search time")
 
 
 @pytest.mark.parametrize("near", [True, False])
