@@ -101,24 +101,17 @@ def onnx_run(path, feeds):
 
 @on_htp
 def test_eight_bits_that_break_the_budget_are_repaired_with_nodes_at_sixteen(cache, sentences, tmp_path, capfd):
+    """The budget is a little below what 8 bits drift here, which depends on the kernels of the simulator."""
     model, out = models.encoder(tmp_path), tmp_path / "out"
-    run(
-        capfd,
-        model,
-        "--target",
-        "qnn",
-        "--data",
-        sentences,
-        "--max-drift",
-        "0.018",
+    words = [model, "--target", "qnn", "--data", sentences, "--without", "qnn.context-binary", *NO_FLOAT16]
+    words += [
         "--search-seconds",
-        "300",  # a repair takes some seconds on the simulator, and a busy machine ten times that
-        "-o",
-        out,
-        "--without",
-        "qnn.context-binary",
-        *NO_FLOAT16,
-    )
+        "300",
+    ]  # a repair takes some seconds on the simulator, on a busy machine ten times that
+    run(capfd, *words, "--max-drift", "1", "-o", tmp_path / "any")
+    tried = [step for step in report(tmp_path / "any")["steps"] if step["pass"] == "qnn.quantize" and step["drift"]]
+    budget = 0.95 * max(step["drift"]["relative_error"] for step in tried)
+    run(capfd, *words, "--max-drift", str(budget), "-o", out)
     steps = [step for step in report(out)["steps"] if step["pass"] == "qnn.quantize"]
     (step,) = [step for step in steps if step["options"].get("keep")]
     assert step["status"] == "kept"
