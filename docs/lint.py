@@ -84,7 +84,11 @@ class Finding:
 def findings(*, unclean: Iterable[str] = UNCLEAN) -> list[Finding]:
     """Everything that is wrong in README.md, docs/ and the help texts."""
     made = make_pages.pages()
-    paths = [*ROOT.glob("*.md"), *DOCS.glob("*.md"), *ROOT.glob("*/README.md")]
+    paths = [
+        *ROOT.glob("*.md"),
+        *DOCS.glob("*.md"),
+        *(path.with_name("README.md") for path in ROOT.glob("*/pyproject.toml")),
+    ]
     places = {path.relative_to(ROOT).as_posix(): path for path in sorted(paths)}
     own = {f"docs/{path}" for path in made} | _NOT_PAGES
     written = {place: path.read_text("utf-8") for place, path in places.items() if place not in own}
