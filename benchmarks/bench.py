@@ -281,7 +281,7 @@ class Taken:
         known |= {"contenders": lines, "races": raced}
         path = plan.result_path(self.model)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(known, indent=1) + "\n")
+        path.write_text(json.dumps(known, indent=1).replace(f"{HERE.parent}/", "") + "\n")  # errors name files here
 
 
 def shown(found: list[Contender], judged: dict[str, Any], raced: list[Any]) -> set[str]:
