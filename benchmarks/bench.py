@@ -150,7 +150,7 @@ class Taken:
             (out / "tries.json").write_text(json.dumps(failed))
 
     def contenders(self, name: str, family: Family, tries: list[dict[str, Any]]) -> list[Contender]:
-        """What was made, once for each runtime that opens it."""
+        """Returns the contenders: each model that was made, once for each runtime that opens it."""
         found = []
         for one in tries:
             how = one.pop("opened", {})
@@ -166,7 +166,7 @@ class Taken:
         return found
 
     def runs(self) -> list[Contender]:
-        """What optim makes within each budget, each from an empty cache."""
+        """Runs optim for each budget, each time with an empty cache."""
         found = []
         asked = list(self.effort.runs)
         done = [
@@ -245,7 +245,7 @@ class Taken:
         return races
 
     def answers(self, contenders: list[Contender]) -> dict[str, str]:
-        """What the task answers with each of these, by key."""
+        """Returns the task's answers with each of these models, by key."""
         path = self.work / "answers.json"
         known: dict[str, str] = json.loads(path.read_text()) if path.is_file() else {}
         left = [one for one in contenders if one["key"] not in known]
@@ -310,13 +310,13 @@ def rounded(value: Any) -> Any:
 
 
 def size_bytes(path: Path) -> int:
-    """Of a model with its data, or of those of a run folder."""
+    """Returns the bytes of a model with its data, or of the models of a run folder."""
     models = [path] if path.is_file() else [*path.glob("model.onnx"), *path.glob("*.xml"), *path.glob("*.bin")]
     return sum(f.stat().st_size for one in models for f in {one, *one.parent.glob(f"{one.name}.data")} if f.is_file())
 
 
 def library_answers(model: Model, contenders: list[Contender]) -> dict[str, str]:
-    """What the library of a wheel answers with files for onnxruntime, and run folders, in the place of its model."""
+    """Returns the answers of a wheel's library with another model file, or a run folder, in place of its own."""
     from wheels import Recorded, agreement, answers, environment
 
     python, one = environment(WHEELS, "auto"), Recorded(model.name, model.folder)

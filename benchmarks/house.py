@@ -23,7 +23,7 @@ TESTING = ROOT / "testing" / "src"
 
 
 def sources() -> tuple[Path, ...]:
-    """Where the modules of all distributions are."""
+    """Returns the folders that hold the modules of all distributions."""
     return (CORE, TESTING, *PLUGINS)
 
 

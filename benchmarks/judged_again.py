@@ -1,4 +1,4 @@
-"""What other tools and optim make of models, and all passes on onnx's backend models: judged at the default budget.
+"""Results of other tools, and of all passes on onnx's backend models, judged at the default budget.
 
     python benchmarks/judged_again.py --work FOLDER            # nine models, made where FOLDER/peers lacks them
     python benchmarks/judged_again.py --work FOLDER --suite    # the sample of tests/suite: lossy passes, a minute

@@ -1,4 +1,4 @@
-"""What many runs cost on many machines: a simulation driven by measured job times, for benchmarks/cluster/scale.py.
+"""A simulation of many runs on many machines, driven by measured job times, for benchmarks/cluster/scale.py.
 
 A simulated run goes through the jobs of a measured one in their order; offers, candidates and repairs of one stage side
 by side, all else one by one. Resources are queues: workers, which do one job at a time; clocks, which are workers that

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pictures import THEMES, bars, scatter
 from plan import DEFAULT, HERE, LOSSLESS, MODELS, RANDOM, README, ROOT, TRAINED, class_folder
+from plan import effort as effort_of
 from rows import Loss, Result, Row, beyond, losses, results
 
 PAGE, TABLE = HERE / "RESULTS.md", HERE / "readme_table.md"
@@ -66,18 +67,21 @@ def readme_table(found: dict[str, list[Result]]) -> str:
             continue
         one = known[model]
         cpu, auto, best = one.of_optim(DEFAULT, "cpu"), one.of_optim(DEFAULT, "auto"), one.best_peer(DEFAULT)
-        peer = f"{ratio_of(best)}, {best.name}" if best else "none is faster than onnxruntime"
+        peer = f"{interval(best)}, {best.name}" if best else "none is faster than onnxruntime"
         cells = [one.model.title, f"{one.milliseconds:.3g} ms", ours(cpu), ours(auto), peer, effort(best)]
         lines.append("| " + " | ".join(cells) + " |")
     if not known:
         return "\n".join(lines) + "\n"
     first = next(iter(known.values())).kept
-    return "\n".join(lines) + f"\n\n{name}; {first['date']}; `make bench BENCH=readme`. {_UNDER_README}\n"
+    given = effort_of("readme", MODELS[README[0]])
+    times = f"A run of optim was given {given.search_s} s, each peer {given.tool_s} s."
+    return "\n".join(lines) + f"\n\n{name}; {first['date']}; `make bench BENCH=readme`. {_UNDER_README} {times}\n"
 
 
 _UNDER_README = (
-    "Ratios are latency to that of onnxruntime's default: 0.5 is twice as fast. Drift is that of the worst of eight "
-    "samples that no tool saw. Seconds are what the tool took."
+    "Ratios are latency to that of onnxruntime's default, with a 95 % interval: 0.5 is twice as fast. If the interval "
+    "reaches 1, this table does not prove a gain. Drift is that of the worst of eight samples that no tool saw. "
+    "Seconds are what the tool took."
 )
 
 
@@ -85,11 +89,10 @@ def ours(row: Row | None) -> str:
     """Ratio, drift and cost of a row of optim."""
     if row is None:
         return NOT_TAKEN
-    return (
-        f"{ratio_of(row)}, drift {row.drift:.2g}, {seconds(row)}"
-        if row.ratio is not None
-        else str(row.contender["error"])
-    )
+    if row.ratio is None:
+        return str(row.contender["error"])
+    status = "" if row.contender["status"] == "improved" else f"{row.contender['status']}: "
+    return f"{status}{interval(row)}, drift {row.drift:.2g}, {seconds(row)}"
 
 
 def ratio_of(row: Row | None) -> str:
