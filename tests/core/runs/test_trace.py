@@ -18,7 +18,7 @@ from optim import OptimError
 from optim._engine.cli.main import main
 from optim._engine.plugins.registry import load_registry
 from optim._engine.search.explore.rest import OUT_OF_TIME
-from optim._engine.trace import read_trace
+from optim._engine.trace import Recorder, read_trace
 
 pytestmark = pytest.mark.slow
 
@@ -102,3 +102,11 @@ def test_why_a_step_was_not_tried_survives_the_file(folder: Path) -> None:
     rows = read_trace(folder / "run.trace").end["rows"]
     assert all(row["out_of_time"] is (row["reason"] == OUT_OF_TIME) for row in rows)
     assert any(row["beyond_budget"] for row in rows)
+
+
+def test_an_interrupted_run_leaves_no_trace_and_keeps_an_older_one(tmp_path: Path) -> None:
+    (tmp_path / "old.trace").write_bytes(b"of an earlier run")
+    for name in ("new.trace", "old.trace"):
+        with pytest.raises(KeyboardInterrupt), Recorder(tmp_path / name, {}, {}):
+            raise KeyboardInterrupt
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("old.trace", b"of an earlier run")]

@@ -63,13 +63,12 @@ class Action:
 
 
 class Recorder:
-    """Writes the trace of a run.
+    """Writes the trace of a run. The file appears when the run has ended: a run that is interrupted leaves none.
 
     Args:
         path: of the file.
         header: what was asked, and where.
         names: folders of this machine, each with what stands in its place.
-
     """
 
     def __init__(self, path: Path, header: Mapping[str, Any], names: Mapping[str, str]) -> None:
@@ -78,7 +77,8 @@ class Recorder:
         self._names = dict(sorted(known.items(), key=lambda item: -len(item[0])))  # what lies deeper goes first
         self._guard = threading.Lock()
         self._count = 0
-        self._file = gzip.GzipFile(path, "wb", compresslevel=6)
+        self._path, self._part, self._is_whole = path, path.with_name(f"{path.name}.part"), False
+        self._file = gzip.GzipFile(self._part, "wb", compresslevel=6)
         self._write({"optim_trace": VERSION, **header})
 
     def goes_by(self, time: Seconds) -> None:
@@ -122,6 +122,7 @@ class Recorder:
     def finish(self, result: Mapping[str, Any]) -> None:
         """Notes what came of the run; without it a trace counts as cut off."""
         self._write({"end": to_wire(result), "actions": self._count - 1})
+        self._is_whole = True
 
     def _without_paths(self, value: Any) -> Any:
         text = json.dumps(value)
@@ -139,7 +140,12 @@ class Recorder:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()
+        try:
+            self._file.close()
+            if self._is_whole:
+                self._part.replace(self._path)
+        finally:
+            self._part.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
