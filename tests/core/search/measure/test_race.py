@@ -134,13 +134,25 @@ class Told:
         self.seconds = seconds
 
     def send(self, message):
-        assert message == {"go": True}
+        assert message["go"]
+        self.by_wall = message["by_wall"]
 
     def receive(self, timeout_s):
         return {"seconds": [[second] * 3 for second in self.seconds], "cpu_s": 0.0}
 
     def close(self):
         pass
+
+
+class Contradicting(Told):
+    """A device whose clock says a thousandth of what passes."""
+
+    def receive(self, timeout_s):
+        answer = super().receive(timeout_s)
+        if self.by_wall:
+            return answer
+        said = [[one / 1000 for one in sample] for sample in answer["seconds"]]
+        return {**answer, "seconds": said, "doubt": [self.seconds[0] / 1000, self.seconds[0]]}
 
 
 class Unsteady(Told):
@@ -156,6 +168,14 @@ class Unsteady(Told):
 
 def _told(lane):
     return lane if isinstance(lane, Told) else Told(*lane)
+
+
+def test_a_clock_that_contradicts_the_walls_is_believed_of_no_model(raced):
+    base, (honest, wrong) = raced((0.02,), (0.01,), Contradicting(0.03))
+    assert (base.ratio.value, honest.ratio.value) == (1.0, pytest.approx(0.5))
+    assert wrong.ratio.value == pytest.approx(1.5)
+    assert wrong.latency_ms == pytest.approx(30.0)
+    assert (base.doubt, honest.doubt, wrong.doubt) == (None, None, (0.03 / 1000, 0.03))
 
 
 @pytest.fixture

@@ -38,6 +38,9 @@ class HeldSession(Session):
         turns: the device that it takes, where that takes one session at a time.
         limits: what opening and a run may take.
 
+    Attributes:
+        by_wall: whether runs are timed by the wall's clock alone, and not by what the session says of them.
+
     Raises:
         OptimError: it does not open.
     """
@@ -62,6 +65,7 @@ class HeldSession(Session):
         self._open_limit, self._run_limit = tightest(limits)
         self._before = current_call()
         self._times = False
+        self.by_wall = False
         self._call = plugin.call(f"running {self._subject}", self._run_limit, first=True)
         self._turns = turns
         self._session: Session | None = None
@@ -137,7 +141,7 @@ class HeldSession(Session):
         passed_s, self._times = time.perf_counter() - started, True
         if defect := times_defect(times, count, passed_s):
             raise self._plugin.broken(defect)
-        return times
+        return [passed_s / count] * count if self.by_wall else times
 
     def processor_s(self) -> float:
         """Returns the seconds of all openings, opening included."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from optim._engine.backends.held_session import HeldSession
+from optim._engine.backends.session_contract import CLOCK_SHARE
 from optim._engine.compare.comparison import Comparison
 from optim._engine.jobs.clocks.goal_clock import Subject, Timer
 from optim._engine.jobs.clocks.kinds import Clock
@@ -26,6 +27,9 @@ from optim.providers.names import CPU
 
 _BURST_S = 0.02
 _MOST_RUNS = 10
+
+_MORE_RUNS, _TRIES = 4, 3
+"""Times as many runs in a row, and tries, that tell what the way to a device takes from what each run takes."""
 
 _LONG_S = 0.5
 """A run on a CPU that takes longer warms itself up: caches and threads are awake after its first hundredth. A GPU
@@ -120,22 +124,49 @@ def _answer_rounds(
 ) -> None:
     """A round of times for each ``go``: of the samples, and of the goal's own clock.
 
+    The first round also says ``doubt`` if the device's clock contradicts the wall's. A ``go`` may ask for the latter.
+
     ``cpu_s`` counts on from ``told``, the session's processor seconds when it said that it is ready: what the goal's
     clock takes to start, and threads that spin after a run, are not of other programs.
     """
     runs = [max(1, min(_MOST_RUNS, int(_BURST_S / max(d, 1e-9)))) for d in duration]
-    while channel.receive().get("go"):
+    doubt, is_first = None, True
+    while (asked := channel.receive()).get("go"):
+        session.by_wall = bool(asked.get("by_wall"))
+        started = time.perf_counter()
         seconds = [
             _burst(session, sample, count, warm=took < _LONG_S)
             for (_, sample), count, took in zip(feeds, runs, duration, strict=True)
         ]
+        passed_s = time.perf_counter() - started
+        if is_first and sum(map(sum, seconds)) < CLOCK_SHARE * passed_s and not session.by_wall:
+            doubt = _doubt(session, feeds[0][1], runs[0])
+        is_first = False
         session.release()
         goal = to_wire(timer.round()) if timer else None
         known, told = told, session.processor_s()
-        channel.event("times", seconds=seconds, cpu_s=told - known, goal=goal)
+        channel.event("times", seconds=seconds, cpu_s=told - known, goal=goal, doubt=doubt)
 
 
 def _burst(session: Session, feeds: Feeds, count: int, *, warm: bool) -> list[float]:
     if warm:
         session.run(feeds)
     return session.time_runs(feeds, count)
+
+
+def _doubt(session: Session, feeds: Feeds, count: int) -> tuple[float, float] | None:
+    """What the device's clock says of a run and what the wall's does, if they contradict each other; else nothing.
+
+    The way to a device and back takes no longer for more runs in a row, so it is in no difference of two bursts.
+    """
+
+    def burst(runs: int) -> tuple[float, float]:
+        started = time.perf_counter()
+        said_s = sum(session.time_runs(feeds, runs))
+        return said_s, time.perf_counter() - started
+
+    tries = [(burst(count), burst(_MORE_RUNS * count)) for _ in range(_TRIES)]
+    said_s = min(more for _, (more, _) in tries) / (_MORE_RUNS * count)
+    few_s, more_s = min(few for (_, few), _ in tries), min(more for _, (_, more) in tries)
+    passed_s = (more_s - few_s) / ((_MORE_RUNS - 1) * count)
+    return (said_s, passed_s) if said_s < CLOCK_SHARE * passed_s else None

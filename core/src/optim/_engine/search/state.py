@@ -250,6 +250,8 @@ class LaneResult:
         generation: what the time of an answer is made of, where that is the goal.
         late: what it was doing when that time was over, where it had not come back once.
         round_ratios: the ratio of each round that counts, for a trace.
+        doubt: what the device's clock said of a run and what the wall's did, in seconds, if they contradict each other:
+            then the race was timed by the wall's.
     """
 
     failure: str = ""
@@ -268,6 +270,7 @@ class LaneResult:
     generation: GenerationTimes | None = None
     late: str = ""
     round_ratios: tuple[float, ...] = ()
+    doubt: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,4 +116,5 @@ def _figures(lane: Lane, base: Lane, rounds: Rounds) -> LaneResult:
         sample_calls=sample_calls(lane.calls, rounds.kept),
         throughput=throughput(lane.goal, rounds.kept),
         round_ratios=tuple(round(one, 5) for one in by_round),
+        doubt=lane.doubt,
     )

@@ -57,6 +57,8 @@ class Lane:
         calls: the same, of every call.
         goal: by round; empty where the goal has no clock of its own.
         racing: whether further rounds run it.
+        by_wall: whether it is timed by the wall's clock, and not by its device's.
+        doubt: what the device's clock said of a run and what the wall's did, in seconds, if they contradict each other.
     """
 
     worker: WorkerProcess
@@ -65,6 +67,14 @@ class Lane:
     calls: list[list[list[float]]] = field(default_factory=list)
     goal: list[Figure] = field(default_factory=list)
     racing: bool = True
+    by_wall: bool = False
+    doubt: tuple[float, float] | None = None
+
+    def time_by_wall(self) -> None:
+        """Forget what was timed, and go on by the wall's clock."""
+        self.by_wall = True
+        for rounds in (self.times, self.calls, self.goal):
+            rounds.clear()
 
 
 def open_lanes(base: Request, lanes: Sequence[Request], effort: Effort, end: float) -> list[Lane | WorkerFailed]:
@@ -133,10 +143,12 @@ def open_lane(request: Request, timeout_s: float, *, fresh: bool, server: Server
 
 def run_lane(lane: Lane, timeout_s: float) -> float:
     """One round of one lane; the processor seconds it used."""
-    lane.worker.send({"go": True})
+    lane.worker.send({"go": True, "by_wall": lane.by_wall})
     answer = lane.worker.receive(timeout_s)
     lane.times.append([float(np.median(burst)) for burst in answer["seconds"]])
     lane.calls.append(answer["seconds"])
+    if answer.get("doubt"):
+        lane.doubt = tuple(answer["doubt"])
     if answer.get("goal"):
         lane.goal.append(from_wire(Figure, answer["goal"]))
     return float(answer["cpu_s"])

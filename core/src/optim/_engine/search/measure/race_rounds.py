@@ -55,6 +55,9 @@ class Rounds:
 def run_rounds(lanes: dict[int, Lane], effort: Effort, seed: int, end: float) -> Rounds:
     """Rounds until the answer is clear, or the time is spent; at ``end`` none goes on.
 
+    If the clock of one lane's device contradicts the wall's, all of them are timed by the wall's from the beginning:
+    times of two clocks have no ratio.
+
     Args:
         lanes: by their place; that of the base is 0.
         effort: how long to look.
@@ -69,6 +72,10 @@ def run_rounds(lanes: dict[int, Lane], effort: Effort, seed: int, end: float) ->
         began = time.monotonic()
         if not running.run(number):
             break
+        if any(lane.doubt and not lane.by_wall for lane in lanes.values()):
+            for lane in lanes.values():
+                lane.time_by_wall()
+            return run_rounds(lanes, effort, seed, end)
         if running.is_over(number + 1, half_a_round_s=(time.monotonic() - began) / 2):
             break
     return running.rounds
