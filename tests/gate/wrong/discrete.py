@@ -25,6 +25,20 @@ def all_token_ids_as_floats(s: Sketch, t: Trial, other: bool) -> None:
     s.give("ids", s.op("Add", s.cast(_ids(s, t, other), "float32"), 30000.0))
 
 
+@wrong("every class is the next one; the model gives classes as floating-point numbers")
+def classes_one_further_as_floats(s: Sketch, t: Trial, other: bool) -> None:
+    index = s.op("ArgMax", s.linear(s.feed("x", t.batch, 30, t.width), t.weights(t.width, 900)), axis=2, keepdims=0)
+    s.give("class", s.op("Add", s.cast(index, t.dtype.name), float(other)))
+
+
+@wrong("every class is the next one; a row holds a box's class and its score")
+def classes_one_further_beside_scores(s: Sketch, t: Trial, other: bool) -> None:
+    logits = s.linear(s.feed("x", 1, 100, t.width), t.weights(t.width, 90))
+    index = s.cast(s.op("ArgMax", logits, axis=2, keepdims=1), t.dtype.name)
+    score = s.op("Sigmoid", s.op("ReduceMax", logits, s.ints(2), keepdims=1))
+    s.give("found", s.join(s.op("Add", index, float(other)), score, axis=2))
+
+
 @wrong("row ids of a database differ by one; float64 cannot tell them apart")
 def ids_above_two_to_the_53(s: Sketch, t: Trial, other: bool) -> None:
     s.give("ids", s.op("Add", _ids(s, t, False), np.int64(2**53 + 2 + other)), "int64")

@@ -111,7 +111,7 @@ def measure_tolerance(
         if is_first and drift > CAP:
             raise _not_itself(drift, backend, target, model)
         spread = max(spread, drift)
-    known = {name: one.beside_rounding(CAP / FACTOR) for name, one in known.items()}
+    known = {name: one.beside_rounding(CAP / FACTOR, CAP) for name, one in known.items()}
     write(reference.outputs, known)
     tolerance = max(FLOOR, FACTOR * spread)
     if tolerance <= CAP:

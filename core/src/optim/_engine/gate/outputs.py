@@ -9,6 +9,8 @@
   scale of its slice. Each *question* is the root mean square of these errors: over the whole output, and over every
   slice of every axis, so that one wrong token, channel or row counts. The error of a slice is divided by what chance
   gives the worst of so many slices if errors are spread evenly;
+- floats that are whole numbers in both models, such as classes, are asked one question more: which share of them
+  differs;
 - the drift is the worst answer, and :attr:`~optim._engine.gate.drift.OutputComparison.where` names the question.
 
 *Equal up to rounding* means that rounding explains each answer: it is below 1e-4, or below ten times what settings of
@@ -177,11 +179,16 @@ def _compare_floats(
         variation = measure([(reference, valid)])
     for sentinel in variation.sentinels:
         counted = counted & ((a != sentinel) | (b != sentinel))
-    return _answered(found, _errors(a, b, counted, reference.dtype, variation), a, counted, variation)
+    return _answered(found, _errors(a, b, counted, reference.dtype, variation), a, b, counted, variation)
 
 
 def _errors(
-    a: Numbers, b: Numbers, counted: NDArray[np.bool_], dtype: np.dtype[np.generic], variation: Variation
+    a: Numbers,
+    b: Numbers,
+    counted: NDArray[np.bool_],
+    dtype: np.dtype[np.generic],
+    variation: Variation,
+    steps: float = _STEPS,
 ) -> Numbers:
     """How far apart elements are beyond what writing them down rounds; zero where they do not count.
 
@@ -190,7 +197,7 @@ def _errors(
     a, b = np.where(counted, a, 0.0), np.where(counted, b, 0.0)
     with np.errstate(over="ignore"):
         gap, largest = np.abs(b - a), np.maximum(np.abs(a), np.abs(b))
-    rounded = _STEPS * epsilon(dtype) * np.maximum(largest, float(variation.is_share))
+    rounded = steps * epsilon(dtype) * np.maximum(largest, float(variation.is_share))
     return np.maximum(gap - rounded - smallest_normal(dtype), 0.0)
 
 
@@ -293,7 +300,12 @@ def _chance(counts: NDArray[np.int_]) -> Numbers:
 
 
 def _answered(
-    found: OutputComparison, errors: Numbers, original: Numbers, counted: NDArray[np.bool_], variation: Variation
+    found: OutputComparison,
+    errors: Numbers,
+    original: Numbers,
+    other: Numbers,
+    counted: NDArray[np.bool_],
+    variation: Variation,
 ) -> OutputComparison:
     """The comparison with its drift: the worst answer, and the question."""
     compared = int(counted.sum())
@@ -309,6 +321,12 @@ def _answered(
     has_rows = agreement is not None and errors.size >= _ROWS * errors.shape[-1]
     if agreement is not None and has_rows and agreement < _MOST_ROWS and SCORES.search(found.name):
         drift, where = 1 - agreement, "the largest score of most rows is another one"
+    for axis, shares in _whole_numbers_that_differ(original, other, counted, variation):
+        place = int(shares.argmax())
+        if shares[place] > drift:
+            drift, where = float(shares[place]), f"{100 * shares[place]:.3g} % of the whole numbers differ"
+            excess = drift / float(np.clip(FACTOR * _measured(axis, variation).max(), FLOOR, CAP))
+            where += f" in {_place(axis, place, errors.ndim)}" if axis != WHOLE else ""
     for answer in answers(errors, original, counted, variation):
         values = answer.errors / answer.chance
         explained = np.clip(FACTOR * _measured(answer.axis, variation), FLOOR, CAP)
@@ -320,6 +338,19 @@ def _answered(
         above = _counts(errors[counted] / variation.scale)
     unjudged = variation.unjudged
     return replace(found, relative_error=drift, rounding_excess=excess, where=where, above=above, unjudged=unjudged)
+
+
+def _whole_numbers_that_differ(
+    original: Numbers, other: Numbers, counted: NDArray[np.bool_], variation: Variation
+) -> Iterator[tuple[int, Numbers]]:
+    """By axis, the share of classes or counts that are others; 0 if the other model gives fractions in a slice."""
+    for axis, flags in variation.whole.items():
+        if axis != WHOLE and (axis >= original.ndim or original.shape[axis] != flags.size):
+            continue
+        rest = tuple(place for place in range(original.ndim) if place != axis)
+        is_whole = (~counted | (other == np.rint(other))).all(axis=rest)
+        shares = (counted & (original != other)).sum(axis=rest) / np.maximum(counted.sum(axis=rest), 1)
+        yield axis, np.reshape(np.where(flags & is_whole, shares, 0.0), -1)
 
 
 def _measured(axis: int, variation: Variation) -> Numbers:
@@ -385,7 +416,7 @@ def rounding_of(
     counted = counted & np.isfinite(a)
     if not counted.any() or variation.scale == 0:
         return {}
-    found = answers(_errors(a, b, counted, reference.dtype, variation), a, counted, variation)
+    found = answers(_errors(a, b, counted, reference.dtype, variation, steps=0.0), a, counted, variation)
     return {one.axis: one.errors for one in found if one.axis == WHOLE or one.axis in variation.slices}
 
 

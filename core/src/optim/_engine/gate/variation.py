@@ -69,6 +69,8 @@ class Variation:
         middle: what all elements lie around.
         slices: scale and middle of each slice along an axis whose slices may be of different kinds, (2, slices).
         is_share: whether all numbers lie in [0, 1] and share a unit.
+        whole: by axis, which slices hold whole numbers alone, so small that rounding did not make them whole; under -1
+            whether all do.
         sentinels: values that stand for no number.
         unjudged: why samples cannot show an error of the usual kind; empty where they can.
         rounding: by axis, how far rounding moves each of :attr:`slices`, in their scales; under -1 the whole output.
@@ -85,17 +87,27 @@ class Variation:
     rounding: Mapping[int, Numbers] = field(default_factory=dict)
     has_padding: bool = False
     rounds_by: float = 0.0
+    whole: Mapping[int, NDArray[np.bool_]] = field(default_factory=dict)
 
     def with_rounding(self, measured: Mapping[int, Numbers]) -> Variation:
         """The variation beside what one more setting of the original changed: the greater of both."""
         merged = {axis: np.maximum(self.rounding.get(axis, 0.0), one) for axis, one in measured.items()}
         return replace(self, rounding={**self.rounding, **merged})
 
-    def beside_rounding(self, most: float) -> Variation:
-        """The variation with larger scales for slices that are little but rounding, so that it moves none by more."""
+    def beside_rounding(self, least: float, most: float) -> Variation:
+        """The variation with larger scales for slices that are little but rounding.
+
+        Rounding then moves none by more than it moves most slices of an axis. Half precision moves all slices alike,
+        and changes no scale.
+
+        Args:
+            least: how far rounding may move any slice.
+            most: how far it may move none, even if it moves most slices.
+        """
         slices, rounding = dict(self.slices), dict(self.rounding)
         for axis, table in self.slices.items():
-            factor = np.maximum(rounding.get(axis, np.zeros(1)) / most, 1.0)
+            measured = rounding.get(axis, np.zeros(1))
+            factor = np.maximum(measured / np.clip(np.median(measured), least, most), 1.0)
             slices[axis] = table * np.stack([factor * np.ones(table.shape[1]), np.ones(table.shape[1])])
             rounding |= {axis: rounding[axis] / factor} if axis in rounding else {}
         return replace(self, slices=slices, rounding=rounding)
@@ -147,7 +159,25 @@ def measure(samples: Sequence[tuple[Array, NDArray[np.bool_] | None]]) -> Variat
     middle = found.middle * unit
     scale = found.of_all if is_share else found.scale
     scale = min(max(scale * unit, smallest), sys.float_info.max)
-    return Variation(scale, middle, slices, is_share, sentinels, reason, rounds_by=steps)
+    whole = dict(_whole(values, weights, 1 / steps))
+    return Variation(scale, middle, slices, is_share, sentinels, reason, rounds_by=steps, whole=whole)
+
+
+def _whole(
+    values: Sequence[Numbers], weights: Sequence[NDArray[np.bool_]], below: float
+) -> Iterator[tuple[int, NDArray[np.bool_]]]:
+    """Where all elements that count are whole numbers below a bound, by axis; under -1 in the whole output."""
+    fits = [
+        ~weight | ((one == np.rint(one)) & (np.abs(one) < below)) for one, weight in zip(values, weights, strict=True)
+    ]
+    if all(bool(one.all()) for one in fits):
+        yield -1, np.ones(1, bool)
+        return
+    for axis in _kind_axes(values):
+        rest = tuple(place for place in range(values[0].ndim) if place != axis)
+        found = np.logical_and.reduce([one.all(axis=rest) for one in fits])
+        if found.any():
+            yield axis, found
 
 
 def _unvaried(values: Sequence[Array]) -> str:
@@ -325,6 +355,7 @@ def write(folder: Path, variations: Mapping[str, Variation]) -> None:
         arrays[f"{number}/unjudged"] = np.array(one.unjudged)
         arrays |= {f"{number}/slices/{axis}": found for axis, found in one.slices.items()}
         arrays |= {f"{number}/rounding/{axis}": found for axis, found in one.rounding.items()}
+        arrays |= {f"{number}/whole/{axis}": found for axis, found in one.whole.items()}
     with (folder / _FILE).open("wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]  # names are not those of options
 
@@ -346,6 +377,7 @@ def read(folder: Path) -> dict[str, Variation]:
             {int(name[9:]): one for name, one in parts.items() if name.startswith("rounding/")},
             bool(parts["scale"][3]),
             float(parts["scale"][4]),
+            {int(name[6:]): one for name, one in parts.items() if name.startswith("whole/")},
         )
     return found
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optim._engine.gate.drift import Drift, OutputComparison, merge_samples, worst_drift
-from optim._engine.gate.outputs import FLOOR, compare_output
+from optim._engine.gate.outputs import CAP, FLOOR, compare_output
 from optim._engine.gate.variation import Variation, epsilon, measure
 from optim._engine.generation.interface import session_inputs
 from optim._engine.sources.evidence import (
@@ -117,7 +117,7 @@ def _beside_rounding(variation: Variation, samples: Sequence[tuple[Array, NDArra
         (float(np.abs(array).max(initial=0.0, where=np.isfinite(array))) for array, _ in samples), default=0.0
     )
     rounding = {axis: _STEPS * epsilon(dtype) * largest / table[0] for axis, table in variation.slices.items()}
-    return variation.with_rounding(rounding).beside_rounding(FLOOR)
+    return variation.with_rounding(rounding).beside_rounding(FLOOR, CAP)
 
 
 def compare_step(
