@@ -109,7 +109,7 @@ class Outcome(Verdict):
 
     Attributes:
         settings: what was asked.
-        goal: what pages say of the goal.
+        goal_facts: what pages say of the goal.
         target: where what is delivered runs; where the original ran, where nothing is delivered.
         source: the original in the store.
         prepared: its feeds and tolerance.
@@ -142,7 +142,7 @@ class Outcome(Verdict):
     target: Target
     source: ingest.Answer
     prepared: prepare.Answer
-    goal: GoalFacts = field(default_factory=GoalFacts)
+    goal_facts: GoalFacts = field(default_factory=GoalFacts)
     operators: dict[str, int] = field(default_factory=dict)
     key: str = ""
     versions: dict[str, str] = field(default_factory=dict)

@@ -44,12 +44,12 @@ def verdict(outcome: Outcome) -> str:
         _ran_on(outcome),
         _size(outcome.source.size_bytes, result.candidate.size_bytes),
     ]
-    if outcome.goal.basis is Basis.SIZE:
+    if outcome.goal_facts.basis is Basis.SIZE:
         parts = parts[::-1]
-    if outcome.goal.basis is Basis.MEMORY:
+    if outcome.goal_facts.basis is Basis.MEMORY:
         parts.insert(0, _memory(outcome))
-    if outcome.goal.words is not None and result.goal is not None:
-        parts.insert(0, _by_the_goal(outcome.goal.words, result.goal))
+    if outcome.goal_facts.words is not None and result.goal is not None:
+        parts.insert(0, _by_the_goal(outcome.goal_facts.words, result.goal))
     return ", ".join([*filter(None, parts), _drift(outcome, result), *filter(None, [outcome.reason])])
 
 

@@ -257,7 +257,7 @@ def _outcome(
     return Outcome(
         **vars(verdict),
         settings=bench.settings,
-        goal=GoalFacts.of(bench.goal),
+        goal_facts=GoalFacts.of(bench.goal),
         target=won.target,
         source=source,
         prepared=bench.prepared,
