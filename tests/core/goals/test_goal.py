@@ -60,7 +60,7 @@ def test_a_plugins_goal_is_found_by_its_name_and_plans_a_run(registry):
     assert (type(goal), release_of(registry, goal)) == (Energy, ACME.release)
     assert release_of(registry, find_goal(registry, "latency", GoalRequest())) == ""
     settings = RunSettings(Path("m.onnx"), goal="acme-energy")
-    assert "ort.fuse-attention" in make_plan(settings, registry, registry.target("cpu")).names
+    assert "ort.fuse-transformer" in make_plan(settings, registry, registry.target("cpu")).names
 
 
 def test_a_goal_that_nobody_offers_is_refused_with_the_near_ones(registry):

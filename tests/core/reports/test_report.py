@@ -170,7 +170,6 @@ def test_the_verdict_on_a_lossless_result_names_the_tolerance():
 
 def test_the_verdict_never_calls_noise_a_gain_nor_hides_a_loss():
     candidate = Candidate(sample.model("c" * 64), 45_000_000, (sample.QUANTIZE,), (), Drift(0.01, 0.1, 0.99))
-    by_size = GoalFacts(Basis.SIZE)
     text = verdict_of(candidate, goal=Basis.SIZE, ratio=0.98, low=0.95, high=1.02)
     assert text.startswith("2 times smaller, as fast as before (ratio 0.98, 95 % interval 0.95 to 1.02)")
     assert "1.8 times slower" in verdict_of(candidate, goal=Basis.SIZE, ratio=1.8, low=1.7, high=1.9)
