@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from optim._engine.api.given import Data, named_data
 from optim._engine.api.request import conditions_for
 from optim._engine.generation.workload import asked_workload
+from optim._engine.goals.known import OWN_GOALS, require_taken
 from optim._engine.search.settings import RunSettings, joined_targets
 from optim._engine.sources.remote.fetch import fetched, quiet
 
@@ -146,4 +147,5 @@ def _asked(first: Path, *, throughput: bool, max_latency_ms: float | None, gener
     if generate is not None:
         asked = replace(asked, **asked_workload(generate, goal if throughput else None))
     asked.require_sound()
+    require_taken(OWN_GOALS[asked.goal], asked.goal_request)
     return asked
