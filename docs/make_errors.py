@@ -60,6 +60,7 @@ GROUPS = {
     "The run, its folder and the cache": (
         "runs",
         "search",
+        "goals",
         "errors.py",
         "store.py",
         "locks.py",

@@ -31,6 +31,7 @@ MODULES = (
     "folders",
     "user_code",
     "layout",
+    "goal",
     "workplace",
     "onnx",
     "providers",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 
 from optim import (
@@ -29,6 +30,7 @@ from optim import (
     Target,
     hookimpl,
 )
+from optim.goal import Figure, Goal, GoalClock, Timer, Words
 from optim.layout import Laid, Layout, place_graph
 from optim.onnx import OnnxRuntimeBackend
 from optim.workplace import Cluster, Done, perform
@@ -288,6 +290,41 @@ class Machines(Cluster):
 @hookimpl
 def optim_workplaces() -> Sequence[type[Cluster]]:
     return (Machines,)
+
+
+# --- end
+
+
+# --- optim_goals
+@dataclass(frozen=True, slots=True)
+class TailClock(GoalClock):
+    calls: int  # travels to the process that times, as JSON
+
+    def start(self, subject) -> Timer:
+        return Tail(subject, self.calls)
+
+
+class Tail(Timer):
+    def __init__(self, subject, calls) -> None:
+        self.subject, self.calls = subject, calls
+
+    def round(self) -> Figure:
+        seconds = self.subject.session.time_runs(self.subject.feeds[0], self.calls)
+        return Figure(sorted(seconds)[-1 - self.calls // 20])  # 19 of 20 calls take no longer
+
+
+class TailGoal(Goal):
+    name = "every-tail"
+    summary = "the time that 19 of 20 calls keep within"
+    words = Words("tail ratio", "answers {} times sooner", "answers {} times later", "answers as soon as before")
+
+    def clock(self, asked) -> GoalClock:
+        return TailClock(calls=40)
+
+
+@hookimpl
+def optim_goals() -> Sequence[type[Goal]]:
+    return (TailGoal,)
 
 
 # --- end

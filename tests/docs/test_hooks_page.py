@@ -123,6 +123,7 @@ OFFERED = {
     "optim_metrics": ["every-agreement", "every-near"],
     "optim_layouts": ["every-numbered"],
     "optim_workplaces": ["every-machines"],
+    "optim_goals": ["every-tail"],
     "optim_commands": ["every"],
 }
 
@@ -138,7 +139,7 @@ def test_the_core_takes_what_the_example_offers(every, hook) -> None:
 
 
 def test_the_core_asks_a_hook_of_each_stage_and_kind() -> None:
-    kinds = {f"optim_{kind}s" for kind in ("target", "backend", "metric", "layout", "workplace", "command")}
+    kinds = {f"optim_{kind}s" for kind in ("target", "backend", "metric", "layout", "workplace", "goal", "command")}
     assert {stage.hook for stage in Stage} | kinds == set(HOOKS)
 
 

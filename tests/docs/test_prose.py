@@ -64,7 +64,7 @@ def test_titles_questions_and_code_are_no_findings(text: str) -> None:
         ("optim rum model.onnx", "there is no command rum"),
         ("optim run model.onnx --max-drif 0.1", "No such option"),
         ("optim run -o out", "SOURCE is missing"),
-        ("optim run model.onnx --goal speed", "goal cannot be speed"),
+        ("optim run model.onnx --weights glue", "weights cannot be glue"),
         ("optim run model.onnx --fresh", "--fresh is the old name of --no-cache"),
         ("optim targets all", "all is too much"),
     ],

@@ -192,7 +192,7 @@ LOCKS: dict[str, tuple[Callable[[World], None], tuple[str, ...]]] = {
     "a link to nothing": (linked("recipe.lock.toml", "/nowhere/at/all"), ("recipe-not-readable",)),
     "another model": (replaced("recipe.lock.toml", 'file_name = "model.onnx"', 'file_name = "other.onnx"'), ()),
     "another target": (replaced("recipe.lock.toml", 'name = "cpu"', 'name = "toaster"'), ("unknown-target",)),
-    "a goal that is none": (replaced("recipe.lock.toml", 'goal = "latency"', 'goal = "beauty"'), ("bad-recipe",)),
+    "a goal that is none": (replaced("recipe.lock.toml", 'goal = "latency"', 'goal = "beauty"'), ("unknown-goal",)),
     "an unknown key": (
         replaced("recipe.lock.toml", 'goal = "latency"', 'goal = "latency"\nevil = 1'),
         ("unknown-recipe-key",),

@@ -25,6 +25,7 @@ import pluggy
 
 if TYPE_CHECKING:
     from optim.backend import Backend
+    from optim.goal import Goal
     from optim.layout import Layout
     from optim.metric import Metric, MetricFamily
     from optim.passes import Pass
@@ -110,6 +111,7 @@ RESERVED_NAMES: Mapping[str, Mapping[str, str]] = {
         "web": "prepost",
     },
     "workplace": {"dask": "fleet"},
+    "goal": dict.fromkeys(("latency", "size", "memory", "startup", "throughput", "generate"), "optim"),
     "layout": {**dict.fromkeys(_LAYOUTS, "layouts"), "openvino": "openvino"},
     "metric": dict.fromkeys(_METRICS, "metrics"),
 }
@@ -184,6 +186,10 @@ class OptimHooks:
     @hookspec
     def optim_workplaces(self) -> Sequence[type[Cluster]]:  # type: ignore[empty-body]
         """Machines that ``--cluster`` can name, and that do the jobs of a run, that this plugin adds."""
+
+    @hookspec
+    def optim_goals(self) -> Sequence[type[Goal]]:  # type: ignore[empty-body]
+        """Goals behind ``--goal`` that this plugin adds."""
 
     @hookspec
     def optim_commands(self) -> Sequence[str | Command]:  # type: ignore[empty-body]

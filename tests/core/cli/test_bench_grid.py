@@ -16,7 +16,7 @@ from optim._engine.api import bench as api
 from optim._engine.cli.verbs.bench import bench, parse_grid
 from optim._engine.drawing.lines import Series, line_plot
 from optim._engine.feeds.grid import sized_feeds
-from optim._engine.jobs.clocks.serving import Percentiles
+from optim._engine.goals.calls import Percentiles
 from optim._engine.reports.answers import Benchmark, TimedModel, TimedShape
 from optim._engine.runs.compare import bench as compare
 from optim._engine.runs.compare.conditions import Conditions

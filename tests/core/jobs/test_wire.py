@@ -15,11 +15,11 @@ from pydantic import Field, ValidationError
 from sample_outcome import budget_missed, improved, unchanged
 
 from optim._engine.gate.outputs import compare_output
-from optim._engine.jobs.clocks.ratio import Ratio
 from optim._engine.jobs.start_up import Ready
 from optim._engine.reports.outcome import Outcome
 from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.state import Attempt, LaneResult, Step, StepStatus
+from optim.goal import Ratio
 from optim.jobs.wire import from_wire, to_wire
 from optim.model import SessionConfig
 from optim.options import PassOptions

@@ -110,7 +110,6 @@ def test_toml_that_ends_too_early_is_an_error_too(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("seed = -1", "seed"),
-        ("goal = 'speed'", "goal"),
         ("stages = ['fuze']", "stages[0]"),
         ("[budget]\nmax_drift = 0", "budget.max_drift"),
         ("[budget]\nmax_drift = 0.1\nlossless = true", "exclude each other"),

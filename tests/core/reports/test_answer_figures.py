@@ -7,11 +7,11 @@ from xml.etree import ElementTree
 
 from sample_outcome import improved
 
-from optim._engine.generation.timing import GenerationTimes
 from optim._engine.reports.answer_figures import generation_figures, tokens_plot
 from optim._engine.reports.build import build_report
 from optim._engine.reports.html import render_html
 from optim._engine.reports.parts.running import generation_report
+from optim.goal import GenerationTimes
 
 
 def test_tokens_per_second_are_drawn_by_depth() -> None:

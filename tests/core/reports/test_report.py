@@ -13,13 +13,13 @@ from optim._engine.feeds.feedset import SYNTHESIZED
 from optim._engine.gate.drift import Drift
 from optim._engine.machine import _from_cpuinfo, _instruction_sets, this_machine
 from optim._engine.reports.build import build_report
-from optim._engine.reports.outcome import RunStatus
+from optim._engine.reports.outcome import GoalFacts, RunStatus
 from optim._engine.reports.parts.drifted import DriftReport
 from optim._engine.reports.parts.exported import SourceDriftReport
 from optim._engine.reports.schema import Report
 from optim._engine.reports.words import cores_text, result_drift_text
-from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate, Measured
+from optim.goal import Basis
 
 STEP_FIELDS = {
     "stage",
@@ -146,9 +146,9 @@ def test_a_run_that_delivers_nothing_has_no_result_and_says_why():
     assert report.reason.endswith("no model is delivered")
 
 
-def verdict_of(candidate: Candidate, *, settings: RunSettings | None = None, **measured: float | None) -> str:
+def verdict_of(candidate: Candidate, *, goal: Basis = Basis.CALLS, **measured: float | None) -> str:
     outcome = sample.improved()
-    outcome.settings = settings or outcome.settings
+    outcome.goal_facts = GoalFacts(goal)
     outcome.result = Measured(candidate, **measured)
     return build_report(outcome).reason
 
@@ -170,10 +170,9 @@ def test_the_verdict_on_a_lossless_result_names_the_tolerance():
 
 def test_the_verdict_never_calls_noise_a_gain_nor_hides_a_loss():
     candidate = Candidate(sample.model("c" * 64), 45_000_000, (sample.QUANTIZE,), (), Drift(0.01, 0.1, 0.99))
-    by_size = replace(sample.improved().settings, goal="size")
-    text = verdict_of(candidate, settings=by_size, ratio=0.98, low=0.95, high=1.02)
+    text = verdict_of(candidate, goal=Basis.SIZE, ratio=0.98, low=0.95, high=1.02)
     assert text.startswith("2 times smaller, as fast as before (ratio 0.98, 95 % interval 0.95 to 1.02)")
-    assert "1.8 times slower" in verdict_of(candidate, settings=by_size, ratio=1.8, low=1.7, high=1.9)
+    assert "1.8 times slower" in verdict_of(candidate, goal=Basis.SIZE, ratio=1.8, low=1.7, high=1.9)
     assert "2 times larger" in verdict_of(replace(candidate, size_bytes=180_000_000), ratio=0.5, low=0.5, high=0.5)
 
 

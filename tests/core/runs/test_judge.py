@@ -10,11 +10,13 @@ import pytest
 
 from optim._engine.gate.budget import Budget, Objection
 from optim._engine.gate.drift import Drift
+from optim._engine.goals.known import OWN_GOALS
 from optim._engine.reports.outcome import EXIT_STATUS, RunStatus
 from optim._engine.runs import judge
 from optim._engine.search.explore.beam import NamedPassError
 from optim._engine.search.explore.rest import OUT_OF_TIME, untried
 from optim._engine.search.journal import Journal
+from optim._engine.search.objective import Objective
 from optim._engine.search.select.archive import ParetoArchive
 from optim._engine.search.select.selection import Selection
 from optim._engine.search.settings import Named, RunSettings
@@ -44,6 +46,8 @@ def verdict(monkeypatch):
         settings = RunSettings(Path("m.onnx"), **{"max_drift": 0.01, **changes})
         bench = SimpleNamespace(
             settings=settings,
+            goal=OWN_GOALS[settings.goal],
+            objective=Objective(OWN_GOALS[settings.goal], timed=True),
             target=SimpleNamespace(timed=True, requires=(), exact=True),
             original=ORIGINAL,
             prepared=SimpleNamespace(open_s=0.0, run_s=0.0, timed=(0,), inexact=None),

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from optim._engine.jobs.clocks.ratio import Ratio
 from optim._engine.reports.build import _shapes
 from optim._engine.runs import run as runs
 from optim._engine.runs.execute import _announce
@@ -25,6 +24,7 @@ from optim._engine.search.time_budget import GRACE_S, SHORTER_S, TimeBudget
 from optim._engine.search.time_estimate import Load, PassCosts, estimate_s, in_time, in_words
 from optim._engine.sources import make
 from optim._engine.store import Store
+from optim.goal import Ratio
 from optim.passes import Role, Stage
 from optim.source import SourceRequest
 

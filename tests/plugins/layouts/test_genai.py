@@ -191,7 +191,7 @@ def test_a_source_without_config_or_tokenizer_is_refused_before_a_run(decoder, t
 
 ANSWERED = """
 import sys
-from optim._engine.jobs.clocks.genai import GenaiClock
+from optim._engine.goals.genai import GenaiClock
 found = GenaiClock(sys.argv[1], prompt=5, new=4).start(None).round().generation
 print(found.depths, found.past_bytes, min(found.first_s, *found.token_s) > 0)
 """

@@ -71,9 +71,16 @@ def _stages(registry: Registry) -> Iterable[str]:
     return Stage
 
 
+def _goals(registry: Registry) -> Iterable[str]:
+    from optim._engine.goals.known import goals
+
+    return goals(registry)
+
+
 PASS_NAME = _Name("pass", _pass_names)
 TARGET_NAME = _Name("target", lambda registry: registry.targets())
 TARGET_NAMES = _Names("target", lambda registry: ("auto", *registry.targets()))
+GOAL_NAME = _Name("goal", _goals)
 STAGE_NAME = _Name("stage", _stages)
 METRIC_NAME = _Name("metric", lambda registry: registry.offered("metric"))
 LAYOUT_NAME = _Name("layout", lambda registry: registry.offered("layout"))

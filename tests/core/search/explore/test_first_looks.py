@@ -11,7 +11,7 @@ import pytest
 from installed_plugin import installed
 from timed_models import write_network
 
-from optim._engine.jobs.clocks.ratio import Ratio
+from optim._engine.goals.known import OWN_GOALS
 from optim._engine.jobs.start_up import StartUp
 from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.execute import execute
@@ -24,13 +24,14 @@ from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.ranking import Ranking
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.lane_figures import expected_of
+from optim._engine.search.objective import Objective
 from optim._engine.search.plan import make_plan
-from optim._engine.search.select.goal import Objective
 from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.state import Candidate, LaneResult, Measured, Step, StepStatus
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim._engine.store import Store
+from optim.goal import Ratio
 from optim.model import Model
 from optim.passes import Role, Stage
 
@@ -187,9 +188,9 @@ def test_calls_and_starts_stand_for_the_clock_of_a_goal(goal, expected):
         return LaneResult(ready=ready, ratio=Ratio(ratio, ratio, ratio, 3))
 
     base, own = lane(1.0, 0.3, 0.1), lane(0.5, 0.08, 0.02)
-    assert expected_of(goal, own, base) == pytest.approx(expected)
-    assert expected_of("latency", own, base) is None
-    assert expected_of(goal, LaneResult(), base) is None
+    assert expected_of(OWN_GOALS[goal], own, base) == pytest.approx(expected)
+    assert expected_of(OWN_GOALS["latency"], own, base) is None
+    assert expected_of(OWN_GOALS[goal], LaneResult(), base) is None
 
 
 def test_what_was_not_timed_by_the_goal_is_ranked_by_what_its_calls_let_expect(tmp_path):
@@ -199,7 +200,7 @@ def test_what_was_not_timed_by_the_goal_is_ranked_by_what_its_calls_let_expect(t
         return Measured(Candidate(Model(tmp_path / name, name, (), (), {"": 17}, 9), 1, steps), ratio, goal=goal)
 
     original = item("o", 1.0, steps=()).candidate
-    ranking = Ranking(Objective("throughput", timed=True), SimpleNamespace(base=None), original, timed=True)
+    ranking = Ranking(Objective(OWN_GOALS["throughput"], timed=True), SimpleNamespace(base=None), original, timed=True)
     raced, looked, unknown = item("raced", 0.9, Ratio(0.8, 0.8, 0.8, 2)), item("looked", 0.6), item("unknown", 0.1)
     ranking.hoped = {"looked": 0.6, "raced": 0.1, "o": 1.0}
     assert [one.digest for one in ranking.of([unknown, raced, looked])] == ["looked", "raced", "unknown"]
@@ -219,7 +220,8 @@ def test_where_answers_are_the_goal_no_chain_goes_on_that_is_far_behind(tmp_path
         )
         for name, figure in figures.items()
     ]
-    ranking = Ranking(Objective(goal, timed=True), SimpleNamespace(base=None), items[0].candidate, timed=True)
+    objective = Objective(OWN_GOALS[goal], timed=True)
+    ranking = Ranking(objective, SimpleNamespace(base=None), items[0].candidate, timed=True)
     assert [one.digest for one in ranking.within_reach(items)] == (going_on or list(figures))
 
 

@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from optim._engine.gate.budget import Objection
 from optim._engine.gate.drift import NO_DRIFT
+from optim._engine.goals.own import LATENCY
 from optim._engine.jobs.offer import Proposal
 from optim._engine.search.explore.asking import Proposals
 from optim._engine.search.explore.expand import Expander
@@ -58,9 +59,11 @@ def packed(tmp_path):
 def expander(original, monkeypatch):
     """Of a run whose budget allows everything; a step in 8 bits takes 0.4 of the original's time."""
     budget = SimpleNamespace(objection=lambda *arguments, **words: Objection(), limit=lambda is_lossy: 1.0)
-    settings = SimpleNamespace(timeout_s=300.0, goal="latency")
+    settings = SimpleNamespace(timeout_s=300.0)
     runner = SimpleNamespace(noted=lambda name, request: nullcontext(Action()))
-    bench = SimpleNamespace(original=original, budget=budget, settings=settings, work={}, target=None, runner=runner)
+    bench = SimpleNamespace(
+        original=original, goal=LATENCY, budget=budget, settings=settings, work={}, target=None, runner=runner
+    )
     promises, archive = Promises(60.0), SimpleNamespace(judged=lambda candidate, objection: None)
     promises.note_ratio(WEIGHTS, 0.4)
     monkeypatch.setattr("optim._engine.search.explore.expand.worst_drift", lambda comparisons: NO_DRIFT)

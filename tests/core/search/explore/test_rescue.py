@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from optim._engine.goals.own import LATENCY
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.ranking import Ranking
 from optim._engine.search.explore.repairs import Near
@@ -13,8 +14,8 @@ from optim._engine.search.explore.rescue import Rescue
 from optim._engine.search.explore.rest import OUT_OF_TIME, Cut
 from optim._engine.search.explore.second_looks import SecondLooks
 from optim._engine.search.journal import step_of
+from optim._engine.search.objective import Objective
 from optim._engine.search.run_time import RunTime
-from optim._engine.search.select.goal import Objective
 from optim._engine.search.state import Attempt, Candidate, Measured, StepStatus
 from optim._engine.search.time_budget import TimeBudget
 from optim.model import Model
@@ -52,7 +53,7 @@ def rescued(tmp_path):
             model = chain(f"repaired {place}", tmp_path).model
             return original.after(one.attempt.step, model, 100, None) if place in holds else None
 
-        ranking = Ranking(Objective("latency", timed=True), SimpleNamespace(base=None), original, timed=True)
+        ranking = Ranking(Objective(LATENCY, timed=True), SimpleNamespace(base=None), original, timed=True)
         repairs = SimpleNamespace(near=near, repair_again=repair_again, aim=lambda tried: 0.05)
         items = [Measured(original, held, high=high)]
         if guessed is not None:
@@ -132,7 +133,7 @@ def test_a_repair_that_was_cut_short_is_taken_up_again_while_there_is_search_tim
         asked.append((candidate.digest, time.left_for_repairs))
         return chain("refined", tmp_path)
 
-    ranking = Ranking(Objective("latency", timed=True), SimpleNamespace(base=None), chain("o", tmp_path), timed=True)
+    ranking = Ranking(Objective(LATENCY, timed=True), SimpleNamespace(base=None), chain("o", tmp_path), timed=True)
     rescue = Rescue(SimpleNamespace(near={}, refine=refine), Promises(60.0), time, ranking, (), None)
     ranked = rescue.refined([Measured(chain("rough", tmp_path), 0.8)])
     assert [one.digest for one in ranked] == found
@@ -142,7 +143,7 @@ def test_a_repair_that_was_cut_short_is_taken_up_again_while_there_is_search_tim
 
 
 def test_a_guess_comes_before_what_was_timed_only_where_it_promises_a_tenth_more(tmp_path):
-    ranking = Ranking(Objective("latency", timed=True), SimpleNamespace(base=None), chain("o", tmp_path), timed=True)
+    ranking = Ranking(Objective(LATENCY, timed=True), SimpleNamespace(base=None), chain("o", tmp_path), timed=True)
     ranking.hoped, ranking.guessed = {"guess": 0.44, "repaired": 0.45, "better": 0.39}, {"guess", "better"}
     items = [Measured(chain(name, tmp_path), None) for name in ranking.hoped]
     ranked = ranking.of([*items, Measured(chain("timed", tmp_path), 0.442)])
@@ -194,7 +195,7 @@ def last(tmp_path):
             judge=judge,
             repairs=SimpleNamespace(is_near=lambda attempt, _: attempt.step.pass_name == near, repair=repair),
         )
-        ranking = Ranking(Objective("latency", timed=True), SimpleNamespace(base=None), original, timed=True)
+        ranking = Ranking(Objective(LATENCY, timed=True), SimpleNamespace(base=None), original, timed=True)
         second = SecondLooks(SimpleNamespace(try_one=try_one), expander, time)
         rescue = Rescue(SimpleNamespace(near={}), promises, time, ranking, required, second)
         result = rescue.last([Measured(original, held)])

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from optim._engine.goals.own import SIZE
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.rest import (
     LEFT_FOR_LATER,
@@ -177,7 +178,7 @@ def test_what_time_ran_out_for_says_so_and_what_was_tried_keeps_its_reason():
     from optim.model import Model
 
     original = Candidate(Model("m.onnx", "m", (), (), {"": 17}, 9), 100)
-    journal = Journal("size")
+    journal = Journal(SIZE)
     waiting, wrong, held = (journal.open(step(name), original) for name in ("waiting", "wrong", "held"))
     wrong.settle(StepStatus.DROPPED, "it is wrong")
     held.drift = Drift(0.01, 0.0, 1.0)

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from optim._engine.goals.own import LATENCY
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.repairs import Repairs
@@ -48,11 +49,7 @@ def repaired(monkeypatch, tmp_path):
         monkeypatch.setattr(Expander, "judge", judge)
         wanted = iter(limits)
         bench = SimpleNamespace(
-            work={},
-            settings=SimpleNamespace(goal="latency"),
-            target=None,
-            budget=None,
-            try_one=lambda trial, seconds: trial.options["keep"][0],
+            work={}, goal=LATENCY, target=None, budget=None, try_one=lambda trial, seconds: trial.options["keep"][0]
         )
         journal = Journal()
         expander = Expander(bench, journal, None, TimeBudget(60.0, 300.0), Promises(60.0))

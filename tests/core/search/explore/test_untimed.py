@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from optim._engine.gate.drift import Drift
+from optim._engine.goals.own import LATENCY
 from optim._engine.jobs.offer import Proposal
 from optim._engine.search.explore.beam import Beam
 from optim._engine.search.explore.expand import Expander, _Wanted
@@ -14,8 +15,8 @@ from optim._engine.search.explore.grown import Grown, in_turns
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.ranking import Ranking
 from optim._engine.search.explore.rest import NOT_TIMED, OUT_OF_TIME
+from optim._engine.search.objective import Objective
 from optim._engine.search.scoreboard import Scoreboard
-from optim._engine.search.select.goal import Objective
 from optim._engine.search.state import Attempt, Candidate, Measured, Step
 from optim.model import Model
 from optim.passes import Role, Stage
@@ -38,7 +39,7 @@ def test_without_time_a_pass_that_was_named_is_still_on_every_chain() -> None:
 
 
 def ranking() -> Ranking:
-    return Ranking(Objective("latency", timed=True), SimpleNamespace(base=None), candidate(), timed=True)  # type: ignore[arg-type]
+    return Ranking(Objective(LATENCY, timed=True), SimpleNamespace(base=None), candidate(), timed=True)  # type: ignore[arg-type]
 
 
 def test_the_best_that_holds_and_had_no_time_is_in_the_last_race() -> None:

@@ -7,10 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from optim._engine.jobs.clocks.ratio import Ratio
+from optim._engine.goals.own import LATENCY, SIZE
 from optim._engine.search.measure import repacked_original as measured
 from optim._engine.search.state import Candidate, Measured, Step
 from optim.errors import OptimError
+from optim.goal import Ratio
 from optim.model import Model
 from optim.passes import Role, Stage
 
@@ -28,7 +29,7 @@ def _model(folder: Path) -> Model:
 def note(tmp_path, monkeypatch):
     """The note where the copy takes 0.6 of the time, and how often it was timed."""
 
-    def found(*, mapped=True, size=2 * _GB, free=8 * _GB, left_s=60.0, goal="latency", steps=(_STEP,), fails=False):
+    def found(*, mapped=True, size=2 * _GB, free=8 * _GB, left_s=60.0, goal=LATENCY, steps=(_STEP,), fails=False):
         raced = []
 
         def race(bench, candidates, effort, wanted):
@@ -42,7 +43,7 @@ def note(tmp_path, monkeypatch):
         monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=free))
         bench = SimpleNamespace(
             original=Candidate(_model(tmp_path), size),
-            settings=SimpleNamespace(goal=goal),
+            goal=goal,
             target=None,
             elsewhere=None,
             run_time=SimpleNamespace(spare_s=left_s),
@@ -69,7 +70,7 @@ def test_both_ratios_are_said_where_a_copy_fits(note):
         {"free": 3 * _GB},
         {"size": 8 * _GB, "free": 80 * _GB},
         {"left_s": 15.0},
-        {"goal": "size"},
+        {"goal": SIZE},
         {"steps": ()},
     ],
 )

@@ -13,18 +13,20 @@ import pytest
 
 from optim._engine.gate.budget import Budget, Objection
 from optim._engine.gate.drift import NO_DRIFT
-from optim._engine.jobs.clocks.ratio import Ratio
+from optim._engine.goals.known import OWN_GOALS
 from optim._engine.jobs.start_up import Ready
 from optim._engine.search.effort import Allowance
 from optim._engine.search.journal import Journal
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.idle_settings import IdleSettings
+from optim._engine.search.objective import Objective
 from optim._engine.search.select.archive import ParetoArchive
 from optim._engine.search.select.chains import Chains
 from optim._engine.search.select.selection import Selection
 from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.state import Candidate, LaneResult, Measured, Step
 from optim._engine.search.time_budget import TimeBudget
+from optim.goal import Ratio
 from optim.model import Model
 from optim.passes import Role, Stage
 from optim.target import Target
@@ -74,8 +76,11 @@ def decide(monkeypatch):
         **changes,
     ):
         journal = journal or Journal()
+        settings = RunSettings(Path("m.onnx"), **changes)
         bench = SimpleNamespace(
-            settings=RunSettings(Path("m.onnx"), **changes),
+            settings=settings,
+            goal=OWN_GOALS[settings.goal],
+            objective=Objective(OWN_GOALS[settings.goal], timed=True),
             target=Target("cpu", "ort", "CPUExecutionProvider"),
             original=candidate(),
             entry=None,
@@ -428,6 +433,7 @@ def test_whether_a_recast_candidate_is_better_is_asked_without_applying_anything
     original, smaller, larger = (replace(candidate("recast", size=size), recast=recast) for size in (100, 90, 110))
     bench = SimpleNamespace(  # nothing of it can run a job
         settings=RunSettings(Path("m.onnx"), goal="size"),
+        objective=Objective(OWN_GOALS["size"], timed=True),
         target=Target("cpu", "ort", "CPUExecutionProvider"),
         prepared=SimpleNamespace(open_s=0.0, run_s=0.0, timed=(0,)),
         device_free_bytes=lambda: None,
@@ -455,6 +461,7 @@ def test_of_what_is_beyond_the_budget_the_nearest_that_would_help_is_kept_aside(
     """One that is slow and a little nearer says nothing of a larger budget; of what is late its first look stands."""
     bench = SimpleNamespace(
         settings=RunSettings(Path("m.onnx")),
+        objective=Objective(OWN_GOALS["latency"], timed=True),
         target=Target("cpu", "ort", "CPUExecutionProvider"),
         prepared=SimpleNamespace(open_s=0.0, run_s=0.0, timed=(0,)),
         device_free_bytes=lambda: None,

@@ -191,7 +191,7 @@ def test_what_drifts_beyond_rounding_there_is_not_delivered_without_a_lossy_pass
 
 def test_another_point_takes_its_target_with_it(swift_wins):
     outcome, _ = swift_wins
-    lossless = picked(replace(outcome, target=outcome.targets[0].target), "most-accurate")
+    lossless = picked(replace(outcome, target=outcome.targets[0].target), "most-accurate", load_registry())
     assert lossless.target.name == "swift"
     assert lossless.result.candidate.target == "swift"
 

@@ -20,6 +20,7 @@ from optim.errors import OptimError
 from optim.source import SourceRequest
 
 if TYPE_CHECKING:
+    from optim._engine.plugins.registry import Registry
     from optim._engine.recipes.lock import Lock
     from optim._engine.runs.compare.conditions import Conditions
 
@@ -107,19 +108,22 @@ def require_run(settings: RunSettings) -> None:
     """Refuse a run whose words make no sense, or whose files are not there.
 
     Raises:
-        OptimError: usage, a missing model or feeds, a target or a pass that is not there, a cluster that
+        OptimError: usage, a missing model or feeds, a goal, a target or a pass that is not there, a cluster that
             cannot be.
     """
     settings.require_sound()
     if settings.export is None:
         for file in _files_of(settings.source):
             check_file(file)
-    if settings.cluster:
-        from optim._engine.plugins.clusters import find_cluster
-        from optim._engine.plugins.registry import load_registry
+    from optim._engine.goals.known import find_goal
+    from optim._engine.plugins.clusters import find_cluster
+    from optim._engine.plugins.registry import load_registry
 
-        find_cluster(load_registry(), settings.cluster).check(settings.cluster)
-    _require_place(settings.data, settings.target, _names(settings), here=not settings.cluster)
+    registry = load_registry()
+    if settings.cluster:
+        find_cluster(registry, settings.cluster).check(settings.cluster)
+    _require_place(registry, settings.data, settings.target, _names(settings), here=not settings.cluster)
+    find_goal(registry, settings.goal, settings.goal_request)
 
 
 def _names(settings: RunSettings) -> list[str]:
@@ -145,7 +149,9 @@ def _require_models(models: Sequence[Path], data: str | None, target: str) -> No
         if not needs_export(str(path)):
             filled = any((path / name).is_file() for name in (_REPORT, _SESSION))
             check_file(path / _MODEL_IN_FOLDER if filled else path)
-    _require_place(data, target)
+    from optim._engine.plugins.registry import load_registry
+
+    _require_place(load_registry(), data, target)
 
 
 def conditions_for(
@@ -175,14 +181,14 @@ def conditions_for(
     return Conditions(load_registry(), Store(), say, data=data, target=target, seed=seed, component=component)
 
 
-def _require_place(data: str | None, target: str, passes: Sequence[str] = (), *, here: bool = True) -> None:
+def _require_place(
+    registry: Registry, data: str | None, target: str, passes: Sequence[str] = (), *, here: bool = True
+) -> None:
     """Refuse feeds, a target or passes that are not there; of several targets one may have a pass that others lack."""
     from optim._engine.plugins.chosen_targets import choose_targets
-    from optim._engine.plugins.registry import load_registry
 
     if data is not None:
         require_feeds(data)
-    registry = load_registry()
     chosen = choose_targets(registry, target, here=here)
     for name in passes:
         if not chosen.compete:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from optim._engine.api.given import Data, TaskMetric, named_data, named_metric
 from optim._engine.api.request import default_output, require_run, settings_from
-from optim._engine.search.settings import Goal, Named, joined_targets
+from optim._engine.search.settings import Named, joined_targets
 from optim._engine.sources.naming import needs_export
 from optim._engine.sources.remote.fetch import fetched, quiet
 from optim.source import SourceRequest
@@ -26,7 +26,7 @@ def run(
     *,
     target: str | Sequence[str] | None = None,
     data: Data | None = None,
-    goal: Goal | None = None,
+    goal: str | None = None,
     generate: str | None = None,
     max_latency_ms: float | None = None,
     max_drift: float | None = None,

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from optim._engine.backends.held import held_backend
+from optim._engine.backends.held_session import HeldSession
 from optim._engine.plugins.registry import load_registry, require_target
 from optim.arrays import Array, Feeds
 from optim.backend import Session
@@ -23,6 +24,12 @@ class Value:
     name: str
     type: str
     shape: tuple[Dimension, ...]
+
+
+def bindable(held: Session, model: Model) -> Any:
+    """The runtime's own session, where memory can be bound to it; else one that is fed arrays."""
+    own = held.onnxruntime_session() if isinstance(held, HeldSession) else None
+    return own or OwnSession(held, model)
 
 
 class OwnSession:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -21,44 +20,10 @@ from optim._engine.generation.tensors import as_array
 from optim._engine.generation.workload import Workload
 from optim.arrays import Array, dtype_of
 from optim.errors import OptimError
+from optim.goal import GenerationTimes
 
 _TOKENS = 3
 """Single tokens at each depth of a round, whose median counts: one alone may meet another program."""
-
-
-@dataclass(frozen=True, slots=True)
-class GenerationTimes:
-    """How long a workload takes, with one prompt at a time.
-
-    Attributes:
-        prompt: tokens of the prompt.
-        new: tokens of the answer.
-        first_s: until the first token.
-        depths: tokens of the past at which a token was timed, rising.
-        token_s: of one token at each of them.
-        past_bytes: memory of the past at each of them; of a past that each step returns anew it is there twice.
-    """
-
-    prompt: int
-    new: int
-    first_s: float
-    depths: tuple[int, ...]
-    token_s: tuple[float, ...]
-    past_bytes: tuple[int, ...]
-
-    @property
-    def seconds(self) -> float:
-        """Of the whole answer."""
-        mean = float(np.interp(np.arange(self.depths[0], self.depths[-1] + 1), self.depths, self.token_s).mean())
-        return self.first_s + (self.new - 1) * mean
-
-    @classmethod
-    def median(cls, rounds: Sequence[GenerationTimes]) -> GenerationTimes:
-        """Of several rounds, each figure by itself."""
-        first = rounds[0]
-        tokens = tuple(statistics.median(column) for column in zip(*(one.token_s for one in rounds), strict=True))
-        first_s = statistics.median(one.first_s for one in rounds)
-        return cls(first.prompt, first.new, first_s, first.depths, tokens, first.past_bytes)
 
 
 class WorkloadTimer:

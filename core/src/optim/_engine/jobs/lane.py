@@ -6,18 +6,19 @@ The parent drives several lanes in lock-step, so that all of them see the same m
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from optim._engine.backends.held_session import HeldSession
 from optim._engine.backends.session_contract import CLOCK_SHARE
 from optim._engine.compare.comparison import Comparison
-from optim._engine.jobs.clocks.goal_clock import Subject, Timer
-from optim._engine.jobs.clocks.kinds import Clock
 from optim._engine.jobs.job import Job
+from optim._engine.jobs.lane_clock import LaneClock
 from optim._engine.jobs.start_up import Ready, StartUp, timed_run, warm_up_of
 from optim.arrays import Feeds
 from optim.backend import Session
+from optim.goal import Figure, Subject
 from optim.jobs.channel import Channel
 from optim.jobs.doing import doing
 from optim.jobs.resources import peak_memory_bytes
@@ -46,7 +47,7 @@ class Request:
         compared: samples to compare on; empty for the original itself.
         timed: samples to time; none where the target cannot be timed.
         measure_task: whether the task metric is measured, on all its samples.
-        clock: of the goal, which has its turn in each round too; None where the goal is latency, size or memory.
+        clock: of the goal, which has its turn in each round too; None where the goal has none of its own.
         batched: whether it is looked at how far answers move in a batch and with padding.
     """
 
@@ -55,7 +56,7 @@ class Request:
     compared: tuple[int, ...]
     timed: tuple[int, ...]
     measure_task: bool = False
-    clock: Clock | None = None
+    clock: LaneClock | None = None
     batched: bool = False
 
 
@@ -107,7 +108,8 @@ def run(request: Request, channel: Channel) -> Answer:
         subject = Subject(backend, request.model, place.target, session, tuple(sample for _, sample in feeds))
         timer = request.clock.start(subject) if request.clock else None
         try:
-            _answer_rounds(channel, session, feeds, duration, timer, told)
+            goal_round = partial(request.clock.round, timer) if request.clock and timer else None
+            _answer_rounds(channel, session, feeds, duration, goal_round, told)
         finally:
             if timer:
                 timer.close()
@@ -119,7 +121,7 @@ def _answer_rounds(
     session: HeldSession,
     feeds: Sequence[tuple[str, Feeds]],
     duration: Sequence[float],
-    timer: Timer | None,
+    goal_round: Callable[[], Figure] | None,
     told: float,
 ) -> None:
     """A round of times for each ``go``: of the samples, and of the goal's own clock.
@@ -143,7 +145,7 @@ def _answer_rounds(
             doubt = _doubt(session, feeds[0][1], runs[0])
         is_first = False
         session.release()
-        goal = to_wire(timer.round()) if timer else None
+        goal = to_wire(goal_round()) if goal_round else None
         known, told = told, session.processor_s()
         channel.event("times", seconds=seconds, cpu_s=told - known, goal=goal, doubt=doubt)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from optim._engine.plugins.plugin import PluginInfo
 from optim.backend import Backend
+from optim.goal import Basis, Goal, Words
 from optim.hooks import OWN_COMMANDS, RESERVED_NAMES, Command
 from optim.layout import Layout
 from optim.metric import Metric, MetricFamily
@@ -95,6 +96,20 @@ def workplace_defect(item: Any, plugin: PluginInfo) -> str:
     if not isinstance(item.schemes, tuple) or not all(isinstance(scheme, str) for scheme in item.schemes):
         return f"workplace {item.name}: 'schemes' must be a tuple of texts, not {item.schemes!r}"
     return _reserved_defect("workplace", item.name, plugin)
+
+
+def goal_defect(item: Any, plugin: PluginInfo) -> str:
+    """Returns why ``item`` is no class of goals with a clock of its own."""
+    defect = _class_defect(item, Goal) or _name_defect(item, f"class {item.__qualname__}")
+    if defect:
+        return defect
+    if item.basis is not Basis.CLOCK or item.clock is Goal.clock:
+        return f"goal {item.name} has no clock of its own: it must define 'clock', and leave 'basis' as it is"
+    if not isinstance(getattr(item, "summary", None), str) or not item.summary.strip() or "\n" in item.summary:
+        return f"goal {item.name} needs a summary of one line"
+    if not isinstance(item.words, Words):
+        return f"goal {item.name}: 'words' must be Words, not {_described(item.words)}"
+    return _reserved_defect("goal", item.name, plugin)
 
 
 def command_defect(item: Any, plugin: PluginInfo) -> str:

@@ -64,7 +64,7 @@ class Finding:
 def examine(registry: Registry) -> list[Finding]:
     """Everything that is wrong, problems first."""
     passes = survey_passes(registry)
-    for kind in ("backend", "metric", "layout", "command"):
+    for kind in ("backend", "metric", "layout", "goal", "command"):
         registry.offered(kind)  # every hook is asked, so that the registry knows its problems
     found = [
         *_runtime(),

@@ -188,7 +188,7 @@ class Registry:
         return self.offered("command")
 
     def offered(self, kind: str) -> Mapping[str, Offer]:
-        """What plugins offer of a kind by name; kinds are target, backend, metric, layout, command and workplace."""
+        """What plugins offer of a kind by name; kinds are the keys of :data:`_KINDS`."""
         if kind not in self._named:
             check, name_of = _KINDS[kind]
             found = self._hooks.ask(f"optim_{kind}s", check, name_of)
@@ -233,7 +233,7 @@ class Registry:
         """Say why something is not there, where that is known, better than that its name is unknown.
 
         Args:
-            kind: ``pass``, ``target``, ``backend``, ``metric``, ``layout`` or ``command``.
+            kind: ``pass``, ``target``, ``backend``, ``metric``, ``layout``, ``goal`` or ``command``.
             name: what was looked for.
 
         Raises:
@@ -353,4 +353,5 @@ _KINDS: dict[str, tuple[Check, Callable[[Any], str]]] = {
     "layout": (checks.layout_defect, _name),
     "command": (checks.command_defect, checks.command_verb),
     "workplace": (checks.workplace_defect, _name),
+    "goal": (checks.goal_defect, _name),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import tomlkit
 from pydantic import BaseModel, ConfigDict, Field
@@ -113,7 +113,7 @@ class Lock(_Table):
     lock: Header
     source: LockedSource
     target: LockedTarget
-    goal: Literal["latency", "size", "memory", "startup", "throughput", "generate"]
+    goal: str
     generate: str | None = None
     metric: str | None = None
     budget: BudgetTable

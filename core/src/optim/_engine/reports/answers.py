@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from optim._engine.jobs.clocks.serving import Percentiles
+from optim._engine.goals.calls import Percentiles
 from optim._engine.reports import notebook, words
 from optim._engine.reports.parts.drifted import DriftReport
 from optim._engine.reports.parts.exported import ExportStepReport

@@ -9,7 +9,7 @@ from itertools import chain, repeat
 
 from optim._engine.gate.drift import worst_question
 from optim._engine.gate.task import TaskFigure
-from optim._engine.jobs.clocks.serving import Percentiles
+from optim._engine.goals.calls import Percentiles
 from optim._engine.machine import this_machine
 from optim._engine.reports.outcome import Outcome
 from optim._engine.reports.parts.blamed import blame_report

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from optim._engine.goals.calls import Throughput
 from optim._engine.jobs import ingest, prepare
-from optim._engine.jobs.clocks.serving import Throughput
 from optim._engine.jobs.start_up import StartUp
 from optim._engine.reports.parts.laid_out import LayoutReport
 from optim._engine.search.select.archive import Point
@@ -19,6 +19,7 @@ from optim._engine.sources.export_file import KnownExport
 from optim._engine.sources.make import ExportedSource
 from optim.backend import Check
 from optim.errors import ExitStatus
+from optim.goal import Basis, Goal, Words
 from optim.target import Target
 
 if TYPE_CHECKING:
@@ -52,6 +53,26 @@ def exit_status(report: Report) -> ExitStatus:
     """
     status = RunStatus(report.status)
     return ExitStatus.INTERNAL if status is RunStatus.UNCHANGED and report.broken else EXIT_STATUS[status]
+
+
+@dataclass(frozen=True, slots=True)
+class GoalFacts:
+    """What pages and locks say of the goal of a run, whose plugin may be gone when they are written anew.
+
+    Attributes:
+        basis: where its figure comes from.
+        words: of a goal with a clock of its own.
+        takes: what it looks at of what the user says beside its name.
+    """
+
+    basis: Basis = Basis.CALLS
+    words: Words | None = None
+    takes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, goal: Goal) -> GoalFacts:
+        """Of a goal."""
+        return cls(goal.basis, goal.words if goal.basis is Basis.CLOCK else None, goal.takes)
 
 
 @dataclass
@@ -88,6 +109,7 @@ class Outcome(Verdict):
 
     Attributes:
         settings: what was asked.
+        goal_facts: what pages say of the goal.
         target: where what is delivered runs; where the original ran, where nothing is delivered.
         source: the original in the store.
         prepared: its feeds and tolerance.
@@ -120,6 +142,7 @@ class Outcome(Verdict):
     target: Target
     source: ingest.Answer
     prepared: prepare.Answer
+    goal_facts: GoalFacts = field(default_factory=GoalFacts)
     operators: dict[str, int] = field(default_factory=dict)
     key: str = ""
     versions: dict[str, str] = field(default_factory=dict)

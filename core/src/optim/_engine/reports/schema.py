@@ -14,7 +14,7 @@ from pydantic import Field
 
 from optim._engine.gate.batch_drift import BatchDrift
 from optim._engine.gate.drift import OutputComparison
-from optim._engine.jobs.clocks.serving import Percentiles
+from optim._engine.goals.calls import Percentiles
 from optim._engine.reports.parts.blamed import BlameReport
 from optim._engine.reports.parts.broken import BrokenPassReport
 from optim._engine.reports.parts.drifted import DriftReport
@@ -277,7 +277,7 @@ class Report(Part):
     target: str = Field(description="where what is delivered runs")
     baseline: str = Field(default="", description="target that ratios are to, where several competed; else empty")
     targets: tuple[TargetReport, ...] = Field(default=(), description="those that competed; empty where none did")
-    goal: Literal["latency", "size", "memory", "startup", "throughput", "generate"]
+    goal: str
     budget: BudgetReport
     original: OriginalReport
     export: ExportReport | None = Field(default=None, description="null where the source is an ONNX model")

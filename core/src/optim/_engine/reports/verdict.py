@@ -9,12 +9,12 @@ from optim._engine.feeds.feedset import FEWEST, SYNTHESIZED
 from optim._engine.gate.drift import worst_question
 from optim._engine.reports.words import share_text
 from optim._engine.search.measure.noise_watch import BUSY
-from optim._engine.search.settings import CLOCKED, Clocked
+from optim.goal import Basis
 
 if TYPE_CHECKING:
-    from optim._engine.jobs.clocks.ratio import Ratio
     from optim._engine.reports.outcome import Outcome
     from optim._engine.search.state import Measured
+    from optim.goal import Ratio, Words
 
 _SAME = 0.005
 """Within half a per cent two figures are called the same."""
@@ -44,12 +44,12 @@ def verdict(outcome: Outcome) -> str:
         _ran_on(outcome),
         _size(outcome.source.size_bytes, result.candidate.size_bytes),
     ]
-    if outcome.settings.goal == "size":
+    if outcome.goal_facts.basis is Basis.SIZE:
         parts = parts[::-1]
-    if outcome.settings.goal == "memory":
+    if outcome.goal_facts.basis is Basis.MEMORY:
         parts.insert(0, _memory(outcome))
-    if outcome.settings.goal in CLOCKED and result.goal is not None:
-        parts.insert(0, _by_the_goal(CLOCKED[outcome.settings.goal], result.goal))
+    if outcome.goal_facts.words is not None and result.goal is not None:
+        parts.insert(0, _by_the_goal(outcome.goal_facts.words, result.goal))
     return ", ".join([*filter(None, parts), _drift(outcome, result), *filter(None, [outcome.reason])])
 
 
@@ -135,7 +135,7 @@ def _size(before: int, after: int) -> str:
     return f"{times(after / before)} times larger"
 
 
-def _by_the_goal(words: Clocked, found: Ratio) -> str:
+def _by_the_goal(words: Words, found: Ratio) -> str:
     figures, sure = _figures(words.ratio, found, found.value)
     if not sure:
         return figures

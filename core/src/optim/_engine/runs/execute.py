@@ -17,7 +17,7 @@ from optim._engine.plugins.chosen_targets import ChosenTargets, choose_targets
 from optim._engine.plugins.plugin import LoadedPlugin, State
 from optim._engine.plugins.registry import Registry, require_target
 from optim._engine.plugins.versions import core_digest, version_keys, version_of
-from optim._engine.reports.outcome import Outcome, RunStatus, Verdict
+from optim._engine.reports.outcome import GoalFacts, Outcome, RunStatus, Verdict
 from optim._engine.runs.found_goal import found_goal
 from optim._engine.search.restore import damaged_files
 from optim._engine.search.settings import AUTO, RunSettings
@@ -257,6 +257,7 @@ def _outcome(
     return Outcome(
         **vars(verdict),
         settings=bench.settings,
+        goal_facts=GoalFacts.of(bench.goal),
         target=won.target,
         source=source,
         prepared=bench.prepared,

@@ -9,8 +9,10 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from optim._engine.generation.known_decoders import generates_alone, require_generating, why_not_alone
+from optim._engine.generation.known_decoders import generates_alone, why_not_alone
 from optim._engine.generation.workload import Workload
+from optim._engine.goals.known import find_goal
+from optim._engine.plugins.registry import Registry
 from optim._engine.search.measure import reach_job
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.workbench import Workbench
@@ -37,14 +39,11 @@ def found_goal(bench: Workbench, model: Model, facts: Mapping[str, Any]) -> tupl
         The settings, and what whoever waits is told of the goal; empty where the user named it, or it is latency.
 
     Raises:
-        OptimError[not-a-decoder]: the goal is ``generate``, and the model has no past.
-        OptimError[bad-workload]: answers of so many tokens go beyond the context of the model.
+        OptimError: the clock of the goal that the user named cannot run the model.
     """
     settings = bench.settings
     if settings.goal_is_said:
-        if settings.goal == "generate":
-            require_generating(model)
-            settings.workload.require_context(facts)
+        bench.goal.require(settings.goal_request, facts, model)
         return settings, ""
     settings = replace(settings, goal_is_said=True)
     if not bench.target.timed or not generates_alone(model):
@@ -62,18 +61,20 @@ def found_goal(bench: Workbench, model: Model, facts: Mapping[str, Any]) -> tupl
     )
 
 
-def require_foretold_context(settings: RunSettings, source: SourceRequest | None) -> None:
+def require_foretold_context(settings: RunSettings, registry: Registry, source: SourceRequest | None) -> None:
     """Refuse answers that go beyond the context of a source before it is exported, which may take minutes.
 
     Args:
         settings: of a run or a comparison.
+        registry: of the plugins.
         source: to be exported; None: it was.
 
     Raises:
         OptimError[bad-workload]: they do, and its ``config.json`` says so.
     """
-    if source is not None and source.folder is not None and settings.goal_is_said and settings.goal == "generate":
-        settings.workload.require_context(foretold_facts(source.folder))
+    if source is not None and source.folder is not None and settings.goal_is_said:
+        goal, asked = find_goal(registry, settings.goal, settings.goal_request), settings.goal_request
+        goal.require(asked, foretold_facts(source.folder), None)
 
 
 def planned_goal(settings: RunSettings, *, timed: bool) -> tuple[RunSettings, str]:

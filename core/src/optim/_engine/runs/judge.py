@@ -15,7 +15,6 @@ from optim._engine.search.measure.racing import TimingFailed, original_failed
 from optim._engine.search.plan import Plan
 from optim._engine.search.select.archive import ParetoArchive, points_of
 from optim._engine.search.select.chains import BeyondBudgetError, OptionsAt, repeat
-from optim._engine.search.select.goal import Objective
 from optim._engine.search.select.nearest import why_no_help
 from optim._engine.search.select.selection import Selection
 from optim._engine.search.settings import Named
@@ -297,7 +296,7 @@ def judge_chain(
     Raises:
         OptimError[replay-failed]: a step does not repeat, or the model is not right.
     """
-    journal = Journal(Objective(bench.settings.goal, bench.target.timed).goal, bench.original.target)
+    journal = Journal(bench.objective.goal, bench.original.target)
     candidate = repeat(bench, journal, chain, options_at)
     archive = ParetoArchive(bench.budget)
     selection = Selection(bench, journal, archive, time)

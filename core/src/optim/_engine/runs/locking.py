@@ -43,7 +43,7 @@ def lock_of(outcome: Outcome) -> Lock:
             versions=outcome.versions,
         ),
         goal=settings.goal,
-        generate=str(settings.workload) if settings.goal == "generate" else None,
+        generate=str(settings.workload) if "prompt" in outcome.goal_facts.takes else None,
         metric=settings.metric.text if settings.metric else None,
         budget=budget,
         feeds=LockedFeeds(

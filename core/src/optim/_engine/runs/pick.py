@@ -7,16 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from optim._engine.goals.known import find_goal
 from optim._engine.json_file import read_json
-from optim._engine.plugins.registry import load_registry
+from optim._engine.plugins.registry import Registry, load_registry
 from optim._engine.reports.outcome import Outcome, RunStatus
 from optim._engine.runs.execute import finished_run
 from optim._engine.runs.folder import RunFolder
 from optim._engine.runs.mark import read_mark
 from optim._engine.runs.publish import publish
 from optim._engine.search.journal import chain_key, missing_rows
+from optim._engine.search.objective import Objective
 from optim._engine.search.select.archive import Point, choose, nothing_to_pick
-from optim._engine.search.select.goal import Objective
 from optim._engine.search.state import Attempt, Candidate, Measured, StepStatus
 from optim._engine.sources.kept_files import files_of
 from optim._engine.store import Store
@@ -66,10 +67,11 @@ def pick_from(
 
             asked = outcome.settings
             require_deliverable(deliveries, kept or files_of(asked.source, asked.export), output)
-        return publish(picked(outcome, wanted), load_registry(), claimed, say, deliveries, kept)
+        registry = load_registry()
+        return publish(picked(outcome, wanted, registry), registry, claimed, say, deliveries, kept)
 
 
-def picked(outcome: Outcome, wanted: str) -> Outcome:
+def picked(outcome: Outcome, wanted: str, registry: Registry) -> Outcome:
     """The same run with another point as its result.
 
     Raises:
@@ -79,8 +81,8 @@ def picked(outcome: Outcome, wanted: str) -> Outcome:
     point = choose(outcome.points, wanted)
     front = sum(1 for one in outcome.points if one.number)
     original = Candidate(outcome.source.model, outcome.source.size_bytes)
-    goal = Objective(outcome.settings.goal, outcome.target.timed)
-    better = goal.is_reached(point.measured, outcome.original, original)
+    goal = find_goal(registry, outcome.settings.goal, outcome.settings.goal_request)
+    better = Objective(goal, outcome.target.timed).is_reached(point.measured, outcome.original, original)
     attempts = [*outcome.attempts, *missing_rows(outcome.attempts, point.candidate)]
     return replace(
         outcome,

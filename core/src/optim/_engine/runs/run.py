@@ -86,7 +86,7 @@ def run_settings(
         if deliver.lock is not None:
             _require_same(outcome, deliver.lock)
         if deliver.pick:
-            outcome = picked(outcome, deliver.pick)
+            outcome = picked(outcome, deliver.pick, registry)
         report = publish(outcome, registry, folder, say, deliver.layouts)
     if not outcome.cached:  # one that was served from the cache left nothing there
         store.trim()

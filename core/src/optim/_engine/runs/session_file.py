@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from optim._engine.jobs.clocks.serving import Serving
 from optim._engine.jobs.start_up import Zeros
 from optim._engine.load_script.generate import with_generate
 from optim._engine.load_script.packed import with_packed
 from optim._engine.load_script.text import LOAD_TEXT
+from optim.goal import Serving
 from optim.model import THREADS, AdapterInput, SessionConfig
 from optim.providers.runtime_faults import settings_around_faults
 from optim.target import Target

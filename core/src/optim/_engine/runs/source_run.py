@@ -62,8 +62,8 @@ def run_source(
     from optim._engine.sources.make import make_graphs
 
     start_of_command()  # exporting comes before the run, and is no part of its time
-    require_foretold_context(settings, settings.export)
     registry, store = load_registry(), Store()
+    require_foretold_context(settings, registry, settings.export)
     chosen = choose_targets(registry, settings.target, here=not settings.cluster)
     Plans(settings, registry, chosen)  # a request that makes no sense is refused before anything is exported
     assert settings.export is not None

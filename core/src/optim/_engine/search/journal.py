@@ -6,10 +6,11 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from optim._engine.goals.own import LATENCY
 from optim._engine.plugins.offers import OfferedPass
-from optim._engine.search.settings import CLOCKED, Goal
 from optim._engine.search.state import Attempt, Candidate, ChainKey, Measured, Step, StepStatus
 from optim.cli_kit.output import options_text, size_text
+from optim.goal import Basis, Goal
 from optim.model import Model
 from optim.passes import Stage
 
@@ -24,7 +25,7 @@ class Journal:
         target: of the candidates, as they call it.
     """
 
-    def __init__(self, goal: Goal = "latency", target: str = "") -> None:
+    def __init__(self, goal: Goal = LATENCY, target: str = "") -> None:
         self._goal = goal
         self._target = target
         self.attempts: list[Attempt] = []
@@ -146,7 +147,7 @@ def failures(attempts: Iterable[Attempt], pass_name: str) -> str:
 def _why_kept(attempt: Attempt, goal: Goal) -> str:
     if attempt.step.role == "enable":
         return "later passes need it"
-    if goal != "latency" and (figure := _figure(attempt, goal)):
+    if goal.basis is not Basis.CALLS and (figure := _figure(attempt, goal)):
         return f"{figure} with it"
     if attempt.ratio is not None and attempt.parent_ratio is not None:
         found = f"latency ratio {attempt.ratio:.2f}, {attempt.parent_ratio:.2f} without it"
@@ -167,16 +168,16 @@ def _why_dropped(attempt: Attempt, goal: Goal, winner: Candidate, best: Measured
     """The reason for an attempt that held and is not part of what is delivered."""
     if attempt.step.role == "enable" and attempt.ratio is None:
         return "no kept pass needs it"
-    if goal == "size" and attempt.size_bytes:
+    if goal.basis is Basis.SIZE and attempt.size_bytes:
         what = "the delivered model has" if winner.steps else "the original has"
         return f"{_figure(attempt, goal)}; {what} {size_text(winner.size_bytes)}"
     if attempt.goal_ratio is not None:
         won = f"the delivered model has {best.goal.value:.2f}" if best and best.goal else "not clearly less than before"
         return f"{_figure(attempt, goal)}; {won}"
-    if goal == "memory" and attempt.peak_memory_bytes:
+    if goal.basis is Basis.MEMORY and attempt.peak_memory_bytes:
         what = f"the delivered model takes {size_text(best.peak_memory_bytes)}" if best else _NO_LESS_MEMORY
         return f"{_figure(attempt, goal)}; {what}"
-    if goal == "memory":
+    if goal.basis is Basis.MEMORY:
         return "within the budget; memory not measured, because other candidates promised more"
     if attempt.ratio is None:
         return "within the budget; not timed, because other candidates promised more"
@@ -202,8 +203,8 @@ def _named(winner: Candidate, row: Attempt) -> str:
 
 def _figure(attempt: Attempt, goal: Goal) -> str:
     """What the goal looks at, of the model after an attempt; empty where it is not known."""
-    if goal == "memory":
+    if goal.basis is Basis.MEMORY:
         return f"peak memory {size_text(attempt.peak_memory_bytes)}" if attempt.peak_memory_bytes else ""
-    if goal in CLOCKED:
-        return f"{CLOCKED[goal].ratio} {attempt.goal_ratio:.2f}" if attempt.goal_ratio is not None else ""
+    if goal.basis is Basis.CLOCK:
+        return f"{goal.words.ratio} {attempt.goal_ratio:.2f}" if attempt.goal_ratio is not None else ""
     return size_text(attempt.size_bytes) if attempt.size_bytes else ""

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from optim._engine.goals.known import find_goal
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.plugins.ordering import OrderedPass
 from optim._engine.plugins.registry import Registry
 from optim._engine.search.settings import RunSettings
 from optim.errors import OptimError
+from optim.goal import Basis
 from optim.options import parse_options
 from optim.passes import MODEL_STAGES, Pass, Role, Stage
 from optim.target import Target
@@ -95,6 +97,7 @@ def make_plan(settings: RunSettings, registry: Registry, target: Target) -> Plan
     stages: dict[Stage, tuple[Planned, ...]] = {}
     left_out: list[LeftOut] = []
     homeless = _homeless(registry)
+    goal = find_goal(registry, settings.goal, settings.goal_request)
     for stage in MODEL_STAGES:
         planned = []
         for ordered in registry.ordered(stage, target):
@@ -102,6 +105,8 @@ def make_plan(settings: RunSettings, registry: Registry, target: Target) -> Plan
             named = settings.named_options(ordered.name) is not None
             forced = required or named
             reason = _reason_against(ordered.offered, stage, settings, forced)
+            if not reason and not forced and goal.basis is Basis.SIZE and ordered.offered.over_models.session_only:
+                reason = f"it sets how a model is opened, and that does not change its size (--goal {goal.name})"
             not_here = "" if reason or forced else _why_not_here(ordered.offered, settings, homeless)
             if reason and forced:
                 raise _forced_and_not(ordered.name, reason, named=named)
@@ -175,8 +180,6 @@ def _reason_against(offered: OfferedPass, stage: Stage, settings: RunSettings, f
         return f"stage {stage} is not in --stage"
     if settings.lossless and pass_class.lossy:
         return "it is lossy, and --lossless excludes it"
-    if settings.goal == "size" and pass_class.session_only and not forced:
-        return "it sets how a model is opened, and that does not change its size (--goal size)"
     return ""
 
 

@@ -19,6 +19,7 @@ from optim._engine.compare.comparison import Comparison
 from optim._engine.compare.metric_spec import require_known
 from optim._engine.compare.place import Place, Reference
 from optim._engine.feeds.feedset import is_intact
+from optim._engine.goals.known import find_goal
 from optim._engine.graphs.file_there import check_file
 from optim._engine.graphs.stamp import stamps_of
 from optim._engine.jobs import arrival, entry, ingest, prepare, refuse
@@ -29,6 +30,7 @@ from optim._engine.jobs.runner import Runner, Say
 from optim._engine.machine import instruction_sets
 from optim._engine.plugins.registry import Registry
 from optim._engine.search.keys import Keys, machine_key
+from optim._engine.search.objective import Objective
 from optim._engine.search.restore import is_as_it_was
 from optim._engine.search.run_time import REFUSAL_S, RunTime, original_too_slow
 from optim._engine.search.settings import RunSettings
@@ -40,6 +42,7 @@ from optim._engine.standing import Teller
 from optim._engine.store import Store, names_in_messages
 from optim.backend import Backend
 from optim.errors import OptimError
+from optim.goal import Goal
 from optim.jobs.process import WorkerFailed
 from optim.model import Model, TensorInfo
 from optim.onnx.operators import work_shares
@@ -99,6 +102,16 @@ class Preparation:
         self.entry: Model | None = None
         self._fixing: tuple[entry.EntryPass, ...] = ()
         self.work: Mapping[str, float] = {}
+
+    @property
+    def goal(self) -> Goal:
+        """What the user asked for."""
+        return find_goal(self.registry, self.settings.goal, self.settings.goal_request)
+
+    @property
+    def objective(self) -> Objective:
+        """What is made small on the target."""
+        return Objective(self.goal, self.target.timed)
 
     def _settle(self, target: Target) -> None:
         self.place = self.place_of(target)

@@ -12,47 +12,13 @@ from optim._engine.compare.metric_spec import MetricSpec
 from optim._engine.gate.max_loss import MaxLoss, require_mismatch
 from optim._engine.generation.workload import Workload
 from optim.errors import OptimError, unknown_name
+from optim.goal import GoalRequest
 from optim.passes import Stage
 from optim.source import SourceRequest
 
 if TYPE_CHECKING:
     from optim._engine.gate.budget import Budget
     from optim._engine.sources.pipeline import Choice
-
-Goal: TypeAlias = Literal["latency", "size", "memory", "startup", "throughput", "generate"]
-
-
-@dataclass(frozen=True, slots=True)
-class Clocked:
-    """The words of a goal that has a clock of its own, see ``jobs/clocks``: it makes a number of seconds small.
-
-    Attributes:
-        ratio: what those seconds to the original's are called.
-        better: what a model with fewer of them does, as in ``starts 2 times faster``.
-        worse: what one with more of them does.
-        same: what one with as many does.
-    """
-
-    ratio: str
-    better: str
-    worse: str
-    same: str
-
-
-CLOCKED: Mapping[Goal, Clocked] = {
-    "startup": Clocked(
-        "start-up ratio", "starts {} times faster", "starts {} times slower", "starts as fast as before"
-    ),
-    "generate": Clocked(
-        "answer ratio", "answers {} times faster", "answers {} times slower", "answers as fast as before"
-    ),
-    "throughput": Clocked(
-        "ratio of time per sample",
-        "does {} times as many samples a second",
-        "does {} times fewer samples a second",
-        "does as many samples a second as before",
-    ),
-}
 
 SearchSeconds: TypeAlias = float | Literal["auto"]
 AUTO: Literal["auto"] = "auto"
@@ -91,7 +57,7 @@ class RunSettings:
         baseline: name of the target that the original is run on and timed; empty: where candidates are, and for several
             targets the CPU.
         data: where feeds come from; None: synthesized.
-        goal: what better means.
+        goal: what better means, by the name of a :class:`optim.goal.Goal`.
         goal_is_said: whether the user named it, or what has one; else it goes by the graph, see
             :func:`optim._engine.runs.found_goal.found_goal`.
         max_drift: budget for lossy passes; None where the user did not say, see :attr:`drift_limit`.
@@ -124,7 +90,7 @@ class RunSettings:
     source: Path
     target: str = "cpu"
     data: str | None = None
-    goal: Goal = "latency"
+    goal: str = "latency"
     max_drift: float | None = None
     metric: MetricSpec | None = None
     max_loss: MaxLoss | None = None
@@ -174,6 +140,11 @@ class RunSettings:
 
         max_drift = None if self.lossless else self.drift_limit
         return Budget(max_drift, tolerance, self.max_loss, foresees, self.batch_invariant, self.max_mismatch)
+
+    @property
+    def goal_request(self) -> GoalRequest:
+        """The user's word on the goal, beside its name."""
+        return GoalRequest(self.workload.prompt, self.workload.new, self.max_latency_ms)
 
     @property
     def source_choice(self) -> Choice:
@@ -267,13 +238,6 @@ class RunSettings:
             )
 
     def _require_latency(self, limit_ms: float) -> None:
-        if self.goal != "throughput":
-            raise OptimError.usage(
-                "conflicting-request",
-                f"--max-latency needs --goal throughput; the goal is {self.goal}",
-                "only that goal trades latency for throughput",
-                fix="add --goal throughput",
-            )
         if not 0 < limit_ms < math.inf:
             raise OptimError.usage(
                 "bad-budget",

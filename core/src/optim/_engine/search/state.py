@@ -11,12 +11,11 @@ from optim._engine.diagnosis.blame_job import Answer as Blame
 from optim._engine.gate.budget import Objection
 from optim._engine.gate.drift import NO_DRIFT, Drift, OutputComparison, worst_drift
 from optim._engine.gate.task import TaskFigure
-from optim._engine.generation.timing import GenerationTimes
-from optim._engine.jobs.clocks.ratio import ROUNDS_FOR_95, Ratio
-from optim._engine.jobs.clocks.serving import Percentiles, Throughput
+from optim._engine.goals.calls import Percentiles, Throughput
 from optim._engine.jobs.start_up import Ready
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.sources.result import SourceDrift
+from optim.goal import ROUNDS_FOR_95, GenerationTimes, Ratio
 from optim.model import Model
 from optim.passes import Interface, Role, Stage
 

@@ -21,6 +21,7 @@ from optim._engine.search.restore import restore
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate, StepKey, Trial
 from optim._engine.search.time_budget import GRACE_S, LEAST_REPAIR_S
+from optim.goal import Basis
 from optim.jobs.printed import last_lines
 from optim.jobs.process import WorkerFailed
 from optim.jobs.wire import from_wire
@@ -213,7 +214,7 @@ class Workbench(Preparation):
         self.say(f"repairing {trial.offered.name}: drift {whole:.3g}, {limit:.3g} allowed")
         asked = self._candidate_request(trial, samples)
         learned = self._node_costs.setdefault(_kind_of(trial), {})
-        most = _EVALUATIONS_FOR_SIZE if self.settings.goal == "size" else _REPAIR_EVALUATIONS
+        most = _EVALUATIONS_FOR_SIZE if self.goal.basis is Basis.SIZE else _REPAIR_EVALUATIONS
         request = repair_job.Request(asked, whole, limit, most, min(seconds, most_s), dict(learned))
         held: list[Repair] = []
         measured: list[MeasuredSet] = []

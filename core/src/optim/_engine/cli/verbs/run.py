@@ -12,7 +12,7 @@ import click
 from optim._engine.cli.layouts import OLD_NAMES, deliveries_of, layout_options, require_layouts
 from optim._engine.cli.request import source_options
 from optim.cli_kit.commands import OptimCommand
-from optim.cli_kit.names import PASS_NAME, POINT_NAME, STAGE_NAME, hidden_disable_option
+from optim.cli_kit.names import GOAL_NAME, PASS_NAME, POINT_NAME, STAGE_NAME, hidden_disable_option
 from optim.cli_kit.options import (
     MODEL_PATH,
     SECONDS,
@@ -69,7 +69,8 @@ _EXAMPLES = (
 @data_option
 @click.option(
     "--goal",
-    type=click.Choice(["latency", "size", "memory", "startup", "throughput", "generate"]),
+    type=GOAL_NAME,
+    metavar="[latency|size|memory|startup|throughput|generate]",
     help="Property to improve. [default: latency, or generate for a decoder with a past]",
 )
 @click.option(
@@ -280,5 +281,7 @@ def _next_step(report: Report, page: Path) -> str:
     near = report.nearest.drift.relative_error if report.nearest is not None else None
     if report.budget.max_drift is not None and near is not None:
         limits.append(f"--max-drift {float(f'{1.05 * near:.2g}'):g}")
-    accept = " ".join(limits) or ("a larger --max-latency" if report.goal == "throughput" else "a larger budget")
+    accept = " ".join(limits) or (
+        "a larger --max-latency" if report.original.throughput is not None else "a larger budget"
+    )
     return f"accept more ({accept}), or give real samples (--data) or more time (--search-seconds); see {page}"

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from optim._engine.jobs.clocks.serving import Percentiles, Throughput
+from optim._engine.goals.calls import Percentiles, Throughput
 from optim._engine.reports.parts.fields import Part
 
 if TYPE_CHECKING:
-    from optim._engine.generation.timing import GenerationTimes
-    from optim._engine.jobs.clocks.ratio import Ratio
     from optim._engine.jobs.start_up import StartUp
+    from optim.goal import GenerationTimes, Ratio
 
 
 class StartReport(Part):

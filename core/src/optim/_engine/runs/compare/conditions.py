@@ -7,7 +7,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from optim._engine.generation.known_decoders import require_generating
 from optim._engine.jobs.runner import Runner, thread_executor
 from optim._engine.plugins.registry import Registry, require_target
 from optim._engine.runs.compare.run_feeds import OF_ANOTHER_GRAPH, samples_of_runs
@@ -83,7 +82,7 @@ def _opened(model: Path, conditions: Conditions, asked: RunSettings | None) -> I
     registry, store, say = conditions.registry, conditions.store, conditions.say
     device = require_target(registry, conditions.target)
     if asked is not None:
-        require_foretold_context(asked, SourceRequest(str(model)))
+        require_foretold_context(asked, registry, SourceRequest(str(model)))
     with store.in_use(), ending_workers(), thread_executor() as executor:
         exported = _exported(model, device, registry, store, say)
         path, session = (model, SessionConfig()) if exported else resolve(model)
@@ -99,9 +98,7 @@ def _opened(model: Path, conditions: Conditions, asked: RunSettings | None) -> I
         )
         bench = Workbench(settings, registry, store, executor, say, exported)
         found = bench.ingest()
-        if settings.goal == "generate":
-            require_generating(found.model)
-            settings.workload.require_context(exported.facts if exported else known_facts(path))
+        bench.goal.require(settings.goal_request, exported.facts if exported else known_facts(path), found.model)
         bench.prepare(found.model)
         original = replace(bench.original, model=found.model.with_session(session))
         yield bench, original if exported else _where_it_was_made_for(bench, model, original)

@@ -11,7 +11,7 @@ from optim._engine.runs.mark import read_mark
 from optim.errors import OptimError
 
 if TYPE_CHECKING:
-    from optim._engine.jobs.clocks.genai import GenaiClock
+    from optim._engine.jobs.lane_clock import LaneClock
     from optim._engine.reports.answers import TimedModel
     from optim._engine.search.settings import RunSettings
 
@@ -39,11 +39,12 @@ def require_programs(paths: Sequence[Path], *, generate: bool) -> None:
         require_installed(path)
 
 
-def clock_of_program(path: Path, asked: RunSettings) -> GenaiClock:
+def clock_of_program(path: Path, asked: RunSettings) -> LaneClock:
     """What times its answers."""
-    from optim._engine.jobs.clocks.genai import GenaiClock
+    from optim._engine.goals.genai import GenaiClock
+    from optim._engine.jobs.lane_clock import LaneClock
 
-    return GenaiClock(str(path.resolve()), asked.workload.prompt, asked.workload.new)
+    return LaneClock.of("generate", GenaiClock(str(path.resolve()), asked.workload.prompt, asked.workload.new))
 
 
 def size_of_program(path: Path) -> int:

@@ -18,7 +18,6 @@ from optim._engine.runs.stand_in.names import nodes_of, options_of_whole
 from optim._engine.runs.stand_in.search import Chain, Found
 from optim._engine.search.plan import Plan
 from optim._engine.search.select.chains import BeyondBudgetError
-from optim._engine.search.select.goal import Objective
 from optim._engine.search.settings import Named
 from optim._engine.search.state import Attempt, Candidate, StepStatus
 from optim._engine.search.time_budget import TimeBudget
@@ -66,7 +65,7 @@ def judge_carried(bench: Workbench, plan: Plan, stand_in: StandIn, found: Found)
             continue
         if verdict.status is RunStatus.IMPROVED or plan.forced():
             return replace(verdict, attempts=_rows(found, stand_in, verdict, failed))
-        objective = Objective(bench.settings.goal, bench.target.timed)
+        objective = bench.objective
         best = objective.best_undecided([verdict.result] if verdict.result is not None else [])
         undecided = objective.why_undecided(best, bench.run_time) if best is not None else ""
         failed.append(_Failed(chain, Objection(undecided or "it is not better")))

@@ -11,7 +11,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from optim._engine.jobs.clocks.ratio import FASTER
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.first_looks import FirstLooks
 from optim._engine.search.explore.grown import LOOK_AHEAD, Grown, in_turns
@@ -33,12 +32,12 @@ from optim._engine.search.journal import Journal, chain_key, failures, step_of
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.plan import Plan, Planned, legs, slots
 from optim._engine.search.select.archive import ParetoArchive
-from optim._engine.search.select.goal import Objective
 from optim._engine.search.state import Candidate, Measured, StepStatus, unique
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.time_estimate import PassCosts
 from optim._engine.search.workbench import Workbench
 from optim.errors import ExitStatus, OptimError
+from optim.goal import FASTER, Basis
 from optim.passes import Role, Stage
 
 _LEAST_LANES = 8
@@ -59,13 +58,13 @@ class Beam:
     def __init__(self, bench: Workbench, plan: Plan) -> None:
         self._bench = bench
         self._plan = plan
-        self._objective = Objective(bench.settings.goal, bench.target.timed)
+        self._objective = bench.objective
         self.journal = Journal(self._objective.goal, bench.original.target)
         self.archive = ParetoArchive(bench.budget, [planned.ordered.name for planned in plan.forced()])
         settings = bench.settings
-        races = self._objective.goal != "size"
+        races = not self._objective.is_size
         self.time = TimeBudget.of_run(bench.run_time, settings.timeout_s, races=races, must=bool(plan.forced()))
-        by_speed = self._objective.goal == "latency"
+        by_speed = self._objective.is_latency
         calibrating = [one.ordered.name for those in plan.stages.values() for one in those if one.pass_class.calibrates]
         costs = PassCosts.known(bench.store)
         self._promises = Promises(self.time.search_s if by_speed else math.inf, costs, calibrating)
@@ -83,9 +82,9 @@ class Beam:
     def run(self) -> list[Measured]:
         """Look, then search: what held, best first, with the original unless a pass was named; raises as both do."""
         self.look()
-        if self._objective.goal == "size":
+        if self._objective.is_size:
             return self._repaired_on(self.search())
-        if self._objective.goal != "latency":
+        if not self._objective.is_latency:
             return self.search()
         required = [planned.ordered.name for planned in self._plan.forced()]
         second = SecondLooks(self._bench, self._expander, self.time)
@@ -102,10 +101,10 @@ class Beam:
         self._try_recasts()
         start = self.start.ratio or 1.0
         looks = FirstLooks(self._bench, self._expander, self.clock, self.journal, self.time)
-        if self._bench.settings.goal == "size":  # asked for, and not what is left where nothing can be timed
+        if self._bench.goal.basis is Basis.SIZE:  # asked for, and not what is left where nothing can be timed
             self._small = looks.sizes(self._plan)
             self.archive.explored(self._small)
-        if self._objective.goal == "size":
+        if self._objective.is_size:
             return start
         self._expander.kernels.find()
         looked = looks.run(self._plan, start)
@@ -113,7 +112,7 @@ class Beam:
         self._rank.guessed |= looks.guessed
         self._looked = {item.digest: item for item in looked}
         self.archive.explored([self.start, *(item for item in looked if item.ratio is not None)])
-        if self._objective.goal != "latency":
+        if not self._objective.is_latency:
             return start
         self._promises.note_latency([self.start, *looked])
         return start * math.exp(-self._promises.best_gain)
@@ -121,14 +120,14 @@ class Beam:
     def search(self) -> list[Measured]:
         """Go from stage to stage after :meth:`look`; returns what :meth:`run` does, and raises as it does."""
         beam, ranking, looked = [self.start], [self.start], list(self._small)
-        looked += self._looked.values() if self._objective.goal == "generate" else ()
+        looked += self._looked.values() if self._objective.goal.long_rounds else ()
         for place, (stage, passes) in enumerate(self._legs):
             self._legs_left = len(self._legs) - place
             if self._is_over(passes):
                 run_out(self._legs[place:], self.journal, self._bench.original)
                 looked += self._looked.values()
                 break
-            if self._objective.goal == "latency" and promises_too_little(self._legs[place:], self._promises):
+            if self._objective.is_latency and promises_too_little(self._legs[place:], self._promises):
                 names = leave_out(self._legs[place:], self._promises, self.journal, ranking[0].candidate)
                 self._bench.run_time.note(EARLY.format(left=self.time.left, names=names))
                 break
@@ -141,7 +140,7 @@ class Beam:
             self._promises.note_latency(ranking)
             beam = self._select(ranking, beam, stage)
         self._bench.teller.stage("", lambda: self._bench.run_time.left)
-        if self._objective.goal == "latency" and not self._plan.forced():
+        if self._objective.is_latency and not self._plan.forced():
             looked += self._rank.untimed(self._looked.values(), self.clock.board)
         return self._rank.joined(ranking, looked)
 
@@ -209,7 +208,7 @@ class Beam:
         self._bench.teller.stage(str(stage), lambda: self._bench.run_time.left)
         self._asker.require_kept_nodes([parent.candidate for parent in beam], passes)
         later = [planned for _, leg in self._legs[len(self._legs) - self._legs_left + 1 :] for planned in leg]
-        share = share_of_later(passes, later, self._promises, for_size=self._objective.goal == "size")
+        share = share_of_later(passes, later, self._promises, for_size=self._objective.is_size)
         with self.time.leaving(share):
             grown = self._grow(passes, beam)
         if not grown.candidates:  # what was named did not hold in its share of the time
@@ -218,7 +217,7 @@ class Beam:
             if found is None:
                 return []
             grown = Grown([found], {found.digest: self.start})
-        if self._objective.goal == "size":
+        if self._objective.is_size:
             sized = [Measured(candidate, None) for candidate in grown.candidates]
             self.archive.explored(sized)
             return self._rank.of(sized)
@@ -328,7 +327,7 @@ class Beam:
 
     def _note_gain(self, candidate: Candidate, ratio: float | None, without: float | None) -> None:
         """Notes what the last step of a chain gained, for other chains."""
-        if self._objective.goal == "latency" and ratio and without:
+        if self._objective.is_latency and ratio and without:
             self._promises.note_ratio(candidate.steps[-1], ratio / without)
 
     def _select(self, ranking: Sequence[Measured], beam: Sequence[Measured], stage: Stage) -> list[Measured]:

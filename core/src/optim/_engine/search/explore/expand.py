@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from optim._engine.gate.drift import worst_drift
-from optim._engine.jobs.clocks.ratio import FASTER
 from optim._engine.jobs.offer import Proposal
 from optim._engine.search.explore.asking import Asker, Proposals
 from optim._engine.search.explore.grown import merged_settings
@@ -29,6 +28,7 @@ from optim._engine.search.select.archive import ParetoArchive
 from optim._engine.search.state import Attempt, Candidate, Step, StepKey, StepStatus, Trial
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Tried, Workbench
+from optim.goal import FASTER, Basis
 from optim.jobs.printed import last_lines
 from optim.onnx.operators import share_within_reach
 from optim.passes import PassResult, Role, Stage
@@ -181,7 +181,7 @@ class Expander:
 
     @property
     def _for_size(self) -> bool:
-        return self._bench.settings.goal == "size"
+        return self._bench.goal.basis is Basis.SIZE
 
     def _far_off(self, step: Step, candidate: Candidate) -> str:
         """Why a step that broke the budget by far on another chain is not tried on this one; else nothing.

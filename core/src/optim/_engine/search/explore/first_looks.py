@@ -11,8 +11,9 @@ A goal with a clock of its own goes by what single calls and starts let expect o
 first, as a chain, and the others are looked at on the part of it that stands before them: what has the whole chain may
 be delivered.
 
-Where a decoder's answers are the goal, that chain has what is there for this goal alone too, a past in one buffer, and
-only what suits the goal is looked at on it: the likeliest chain is there before any stage has the time.
+Where a round of the goal's clock takes seconds, as a decoder's answers do, that chain has what is there for this goal
+alone too, a past in one buffer, and only what suits the goal is looked at on it: the likeliest chain is there before
+any stage has the time.
 """
 
 from __future__ import annotations
@@ -31,8 +32,6 @@ from optim._engine.search.explore.second_looks import SecondLooks
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.plan import Plan, Planned
-from optim._engine.search.select.goal import Objective
-from optim._engine.search.settings import CLOCKED
 from optim._engine.search.state import Attempt, Candidate, Measured, StepStatus, Trial, unique
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
@@ -74,7 +73,7 @@ class FirstLooks:
         self._clock = clock
         self._journal = journal
         self._time = time
-        self._objective = Objective(bench.settings.goal, bench.target.timed)
+        self._objective = bench.objective
         self._promises: Promises = expander.promises
         self._repairs = FirstRepairs(bench, expander, journal, time)
         self._second = SecondLooks(bench, expander, time)
@@ -87,15 +86,16 @@ class FirstLooks:
         Args:
             plan: the passes.
             start: latency ratio of the original where candidates run.
-            likeliest: begin with what is there for the goal of answers alone; where that does not fit, without it.
+            likeliest: begin with what is there for a goal of long rounds alone; where that does not fit, without it.
 
         Returns:
             What was timed, and what was repaired since.
         """
-        passes, begin = fair_order(plan, self._objective.goal), plan.forced()
-        if self._objective.goal == "generate" and likeliest:
-            begin += [one for one in passes if for_goal(one, "generate") and not one.pass_class.lossy]
-            passes = [one for one in passes if "generate" in one.pass_class.suits] if begin else passes
+        passes, begin = fair_order(plan, self._objective.goal.name), plan.forced()
+        goal = self._objective.goal
+        if goal.long_rounds and likeliest:
+            begin += [one for one in passes if for_goal(one, goal.name) and not one.pass_class.lossy]
+            passes = [one for one in passes if goal.name in one.pass_class.suits] if begin else passes
         named = NamedChain(self._bench, self._expander, self._journal, self._time, plan, begin)
         several = len([one for one in passes if one.offered.stage is not Stage.TUNE]) > 1
         if not named.is_one and (not several or plan.forced()):
@@ -149,7 +149,7 @@ class FirstLooks:
         for one in found:
             if (ratio := ratios.get(one.candidate.digest)) is None:
                 continue
-            if self._objective.goal == "latency":
+            if self._objective.is_latency:
                 self._promises.note_ratio(one.attempt.step, ratio / (ratios.get(one.parent.digest) or start))
             self._journal.timed(items[one.candidate.digest], start)
         return items
@@ -159,7 +159,7 @@ class FirstLooks:
 
     def _unsure(self, items: Mapping[str, Measured], start: float) -> Collection[str]:
         """Digests of what may be as slow as the original for all that its look says; other clocks leave it open."""
-        if self._objective.goal != "latency":
+        if not self._objective.is_latency:
             return ()
         return {digest for digest, item in items.items() if item.high is not None and item.high >= start}
 
@@ -169,7 +169,7 @@ class FirstLooks:
         """Looks at guesses that were cut short, before a repair takes time that is too short for it."""
         ratios, unsure = self._ratios(items), self._unsure(items, start)
         repair = self._repairs.doubtful(found, lambda one: self._hoped(one, ratios, start), start, unsure)
-        if repair is None or self._objective.goal != "latency":
+        if repair is None or not self._objective.is_latency:
             return []
         tried = self._second.before(repair.per_second, lent=repair.lent)
         looks = [self._repairs.look(cut.planned, cut.parent, cut.attempt, outcome) for cut, outcome in tried]
@@ -181,9 +181,9 @@ class FirstLooks:
 
     def _ratio(self, item: Measured) -> float | None:
         """What the goal makes small, to the original's; None where it has no figure."""
-        if self._objective.goal == "latency":
+        if self._objective.is_latency:
             return item.ratio
-        if self._objective.goal in CLOCKED:
+        if self._objective.has_clock:
             return self._clock.expected.get(item.digest)
         original = self._objective.figure(Measured(self._bench.original, 1.0), self._clock.base)
         figure = self._objective.figure(item, self._clock.base)
@@ -195,7 +195,7 @@ class FirstLooks:
         Other types for the weights come first: they are nearest to the original and halve every model, so that
         something is there however short the time.
         """
-        passes = [planned for planned in fair_order(plan, "size") if planned.pass_class.lossy]
+        passes = [planned for planned in fair_order(plan, self._objective.goal.name) if planned.pass_class.lossy]
         named = NamedChain(self._bench, self._expander, self._journal, self._time, plan, plan.forced())
         if not passes or (plan.forced() and not named.is_one):
             return []
@@ -302,7 +302,7 @@ class FirstLooks:
 
     def _gain(self, planned: Planned, attempt: Attempt) -> float:
         """What a look promises."""
-        return self._promises.gain(attempt.step) + for_goal(planned, self._objective.goal)
+        return self._promises.gain(attempt.step) + for_goal(planned, self._objective.goal.name)
 
     def _per_second(self, planned: Planned, attempt: Attempt) -> float:
         """What a look promises for each of its seconds, those of its lane in the race among them."""

@@ -8,14 +8,13 @@ from itertools import zip_longest
 
 from optim._engine.search.explore.promise import GUESSES
 from optim._engine.search.plan import Plan, Planned
-from optim._engine.search.settings import Goal
 from optim.passes import Role, Stage
 
 _FOR_THE_GOAL = 1.0
 """What a pass promises that is there for the goal of the run alone: it comes before all that is tried for any goal."""
 
 
-def fair_order(plan: Plan, goal: Goal = "latency") -> list[Planned]:
+def fair_order(plan: Plan, goal: str = "latency") -> list[Planned]:
     """Passes that make a model better, by what they promise, plugins in turn; of the stage tune its first.
 
     Candidates of other stages are looked at through that one's settings, too.
@@ -76,6 +75,6 @@ def in_turns(passes: Sequence[Planned], gains: Mapping[str, float]) -> list[Plan
     return [planned for turn in turns for planned in turn if planned is not None]
 
 
-def for_goal(planned: Planned, goal: Goal) -> float:
+def for_goal(planned: Planned, goal: str) -> float:
     """What a pass promises for being there for the goal of the run."""
     return _FOR_THE_GOAL if goal in planned.pass_class.goals else 0.0

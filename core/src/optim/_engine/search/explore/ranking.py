@@ -7,10 +7,9 @@ from collections.abc import Iterable, Sequence
 
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.measure.clock import Clock
+from optim._engine.search.objective import Objective
 from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.select.archive import tie_of
-from optim._engine.search.select.goal import Objective
-from optim._engine.search.settings import CLOCKED
 from optim._engine.search.state import Candidate, Measured
 from optim.passes import Stage
 
@@ -85,18 +84,18 @@ class Ranking:
         return figure
 
     def _doubt(self, item: Measured) -> float:
-        if self._objective.goal in CLOCKED and item.candidate.steps:
+        if self._objective.has_clock and item.candidate.steps:
             return _DOUBT
         return _GUESS if item.digest in self.guessed else 1.0
 
     def of(self, items: Iterable[Measured]) -> list[Measured]:
         """Returns them, the best first."""
         items = list(items)
-        if self._objective.goal == "size" and not self._timed:
+        if self._objective.is_size and not self._timed:
             # what cannot be timed goes by size, and by the order in which passes offer it where that is about the same
             smallest = min((item.candidate.size_bytes for item in items), default=1)
             return sorted(items, key=lambda item: int((item.candidate.size_bytes / smallest - 1) / _SAME_SIZE))
-        if self._objective.goal == "size":
+        if self._objective.is_size:
             return sorted(items, key=lambda item: (self.figure(item), *tie_of(item)))
         return sorted(items, key=lambda item: (self.figure(item), len(item.candidate.steps)))
 
@@ -124,7 +123,7 @@ class Ranking:
         there = {item.digest for item in ready}
         fused = [item for item in looked if item.digest not in there and _is_fused(item.candidate)]
         timed = [item for item in (*ready, *fused) if item.ratio is not None]
-        if promises is None or not promises.later or not timed or self._objective.goal != "latency":
+        if promises is None or not promises.later or not timed or not self._objective.is_latency:
             return list(ready[:most])
         first = min(timed, key=lambda item: promises.beneath(item.digest, item.ratio or 1.0))
         timed.sort(key=lambda item: promises.beneath(item.digest, item.low or item.ratio or 1.0))
@@ -132,13 +131,13 @@ class Ranking:
         return list(order.values())[:most]
 
     def within_reach(self, items: Iterable[Measured]) -> list[Measured]:
-        """Returns those that may lead the next stage: where answers are the goal, none that is far behind the best.
+        """Returns those that may lead the next stage: with a goal of long rounds none that is far behind the best.
 
         A single call may gain in one stage what it lost in another. An answer is hundreds of calls, and a candidate
         takes as long to make and time as many others. What has no figure may be anything.
         """
         items = list(items)
-        if self._objective.goal != "generate":
+        if not self._objective.goal.long_rounds:
             return items
         figures = [self.figure(item) for item in items]
         furthest = _WITHIN_REACH * min(figures, default=math.inf)

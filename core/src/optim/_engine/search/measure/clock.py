@@ -14,6 +14,7 @@ from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.state import Candidate, LaneResult, Measured
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
+from optim.goal import Basis
 
 _FEWEST_ROUNDS = 2
 """Without which there is no figure: of one round nobody knows how far it is off."""
@@ -50,7 +51,7 @@ class Clock:
 
     def is_beaten(self, candidate: Candidate) -> bool:
         """Whether an earlier race has shown these very settings to be clearly slower than others of the same graph."""
-        if self._bench.settings.goal not in ("latency", "size"):
+        if self._bench.goal.basis not in (Basis.CALLS, Basis.SIZE):
             return False
         own = self.board[candidate].explored
         return own is not None and own > _BEATEN * self.board.best_of_graph(candidate)
@@ -72,9 +73,9 @@ class Clock:
         width = lanes_at_once(self._bench)
         for start in range(0, len(chosen), width):
             heat = chosen[start : start + width]
-            memory_only = self._bench.settings.goal == "memory"
+            memory_only = self._bench.goal.basis is Basis.MEMORY
             effort = self._time.look(seconds * len(heat) / len(chosen), len(heat), memory_only=memory_only)
-            if self._bench.settings.goal == "generate":  # a round is an answer of each model: seconds, or tens of them
+            if self._bench.goal.long_rounds:  # each model takes seconds, or tens of them
                 effort = replace(effort, least_rounds=_FEWEST_ROUNDS)
             found += self.measure(heat, effort, Wanted("explore", self._bench.prepared.explored, gated=True))
             self._time.note_lanes(self.base.open_s if self.base else 0.0)
@@ -204,7 +205,7 @@ class Clock:
     def _expect(self, candidates: Sequence[Candidate], results: Sequence[LaneResult], base: LaneResult) -> None:
         """Note what calls, or starts, let expect of the goal's own clock."""
         for candidate, result in zip(candidates, results, strict=True):
-            expected = expected_of(self._bench.settings.goal, result, base)
+            expected = expected_of(self._bench.goal, result, base)
             if expected is not None:
                 self.expected[candidate.digest] = expected
 
@@ -215,7 +216,7 @@ class Clock:
 
     def _decided(self, effort: Effort) -> Effort:
         """The effort, or more of it as long as the noise leaves open whether the best is faster than the original."""
-        return replace(effort, decides=self._bench.settings.goal not in ("size", "memory"))
+        return replace(effort, decides=self._bench.goal.basis in (Basis.CALLS, Basis.CLOCK))
 
     def _objects(self, candidate: Candidate, result: LaneResult) -> bool:
         """Whether it does not run, or is not right; the reason is noted."""

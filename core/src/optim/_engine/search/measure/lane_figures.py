@@ -7,12 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from optim._engine.jobs.clocks.goal_clock import Figure
-from optim._engine.jobs.clocks.ratio import Ratio
-from optim._engine.jobs.clocks.serving import Percentiles, Throughput, percentiles
+from optim._engine.goals.calls import Percentiles, Throughput, percentiles
 from optim._engine.search.measure.statistics import joined_ratio, paired_ratio
-from optim._engine.search.settings import CLOCKED, Goal
 from optim._engine.search.state import LaneResult
+from optim.goal import Basis, Figure, GenerationTimes, Goal, Ratio
 
 
 def goal_ratio(own: Sequence[Figure], base: Sequence[Figure], kept: Sequence[int]) -> Ratio | None:
@@ -34,6 +32,12 @@ def sample_calls(calls: Sequence[Sequence[Sequence[float]]], kept: Sequence[int]
     return tuple(found for found in each if found is not None)
 
 
+def generation_of(figures: Sequence[Figure]) -> GenerationTimes | None:
+    """What the time of an answer is made of, over rounds; None where none was timed."""
+    found = [one.generation for one in figures if one.generation is not None]
+    return GenerationTimes.median(found) if found else None
+
+
 def throughput(figures: Sequence[Figure], kept: Sequence[int]) -> Throughput | None:
     """What a model did, where its figures say how it was run."""
     served = next((figure.served for figure in figures if figure.served), None)
@@ -45,20 +49,16 @@ def throughput(figures: Sequence[Figure], kept: Sequence[int]) -> Throughput | N
 
 
 def expected_of(goal: Goal, own: LaneResult, base: LaneResult) -> float | None:
-    """What one look at calls lets expect of a goal's own clock, to the original's; None where it says nothing.
+    """What one look at calls lets expect of a goal's own clock, to the original's; None where it says nothing."""
+    if goal.basis is not Basis.CLOCK or own.ratio is None:
+        return None
+    return goal.expected(own.ratio.value, _start_s(own), _start_s(base))
 
-    A start is an opening and a first call, which every lane does before its race. Answers and requests in flight are
-    made of calls.
-    """
-    if goal not in CLOCKED or own.ratio is None:
-        return None
-    if goal != "startup":
-        return own.ratio.value
-    starts = [result.ready.start for result in (own, base) if result.ready is not None and result.ready.start]
-    if len(starts) < len((own, base)):
-        return None
-    started, of_base = (start.open_s + sum(start.first_s[:1]) for start in starts)
-    return started / of_base if of_base > 0 else None
+
+def _start_s(result: LaneResult) -> float | None:
+    """From opening a model to its first answer, as its lane did before the race."""
+    start = result.ready.start if result.ready is not None else None
+    return start.open_s + sum(start.first_s[:1]) if start is not None else None
 
 
 def joined(first: LaneResult, second: LaneResult) -> LaneResult:

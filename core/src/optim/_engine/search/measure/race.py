@@ -18,11 +18,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from optim._engine.jobs.clocks.goal_clock import generation_of
 from optim._engine.jobs.lane import Request
 from optim._engine.jobs.start_up import Ready
 from optim._engine.search.effort import Effort
-from optim._engine.search.measure.lane_figures import goal_ratio, sample_calls, throughput
+from optim._engine.search.measure.lane_figures import generation_of, goal_ratio, sample_calls, throughput
 from optim._engine.search.measure.race_lanes import Lane, LateLane, open_lanes
 from optim._engine.search.measure.race_rounds import Rounds, paired_times, round_ratios, run_rounds
 from optim._engine.search.measure.statistics import paired_ratio

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from optim._engine.jobs.clocks.goal_clock import Figure
 from optim._engine.jobs.lane import JOB, Request
 from optim._engine.jobs.start_up import Ready
 from optim._engine.search.effort import Effort
 from optim._engine.search.state import LaneResult
+from optim.goal import Figure
 from optim.jobs.forked import Server
 from optim.jobs.process import WorkerFailed, WorkerProcess, server_apart
 from optim.jobs.wire import from_wire

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from optim._engine.jobs.clocks.ratio import Ratio
 from optim._engine.search.effort import Effort
 from optim._engine.search.measure.lane_figures import goal_ratio
 from optim._engine.search.measure.noise_watch import NoiseWatch
 from optim._engine.search.measure.race_lanes import Lane, run_lane
 from optim._engine.search.measure.statistics import paired_ratio
 from optim._engine.search.measure.stopping import Standing, next_look_after
+from optim.goal import Ratio
 from optim.jobs.process import WorkerFailed
 
 _FOREIGN_SHARE = 0.03

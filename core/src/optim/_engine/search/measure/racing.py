@@ -9,8 +9,9 @@ from typing import Any, Protocol, TypeVar, cast
 
 from optim._engine.compare.place import Place
 from optim._engine.gate.budget import Budget
+from optim._engine.goals.known import release_of
 from optim._engine.jobs import lane
-from optim._engine.jobs.clocks.kinds import Clock, clock_of
+from optim._engine.jobs.lane_clock import LaneClock
 from optim._engine.search.effort import Effort
 from optim._engine.search.measure import race_job
 from optim._engine.search.measure.lane_figures import as_base
@@ -81,7 +82,7 @@ class Wanted:
     measure_task: bool = False
     gated: bool = False
     places: tuple[Place, ...] = ()
-    programs: tuple[Clock, ...] = ()
+    programs: tuple[LaneClock, ...] = ()
     plain: bool = False
     compared: tuple[str, ...] = ()
 
@@ -96,8 +97,7 @@ def race_candidates(
     Returns:
         What became of the original, and of every candidate and place, in order.
     """
-    settings = bench.settings
-    clock = None if wanted.plain else clock_of(settings.goal, settings.workload, settings.max_latency_ms)
+    clock = None if wanted.plain else _clock_of(bench)
     if clock is not None:
         effort = replace(effort, drop=False, gain_width=0.0)  # what is slow to run may be better by the goal
     budget = bench.budget if wanted.gated else None
@@ -125,6 +125,13 @@ def race_candidates(
                 others[place] = as_base(others[place])
     bench.runner.count += 1
     return first, others
+
+
+def _clock_of(bench: Workbench) -> LaneClock | None:
+    """The goal's own clock; None where its figure is what every race finds out."""
+    goal = bench.goal
+    clock = goal.clock(bench.settings.goal_request)
+    return LaneClock.of(goal.name, clock, release_of(bench.registry, goal)) if clock is not None else None
 
 
 def _clock_doubt(bench: Workbench, said_s: float, passed_s: float) -> str:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from optim._engine.backends.own_session import bindable
 from optim._engine.compare.place import Place
 from optim._engine.generation.decoder import session_interface
 from optim._engine.generation.timing import run_at
-from optim._engine.jobs.clocks.generate import bindable
 from optim._engine.jobs.job import Job
 from optim.jobs.channel import Channel
 from optim.model import Model

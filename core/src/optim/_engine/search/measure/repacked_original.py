@@ -14,6 +14,7 @@ from optim._engine.search.measure.racing import Wanted, race_candidates
 from optim._engine.search.state import Measured
 from optim._engine.search.workbench import Workbench
 from optim.errors import OptimError
+from optim.goal import Basis
 from optim.jobs.resources import free_memory_bytes
 from optim.model import SessionConfig
 from optim.providers.repacking import MOST_COPIED, mapped_config
@@ -43,7 +44,7 @@ def repacked_original(bench: Workbench, result: Measured | None) -> str:
     if result is None or result.ratio is None or result.candidate.is_original or result.candidate.recast is not None:
         return ""
     ratio, original = result.ratio, bench.original
-    if bench.settings.goal != "latency" or not mapped_config(original.model.path, bench.target):
+    if bench.goal.basis is not Basis.CALLS or not mapped_config(original.model.path, bench.target):
         return ""
     left_s = bench.run_time.spare_s
     needed_s = _START_S + _OPENED * bench.prepared.open_s + _RUNS * bench.prepared.run_s

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from optim._engine.jobs.clocks.ratio import Ratio
+from optim.goal import Ratio
 
 _MOST_MISSED = 0.05
 """Share of cases in which the median may lie outside its interval: 1 - 95 %."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from optim._engine.jobs.clocks.ratio import FASTER, Ratio
 from optim._engine.search.effort import Effort
+from optim.goal import FASTER, Ratio
 
 _NEXT_LOOK = 1.25
 """Times as many rounds as at a look at the intervals, when the next one is due. A race that ends at the first of many

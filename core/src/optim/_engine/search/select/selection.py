@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from optim._engine.jobs.clocks.ratio import FASTER
 from optim._engine.search.journal import Journal
 from optim._engine.search.measure.clock import NOT_TIMED, SIZE_ALONE, Clock
 from optim._engine.search.measure.racing import comparable_original, lanes_at_once
@@ -14,13 +13,13 @@ from optim._engine.search.measure.source_gate import SourceGate
 from optim._engine.search.select.all_samples import SAME, AllSamples
 from optim._engine.search.select.archive import ParetoArchive, beats, tie_of, unbeaten_beside_speed
 from optim._engine.search.select.chances import Hope, best_beside, chance_of, is_alike
-from optim._engine.search.select.goal import Objective
 from optim._engine.search.select.nearest import Nearest
 from optim._engine.search.select.objections import note_no_faster, note_objections
 from optim._engine.search.select.shorter import ShorterChains
 from optim._engine.search.state import Candidate, Measured, unique
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
+from optim.goal import FASTER
 from optim.passes import Role
 
 _FINALISTS = 3
@@ -55,7 +54,7 @@ class Selection:
         self._journal = journal
         self._archive = archive
         self._time = time
-        self.objective = Objective(bench.settings.goal, bench.target.timed)
+        self.objective = bench.objective
         self.clock = Clock(bench, time)
         self._board = self.clock.board
         self._shorter = ShorterChains(bench, journal, time)
@@ -71,7 +70,7 @@ class Selection:
         came next is measured, until something holds that nothing explored promises to beat.
         """
         finalists = [item.candidate for item in ranking if self._may_win(item)]
-        if self.objective.goal == "size" and self._bench.target.timed:
+        if self.objective.is_size and self._bench.target.timed:
             return self._smallest(finalists)
         if self._bench.target.timed:
             finalists = self._leading(finalists, ranking)
@@ -91,7 +90,7 @@ class Selection:
         finalists = unique([finalists[0], *asked, *beside, *plain, *finalists[1:], *shorter])
         finalists = finalists[: max(1 + len(asked) + len(beside), self._time.lanes_at_the_end(len(finalists)))]
         measured = self._timed(ranking, finalists) if self._bench.target.timed else self._first_right(finalists)
-        while (chosen := self._choose(measured)) is not None and self.objective.goal == "latency":
+        while (chosen := self._choose(measured)) is not None and self.objective.is_latency:
             rest = self._shorter.without_gains_of_load(chosen)
             if rest is None and not self._shorter.changes_nothing(chosen.candidate):
                 break
@@ -152,7 +151,7 @@ class Selection:
         better = [item for item in measured if self.is_better(item)]
         if not better:
             return None
-        if self.objective.goal == "size":
+        if self.objective.is_size:
             return self._unbeaten(better)
         best = min(better, key=lambda item: (self._rank(item), item.ratio or 1.0))
         as_good = [item for item in better if self._is_as_good(item, best)]
@@ -174,7 +173,7 @@ class Selection:
         figures = [self._rank(item) for item in found]
         contending = [item for item, figure in zip(found, figures, strict=True) if figure <= _CONTENDS * min(figures)]
         contending = [item for item in contending if not item.candidate.is_original]
-        if contending and self.objective.goal != "size":
+        if contending and not self.objective.is_size:
             again = {item.digest: item for item in self.clock.again(contending)}
             found = [again.get(item.digest, item) for item in found]
             found = [item for item in found if not self._board[item.candidate].objection]
@@ -261,7 +260,7 @@ class Selection:
             attempt = self._journal.find(item.candidate)
             if attempt is None or item.candidate.is_original or item.ratio is None:
                 continue
-            if self.objective.goal == "latency" and not self.is_better(item):
+            if self.objective.is_latency and not self.is_better(item):
                 note_no_faster(attempt, item)
             attempt.note(item, proven=True)
         return measured
@@ -289,7 +288,7 @@ class Selection:
 
     def _could_be_better(self, item: Measured) -> bool:
         """Whether a quick look leaves it a chance to be better than the original."""
-        return self.objective.goal != "latency" or item.low is None or item.low < FASTER
+        return not self.objective.is_latency or item.low is None or item.low < FASTER
 
     def _held_against_source(self, items: Sequence[Measured]) -> list[Measured]:
         """Returns those that also hold against the module that was exported; the others get an objection."""
@@ -334,7 +333,7 @@ class Selection:
     def _is_as_good(self, item: Measured, best: Measured) -> bool:
         if item is best:
             return True
-        if self.objective.goal == "size":
+        if self.objective.is_size:
             return False
         if self._rank(item) <= self._rank(best) * SAME:
             return True

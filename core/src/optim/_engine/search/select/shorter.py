@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from optim._engine.jobs.clocks.ratio import FASTER
 from optim._engine.search.journal import Journal
 from optim._engine.search.measure.idle_settings import IdleSettings
 from optim._engine.search.measure.noise_watch import BUSY
@@ -12,6 +11,7 @@ from optim._engine.search.select.chains import Chains
 from optim._engine.search.state import Candidate, Measured, Step, StepStatus, unique
 from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
+from optim.goal import FASTER, Basis
 from optim.passes import Role
 
 _NEEDED = 1.05
@@ -62,7 +62,7 @@ class ShorterChains:
         """
         if self.make_way(steps):
             return _NEEDED
-        if not self.only_set(steps) or self._bench.settings.goal != "latency" or not best.ratio or best.high is None:
+        if not self.only_set(steps) or self._bench.goal.basis is not Basis.CALLS or not best.ratio or best.high is None:
             return 0.0
         return min(best.high / best.ratio, _NEEDED)
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from optim._engine.search.explore.beam import Beam, NamedPassError
 from optim._engine.search.lane_seconds import LOOK_S
 from optim._engine.search.measure.racing import Wanted, race_candidates
+from optim._engine.search.objective import Objective
 from optim._engine.search.select.archive import beats
-from optim._engine.search.select.goal import Objective
 from optim._engine.search.state import Candidate, Measured
 from optim._engine.search.targets.entrants import Entrant, TargetOutcome, TargetStatus
 from optim._engine.search.time_budget import TimeBudget
@@ -109,9 +109,9 @@ class Contest:
 
     def __init__(self, entrants: Sequence[Entrant]) -> None:
         settings, run = entrants[0].bench.settings, entrants[0].bench.run_time
-        self._objective = Objective(settings.goal, timed=True)
+        self._objective = Objective(entrants[0].bench.goal, timed=True)
         must = any(one.plan.forced() for one in entrants)
-        self._time = TimeBudget.of_run(run, settings.timeout_s, races=self._objective.goal != "size", must=must)
+        self._time = TimeBudget.of_run(run, settings.timeout_s, races=not self._objective.is_size, must=must)
         self.contenders = [Contender(one, Beam(one.bench, one.plan)) for one in entrants]
 
     def run(self) -> None:
@@ -144,7 +144,7 @@ class Contest:
     def _is_behind(self, one: Contender, leader: Contender) -> bool:
         """Whether what it promises is clearly slower than what the best promised, or found where that is less."""
         slowest = max(leader.promise, self._best(leader))
-        return self._objective.goal == "latency" and one.promise > _BEHIND * slowest
+        return self._objective.is_latency and one.promise > _BEHIND * slowest
 
     def _leave_behind(self, one: Contender, leader: Contender) -> None:
         """Give it no more time: what its first looks found is what it has."""
@@ -179,7 +179,7 @@ class Contest:
         best, proven = self._best(one), self.figure(winner, of)
         if best <= _CONTENDS * proven:
             return True
-        if self._objective.goal == "latency":
+        if self._objective.is_latency:
             one.reason = one.reason or f"{best:.2f} at best in the search; {of.name} has {proven:.2f}"
         return False
 

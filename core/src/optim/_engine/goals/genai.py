@@ -10,15 +10,14 @@ import statistics
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
 from optim._engine.generation.genai_folder import CONFIG_FILE
 from optim._engine.generation.interface import interface_of
-from optim._engine.generation.timing import GenerationTimes, past_bytes
+from optim._engine.generation.timing import past_bytes
 from optim._engine.generation.workload import Workload
-from optim._engine.jobs.clocks.goal_clock import Figure, GoalClock, Subject, Timer
+from optim.goal import Figure, GenerationTimes, GoalClock, Subject, Timer
 
 _BESIDE = 1
 """Tokens on either side of a depth, whose median counts: one alone may meet another program."""
@@ -37,7 +36,6 @@ class GenaiClock(GoalClock):
     folder: str
     prompt: int
     new: int
-    kind: Literal["genai"] = "genai"
 
     def start(self, subject: Subject) -> Timer:
         """The program with its model open."""

@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Literal
 
-from optim._engine.jobs.clocks.goal_clock import Figure, GoalClock, Subject, Timer
+from optim.goal import Figure, Goal, GoalClock, GoalRequest, Subject, Timer, Words
+
+
+class StartUpGoal(Goal):
+    """How soon the first answer is there."""
+
+    name = "startup"
+    summary = "time from opening the model to its first answer"
+    words = Words("start-up ratio", "starts {} times faster", "starts {} times slower", "starts as fast as before")
+
+    def clock(self, asked: GoalRequest) -> StartupClock:
+        """It opens the model anew in every round."""
+        return StartupClock()
+
+    def expected(self, calls: float, start_s: float | None, original_start_s: float | None) -> float | None:
+        """A start is an opening and a first call, which every lane does before its race."""
+        return start_s / original_start_s if start_s is not None and original_start_s else None
 
 
 @dataclass(frozen=True, slots=True)
 class StartupClock(GoalClock):
     """Opens the model anew in every round."""
-
-    kind: Literal["startup"] = "startup"
 
     def start(self, subject: Subject) -> Timer:
         """Nothing has to be looked at before."""

@@ -11,16 +11,11 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-import numpy as np
-
-from optim._engine.compare.batching import row_inputs
-from optim._engine.jobs.clocks.goal_clock import Figure, GoalClock, Subject, Timer
-from optim._engine.jobs.clocks.serving import Served, Serving, Tried, p95_of
 from optim.arrays import Feeds
 from optim.backend import Session
 from optim.errors import OptimError, describe_exception
+from optim.goal import Figure, Goal, GoalClock, GoalRequest, Served, Serving, Subject, Timer, Tried, Words
 from optim.jobs.resources import usable_processors
 from optim.model import THREADS, SessionConfig
 from optim.providers.names import CPU
@@ -49,17 +44,33 @@ _MISSES = 1
 """So many batches may give no more before the next is not looked at: one may be slow by chance."""
 
 
+class ThroughputGoal(Goal):
+    """How many samples a model does in a second, however it is run."""
+
+    name = "throughput"
+    summary = "samples per second with the best batch size, sessions and threads"
+    words = Words(
+        "ratio of time per sample",
+        "does {} times as many samples a second",
+        "does {} times fewer samples a second",
+        "does as many samples a second as before",
+    )
+    takes = ("max_latency_ms",)
+
+    def clock(self, asked: GoalRequest) -> ThroughputClock:
+        """It runs batches in several sessions at once."""
+        return ThroughputClock(asked.max_latency_ms / 1e3 if asked.max_latency_ms is not None else None)
+
+
 @dataclass(frozen=True, slots=True)
 class ThroughputClock(GoalClock):
     """Runs batches in several sessions at once.
 
     Attributes:
         max_latency_s: what 95 of 100 calls must keep within; None: as long as it takes.
-        kind: tells clocks apart.
     """
 
     max_latency_s: float | None = None
-    kind: Literal["throughput"] = "throughput"
 
     def start(self, subject: Subject) -> Timer:
         """The way to run it is looked for in the first round, when no other lane works."""
@@ -131,11 +142,13 @@ class _Throughput(Timer):
             rate, calls = self._run(serving, _LOOK_S)
         except Exception as error:  # a model may refuse a batch, or memory may not do for it
             return Tried(serving, problem=f"it does not run: {describe_exception(error)}")
-        p95_s = p95_of(calls)
+        p95_s = _p95_of(calls)
         beyond = self._limit_s is not None and p95_s > _ROOM * self._limit_s
         return Tried(serving, rate, p95_s, "beyond the latency limit" if beyond else "")
 
     def _has_rows(self) -> bool:
+        from optim._engine.compare.batching import row_inputs
+
         return bool(row_inputs({info.name: info for info in self._subject.model.inputs}))
 
     def _shares(self) -> list[tuple[int, int | None]]:
@@ -177,12 +190,23 @@ class _Throughput(Timer):
         return self._sessions
 
 
+def _p95_of(seconds: Sequence[float]) -> float:
+    """What 95 of 100 calls keep within, in seconds."""
+    import numpy as np
+
+    return float(np.percentile(seconds, 95))
+
+
 def _doubled() -> tuple[int, ...]:
     return tuple(1 << power for power in range(_MOST_BATCH.bit_length()))
 
 
 def _batch(subject: Subject, batch: int) -> tuple[Feeds, int]:
     """The first timed sample so many times, and the rows that makes; with 1 it is as it came."""
+    import numpy as np
+
+    from optim._engine.compare.batching import row_inputs
+
     feeds = subject.feeds[0]
     rows = row_inputs({info.name: info for info in subject.model.inputs})
     many = {name: np.concatenate([array] * batch) if name in rows else array for name, array in feeds.items()}

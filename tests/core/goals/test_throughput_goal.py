@@ -16,16 +16,18 @@ from installed_plugin import installed
 from jobs_here import done_here
 from timed_models import write_network
 
-from optim._engine.jobs.clocks import throughput
-from optim._engine.jobs.clocks.goal_clock import Figure, Subject
-from optim._engine.jobs.clocks.serving import Served, Serving, Tried, percentiles
-from optim._engine.jobs.clocks.throughput import ThroughputClock
+from optim._engine.goals import throughput
+from optim._engine.goals.calls import percentiles
+from optim._engine.goals.known import find_goal
+from optim._engine.goals.throughput import ThroughputClock
+from optim._engine.plugins.registry import load_registry
 from optim._engine.reports.build import build_report
 from optim._engine.reports.outcome import Outcome, RunStatus
 from optim._engine.runs.session_file import Opening, write_session_files
 from optim._engine.runs.session_trust import read_session_file
 from optim._engine.search.settings import RunSettings
 from optim.errors import OptimError
+from optim.goal import Figure, Served, Serving, Subject, Tried
 from optim.model import Model, SessionConfig, TensorInfo
 from optim.target import Target
 
@@ -151,7 +153,7 @@ SECONDS_A_NODE = 0.001
 def _opened(request: Any, *args: Any, **kwargs: Any) -> Any:
     lane = opened(request, *args, **kwargs)
     lane.counted = SECONDS_A_NODE * len(nodes_of(request))
-    lane.limit_s = request.clock.max_latency_s
+    lane.limit_s = request.clock.settings["max_latency_s"]
     return lane
 
 
@@ -218,5 +220,7 @@ def test_the_session_file_says_how_it_was_run(tmp_path: Path) -> None:
 )
 def test_a_limit_that_cannot_be_one_is_refused(goal: Any, limit_ms: float, reference: str) -> None:
     with pytest.raises(OptimError) as refused:
-        RunSettings(Path("m.onnx"), goal=goal, max_latency_ms=limit_ms).require_sound()
+        asked = RunSettings(Path("m.onnx"), goal=goal, max_latency_ms=limit_ms)
+        asked.require_sound()
+        find_goal(load_registry(), goal, asked.goal_request)
     assert refused.value.reference == reference
