@@ -32,6 +32,7 @@ MODULES = (
     "user_code",
     "layout",
     "workplace",
+    "origin",
     "onnx",
     "providers",
     "decoders",

@@ -123,6 +123,7 @@ OFFERED = {
     "optim_metrics": ["every-agreement", "every-near"],
     "optim_layouts": ["every-numbered"],
     "optim_workplaces": ["every-machines"],
+    "optim_origins": ["every"],
     "optim_commands": ["every"],
 }
 
@@ -138,8 +139,8 @@ def test_the_core_takes_what_the_example_offers(every, hook) -> None:
 
 
 def test_the_core_asks_a_hook_of_each_stage_and_kind() -> None:
-    kinds = {f"optim_{kind}s" for kind in ("target", "backend", "metric", "layout", "workplace", "command")}
-    assert {stage.hook for stage in Stage} | kinds == set(HOOKS)
+    kinds = ("target", "backend", "metric", "layout", "workplace", "origin", "command")
+    assert {stage.hook for stage in Stage} | {f"optim_{kind}s" for kind in kinds} == set(HOOKS)
 
 
 def optim_with_the_example(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -160,6 +161,12 @@ def optim_with_the_example(folder: Path, *arguments: str) -> subprocess.Complete
 
 def test_the_verb_of_the_example_runs(tmp_path) -> None:
     assert optim_with_the_example(tmp_path, "every").stdout == "every hook there is\n"
+
+
+def test_the_origin_of_the_example_brings_a_model(tmp_path) -> None:
+    done = optim_with_the_example(tmp_path, "inspect", f"every://{mlp(tmp_path)}")
+    assert "looking for every://" in done.stderr
+    assert "MatMul" in done.stdout or "Gemm" in done.stdout
 
 
 @pytest.mark.slow
