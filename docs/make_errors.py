@@ -71,6 +71,9 @@ GROUPS = {
 }
 """Heading, and where in core or in ``testing`` the error is raised; the longest place that fits decides."""
 
+OF_PLUGINS = {"export": "Sources and their export"}
+"""Headings of plugins that only do what users know as a part of optim; others have a heading of their own."""
+
 COMPUTED = {
     ("cli/verbs/run.py", "report.status"): ("budget-missed", "failed"),
     ("plugins/registry.py", "kind"): ("unknown-target", "unknown-backend", "unknown-metric", "unknown-layout"),
@@ -192,16 +195,17 @@ def grouped(root: Path) -> dict[str, dict[str, Entry]]:
             if _MAY_MAKE_ERRORS.search(text) and (entries := read(ast.parse(text), place)):
                 found[place] = entries
         is_plugin = source.startswith("plugins")
-        headings = {place: f"Plugin {_plugin(source, place)}" if is_plugin else _heading(place) for place in found}
+        headings = {place: _of_plugin(source, place) if is_plugin else _heading(place) for place in found}
         order = [*GROUPS, *sorted(set(headings.values()))]
         for place in sorted(found, key=lambda place: (order.index(headings[place]), place)):
             sort_in(found[place], groups.setdefault(headings[place], {}), groups)
     return advised(groups)
 
 
-def _plugin(source: str, place: str) -> str:
-    """The plugin that a file is of: a package of its own has one, the standard package a folder for each."""
-    return place.partition("/")[0] if source == "plugins/src/optim_plugins" else source.rpartition("optim_")[2]
+def _of_plugin(source: str, place: str) -> str:
+    """The heading of a file of a plugin: a package of its own has one, the standard package a folder for each."""
+    plugin = place.partition("/")[0] if source == "plugins/src/optim_plugins" else source.rpartition("optim_")[2]
+    return OF_PLUGINS.get(plugin, f"Plugin {plugin}")
 
 
 def read(tree: ast.Module, place: str) -> dict[str, Entry]:

@@ -33,6 +33,7 @@ MODULES = (
     "layout",
     "goal",
     "workplace",
+    "origin",
     "onnx",
     "providers",
     "decoders",

@@ -94,8 +94,8 @@ def by_optim(folder: Path, scratch: Path, weights: str) -> None:
 
     from optim import SourceRequest
     from optim._engine.plugins.registry import load_registry
-    from optim._engine.sources import export_job
-    from optim._engine.sources.pipeline import Choice
+    from optim._engine.sources.exported import Choice
+    from optim_plugins.export import export_job
 
     target = replace(load_registry().target("cpu"), probe=None)
     request = export_job.Request(SourceRequest(str(folder), weights=weights), target, Choice(), scratch / "store")

@@ -33,6 +33,7 @@ from optim import (
 from optim.goal import Figure, Goal, GoalClock, Timer, Words
 from optim.layout import Laid, Layout, place_graph
 from optim.onnx import OnnxRuntimeBackend
+from optim.origin import Origin
 from optim.workplace import Cluster, Done, perform
 
 OPTIM_HOOK_API = 1
@@ -325,6 +326,23 @@ class TailGoal(Goal):
 @hookimpl
 def optim_goals() -> Sequence[type[Goal]]:
     return (TailGoal,)
+
+
+# --- end
+
+
+# --- optim_origins
+class Here(Origin):
+    name = "every"  # optim run every:///models/model.onnx
+
+    def fetch(self, address, say) -> Path:
+        say(f"looking for {address}")
+        return Path(address.removeprefix("every://"))  # another origin would download it
+
+
+@hookimpl
+def optim_origins() -> Sequence[type[Origin]]:
+    return (Here,)
 
 
 # --- end

@@ -124,6 +124,7 @@ OFFERED = {
     "optim_layouts": ["every-numbered"],
     "optim_workplaces": ["every-machines"],
     "optim_goals": ["every-tail"],
+    "optim_origins": ["every"],
     "optim_commands": ["every"],
 }
 
@@ -139,8 +140,8 @@ def test_the_core_takes_what_the_example_offers(every, hook) -> None:
 
 
 def test_the_core_asks_a_hook_of_each_stage_and_kind() -> None:
-    kinds = {f"optim_{kind}s" for kind in ("target", "backend", "metric", "layout", "workplace", "goal", "command")}
-    assert {stage.hook for stage in Stage} | kinds == set(HOOKS)
+    kinds = ("target", "backend", "metric", "layout", "workplace", "goal", "origin", "command")
+    assert {stage.hook for stage in Stage} | {f"optim_{kind}s" for kind in kinds} == set(HOOKS)
 
 
 def optim_with_the_example(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -161,6 +162,12 @@ def optim_with_the_example(folder: Path, *arguments: str) -> subprocess.Complete
 
 def test_the_verb_of_the_example_runs(tmp_path) -> None:
     assert optim_with_the_example(tmp_path, "every").stdout == "every hook there is\n"
+
+
+def test_the_origin_of_the_example_brings_a_model(tmp_path) -> None:
+    done = optim_with_the_example(tmp_path, "inspect", f"every://{mlp(tmp_path)}")
+    assert "looking for every://" in done.stderr
+    assert "MatMul" in done.stdout or "Gemm" in done.stdout
 
 
 @pytest.mark.slow

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from optim.goal import Goal
     from optim.layout import Layout
     from optim.metric import Metric, MetricFamily
+    from optim.origin import Origin
     from optim.passes import Pass
     from optim.source_passes import Exporter, SourcePass
     from optim.target import Target
@@ -50,7 +51,6 @@ ENTRY_POINT_GROUP = "optim.plugins"
 OWN_COMMANDS: Mapping[str, str] = {
     "run": "Optimize a model and write a folder to deploy.",
     "pick": "Deliver another result of an earlier run.",
-    "export": "Export a torch module or Hugging Face model to ONNX.",
     "deliver": "Write the result of a run for another program.",
     "verify": "Compare the outputs of two models.",
     "bench": "Time models against each other.",
@@ -105,6 +105,7 @@ RESERVED_NAMES: Mapping[str, Mapping[str, str]] = {
     "command": {
         "adapters": "adapters",
         "batch": "fleet",
+        "export": "export",
         "merge-decoders": "torch",
         "qnn": "qnn",
         "swap": "torch",
@@ -112,6 +113,7 @@ RESERVED_NAMES: Mapping[str, Mapping[str, str]] = {
     },
     "workplace": {"dask": "fleet"},
     "goal": dict.fromkeys(("latency", "size", "memory", "startup", "throughput", "generate"), "optim"),
+    "origin": dict.fromkeys(("hf", "http", "https"), "export"),
     "layout": {**dict.fromkeys(_LAYOUTS, "layouts"), "openvino": "openvino"},
     "metric": dict.fromkeys(_METRICS, "metrics"),
 }
@@ -190,6 +192,10 @@ class OptimHooks:
     @hookspec
     def optim_goals(self) -> Sequence[type[Goal]]:  # type: ignore[empty-body]
         """Goals behind ``--goal`` that this plugin adds."""
+
+    @hookspec
+    def optim_origins(self) -> Sequence[type[Origin]]:  # type: ignore[empty-body]
+        """Places that models come from by an address, such as ``hf://``, that this plugin adds."""
 
     @hookspec
     def optim_commands(self) -> Sequence[str | Command]:  # type: ignore[empty-body]

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
-    from optim._engine.search.turns import Turns
     from optim.jobs.process import WorkerProcess
     from optim.target import Target
 
@@ -147,8 +146,27 @@ class Cluster(ABC):
         """
 
 
+class MachineClock(Protocol):
+    """The turns of one run at a machine's clock: one timing at a time, whoever does it."""
+
+    def now(self) -> float:
+        """Seconds of a clock that stands still while this run waits for its turn."""
+
+    def await_quiet_end(self) -> None:
+        """Return when a job that is not timed may begin."""
+
+    def turn(self) -> AbstractContextManager[None]:
+        """Hold the clock.
+
+        Raises:
+            OptimError[clock-in-use]: others held it for too long.
+        """
+
+
 def perform(
-    work: Work, turns: Turns | None = None, watch: Callable[[WorkerProcess], AbstractContextManager[Any]] = nullcontext
+    work: Work,
+    turns: MachineClock | None = None,
+    watch: Callable[[WorkerProcess], AbstractContextManager[Any]] = nullcontext,
 ) -> Done:
     """Do a job on this machine: what a workplace's program does where it runs.
 

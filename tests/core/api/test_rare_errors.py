@@ -23,9 +23,7 @@ from optim._engine.diagnosis.timing.profiled import written_profile
 from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.compare.conditions import _component
 from optim._engine.search.measure.racing import comparable_original
-from optim._engine.sources.evidence import record
-from optim._engine.sources.remote.fetch import fetched, quiet
-from optim._engine.sources.verify import verify_component
+from optim._engine.sources.address import fetched, quiet
 from optim.adapters import read_adapter
 from optim.errors import ExitStatus, OptimError
 from optim.model import AdapterInput, TensorInfo
@@ -35,6 +33,8 @@ from optim.onnx.libraries import operator_library_path
 from optim.passes import Interface, PassResult
 from optim.source import Component, Source, SourceRequest, TrialStep
 from optim.source import Trial as SourceTrial
+from optim_plugins.export.record import record
+from optim_plugins.export.verify import verify_component
 from optim_testing import Trial
 
 

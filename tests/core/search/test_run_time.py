@@ -22,11 +22,11 @@ from optim._engine.search.settings import AUTO, RunSettings
 from optim._engine.search.state import Attempt, Step
 from optim._engine.search.time_budget import GRACE_S, SHORTER_S, TimeBudget
 from optim._engine.search.time_estimate import Load, PassCosts, estimate_s, in_time, in_words
-from optim._engine.sources import make
 from optim._engine.store import Store
 from optim.goal import Ratio
 from optim.passes import Role, Stage
 from optim.source import SourceRequest
+from optim_plugins.export import export_pipeline
 
 
 class Clock:
@@ -306,7 +306,7 @@ def test_exporting_a_source_comes_before_the_time_of_its_run(monkeypatch, tmp_pa
 
     monkeypatch.setattr(run_time, "is_a_command", lambda: True)
     monkeypatch.setattr(run_time, "wall_clock", lambda: psutil.Process().create_time() + since_start[0])
-    monkeypatch.setattr(make, "make_graphs", exporting)
+    monkeypatch.setattr(export_pipeline, "make_graphs", exporting)
     run_time.start_of_command.cache_clear()
     try:
         with pytest.raises(ExportedError):

@@ -118,7 +118,7 @@ def test_a_graph_with_a_wrong_weight_is_found_out(exported: Callable[[str], Expo
     import onnxruntime
 
     from optim import OptimError
-    from optim._engine.sources.verify import verify_component, verify_generation
+    from optim_plugins.export.verify import verify_component, verify_generation
 
     found = exported("llama")
     spoiled = onnx.load(found.path())

@@ -55,13 +55,12 @@ class _ModelPath(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The path of what is named."""
         from optim._engine.generation.genai_folder import is_genai_folder
+        from optim._engine.sources.address import fetched, is_address
         from optim._engine.sources.optimum_folder import graph_of
-        from optim._engine.sources.remote.address import is_address
 
         if not is_address(str(value)):
             path = Path(str(super().convert(value, param, ctx)))
             return path if self._programs and is_genai_folder(path) else graph_of(path)
-        from optim._engine.sources.remote.fetch import fetched
         from optim.cli_kit.live_lines import progress
 
         with progress() as say:

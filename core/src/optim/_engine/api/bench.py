@@ -13,7 +13,7 @@ from optim._engine.api.request import conditions_for
 from optim._engine.generation.workload import asked_workload
 from optim._engine.goals.known import OWN_GOALS, require_taken
 from optim._engine.search.settings import RunSettings, joined_targets
-from optim._engine.sources.remote.fetch import fetched, quiet
+from optim._engine.sources.address import fetched, quiet
 
 if TYPE_CHECKING:
     from optim._engine.reports.answers import Benchmark

@@ -11,6 +11,7 @@ from optim.source import SourceRequest, Weights
 
 if TYPE_CHECKING:
     from optim._engine.reports.answers import ExportedFolder
+    from optim._engine.sources.exported import Choice, ExportedSource
 
 
 def export(
@@ -63,9 +64,8 @@ def export(
         >>> made.components[0].drift
         2.4e-07
     """
-    from optim._engine.runs.export import export_source
-    from optim._engine.sources.pipeline import Choice
-    from optim._engine.sources.remote.fetch import fetched, quiet
+    from optim._engine.sources.address import fetched, quiet
+    from optim._engine.sources.exported import Choice
 
     said = say or quiet
     request = SourceRequest(
@@ -80,12 +80,68 @@ def export(
         seed=seed,
     )
     named = dict(passes.items() if isinstance(passes, Mapping) else ((name, None) for name in passes))
-    return export_source(
-        request,
-        Path(output),
-        said,
-        target=target,
-        choice=Choice(named, tuple(sorted(set(without)))),
-        timeout_s=timeout,
-        fresh=fresh,
+    choice = Choice(named, tuple(sorted(set(without))))
+    return export_request(request, Path(output), said, target=target, choice=choice, timeout_s=timeout, fresh=fresh)
+
+
+def export_request(
+    request: SourceRequest,
+    output: Path,
+    say: Callable[[str], None],
+    *,
+    target: str,
+    choice: Choice,
+    timeout_s: float,
+    fresh: bool,
+) -> ExportedFolder:
+    """The same for a request: ``optim export`` has its words as one.
+
+    Raises:
+        OptimError: source-is-model, source-missing, source-without-config: there is nothing to export.
+        OptimError: as :func:`export`.
+    """
+    from optim._engine.plugins.registry import load_registry, require_target
+    from optim._engine.sources.exported import ExportConditions, find_pipeline
+    from optim._engine.sources.naming import needs_export, nothing_to_export
+    from optim._engine.store import Store
+
+    if not needs_export(request.spec):
+        raise nothing_to_export(request.spec, output)
+    registry = load_registry()
+    pipeline, device = find_pipeline(registry, request.spec), require_target(registry, target)
+    conditions = ExportConditions(registry, Store(), say, device, timeout_s, choice, fresh)
+    return _described(pipeline.write(request, output, conditions), output)
+
+
+def _described(made: ExportedSource, output: Path) -> ExportedFolder:
+    """What a caller is told of the folder."""
+    from optim._engine.reports.answers import ExportedComponent, ExportedFolder
+    from optim._engine.reports.parts.exported import ExportStepReport
+    from optim._engine.sources.export_file import file_of
+    from optim.jobs.wire import to_wire
+
+    verified = {found.component: found for found in made.verified}
+    components = [
+        ExportedComponent(
+            name=graph.component,
+            file=str(output / file_of(graph.component)),
+            size_bytes=graph.size_bytes,
+            inputs=tuple(to_wire(graph.model.inputs)),
+            outputs=tuple(to_wire(graph.model.outputs)),
+            drift=verified[graph.component].drift.relative_error,
+            trials=tuple(verified[graph.component].trials),
+            skipped=tuple(verified[graph.component].skipped),
+            tokens=verified[graph.component].tokens,
+        )
+        for graph in made.graphs
+    ]
+    return ExportedFolder(
+        source=made.request.spec,
+        output=str(output),
+        facts=made.facts,
+        components=tuple(components),
+        steps=tuple(ExportStepReport.model_validate(step) for step in to_wire(made.steps)),
+        notes=(*made.notes, *(note for found in made.verified for note in found.notes)),
+        peak_memory_bytes=made.peak_memory_bytes,
+        seconds=made.seconds,
     )

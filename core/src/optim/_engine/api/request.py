@@ -13,9 +13,9 @@ from optim._engine.generation.workload import asked_workload
 from optim._engine.graphs.file_there import check_file
 from optim._engine.json_file import read_json
 from optim._engine.search.settings import RunSettings, parse_stage
+from optim._engine.sources.address import name_of
 from optim._engine.sources.export_file import EXPORT_FILE, read_export_file
 from optim._engine.sources.naming import needs_export
-from optim._engine.sources.remote.address import name_of
 from optim.errors import OptimError
 from optim.source import SourceRequest
 

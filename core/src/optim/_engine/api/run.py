@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from optim._engine.api.given import Data, TaskMetric, named_data, named_metric
 from optim._engine.api.request import default_output, require_run, settings_from
 from optim._engine.search.settings import Named, joined_targets
+from optim._engine.sources.address import fetched, quiet
 from optim._engine.sources.naming import needs_export
-from optim._engine.sources.remote.fetch import fetched, quiet
 from optim.source import SourceRequest
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from optim._engine.api.given import Data, TaskMetric, named_data, named_metric
 from optim._engine.api.request import conditions_for
 from optim._engine.gate.max_loss import parse_max_loss, parse_max_mismatch
-from optim._engine.sources.remote.fetch import fetched, quiet
+from optim._engine.sources.address import fetched, quiet
 from optim.errors import OptimError
 
 if TYPE_CHECKING:

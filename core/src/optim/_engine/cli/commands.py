@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from optim._engine.plugins.offers import Offer
 
 GROUPS = {
-    "Optimize": ("run", "pick", "export", "deliver"),
+    "Optimize": ("run", "pick", "deliver"),
     "Compare": ("verify", "bench"),
     "Diagnose": ("blame", "profile", "sensitivity", "reduce", "inspect"),
     "Look up": ("passes", "targets", "metrics", "layouts", "help"),

@@ -13,6 +13,7 @@ from optim.goal import Basis, Goal, Words
 from optim.hooks import OWN_COMMANDS, RESERVED_NAMES, Command
 from optim.layout import Layout
 from optim.metric import Metric, MetricFamily
+from optim.origin import Origin
 from optim.passes import Pass, Role, Stage
 from optim.source_passes import AnyPass, Exporter, SourcePass
 from optim.target import Target
@@ -110,6 +111,18 @@ def goal_defect(item: Any, plugin: PluginInfo) -> str:
     if not isinstance(item.words, Words):
         return f"goal {item.name}: 'words' must be Words, not {_described(item.words)}"
     return _reserved_defect("goal", item.name, plugin)
+
+
+def origin_defect(item: Any, plugin: PluginInfo) -> str:
+    """Returns why ``item`` is no class of origins."""
+    defect = _class_defect(item, Origin) or _name_defect(item, f"class {item.__qualname__}")
+    return defect or _reserved_defect("origin", item.name, plugin)
+
+
+def pipeline_defect(item: Any, plugin: PluginInfo) -> str:
+    """Returns why ``item`` names no pipeline of exports."""
+    is_path = isinstance(item, str) and FUNCTION_NAME.fullmatch(item)
+    return "" if is_path else f"returned {item!r}, not 'package.module:Pipeline'"
 
 
 def command_defect(item: Any, plugin: PluginInfo) -> str:

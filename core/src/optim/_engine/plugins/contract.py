@@ -8,16 +8,27 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pluggy
 
 from optim import hooks as contract
 from optim._engine.plugins.plugin import State
-from optim.hooks import OptimHooks
+from optim.hooks import OptimHooks, hookspec
 
 _PREFIX = "optim_"
+
+
+class EngineHooks:
+    """Hooks for distributions of this repository alone: what they exchange with core may change with every release."""
+
+    @hookspec
+    def optim_pipelines(self) -> Sequence[str]:  # type: ignore[empty-body]
+        """``package.module:Class`` of an :class:`~optim._engine.sources.exported.ExportPipeline`; the first is used."""
+
+
+_HOOKS = {name for spec in (OptimHooks, EngineHooks) for name in vars(spec) if name.startswith(_PREFIX)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +45,7 @@ def new_manager() -> pluggy.PluginManager:
     """A plugin manager that knows optim's hooks and no plugin yet."""
     manager = pluggy.PluginManager("optim")
     manager.add_hookspecs(OptimHooks)
+    manager.add_hookspecs(EngineHooks)
     return manager
 
 
@@ -84,27 +96,26 @@ def _check_api(implementation: object) -> tuple[State, str]:
 
 def _hook_defect(manager: pluggy.PluginManager, implementation: object) -> str:
     """Returns why a registered plugin's functions are not the hooks it meant, or nothing."""
-    hooks = {name for name in vars(OptimHooks) if name.startswith(_PREFIX)}
     callers = manager.get_hookcallers(implementation) or []
     for name in sorted(caller.name for caller in callers):
-        if name not in hooks:
-            return _misspelt(name, hooks)
+        if name not in _HOOKS:
+            return _misspelt(name)
     for caller in callers:
         for found in caller.get_hookimpls():
             if found.plugin is implementation and (found.wrapper or found.hookwrapper):
                 return f"{caller.name} is a hook wrapper; optim calls hooks one by one, so there is nothing to wrap"
-    return _undecorated(manager, implementation, hooks)
+    return _undecorated(manager, implementation)
 
 
-def _undecorated(manager: pluggy.PluginManager, implementation: object, hooks: set[str]) -> str:
+def _undecorated(manager: pluggy.PluginManager, implementation: object) -> str:
     for name in dir(implementation):
         if not name.startswith(_PREFIX) or not inspect.isroutine(getattr(implementation, name, None)):
             continue
         if manager.parse_hookimpl_opts(implementation, name) is None:
-            return f"{name} lacks the decorator optim.hookimpl" if name in hooks else _misspelt(name, hooks)
+            return f"{name} lacks the decorator optim.hookimpl" if name in _HOOKS else _misspelt(name)
     return ""
 
 
-def _misspelt(name: str, hooks: set[str]) -> str:
-    near = difflib.get_close_matches(name, sorted(hooks), n=1)
+def _misspelt(name: str) -> str:
+    near = difflib.get_close_matches(name, sorted(_HOOKS), n=1)
     return f"there is no hook {name}" + (f"; did you mean {near[0]}?" if near else "")

@@ -188,7 +188,7 @@ class Registry:
         return self.offered("command")
 
     def offered(self, kind: str) -> Mapping[str, Offer]:
-        """What plugins offer of a kind by name; kinds are the keys of :data:`_KINDS`."""
+        """What plugins offer of a kind by name; kinds are those of the hooks ``optim_KINDs``."""
         if kind not in self._named:
             check, name_of = _KINDS[kind]
             found = self._hooks.ask(f"optim_{kind}s", check, name_of)
@@ -334,7 +334,7 @@ def _name(item: Any) -> str:
 
 
 _FOLDERS = {
-    **dict.fromkeys(("adapters", "cuda", "layouts", "metrics", "ort", "tensorrt", "torch"), "plugins"),
+    **dict.fromkeys(("adapters", "cuda", "export", "layouts", "metrics", "ort", "tensorrt", "torch"), "plugins"),
     **{name: f"plugins-{name}" for name in ("fleet", "inc", "openvino", "prepost", "qnn")},
 }
 """The folder of a clone that has the package of each plugin that docs speak of."""
@@ -354,4 +354,6 @@ _KINDS: dict[str, tuple[Check, Callable[[Any], str]]] = {
     "command": (checks.command_defect, checks.command_verb),
     "workplace": (checks.workplace_defect, _name),
     "goal": (checks.goal_defect, _name),
+    "origin": (checks.origin_defect, _name),
+    "pipeline": (checks.pipeline_defect, str),
 }

@@ -16,7 +16,7 @@ from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Attempt, Candidate, LaneResult, Measured
 from optim._engine.search.targets.entrants import TargetOutcome
 from optim._engine.sources.export_file import KnownExport
-from optim._engine.sources.make import ExportedSource
+from optim._engine.sources.exported import ExportedSource
 from optim.backend import Check
 from optim.errors import ExitStatus
 from optim.goal import Basis, Goal, Words

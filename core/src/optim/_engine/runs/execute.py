@@ -25,7 +25,7 @@ from optim._engine.search.targets.entrants import Entrant, Plans, TargetOutcome,
 from optim._engine.search.time_estimate import Load, PassCosts, estimate_s, in_words, of_several
 from optim._engine.search.workbench import Workbench
 from optim._engine.sources.export_file import KnownExport, known_export, known_facts
-from optim._engine.sources.make import ExportedSource
+from optim._engine.sources.exported import ExportedSource
 from optim._engine.standing import let_stand
 from optim._engine.store import Store, cache_key
 from optim._engine.trace import Recorder

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from optim._engine.reports.parts.laid_out import LayoutReport
     from optim._engine.reports.schema import Report
     from optim._engine.runs.layouts.asked import Deliveries
-    from optim._engine.sources.make import ExportedSource
+    from optim._engine.sources.exported import ExportedSource
     from optim.model import Model
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from optim._engine.recipes.lock import Lock
     from optim._engine.reports.schema import Report
     from optim._engine.runs.layouts.asked import Deliveries
-    from optim._engine.sources.make import ExportedSource
+    from optim._engine.sources.exported import ExportedSource
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from optim.layout import carry_files
 
 if TYPE_CHECKING:
     from optim._engine.reports.schema import Report
-    from optim._engine.sources.make import ExportedSource
+    from optim._engine.sources.exported import ExportedSource
 
 
 def run_asked(
@@ -53,13 +53,12 @@ def run_source(
     Raises:
         OptimError: the source, the folder or the request cannot be used.
     """
-    from optim._engine.jobs.runner import Runner
     from optim._engine.plugins.chosen_targets import choose_targets
     from optim._engine.plugins.registry import load_registry
     from optim._engine.runs.found_goal import require_foretold_context
     from optim._engine.search.run_time import start_of_command
     from optim._engine.search.targets.entrants import Plans
-    from optim._engine.sources.make import make_graphs
+    from optim._engine.sources.exported import ExportConditions, export
 
     start_of_command()  # exporting comes before the run, and is no part of its time
     registry, store = load_registry(), Store()
@@ -68,14 +67,10 @@ def run_source(
     Plans(settings, registry, chosen)  # a request that makes no sense is refused before anything is exported
     assert settings.export is not None
     with store.in_use():
-        made = make_graphs(
-            settings.export,
-            chosen.baseline,
-            registry,
-            settings.source_choice,
-            Runner(store, say, fresh=settings.fresh),
-            timeout_s=settings.needed_timeout_s,
+        conditions = ExportConditions(
+            registry, store, say, chosen.baseline, settings.needed_timeout_s, settings.source_choice, settings.fresh
         )
+        made = export(settings.export, conditions)
     names = [graph.component for graph in made.graphs]
     if len(names) == 1:
         return {names[0]: run_settings(settings, output, say, deliver, made)}

@@ -37,7 +37,7 @@ from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate
 from optim._engine.search.time_estimate import in_time
 from optim._engine.search.turns import Turns
-from optim._engine.sources.make import ExportedSource, make_graphs
+from optim._engine.sources.exported import ExportConditions, ExportedSource, export
 from optim._engine.standing import Teller
 from optim._engine.store import Store, names_in_messages
 from optim.backend import Backend
@@ -201,14 +201,16 @@ class Preparation:
         if self.settings.export is None:
             return self.ingest_file(self.settings.source, fresh=fresh)
         if self.exported is None or fresh:
-            self.exported = make_graphs(
-                self.settings.export,
-                self.target,
+            conditions = ExportConditions(
                 self.registry,
+                self.store,
+                self.say,
+                self.target,
+                self.settings.needed_timeout_s,
                 self.settings.source_choice,
-                Runner(self.store, self.say, fresh=fresh or self.settings.fresh),
-                timeout_s=self.settings.needed_timeout_s,
+                fresh or self.settings.fresh,
             )
+            self.exported = export(self.settings.export, conditions)
         graphs = self.exported.graphs
         graph = self.exported.graph(self.settings.component) if self.settings.component else graphs[0]
         return Ingested(graph.model, graph.size_bytes, graph.operators, work_shares(graph.model.path))

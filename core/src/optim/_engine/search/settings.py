@@ -18,7 +18,7 @@ from optim.source import SourceRequest
 
 if TYPE_CHECKING:
     from optim._engine.gate.budget import Budget
-    from optim._engine.sources.pipeline import Choice
+    from optim._engine.sources.exported import Choice
 
 SearchSeconds: TypeAlias = float | Literal["auto"]
 AUTO: Literal["auto"] = "auto"
@@ -149,7 +149,7 @@ class RunSettings:
     @property
     def source_choice(self) -> Choice:
         """The user's word on passes that run before there is a model."""
-        from optim._engine.sources.pipeline import Choice
+        from optim._engine.sources.exported import Choice
 
         return Choice({named.name: named.options for named in self.named}, self.without)
 

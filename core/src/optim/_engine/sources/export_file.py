@@ -59,6 +59,11 @@ def export_file(source: str, facts: Mapping[str, Any], components: Mapping[str, 
     return ExportFile(importlib.metadata.version("optim-core"), named, facts, components)
 
 
+def file_of(component: str) -> str:
+    """What the graph of a component is called in the folder of an export."""
+    return f"{component}.onnx"
+
+
 def write_export_file(folder: Path, content: ExportFile) -> None:
     """Write ``export.json``."""
     from optim.jobs.wire import to_wire

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from optim._engine.compare.place import mapped_feeds, mapped_outputs
 from optim._engine.gate.drift import NO_DRIFT, Drift, OutputComparison, merge_samples, worst_drift
+from optim._engine.sources.compare import as_taken, compare_step, place_of, variations_of_source
 from optim._engine.sources.evidence import RecordedComponent, RecordedStep, RecordedTrial, steps_of
-from optim._engine.sources.verify import as_taken, compare_step, place_of, variations_of_source
 from optim.arrays import Array, Feeds
 from optim.backend import Session
 from optim.decoders.shared_past import file_shares_past, why_not_taken

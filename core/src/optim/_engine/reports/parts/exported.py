@@ -11,7 +11,7 @@ from optim._engine.reports.parts.drifted import DriftReport, drift_report
 from optim._engine.reports.parts.fields import Figure, Part
 
 if TYPE_CHECKING:
-    from optim._engine.sources.make import ExportedSource
+    from optim._engine.sources.exported import ExportedSource
     from optim._engine.sources.result import SourceDrift
 
 

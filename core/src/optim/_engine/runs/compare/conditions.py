@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from optim._engine.jobs.runner import Runner, thread_executor
+from optim._engine.jobs.runner import thread_executor
 from optim._engine.plugins.registry import Registry, require_target
 from optim._engine.runs.compare.run_feeds import OF_ANOTHER_GRAPH, samples_of_runs
 from optim._engine.runs.found_goal import require_foretold_context
@@ -17,9 +17,8 @@ from optim._engine.search.settings import DEFAULT_TIMEOUT_S, RunSettings
 from optim._engine.search.state import Candidate
 from optim._engine.search.workbench import Workbench
 from optim._engine.sources.export_file import known_facts
-from optim._engine.sources.make import ExportedSource, make_graphs
+from optim._engine.sources.exported import ExportConditions, ExportedSource, export
 from optim._engine.sources.naming import needs_export
-from optim._engine.sources.pipeline import Choice
 from optim._engine.store import Store
 from optim.errors import OptimError
 from optim.jobs.owner import ending_workers
@@ -115,8 +114,8 @@ def _exported(model: Path, target: Target, registry: Registry, store: Store, say
     """The graphs of a source; None where the model is an ONNX model."""
     if not needs_export(str(model)):
         return None
-    request, runner = SourceRequest(str(model)), Runner(store, say)
-    return make_graphs(request, target, registry, Choice(), runner, timeout_s=DEFAULT_TIMEOUT_S)
+    conditions = ExportConditions(registry, store, say, target, DEFAULT_TIMEOUT_S)
+    return export(SourceRequest(str(model)), conditions)
 
 
 def _component(exported: ExportedSource, name: str) -> str:

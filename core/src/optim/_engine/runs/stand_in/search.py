@@ -10,7 +10,6 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from optim._engine.jobs.runner import Runner
 from optim._engine.reports.outcome import Verdict
 from optim._engine.runs.judge import judge_search
 from optim._engine.runs.stand_in.layers import StandIn
@@ -20,7 +19,7 @@ from optim._engine.search.run_time import LEAST_S, RunTime, Start
 from optim._engine.search.state import Candidate, Trial, unique
 from optim._engine.search.time_estimate import Load
 from optim._engine.search.workbench import Workbench
-from optim._engine.sources.make import ExportedSource, make_graphs
+from optim._engine.sources.exported import ExportConditions, ExportedSource, export
 
 _LANES_OF_THE_END = 3
 """Opened for a chain that is proven on the whole model: the original, the result, and one of them once more."""
@@ -113,15 +112,17 @@ def _chain(small: Workbench, candidate: Candidate) -> Chain | None:
 def _exported(bench: Workbench, stand_in: StandIn) -> ExportedSource:
     """The source with fewer layers, its graph on the weights of the whole model."""
     assert bench.settings.export is not None
-    return make_graphs(
-        replace(bench.settings.export, layers=stand_in.layers, weights="copy"),
-        bench.target,
+    conditions = ExportConditions(
         bench.registry,
+        bench.store,
+        _saying(bench, stand_in),
+        bench.target,
+        bench.settings.needed_timeout_s,
         bench.settings.source_choice,
-        Runner(bench.store, _saying(bench, stand_in), fresh=bench.settings.fresh),
-        timeout_s=bench.settings.needed_timeout_s,
+        bench.settings.fresh,
         beside=bench.original.model,
     )
+    return export(replace(bench.settings.export, layers=stand_in.layers, weights="copy"), conditions)
 
 
 def _prepared(bench: Workbench, exported: ExportedSource, seconds: float, folder: Path) -> Workbench:

@@ -16,8 +16,8 @@ from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.state import Candidate, Measured
 from optim._engine.search.workbench import Workbench
 from optim._engine.sources import result_job
+from optim._engine.sources.compare import LIMITS
 from optim._engine.sources.result import SourceDrift
-from optim._engine.sources.verify import LIMITS
 from optim.jobs.process import WorkerFailed
 from optim.model import Model
 from optim.passes import Interface

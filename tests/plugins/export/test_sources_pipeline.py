@@ -12,13 +12,15 @@ import pytest
 
 from optim import Applicable, Target
 from optim._engine.plugins.offers import OfferedPass
-from optim._engine.sources import make
-from optim._engine.sources.pipeline import Choice, Pipeline
+from optim._engine.sources.exported import Choice, ExportConditions
+from optim._engine.store import Store
 from optim.errors import OptimError
 from optim.model import TensorInfo
 from optim.passes import Role, Stage
 from optim.source import Component, Source, SourceContext, SourceRequest
 from optim.source_passes import Exported, Exporter, SourcePass, SourceResult
+from optim_plugins.export import make
+from optim_plugins.export.pipeline import Pipeline
 
 PLUGIN = SimpleNamespace(name="acme", release="optim-plugin-acme 2.1.0")
 APPLIES = Applicable(True)
@@ -147,7 +149,9 @@ def test_an_export_is_made_anew_when_a_file_of_its_source_changes(tmp_path, name
     file.write_text("before")
 
     def key() -> str:
-        return make._key(SourceRequest(str(tmp_path)), Target("cpu", "ort", "CPU", device="CPU"), registry, Choice())
+        store, target = Store(tmp_path / "cache"), Target("cpu", "ort", "CPU", device="CPU")
+        conditions = ExportConditions(registry, store, print, target, 60.0)
+        return make._key(SourceRequest(str(tmp_path)), conditions)
 
     before = key()
     assert key() == before

@@ -68,7 +68,7 @@ def _files_beside(graph: Path) -> list[str]:
     """Files with weights that a graph refers to; of what is no graph none: reading it will say so."""
     from google.protobuf.message import DecodeError
 
-    from optim.onnx.external_data import external_files
+    from optim.onnx import external_files
 
     try:
         found = external_files(graph)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from optim._engine.sources.check_job import checked_on
 from optim.onnx.sessions import PLAIN_CPU
 from optim.providers.names import CUDA, TENSORRT
 from optim.target import Target
+from optim_plugins.export.check_job import checked_on
 
 
 def test_graphs_for_a_gpu_are_checked_there_and_all_others_on_the_cpu() -> None:

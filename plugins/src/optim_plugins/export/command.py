@@ -7,15 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from optim._engine.cli.layouts import OLD_NAMES
-from optim._engine.cli.request import source_options
-from optim.cli_kit.commands import OptimCommand
-from optim.cli_kit.names import PASS_NAME
-from optim.cli_kit.options import SECONDS, seed_option, target_option
-from optim.cli_kit.output import echo, json_option, print_json, print_table
+from optim.cli_kit import (
+    PASS_NAME,
+    SECONDS,
+    OptimCommand,
+    echo,
+    json_option,
+    print_json,
+    print_table,
+    seed_option,
+    target_option,
+)
+from optim.engine.export import OLD_NAMES, source_options
 
 if TYPE_CHECKING:
-    from optim._engine.reports.answers import ExportedFolder
+    from optim import ExportedFolder
 
 
 @click.command(
@@ -72,16 +78,13 @@ def export(
     SOURCE is a Hugging Face model folder, hf://ORG/NAME, or package.module:factory. optim downloads the files of
     hf://ORG/NAME. A factory is a function that returns a torch module, or a module and example inputs.
     """
-    from optim._engine.cli.request import parse_named, source_request
-    from optim._engine.runs.export import export_source
-    from optim._engine.sources.pipeline import Choice
-    from optim._engine.sources.remote.fetch import fetched
-    from optim.cli_kit.live_lines import progress
+    from optim.cli_kit import progress
+    from optim.engine.export import Choice, export_request, fetched, parse_named, source_request
 
     passes = [parse_named(text) for text in named]
     choice = Choice({one.name: one.options for one in passes}, tuple(sorted(set(without))))
     with progress() as say:
-        made = export_source(
+        made = export_request(
             source_request(str(fetched(source, say)), words, seed),
             output,
             say,
@@ -97,7 +100,7 @@ def export(
 
 
 def _print(made: ExportedFolder) -> None:
-    from optim._engine.reports.words import counts_text, figure_text, size_text
+    from optim.engine.export import counts_text, figure_text, size_text
 
     shown = [step for step in made.steps if step.status not in ("not-applicable", "skipped")]
     rows = [

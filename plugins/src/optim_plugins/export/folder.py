@@ -1,4 +1,4 @@
-"""``optim export``: a source as a folder with its graphs."""
+"""Writes an export into a folder of the user: its graphs, ``export.json``, and the files of its tokenizer."""
 
 from __future__ import annotations
 
@@ -6,116 +6,58 @@ import os
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from optim._engine.backends.held import held_backend
-from optim._engine.jobs.runner import Runner
-from optim._engine.load_script.text import LOAD_TEXT
-from optim._engine.plugins.registry import load_registry, require_target
-from optim._engine.runs.folder import RunFolder
-from optim._engine.runs.session_file import write_session_files
-from optim._engine.sources.export_file import (
+from optim.engine.export import (
     EXPORT_FILE,
+    LOAD_TEXT,
     ComponentFile,
+    ExportConditions,
+    ExportedSource,
     ExportFile,
+    RunFolder,
+    deliver_linked,
     export_file,
+    file_of,
+    held_backend,
     read_export_file,
     write_export_file,
+    write_session_files,
 )
-from optim._engine.sources.make import ExportedSource, make_graphs
-from optim._engine.sources.naming import needs_export, nothing_to_export
-from optim._engine.sources.pipeline import Choice
-from optim._engine.store import Store
 from optim.errors import OptimError
-from optim.jobs.wire import to_wire
 from optim.layout import carry_files
 from optim.model import SessionConfig
-from optim.onnx.files import deliver_linked, deliver_model
+from optim.onnx import deliver_model
 from optim.source import SourceRequest
 from optim.target import Target
-
-if TYPE_CHECKING:
-    from optim._engine.reports.answers import ExportedFolder
-
-DEFAULT_TIMEOUT_S = 3600.0
+from optim_plugins.export.make import make_graphs
 
 
-def export_source(
-    request: SourceRequest,
-    output: Path,
-    say: Callable[[str], None],
-    *,
-    target: str = "cpu",
-    choice: Choice | None = None,
-    timeout_s: float = DEFAULT_TIMEOUT_S,
-    fresh: bool = False,
-) -> ExportedFolder:
-    """Export a source into a folder: its graph or graphs, ``export.json``, and the files of its tokenizer.
+def write_export(request: SourceRequest, output: Path, conditions: ExportConditions) -> ExportedSource:
+    """Export a source into a folder.
 
     Args:
         request: what to export.
         output: absent, empty, or of an earlier export or run; with linked weights, a folder above the weights.
-        say: told what is going on.
-        target: where the model will run.
-        choice: passes named or left out.
-        timeout_s: for each of the three jobs.
-        fresh: take nothing from the cache.
+        conditions: under which it is exported.
 
     Raises:
-        OptimError: source-is-model, source-missing, source-without-config: there is nothing to export.
         OptimError: the source cannot be loaded or exported, or its graphs are not what it computes.
     """
-    if not needs_export(request.spec):
-        raise nothing_to_export(request.spec, output)
-    registry, store = load_registry(), Store()
-    device = require_target(registry, target)
 
     def make() -> ExportedSource:
-        runner = Runner(store, say, fresh=fresh)
-        return make_graphs(request, device, registry, choice or Choice(), runner, timeout_s=timeout_s)
+        return make_graphs(request, conditions)
 
+    device, store = conditions.target, conditions.store
     with store.in_use():
         if request.weights == "link":
-            return _described(_export_linked(request, output, make), output)
+            return _export_linked(request, output, make)
         with RunFolder.claim(output) as folder:
             made = make()
-            say("writing the graphs")
-            owner = held_backend(registry, device.backend).owner
+            conditions.say("writing the graphs")
+            owner = held_backend(conditions.registry, device.backend).owner
             folder.publish(lambda path: _write_graphs(made, path, device, owner))
     store.trim()
-    return _described(made, output)
-
-
-def _described(made: ExportedSource, output: Path) -> ExportedFolder:
-    """What a caller is told of the folder."""
-    from optim._engine.reports.answers import ExportedComponent, ExportedFolder
-    from optim._engine.reports.parts.exported import ExportStepReport
-
-    verified = {found.component: found for found in made.verified}
-    components = [
-        ExportedComponent(
-            name=graph.component,
-            file=str(output / file_of(graph.component)),
-            size_bytes=graph.size_bytes,
-            inputs=tuple(to_wire(graph.model.inputs)),
-            outputs=tuple(to_wire(graph.model.outputs)),
-            drift=verified[graph.component].drift.relative_error,
-            trials=tuple(verified[graph.component].trials),
-            skipped=tuple(verified[graph.component].skipped),
-            tokens=verified[graph.component].tokens,
-        )
-        for graph in made.graphs
-    ]
-    return ExportedFolder(
-        source=made.request.spec,
-        output=str(output),
-        facts=made.facts,
-        components=tuple(components),
-        steps=tuple(ExportStepReport.model_validate(step) for step in to_wire(made.steps)),
-        notes=(*made.notes, *(note for found in made.verified for note in found.notes)),
-        peak_memory_bytes=made.peak_memory_bytes,
-        seconds=made.seconds,
-    )
+    return made
 
 
 def _write_graphs(made: ExportedSource, folder: Path, target: Target, owner: str | None = None) -> None:
@@ -144,11 +86,6 @@ def content_of(made: ExportedSource, files: dict[str, str]) -> ExportFile:
         name: ComponentFile(file, made.graph(name).state, drift.get(name, 0.0)) for name, file in files.items()
     }
     return export_file(made.request.spec, made.facts, components)
-
-
-def file_of(component: str) -> str:
-    """What the graph of a component is called."""
-    return f"{component}.onnx"
 
 
 def _export_linked(request: SourceRequest, output: Path, make: Callable[[], ExportedSource]) -> ExportedSource:

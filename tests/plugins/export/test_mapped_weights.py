@@ -12,8 +12,8 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from optim._engine.sources import weights
-from optim._engine.sources.weights import link_weights, unmap_weights
+from optim_plugins.export import weights
+from optim_plugins.export.weights import link_weights, unmap_weights
 
 SHAPE = (64, 64)
 VALUES = np.arange(SHAPE[0] * SHAPE[1], dtype=np.float32).reshape(SHAPE)

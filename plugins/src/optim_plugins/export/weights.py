@@ -25,8 +25,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from optim.onnx.files import EXTERNAL_FROM_BYTES
-from optim.onnx.linked import link
+from optim.engine.export import EXTERNAL_FROM_BYTES, link
 
 _LEAST_LINKED_BYTES = EXTERNAL_FROM_BYTES
 _PIECE_BYTES = 1 << 20

@@ -1,15 +1,13 @@
-"""What counts as an address; imports nothing heavy, as every command reads one."""
+"""Addresses of the Hugging Face hub, and what is said of an address while the network is away."""
 
 from __future__ import annotations
 
 import os
 import re
 from dataclasses import dataclass
-from pathlib import Path
 
 from optim.errors import OptimError
 
-_URL = re.compile(r"https?://[^/]+/.*", re.IGNORECASE)
 _HUB = re.compile(r"hf://([\w.-]+/[\w.-]+)(?:@([^/]+))?(?:/(.+?))?/?")
 _SET = ("1", "ON", "YES", "TRUE")
 
@@ -27,11 +25,6 @@ class HubAddress:
     repo: str
     revision: str | None
     file: str
-
-
-def is_address(spec: str) -> bool:
-    """Returns whether it is an address, and no path."""
-    return spec.startswith("hf://") or _URL.fullmatch(spec) is not None
 
 
 def hub_address(spec: str) -> HubAddress:
@@ -59,13 +52,6 @@ def bad_hub_address(spec: str, why: str) -> OptimError:
 def is_offline() -> bool:
     """Whether the user forbids the network, as huggingface_hub reads it."""
     return any(os.environ.get(name, "").upper() in _SET for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"))
-
-
-def name_of(path: Path) -> str:
-    """The name of a file or a folder; of a repository in huggingface_hub's cache its own, and not its commit."""
-    repo = path.parent.parent.name
-    cached = path.parent.name == "snapshots" and repo.startswith("models--")
-    return repo.rpartition("--")[2] if cached else path.name
 
 
 def offline(spec: str, lacks: str) -> OptimError:

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from optim._engine.sources.evidence import record
 from optim.errors import OptimError
 from optim.model import TensorInfo
 from optim.source import Component, Source, SourceRequest, Trial, TrialStep
+from optim_plugins.export.record import record
 
 
 def source(run) -> Source:

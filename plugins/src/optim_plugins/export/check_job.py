@@ -6,14 +6,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optim._engine.jobs.job import Job
-from optim._engine.sources.evidence import read_evidence
-from optim._engine.sources.verify import Verified, verify_component, verify_generation
+from optim.engine.export import Job, Verified, read_evidence
 from optim.errors import ExitStatus, OptimError
-from optim.jobs.channel import Channel
+from optim.jobs import Channel
 from optim.model import Model, SessionConfig
-from optim.providers.names import CUDA
+from optim.providers import CUDA
 from optim.target import Target
+from optim_plugins.export.verify import verify_component, verify_generation
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -59,7 +58,7 @@ def run(request: Request, channel: Channel) -> Answer:
         verified.append(verify_component(session, request.evidence, recorded, lossy=request.lossy))
         del session
     if evidence.generations and request.generate and not request.lossy:
-        from optim._engine.generation.decoder import Decoder
+        from optim import Decoder
 
         channel.event("progress", text="generating, token for token")
         sessions = {name: _opened(name, model, request.target) for name, model in request.models.items()}
@@ -75,8 +74,8 @@ def _opened(name: str, model: Model, target: Target) -> onnxruntime.InferenceSes
     Between pairs of Q and DQ the source computes in floats. So does a graph whose pairs the runtime leaves alone:
     kernels of integers may saturate, and that is no fault of the export.
     """
-    from optim.onnx.sessions import open_session
-    from optim.providers.repacking import mapped_config
+    from optim.engine.export import mapped_config
+    from optim.onnx import open_session
 
     place = checked_on(target)
     pairs = any(node.op_type == "DequantizeLinear" for node in model.ir_to_read().graph.all_nodes())
@@ -101,7 +100,7 @@ def checked_on(target: Target) -> Target:
 
     Which node runs where is a question of the run that follows, so nodes may be left to the CPU here.
     """
-    from optim.onnx.sessions import PLAIN_CPU
+    from optim.engine.export import PLAIN_CPU
 
     options = {target.provider: target.provider_options, **target.also}.get(CUDA)
     if options is None:

@@ -9,20 +9,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from optim._engine.graphs.ingest import store_graph
-from optim._engine.graphs.shared_weights import lay_on_weights_of
-from optim._engine.jobs.job import Job
-from optim._engine.plugins.registry import load_registry
-from optim._engine.sources.pipeline import Choice, Pipeline, SourceStep
-from optim._engine.sources.structure import set_dimensions
-from optim._engine.sources.weights import link_weights, unmap_weights
-from optim.jobs.channel import Channel
+from optim.engine.export import (
+    Choice,
+    Graph,
+    Job,
+    SourceStep,
+    lay_on_weights_of,
+    load_registry,
+    set_dimensions,
+    store_graph,
+)
+from optim.jobs import Channel
 from optim.model import Model
-from optim.onnx.files import model_size_bytes
-from optim.onnx.operators import operator_counts
+from optim.onnx import model_size_bytes, operator_counts
 from optim.source import Component, Source, SourceContext, SourceRequest
 from optim.source_passes import Exported
 from optim.target import Target
+from optim_plugins.export.pipeline import Pipeline
+from optim_plugins.export.weights import link_weights, unmap_weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,25 +42,6 @@ class Request:
     choice: Choice
     store: Path
     beside: Model | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Graph:
-    """A component in the store.
-
-    Attributes:
-        component: its name.
-        model: its graph.
-        size_bytes: on disk once delivered.
-        operators: nodes by operator.
-        state: by output, the input that takes it in the next step.
-    """
-
-    component: str
-    model: Model
-    size_bytes: int
-    operators: dict[str, int]
-    state: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)

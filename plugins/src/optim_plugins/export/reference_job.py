@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from optim._engine.jobs.job import Job
-from optim._engine.plugins.registry import load_registry
-from optim._engine.sources.evidence import Evidence, record
-from optim._engine.sources.export_job import source_context
-from optim._engine.sources.pipeline import Choice, Pipeline
-from optim.jobs.channel import Channel
+from optim.engine.export import Choice, Evidence, Job, load_registry
+from optim.jobs import Channel
 from optim.source import SourceRequest
 from optim.target import Target
+from optim_plugins.export.export_job import source_context
+from optim_plugins.export.pipeline import Pipeline
+from optim_plugins.export.record import record
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeVar
+from dataclasses import replace
+from typing import Any, TypeVar
 
-from optim._engine.jobs.recorded import recording
-from optim._engine.plugins.offers import OfferedPass
-from optim._engine.plugins.registry import Registry
-from optim._engine.sources.structure import require_structure
+from optim.engine.export import Choice, OfferedPass, Registry, SourceStep, recording, require_structure
 from optim.errors import ExitStatus, OptimError, describe_exception
 from optim.options import parse_options
 from optim.passes import Applicable, Role, Stage
@@ -19,36 +16,6 @@ from optim.source import Component, Source, SourceContext, SourceRequest
 from optim.source_passes import Exported, Exporter, SourcePass, SourceResult
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class SourceStep:
-    """One pass over the source, or one exporter on one component, for the report."""
-
-    name: str
-    plugin: str
-    stage: Stage
-    status: Literal["kept", "dropped", "not-applicable", "failed", "skipped"]
-    reason: str = ""
-    component: str = ""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    counts: Mapping[str, int] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    seconds: float = 0.0
-    printed: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """What the user said of passes before there is a model.
-
-    Attributes:
-        named: options by the name of each pass that must run; None: its defaults.
-        without: passes left out.
-    """
-
-    named: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
-    without: tuple[str, ...] = ()
 
 
 class Pipeline:

@@ -15,10 +15,10 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote, unquote, urljoin, urlsplit
 from urllib.request import Request, urlopen
 
-from optim._engine.json_file import read_json
-from optim._engine.sources.remote.address import is_offline, offline
-from optim._engine.sources.remote.kept import bring_model, downloads, forget
+from optim.engine.export import read_json
 from optim.errors import OptimError
+from optim_plugins.export.remote.hub_address import is_offline, offline
+from optim_plugins.export.remote.kept import bring_model, downloads, forget
 
 _PATIENCE_S = 30.0
 """Without a byte: a server that is slower than that will not bring a model."""
@@ -28,10 +28,10 @@ def from_url(url: str, say: Callable[[str], None]) -> Path:
     """The file that a URL leads to, with the files that it refers to.
 
     A copy is kept with the tag that the server gives it (``ETag`` or ``Last-Modified``), and asked about each time;
-    offline, and where the server cannot be reached, it is taken as it is.
+    offline, and if the server cannot be reached, the copy is used as it is.
 
     Raises:
-        OptimError: see :func:`~optim._engine.sources.remote.fetch.fetched`.
+        OptimError: as :meth:`optim_plugins.export.remote.origins.Https.fetch`.
     """
     try:
         return _brought(url, say)

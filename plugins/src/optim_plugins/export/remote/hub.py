@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
-from optim._engine.sources.naming import needs_export
-from optim._engine.sources.remote.address import HubAddress, bad_hub_address, hub_address, is_offline, offline
-from optim._engine.sources.remote.kept import bring_model, downloads
+from optim.engine.export import CARRIED, needs_export
 from optim.errors import ExitStatus, OptimError
-from optim.layout.source_files import CARRIED, carry_files
+from optim.layout import carry_files
+from optim_plugins.export.remote.hub_address import HubAddress, bad_hub_address, hub_address, is_offline, offline
+from optim_plugins.export.remote.kept import bring_model, downloads
 
 _SOURCE_FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.py")
 """What a model folder is exported from: no pickles, and no weights of other frameworks."""
@@ -24,7 +24,7 @@ def from_hub(spec: str, say: Callable[[str], None]) -> Path:
     The graph is copied out of the hub's cache, whose links to content onnx refuses for weights beside a graph.
 
     Raises:
-        OptimError: see :func:`~optim._engine.sources.remote.fetch.fetched`.
+        OptimError: as :meth:`optim_plugins.export.remote.origins.Hub.fetch`.
     """
     address = hub_address(spec)
     with _told(spec):

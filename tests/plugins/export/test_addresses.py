@@ -18,10 +18,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 from optim._engine.api.request import default_output
 from optim._engine.cli.verbs.inspect import inspect
+from optim._engine.sources.address import fetched, is_address
 from optim._engine.sources.kept_files import files_of
-from optim._engine.sources.remote.address import HubAddress, hub_address, is_address
-from optim._engine.sources.remote.fetch import fetched
 from optim.errors import OptimError
+from optim_plugins.export.remote.hub_address import HubAddress, hub_address
 
 pytest.importorskip("huggingface_hub")
 hub_constants = pytest.importorskip("huggingface_hub.constants")
@@ -303,6 +303,6 @@ def test_what_is_no_address_of_the_hub_is_refused(spec: str) -> None:
     assert refused(spec).reference == "bad-address"
 
 
-@pytest.mark.parametrize("spec", ["model.onnx", "https:/host/model.onnx", "s3://bucket/model.onnx", "org/name"])
+@pytest.mark.parametrize("spec", ["model.onnx", "https:/host/model.onnx", "org/name"])
 def test_a_path_is_no_address(spec: str) -> None:
     assert not is_address(spec)

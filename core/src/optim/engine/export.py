@@ -1,0 +1,82 @@
+"""For plugin ``export`` of optim-plugins: what the pipeline of exports needs of the engine.
+
+Each name is imported when it is first used: every run loads the plugin.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from optim._engine.api.export import export_request as export_request
+    from optim._engine.backends.held import held_backend as held_backend
+    from optim._engine.cli.layouts import OLD_NAMES as OLD_NAMES
+    from optim._engine.cli.request import parse_named as parse_named
+    from optim._engine.cli.request import source_options as source_options
+    from optim._engine.cli.request import source_request as source_request
+    from optim._engine.feeds.feedset import FeedSet as FeedSet
+    from optim._engine.feeds.feedset import FeedWriter as FeedWriter
+    from optim._engine.gate.drift import OutputComparison as OutputComparison
+    from optim._engine.gate.drift import merge_samples as merge_samples
+    from optim._engine.gate.drift import worst_drift as worst_drift
+    from optim._engine.generation.interface import session_inputs as session_inputs
+    from optim._engine.graphs.ingest import store_graph as store_graph
+    from optim._engine.graphs.shared_weights import lay_on_weights_of as lay_on_weights_of
+    from optim._engine.jobs.job import Job as Job
+    from optim._engine.jobs.recorded import recording as recording
+    from optim._engine.jobs.runner import Runner as Runner
+    from optim._engine.json_file import read_json as read_json
+    from optim._engine.load_script.text import LOAD_TEXT as LOAD_TEXT
+    from optim._engine.plugins.offers import OfferedPass as OfferedPass
+    from optim._engine.plugins.registry import Registry as Registry
+    from optim._engine.plugins.registry import load_registry as load_registry
+    from optim._engine.plugins.versions import core_digest as core_digest
+    from optim._engine.plugins.versions import source_digest as source_digest
+    from optim._engine.plugins.versions import version_keys as version_keys
+    from optim._engine.reports.words import counts_text as counts_text
+    from optim._engine.reports.words import figure_text as figure_text
+    from optim._engine.reports.words import size_text as size_text
+    from optim._engine.runs.folder import RunFolder as RunFolder
+    from optim._engine.runs.session_file import write_session_files as write_session_files
+    from optim._engine.sources.address import fetched as fetched
+    from optim._engine.sources.compare import LIMITS as LIMITS
+    from optim._engine.sources.compare import as_taken as as_taken
+    from optim._engine.sources.compare import compare_step as compare_step
+    from optim._engine.sources.compare import place_of as place_of
+    from optim._engine.sources.compare import variations_of_source as variations_of_source
+    from optim._engine.sources.evidence import INDEX as INDEX
+    from optim._engine.sources.evidence import Evidence as Evidence
+    from optim._engine.sources.evidence import RecordedComponent as RecordedComponent
+    from optim._engine.sources.evidence import RecordedTrial as RecordedTrial
+    from optim._engine.sources.evidence import part_of as part_of
+    from optim._engine.sources.evidence import read_evidence as read_evidence
+    from optim._engine.sources.evidence import steps_of as steps_of
+    from optim._engine.sources.export_file import EXPORT_FILE as EXPORT_FILE
+    from optim._engine.sources.export_file import ComponentFile as ComponentFile
+    from optim._engine.sources.export_file import ExportFile as ExportFile
+    from optim._engine.sources.export_file import export_file as export_file
+    from optim._engine.sources.export_file import file_of as file_of
+    from optim._engine.sources.export_file import read_export_file as read_export_file
+    from optim._engine.sources.export_file import write_export_file as write_export_file
+    from optim._engine.sources.exported import Choice as Choice
+    from optim._engine.sources.exported import ExportConditions as ExportConditions
+    from optim._engine.sources.exported import ExportedSource as ExportedSource
+    from optim._engine.sources.exported import Graph as Graph
+    from optim._engine.sources.exported import SourceStep as SourceStep
+    from optim._engine.sources.exported import Verified as Verified
+    from optim._engine.sources.naming import needs_export as needs_export
+    from optim._engine.sources.structure import require_structure as require_structure
+    from optim._engine.sources.structure import set_dimensions as set_dimensions
+    from optim._engine.store import Store as Store
+    from optim._engine.store import cache_key as cache_key
+    from optim.layout.source_files import CARRIED as CARRIED
+    from optim.onnx.files import EXTERNAL_FROM_BYTES as EXTERNAL_FROM_BYTES
+    from optim.onnx.files import deliver_linked as deliver_linked
+    from optim.onnx.files import is_whole as is_whole
+    from optim.onnx.linked import link as link
+    from optim.onnx.sessions import PLAIN_CPU as PLAIN_CPU
+    from optim.providers.repacking import mapped_config as mapped_config
+else:
+    from optim._engine.handed_on import hand_on
+
+    __getattr__, __dir__, __all__ = hand_on(__name__)

@@ -1,0 +1,22 @@
+"""What core runs of this plugin if a source must be exported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from optim.engine.export import ExportConditions, ExportedSource
+from optim.source import SourceRequest
+from optim_plugins.export.folder import write_export
+from optim_plugins.export.make import make_graphs
+
+
+class VerifiedExport:
+    """Keeps the contract :class:`optim.engine.export.ExportPipeline`."""
+
+    def export(self, request: SourceRequest, conditions: ExportConditions) -> ExportedSource:
+        """Into the store."""
+        return make_graphs(request, conditions)
+
+    def write(self, request: SourceRequest, output: Path, conditions: ExportConditions) -> ExportedSource:
+        """Into a folder of the user."""
+        return write_export(request, output, conditions)
