@@ -39,6 +39,9 @@ _ROLES = {
 _OPTIONS = {"ort.fix-shapes": ":dimensions={batch=1,sequence=128}", "prepost.append": ":task='image-classification'"}
 """Of passes that propose no options: what an example gives."""
 
+_ATTRIBUTE = re.compile(r"^    (\w+): (.+(?:\n     +.+)*)$", re.MULTILINE)
+"""An attribute in the docstring of a dataclass."""
+
 _SOURCES = {"torch.load-huggingface": "hf://org/name", "torch.set-attention": "hf://org/name"}
 """Sources in examples of passes over sources; others take a factory."""
 
@@ -66,9 +69,18 @@ def report_fields() -> str:
 def _fields(node: Mapping[str, Any], named: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
     for inner in (node, node.get("items", {}), *node.get("anyOf", ())):
         found = named[inner["$ref"].rpartition("/")[2]] if "$ref" in inner else inner
+        attributes = dict(_ATTRIBUTE.findall(found.get("description", "")))
         for name, value in found.get("properties", {}).items():
-            yield f"{path}{name}", value.get("description", "")
+            yield f"{path}{name}", _about(value, named) or " ".join(attributes.get(name, "").split())
             yield from _fields(value, named, f"{path}{name}.")
+
+
+def _about(value: Mapping[str, Any], named: Mapping[str, Any]) -> str:
+    """What a field means; by default what its class says of itself."""
+    if about := value.get("description"):
+        return str(about)
+    kinds = [one["$ref"] for one in (value, value.get("items", {}), *value.get("anyOf", ())) if "$ref" in one]
+    return str(named[kinds[0].rpartition("/")[2]].get("description", "")).partition("\n")[0] if kinds else ""
 
 
 def command_line() -> str:
@@ -124,12 +136,14 @@ def _shown(parameter: click.Parameter) -> bool:
 
 
 def _code(text: str) -> str:
-    return "`" + text.replace("|", "\\|") + "`"
+    return f"`{text}`"  # in code, the site takes | as it is
 
 
 def _escaped(text: str) -> str:
     """Text in which Markdown finds no markup, but for marks of code."""
-    return re.sub(r"([*<>]|(?<=\])\()", r"\\\1", text)
+    parts = re.split(r"(`[^`]*`)", text)
+    plain = [re.sub(r"([*]|(?<=\])\()", r"\\\1", one).replace("<", "&lt;").replace(">", "&gt;") for one in parts[::2]]
+    return "".join(one + code for one, code in zip(plain, [*parts[1::2], ""], strict=True))
 
 
 def _indented(text: str) -> str:
@@ -179,13 +193,20 @@ def _applies(cls: type) -> Iterator[str]:
     method = getattr(cls, "applicable", None)
     text = " ".join((inspect.getdoc(method) or "").split())
     inherited = text.startswith("Yes, or no with the reason")
-    yield (_sentence(re.sub(r"^Where ", "If ", text)) if text and not inherited else "The pass decides from the graph.")
+    yield _condition(text) if text and not inherited else "The pass decides from the graph."
     if role := getattr(cls, "role", None):
         yield _ROLES[role.value]
     if goals := getattr(cls, "goals", ()):
         yield f"optim tries it for these goals: {', '.join(f'`{goal}`' for goal in goals)}."
     if group := getattr(cls, "alternatives", None):
-        yield f"A model gets only one pass of the group *{group}*."
+        yield f"A model gets at most one pass of the group *{group}*."
+
+
+def _condition(text: str) -> str:
+    """The docstring of ``applicable``, such as ``If ...``, as a sentence."""
+    begins = {"If ": "The pass applies if ", "Unless ": "The pass applies unless ", "To ": "The pass applies to "}
+    first = next((begin for begin in begins if text.startswith(begin)), "")
+    return _sentence(begins.get(first, "") + text.removeprefix(first))
 
 
 def _costs(cls: type) -> Iterator[str]:

@@ -4,7 +4,7 @@
     python benchmarks/gpu/nvidia_offline.py --models FOLDER --only minilm
 
 For each model and both targets ``cuda-offline`` and ``tensorrt-offline`` it has ``optim run`` make the graph that
-docs/nvidia.md names, and looks at the folder: the checker accepts the graph, the provider's settings are in
+docs/vendor-targets.md names, and looks at the folder: the checker accepts the graph, the provider's settings are in
 ``session.json``, the drift on the CPU is within the budget, and report and card say that nothing ran on a GPU. The plan
 of the target itself is printed as well (``--dry-run``). Ends with status 1 where one of these does not hold. No times.
 """

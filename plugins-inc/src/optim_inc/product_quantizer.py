@@ -29,7 +29,7 @@ class ProductQuantizer(Pass):
     makes = "int8"
 
     def applicable(self, model: Model, target: Target) -> Applicable:
-        """Where a product has a constant weight, the opset has the operators, and the environment is there."""
+        """If a product has a constant weight, the opset has the operators, and the environment is installed."""
         from optim.isolation import find_environment
         from optim_inc.environment import ISOLATION
 

@@ -20,7 +20,7 @@ class QuantizeAwareOfAccuracy(ProductQuantizer):
     """Quantization tuned to a tolerable loss."""
 
     name = "inc.quantize-aware-of-accuracy"
-    summary = "neural-compressor: 8-bit integers, tuned node by node until the loss of accuracy is tolerable"
+    summary = "lets neural-compressor quantize to 8 bits node by node until the accuracy loss is tolerable"
     options = "optim_inc.options:QuantizeAwareOfAccuracyOptions"
     calibrates = True
 

@@ -25,7 +25,7 @@ class QuantizeDynamic(ProductQuantizer):
     """Dynamic int8 quantization."""
 
     name = "inc.quantize-dynamic"
-    summary = "neural-compressor: products in 8-bit integers, activations quantized while running"
+    summary = "lets neural-compressor quantize products to 8 bits; each run computes the range of activations"
     options = "optim_inc.options:QuantizeDynamicOptions"
     least_opset = 11  # DynamicQuantizeLinear
 

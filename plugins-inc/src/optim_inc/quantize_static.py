@@ -33,7 +33,7 @@ class QuantizeStatic(ProductQuantizer):
     """Static int8 quantization."""
 
     name = "inc.quantize-static"
-    summary = "neural-compressor: 8-bit integers with ranges from calibration samples, SmoothQuant where asked"
+    summary = "lets neural-compressor quantize to 8 bits with calibrated ranges, with SmoothQuant on request"
     options = "optim_inc.options:QuantizeStaticOptions"
     calibrates = True
 

@@ -33,7 +33,7 @@ class QuantizeWeights(ProductQuantizer):
     """Weights in 4 bits."""
 
     name = "inc.quantize-weights"
-    summary = "neural-compressor: weights of products in 4 bits, in groups; RTN, GPTQ or AWQ"
+    summary = "lets neural-compressor store the weights of products in 4 bits, in groups, by RTN, GPTQ or AWQ"
     options = "optim_inc.options:QuantizeWeightsOptions"
     makes = "int4"
     operators = ("MatMul",)

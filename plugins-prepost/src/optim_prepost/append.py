@@ -35,13 +35,13 @@ class Append(Pass):
     """Steps before and after the model."""
 
     name = "prepost.append"
-    summary = "pre- and post-processing inside the model: images, text or sound in, labels, boxes or vectors out"
+    summary = "puts pre- and post-processing into the model: images, text or sound in; labels, boxes or vectors out"
     options = "optim_prepost.plans.append_options:AppendOptions"
     role = Role.REQUESTED
     recasts = True
 
     def applicable(self, model: Model, target: Target) -> Applicable:
-        """Unless the model has such steps already; whether a task fits is known from the options only."""
+        """Unless the model has such steps already."""
         from optim_prepost.compose.compose import METADATA
 
         composed = METADATA in model.ir().metadata_props

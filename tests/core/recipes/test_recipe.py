@@ -11,7 +11,7 @@ from optim.errors import ExitStatus, OptimError
 from optim.passes import Stage
 from optim_plugins.ort.quantize.dynamic.quantize_dynamic_options import QuantizeDynamicOptions
 
-DOCS = Path(__file__).parents[3] / "docs" / "recipes.md"
+DOCS = Path(__file__).parents[3] / "docs" / "configuration.md"
 
 
 def samples() -> list[str]:

@@ -30,13 +30,13 @@ class SaveIr(Pass):
     """OpenVINO IR."""
 
     name = "openvino.save-ir"
-    summary = "the model in OpenVINO's own format (IR) beside the ONNX file, held against it"
+    summary = "writes the model in OpenVINO's own format (IR) beside the ONNX file, and compares both"
     options = "optim_openvino.deploy.save_ir_options:SaveIrOptions"
     role = Role.REQUESTED
     after = ("prepost:*",)
 
     def applicable(self, model: Model, target: Target) -> Applicable:
-        """Where the graph has none yet."""
+        """If the folder has no IR yet."""
         return Applicable.no("its IR lies beside it already") if GRAPH in model.artefacts else APPLICABLE
 
     def apply(self, model: Model, options: SaveIrOptions, context: Context) -> PassResult:

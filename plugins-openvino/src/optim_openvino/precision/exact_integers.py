@@ -20,14 +20,14 @@ class ExactIntegers(Pass):
     """The property, laid over the session settings."""
 
     name = EXACT_INTEGERS
-    summary = "8-bit products of a quantized model in float, where this processor's integer kernels saturate"
+    summary = "computes 8-bit products in float if the integer kernels of this processor saturate"
     role = Role.REQUESTED
     before = ("openvino:*",)
     session_only = True
     hardware = "x86-64 without VNNI: on other processors the products are exact already"
 
     def applicable(self, model: Model, target: Target) -> Applicable:
-        """Where a model has 8-bit products and the kernels of the processor saturate."""
+        """If the model has 8-bit products and the kernels of the processor saturate."""
         reason = "the model has no 8-bit products, or they are added in 32 bits here"
         return Applicable(may_saturate(model, target), reason)
 

@@ -24,7 +24,7 @@ class Precision(Pass):
     """A precision hint."""
 
     name = "openvino.precision"
-    summary = "the model computed in bfloat16 or float16 by a hint to OpenVINO; the graph stays as it is"
+    summary = "lets OpenVINO compute in bfloat16 or float16; the graph does not change"
     options = "optim_openvino.precision.precision_options:PrecisionOptions"
     lossy = True
     session_only = True
@@ -32,7 +32,7 @@ class Precision(Pass):
     why_none = "OpenVINO computes in float32 alone on this device"
 
     def applicable(self, model: Model, target: Target) -> Applicable:
-        """Where OpenVINO says of the device that it has either."""
+        """If OpenVINO reports that the device supports bfloat16 or float16."""
         device, _ = settings_of(model, target)
         if not _there(model, target):
             return Applicable.no(f"OpenVINO has neither bfloat16 nor float16 on this {device}")

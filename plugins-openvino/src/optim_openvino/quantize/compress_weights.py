@@ -42,7 +42,7 @@ class CompressWeights(Pass):
     """Weight compression by NNCF."""
 
     name = "openvino.compress-weights"
-    summary = "weights in 8 or 4 bits by NNCF: smaller files, and faster where weights come from memory"
+    summary = "stores weights in 8 or 4 bits with NNCF: smaller files, and faster if memory limits the speed"
     options = "optim_openvino.quantize.compress_weights_options:CompressWeightsOptions"
     lossy = True
     after = ("ort:*",)
@@ -50,7 +50,7 @@ class CompressWeights(Pass):
     hardware = "x86-64 with AVX2, better AVX512-VNNI, AVX-VNNI or AMX; Intel's GPUs"
 
     def applicable(self, model: Model, target: Target) -> Applicable:
-        """Where NNCF is installed and something has a constant weight."""
+        """If NNCF is installed and an operator has a constant weight."""
         return float_graph.applicable(model, _OPERATORS, opset=_OPSET)
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[CompressWeightsOptions]:

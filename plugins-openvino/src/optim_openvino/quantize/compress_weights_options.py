@@ -13,23 +13,27 @@ class CompressWeightsOptions(PassOptions):
     """As ``nncf.compress_weights`` has them; 8 bits need no samples."""
 
     mode: Literal["int8-sym", "int8-asym", "int4-sym", "int4-asym"] = Field(
-        "int8-asym", description="bits of a weight, and whether it has a zero point (asym)"
+        "int8-asym", description="bits of a weight; asym adds a zero point"
     )
     group_size: int = Field(
-        128, ge=-1, description="weights of one channel that share a scale, at 4 bits; -1: the whole channel"
+        128, ge=-1, description="number of weights of a channel that share a scale, at 4 bits; -1 is the whole channel"
     )
     ratio: float = Field(
-        1.0, gt=0, le=1, description="share of the weights that get 4 bits; the most sensitive others get 8"
+        1.0, gt=0, le=1, description="share of the weights that get 4 bits; the most sensitive ones get 8"
     )
-    all_layers: bool = Field(False, description="whether the first and the last layer get 4 bits too")
-    awq: bool = Field(False, description="whether weights that meet large activations are scaled up first; samples")
-    scale_estimation: bool = Field(False, description="whether scales are fitted to the outputs of layers; samples")
+    all_layers: bool = Field(False, description="also store the first and the last layer in 4 bits")
+    awq: bool = Field(
+        False, description="first scale up weights that are multiplied with large activations; needs samples"
+    )
+    scale_estimation: bool = Field(False, description="fit scales to the outputs of layers; needs samples")
     gptq: bool = Field(
         False,
-        description="whether what a weight loses is made up for in those still to be rounded; samples, not with awq",
+        description=(
+            "compensate the error of each weight in the weights that are rounded after it; needs samples; excludes awq"
+        ),
     )
-    samples: int = Field(64, ge=1, description="samples that the last three look at, at most")
-    keep: tuple[str, ...] = Field((), description="names of nodes left in float")
+    samples: int = Field(64, ge=1, description="largest number of samples for awq, scale_estimation and gptq")
+    keep: tuple[str, ...] = Field((), description="names of nodes that stay in float")
 
     @property
     def few_bits(self) -> bool:

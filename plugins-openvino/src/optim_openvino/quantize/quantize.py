@@ -38,7 +38,7 @@ class Quantize(Pass):
     """Static quantization by NNCF."""
 
     name = "openvino.quantize"
-    summary = "convolutions and matrix products in 8-bit integers by NNCF, ranges fixed on samples"
+    summary = "quantizes convolutions and matrix products to 8 bits with NNCF; samples calibrate the ranges"
     options = "optim_openvino.quantize.quantize_options:QuantizeOptions"
     lossy = True
     calibrates = True
@@ -48,7 +48,7 @@ class Quantize(Pass):
     hardware = "x86-64 with AVX512-VNNI, AVX-VNNI or AMX; Arm with dot product; Intel's GPUs and NPUs"
 
     def applicable(self, model: Model, target: Target) -> Applicable:
-        """Where NNCF is installed and a product has a constant weight."""
+        """If NNCF is installed and a product has a constant weight."""
         return float_graph.applicable(model, float_graph.PRODUCTS, opset=_OPSET)
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[QuantizeOptions]:

@@ -13,20 +13,23 @@ class QuantizeOptions(PassOptions):
     """As ``nncf.quantize`` has them."""
 
     preset: Literal["performance", "mixed"] = Field(
-        "mixed", description="performance: all ranges are symmetric; mixed: those of activations are not"
+        "mixed", description="performance: all ranges are symmetric; mixed: ranges of activations are asymmetric"
     )
     transformer: bool | None = Field(
-        None, description="whether NNCF leaves alone what hurts in attention; left out: where there is a Softmax"
+        None,
+        description="let NNCF skip the sensitive parts of attention; by default it does so if the graph has a Softmax",
     )
     smooth_alpha: float = Field(
         0.8,
         ge=-1,
         le=1,
-        description="SmoothQuant in products: how much of an activation's outliers goes into the weights, 0 to 1; "
-        "-1: none; NNCF's own is 0.95",
+        description=(
+            "SmoothQuant in products: share of an activation's outliers that moves into the weights, 0 to 1; -1 "
+            "is none; NNCF's own default is 0.95"
+        ),
     )
     bias_correction: Literal["fast", "accurate", "none"] = Field(
-        "fast", description="what makes up for the mean error of a layer in its bias; accurate goes layer by layer"
+        "fast", description="how the bias of a layer compensates its mean error; accurate goes layer by layer"
     )
-    samples: int = Field(128, ge=1, description="samples that ranges are measured on, at most")
-    keep: tuple[str, ...] = Field((), description="names of nodes left in float")
+    samples: int = Field(128, ge=1, description="largest number of calibration samples")
+    keep: tuple[str, ...] = Field((), description="names of nodes that stay in float")

@@ -21,13 +21,13 @@ class Tune(Pass):
     """Threads, streams, cores, denormals, dynamic quantization, model cache."""
 
     name = "openvino.tune"
-    summary = "how OpenVINO runs the model: threads, streams, cores, denormals, dynamic quantization, model cache"
+    summary = "tries settings of OpenVINO: threads, streams, cores, denormals, dynamic quantization, model cache"
     options = "optim_openvino.tune.tune_options:TuneOptions"
     session_only = True
     hardware = "threads, cores and pinning are of processors"
 
     def applicable(self, model: Model, target: Target) -> Applicable:
-        """Always: there is always a session to set."""
+        """Always."""
         return APPLICABLE
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[TuneOptions]:

@@ -61,56 +61,82 @@ class PrePostProcessorInput(BaseModel):
 class AppendOptions(PassOptions):
     """A ``preset``, or lists ``pre`` and ``post`` with the inputs in ``tool_command_args``."""
 
-    preset: Preset | None = Field(None, description="the task")
+    preset: Preset | None = Field(None, description="task of the model")
     input: Literal["auto", "bytes", "pixels", "text", "ids", "samples"] = Field(
         "auto",
-        description="what goes in: bytes of an image or audio file, pixels (RGB, uint8), text, token ids, or samples "
-        "of sound; auto: bytes or text natively, pixels, ids or samples for the web",
+        description=(
+            "input of the new model: bytes of an image or audio file, pixels (RGB, uint8), text, token ids, or "
+            "samples of sound; auto is bytes or text on a CPU, and pixels, ids or samples for the web"
+        ),
     )
     settings: str | None = Field(
-        None, description="Hugging Face model folder, or its preprocessor_config.json: sizes, means, labels, vocabulary"
+        None,
+        description="Hugging Face model folder or its preprocessor_config.json: sizes, means, labels and vocabulary",
     )
     resize: Literal["exact", "shortest", "none"] | None = Field(
-        None, description="how an image gets its size: both edges, or the shortest edge and a crop of the middle"
+        None,
+        description=(
+            "how an image gets its size: exact sets both edges, shortest sets the shortest edge and crops the middle"
+        ),
     )
     size: tuple[int, ...] | None = Field(None, description="height and width, or the shortest edge, in pixels")
-    interpolation: Literal["bilinear", "bicubic", "nearest"] | None = Field(None, description="of resizing")
-    scale: float | None = Field(None, gt=0, description="factor of pixels, 1/255 unless the settings say otherwise")
-    mean: tuple[float, ...] | None = Field(None, description="of each channel, after the factor")
-    std: tuple[float, ...] | None = Field(None, description="of each channel, after the factor")
-    labels: tuple[str, ...] | str | None = Field(None, description="names of classes, or a text file with one a line")
-    top_k: int = Field(1, ge=1, description="classes to give, a count")
-    scores: Literal["logits", "probabilities"] = Field(
-        "logits", description="what the model gives for classes; logits are brought to probabilities by softmax"
+    interpolation: Literal["bilinear", "bicubic", "nearest"] | None = Field(
+        None, description="interpolation of resizing"
     )
-    score_threshold: float = Field(0.25, ge=0, le=1, description="boxes with a lower score are left out")
-    iou_threshold: float = Field(0.5, ge=0, le=1, description="of two boxes that overlap more the better is kept")
-    max_detections: int = Field(100, ge=1, description="boxes of a class, and in all, at most; a count")
+    scale: float | None = Field(None, gt=0, description="factor of pixels; by default that of the settings, or 1/255")
+    mean: tuple[float, ...] | None = Field(None, description="value for each channel, after the factor")
+    std: tuple[float, ...] | None = Field(None, description="value for each channel, after the factor")
+    labels: tuple[str, ...] | str | None = Field(
+        None, description="names of classes, or a text file with one name per line"
+    )
+    top_k: int = Field(1, ge=1, description="number of classes to return")
+    scores: Literal["logits", "probabilities"] = Field(
+        "logits", description="kind of scores that the model returns; softmax turns logits into probabilities"
+    )
+    score_threshold: float = Field(0.25, ge=0, le=1, description="lowest score of a box")
+    iou_threshold: float = Field(
+        0.5, ge=0, le=1, description="largest overlap of two boxes; if two overlap more, the better one stays"
+    )
+    max_detections: int = Field(100, ge=1, description="largest number of boxes, for each class and in total")
     box_layout: Literal["auto", "rows", "columns"] = Field(
         "auto", description="rows: [boxes, 4 + 1 + classes] (YOLO 5, 7); columns: [4 + classes, boxes] (YOLO 8, later)"
     )
-    image_format: Literal["png", "jpg"] = Field("png", description="of an image that comes out, natively")
-    pooling: Literal["mean", "first"] | None = Field(None, description="of an embedding, over tokens")
-    normalize: bool | None = Field(None, description="whether an embedding gets length 1; unless the settings say no")
-    vocabulary: str | None = Field(None, description="vocab.txt, vocab.json or tokenizer.json of BERT's tokenizer")
-    lower_case: bool | None = Field(None, description="whether the tokenizer lowers case")
-    strip_accents: bool | None = Field(None, description="whether it strips accents; as lower_case unless given")
-    blank: int = Field(0, ge=0, description="number of the blank token of CTC")
-    pre: tuple[dict[str, Any], ...] | None = Field(None, description="steps before the model, each {step: parameters}")
-    post: tuple[dict[str, Any], ...] | None = Field(None, description="steps after the model, the same way")
+    image_format: Literal["png", "jpg"] = Field("png", description="format of an output image, on a CPU")
+    pooling: Literal["mean", "first"] | None = Field(None, description="how an embedding is pooled over tokens")
+    normalize: bool | None = Field(
+        None, description="scale an embedding to length 1; by default as in the settings, or true"
+    )
+    vocabulary: str | None = Field(None, description="vocab.txt, vocab.json or tokenizer.json of a BERT tokenizer")
+    lower_case: bool | None = Field(None, description="let the tokenizer convert to lower case")
+    strip_accents: bool | None = Field(None, description="let the tokenizer strip accents; by default as lower_case")
+    blank: int = Field(0, ge=0, description="index of the blank token of CTC")
+    pre: tuple[dict[str, Any], ...] | None = Field(
+        None, description="steps before the model, each as {step: parameters}"
+    )
+    post: tuple[dict[str, Any], ...] | None = Field(
+        None, description="steps after the model, each as {step: parameters}"
+    )
     tool_command: str | None = Field(
         None,
-        description="a ready list by its name in Olive: superresolution, mobilenet, yolo_detection, "
-        "transformers_and_bert, whisper",
+        description=(
+            "predefined list of steps, by its name in Olive: superresolution, mobilenet, yolo_detection, "
+            "transformers_and_bert, whisper"
+        ),
     )
     tool_command_args: dict[str, Any] | tuple[PrePostProcessorInput, ...] | None = Field(
-        None, description="inputs for pre and post, each with name, data_type and shape; or arguments of tool_command"
+        None,
+        description="inputs for pre and post, each with name, data_type and shape; or the arguments of tool_command",
     )
-    target_opset: int = Field(18, ge=16, description="version of the standard operators, at least; images need 18")
+    target_opset: int = Field(18, ge=16, description="lowest version of the standard operators; images need 18")
     samples: str | None = Field(
-        None, description="raw samples to prove equality on: a folder of images or WAV files, or a text file by lines"
+        None,
+        description=(
+            "raw samples for the comparison: a folder of images or WAV files, or a text file with one sample per line"
+        ),
     )
-    files: str = Field("", description="sha256 of the files named here; filled in, and checked when a lock is repeated")
+    files: str = Field(
+        "", description="sha256 of the files named here; optim fills it in, and checks it when a lock is repeated"
+    )
 
     @model_validator(mode="after")
     def _whole(self) -> AppendOptions:

@@ -23,14 +23,14 @@ class ContextBinary(Pass):
     """The graph compiled for the target's chip."""
 
     name = "qnn.context-binary"
-    summary = "the graph compiled for the target's chip, inside the model or beside it"
+    summary = "compiles the graph for the chip of the target, and stores it inside the model or beside it"
     options = "optim_qnn.compile.context_binary_options:ContextBinaryOptions"
     role = Role.REQUESTED
     lossy = True  # only HTP opens what it makes, and computes float32 in float16 there
     hardware = "the chip that the target names (soc=...), or the one it runs on"
 
     def applicable(self, model: Model, target: Target) -> Applicable:
-        """Where there is a compiler, and a graph that is not compiled."""
+        """If a compiler is installed and the graph is not compiled yet."""
         if target.backend != "qnn":
             return Applicable.no("compiling needs onnxruntime-qnn: --target qnn")
         if any(node.op_type == "EPContext" for node in model.ir().graph):

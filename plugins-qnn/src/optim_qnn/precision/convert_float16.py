@@ -29,14 +29,14 @@ class ConvertFloat16(Pass):
     """Everything in float16."""
 
     name = "qnn.convert-float16"
-    summary = "the whole graph in float16, half the size"
+    summary = "converts the whole graph to float16, which halves the size"
     options = "optim_qnn.precision.convert_float16_options:ConvertFloat16Options"
     lossy = True
     makes = "float16"
     hardware = "HTP v69 or later (Snapdragon 8 Gen 1, X Elite): earlier ones compute integers only"
 
     def applicable(self, model: Model, target: Target) -> Applicable:
-        """Where the chip is known to have float16, and nothing is quantized."""
+        """If the chip is known to support float16, and the model is not quantized."""
         if reason := _chip_against(target):
             return Applicable.no(reason)
         graph = model.ir()

@@ -10,4 +10,4 @@ from optim import PassOptions
 class ConvertFloat16Options(PassOptions):
     """HTP computes everything in float16 or nothing: there is no node to leave in float32."""
 
-    io: bool = Field(False, description="inputs and outputs too; by default they stay in float32, with Casts")
+    io: bool = Field(False, description="also convert inputs and outputs; by default they stay in float32, with Casts")

@@ -36,12 +36,12 @@ class Preprocess(Pass):
     """Fixed shapes, fusions and rewrites for HTP."""
 
     name = "qnn.preprocess"
-    summary = "fixed shapes, fusions and rewrites that HTP needs"
+    summary = "fixes shapes, and applies the fusions and rewrites that HTP needs"
     options = "optim_qnn.preprocess.preprocess_options:PreprocessOptions"
     role = Role.REQUESTED
 
     def applicable(self, model: Model, target: Target) -> Applicable:
-        """Where the graph is not compiled; it says in its counts what there was to do."""
+        """If the graph is not compiled yet; the counts show whether there was anything to do."""
         compiled = any(node.op_type == "EPContext" for node in model.ir().graph)
         return Applicable.no("the model is compiled already") if compiled else APPLICABLE
 

@@ -11,12 +11,11 @@ class PreprocessOptions(PassOptions):
     """What is asked for by name; everything else is done where it fits."""
 
     shapes: dict[str, tuple[int, ...]] = Field(
-        default_factory=dict, description="shapes of dynamic inputs, e.g. {input_ids=[1, 128]}; by default the samples'"
+        default_factory=dict,
+        description="shapes of dynamic inputs, e.g. {input_ids=[1, 128]}; by default those of the samples",
     )
-    fuse_layer_norm: bool = Field(True, description="ReduceMean sequences as one LayerNormalization (opset 17 on)")
-    channel_last_inputs: tuple[str, ...] = Field(
-        (), description="inputs that the model takes as (N, ..., C) from then on instead of (N, C, ...)"
+    fuse_layer_norm: bool = Field(
+        True, description="write ReduceMean sequences as one LayerNormalization (opset 17 or later)"
     )
-    channel_last_outputs: tuple[str, ...] = Field(
-        (), description="outputs that the model gives as (N, ..., C) from then on instead of (N, C, ...)"
-    )
+    channel_last_inputs: tuple[str, ...] = Field((), description="inputs that change from (N, C, ...) to (N, ..., C)")
+    channel_last_outputs: tuple[str, ...] = Field((), description="outputs that change from (N, C, ...) to (N, ..., C)")

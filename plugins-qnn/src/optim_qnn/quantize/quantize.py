@@ -32,7 +32,7 @@ class Quantize(Pass):
     """Activations and weights as integers, for HTP."""
 
     name = "qnn.quantize"
-    summary = "activations and weights as integers, with some nodes at 16 bits where 8 are not enough"
+    summary = "quantizes activations and weights to integers, with 16 bits for nodes that need them"
     options = "optim_qnn.quantize.quantize_options:QuantizeOptions"
     lossy = True
     calibrates = True
@@ -42,7 +42,7 @@ class Quantize(Pass):
     hardware = "any HTP; activations of 16 bits take longer than those of 8"
 
     def applicable(self, model: Model, target: Target) -> Applicable:
-        """Where shapes are fixed, something is in float, and nothing is quantized yet."""
+        """If shapes are fixed, the model has float values, and it is not quantized yet."""
         dynamic = [info.name for info in model.inputs if info.is_dynamic]
         if dynamic:
             return Applicable.no(f"input {dynamic[0]} is dynamic; qnn.preprocess fixes it")

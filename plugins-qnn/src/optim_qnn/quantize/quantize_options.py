@@ -16,17 +16,22 @@ class QuantizeOptions(PassOptions):
     """Types that HTP computes with, and where to leave them."""
 
     activations: Activations = Field(
-        "uint8", description="type of what nodes compute; 8 bits is fastest on HTP, 16 bits lose far less"
+        "uint8", description="type of activations; 8 bits are fastest on HTP, 16 bits are far more accurate"
     )
-    weights: Weights = Field("int8", description="type of constants; int4 halves the size again")
-    per_channel: bool = Field(True, description="a scale for each output channel of Conv weights")
+    weights: Weights = Field("int8", description="type of weights; int4 halves the size again")
+    per_channel: bool = Field(True, description="use a scale for each output channel of Conv weights")
     calibration: Literal["minmax", "entropy", "percentile"] = Field(
-        "minmax", description="how ranges are chosen; entropy and percentile hold all activations in memory"
+        "minmax",
+        description=(
+            "how the range of a tensor follows from the samples; entropy and percentile keep all activations in memory"
+        ),
     )
-    symmetric_activations: bool = Field(False, description="ranges that are as far below zero as above")
+    symmetric_activations: bool = Field(False, description="make ranges symmetric around zero")
     overrides: dict[str, dict[str, str | bool | int | float]] = Field(
         default_factory=dict,
-        description="by tensor: type (uint8, uint16, int8, int16, int4), symmetric, axis, scale with zero_point, "
-        "rmin, rmax; one that has no effect is an error",
+        description=(
+            "settings by tensor: type (uint8, uint16, int8, int16, int4), symmetric, axis, scale with zero_point, "
+            "rmin, rmax; a setting without effect is an error"
+        ),
     )
-    keep: tuple[str, ...] = Field((), description="nodes that compute at 16 bits where the others have 8")
+    keep: tuple[str, ...] = Field((), description="names of nodes that compute in 16 bits while the others have 8")

@@ -12,7 +12,7 @@ from optim import PassOptions
 class DynamoOptions(PassOptions):
     """How the dynamo exporter is called."""
 
-    opset: int | None = Field(default=None, ge=18, description="ONNX opset version; by default the exporter's own")
+    opset: int | None = Field(default=None, ge=18, description="ONNX opset version; by default that of the exporter")
     optimize: bool = Field(
         default=True, description="let the exporter fold constants; false keeps every parameter under its own name"
     )
@@ -28,7 +28,8 @@ class AttentionOptions(PassOptions):
     """Which implementation of attention is exported."""
 
     implementation: Literal["auto", "eager", "sdpa"] = Field(
-        default="auto", description="auto: sdpa, or eager for families whose sdpa the exporter cannot take"
+        default="auto",
+        description="attention of the model; auto is sdpa, or eager for families whose sdpa does not export",
     )
 
 
@@ -36,5 +37,5 @@ class DtypeOptions(PassOptions):
     """Which type the weights get."""
 
     dtype: Literal["auto", "float32", "float16", "bfloat16"] = Field(
-        default="auto", description="auto: float32, which every backend has kernels for"
+        default="auto", description="type of the module; auto is float32, because every backend has kernels for it"
     )

@@ -47,7 +47,7 @@ class LockedSource(_Table):
     """The model that was optimized."""
 
     file_name: str
-    digest: str = Field(description="of the model in the store, sha256 over graph and weights")
+    digest: str = Field(description="digest of the model: sha256 over graph and weights")
 
 
 class LockedTarget(_Table):
@@ -56,18 +56,18 @@ class LockedTarget(_Table):
     name: str
     backend: str
     baseline: str | None = Field(
-        default=None, description="target that it was timed against and compared with; absent where it is the same one"
+        default=None, description="target that it was timed against and compared with; absent if it is the same target"
     )
-    versions: Mapping[str, str] = Field(default={}, description="libraries by distribution")
+    versions: Mapping[str, str] = Field(default={}, description="versions of libraries by distribution")
 
 
 class LockedFeeds(_Table):
     """What it was judged on."""
 
     digest: str
-    origin: str = Field(description="where they came from, in words")
+    origin: str = Field(description="origin of the samples, as text")
     seed: int
-    data: str | None = Field(default=None, description="what the user gave; absent where feeds were synthesized")
+    data: str | None = Field(default=None, description="samples that the user gave; absent if optim synthesized them")
 
 
 class LockedPass(_Table):
@@ -76,7 +76,7 @@ class LockedPass(_Table):
     name: str
     stage: str
     options: Mapping[str, Any] = {}
-    none: tuple[str, ...] = Field(default=(), description="options whose value is None, which TOML cannot write")
+    none: tuple[str, ...] = Field(default=(), description="options without a value, because TOML has no null")
     package: str
     package_version: str
 
@@ -119,7 +119,7 @@ class Lock(_Table):
     budget: BudgetTable
     feeds: LockedFeeds
     passes: tuple[LockedPass, ...] = ()
-    session: SessionConfig = Field(default=SessionConfig(), description="the settings that came of the chain")
+    session: SessionConfig = Field(default=SessionConfig(), description="session settings of the result")
     result: LockedResult
 
     def chain(self) -> tuple[Named, ...]:

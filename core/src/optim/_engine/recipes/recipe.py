@@ -24,17 +24,20 @@ class BudgetTable(_Table):
 
     max_drift: float | None = Field(default=None, gt=0, strict=True, description="largest drift of any output")
     max_loss: str | StrictFloat | None = Field(
-        default=None, description="how much worse the metric may get: '1%' of the original's, or an amount"
+        default=None, description="largest loss of the metric: '1%' of the original's value, or an amount"
     )
     max_mismatch: str | StrictFloat | None = Field(
         default=None, description="share of an output's texts or whole numbers that may differ: '1%', or 0.01"
     )
-    lossless: bool = Field(default=False, strict=True, description="admit only passes held to rounding error")
+    lossless: bool = Field(default=False, strict=True, description="rounding error only")
     batch_invariant: float | None = Field(
-        default=None, gt=0, strict=True, description="how far a sample's answer may move in a batch and with padding"
+        default=None,
+        gt=0,
+        strict=True,
+        description="largest drift of a sample between running alone and in a batch or with padding",
     )
     max_latency_ms: float | None = Field(
-        default=None, gt=0, strict=True, description="what 95 of 100 calls keep within, where throughput is the goal"
+        default=None, gt=0, strict=True, description="limit of the p95 latency in milliseconds, for goal throughput"
     )
 
     @model_validator(mode="after")
@@ -51,8 +54,10 @@ class BudgetTable(_Table):
 class NamedPass(_Table):
     """A pass asked for by name: the run fails unless it holds."""
 
-    name: str = Field(description="as in `optim passes list`")
-    options: Mapping[str, Any] | None = Field(default=None, description="left out: what the pass itself proposes")
+    name: str = Field(description="name as in `optim passes list`")
+    options: Mapping[str, Any] | None = Field(
+        default=None, description="options; by default those that the pass proposes"
+    )
 
 
 def _joined(target: Any) -> Any:
@@ -64,24 +69,27 @@ class Recipe(_Table):
     """Everything a recipe can say; a key that is left out is None or empty, and the command line goes before it."""
 
     target: Annotated[str | None, BeforeValidator(_joined)] = Field(
-        default=None, description="as in `optim targets`; a list of several, or auto: the fastest is delivered"
+        default=None,
+        description=(
+            "target as in `optim targets`, a list of several, or auto; with several, the fastest result is delivered"
+        ),
     )
     generate: str | None = Field(
-        default=None, description="goal generate: tokens of a prompt and an answer, prompt=512,new=128"
+        default=None, description="for goal generate: tokens of the prompt and the answer, e.g. prompt=512,new=128"
     )
     goal: str | None = Field(
-        default=None, description="what better means; left out: of a decoder generate, else latency"
+        default=None, description="property to improve; by default latency, or generate for a decoder"
     )
-    data: str | None = Field(default=None, description="feeds; a path is relative to the recipe")
+    data: str | None = Field(default=None, description="input samples; a path is relative to the recipe")
     metric: str | None = Field(default=None, description="task metric, as after --metric")
-    seed: int | None = Field(default=None, ge=0, strict=True, description="of everything random")
+    seed: int | None = Field(default=None, ge=0, strict=True, description="random seed")
     search_seconds: Annotated[float, Field(gt=0, strict=True)] | Literal["auto"] | None = Field(
-        default=None, description="seconds of the whole run, or auto"
+        default=None, description="time limit of the whole run in seconds, or auto"
     )
     stages: tuple[Stage, ...] = Field(default=(), description="only these stages")
-    without: tuple[str, ...] = Field(default=(), description="passes left out")
-    budget: BudgetTable = Field(default=BudgetTable(), description="how much drift is accepted")
-    passes: tuple[NamedPass, ...] = Field(default=(), description="passes that must hold, with their options")
+    without: tuple[str, ...] = Field(default=(), description="passes that should not run")
+    budget: BudgetTable = Field(default=BudgetTable(), description="accuracy budget")
+    passes: tuple[NamedPass, ...] = Field(default=(), description="required passes with their options")
 
     @model_validator(mode="after")
     def _no_contradiction(self) -> Self:

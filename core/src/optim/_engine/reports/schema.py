@@ -30,63 +30,87 @@ REPORT_FILE = "report.json"
 class BudgetReport(Part):
     """How much drift was accepted, and how much loss of the task metric."""
 
-    max_drift: Figure = Field(description="largest drift of lossy passes; null with --lossless or --max-loss alone")
-    lossless: bool
+    max_drift: Figure = Field(
+        description="largest drift of lossy passes; null with --lossless, or with --max-loss and no --max-drift"
+    )
+    lossless: bool = Field(description="true if only rounding error is allowed")
     metric: str | None = Field(default=None, description="task metric with its options")
-    max_loss: str | None = Field(default=None, description="a share of the original's value as 1%, or an amount")
-    max_mismatch: float = Field(default=0.0, description="share of an output's texts or whole numbers that may differ")
+    max_loss: str | None = Field(
+        default=None,
+        description="largest loss of the metric: a share of the original's value, such as 1%, or an amount",
+    )
+    max_mismatch: float = Field(
+        default=0.0, description="share of the texts or whole numbers of an output that may differ"
+    )
 
 
 class OriginalReport(Part):
     """The model as it came."""
 
-    path: str
+    path: str = Field(description="path of the original")
     digest: str = Field(description="sha256 over graph, weights and session settings")
-    latency_ms: Figure = Field(description="median; null where nothing was timed")
-    size_bytes: int
-    peak_memory_bytes: int | None = Field(description="of opening and running it, imports excluded")
-    operators: dict[str, int] = Field(description="nodes by operator")
-    operator_ms: dict[str, float] = Field(
-        default={}, description="ms of a run by operator, as the runtime executes them; empty where nobody looked"
+    latency_ms: Figure = Field(description="median latency; null if nothing was timed")
+    size_bytes: int = Field(description="bytes on disk, graph and weights")
+    peak_memory_bytes: int | None = Field(
+        description="peak memory to open and run the model, without imported libraries"
     )
-    start: StartReport | None = Field(default=None, description="cold start; null where nothing was timed")
-    batch: BatchDrift | None = Field(default=None, description="null where it was not looked at")
-    generation: GenerationReport | None = Field(default=None, description="null where the goal is not generate")
-    throughput: ThroughputReport | None = Field(default=None, description="null where it is not the goal")
+    operators: dict[str, int] = Field(description="number of nodes by operator")
+    operator_ms: dict[str, float] = Field(
+        default={},
+        description=(
+            "milliseconds of a run by operator, as the runtime executes them; empty if optim did not profile the model"
+        ),
+    )
+    start: StartReport | None = Field(default=None, description="times of a cold start; null if nothing was timed")
+    batch: BatchDrift | None = Field(default=None, description="batch and padding sensitivity; null if not measured")
+    generation: GenerationReport | None = Field(
+        default=None, description="times of an answer; null if the goal is not generate"
+    )
+    throughput: ThroughputReport | None = Field(
+        default=None, description="best throughput; null if the goal is not throughput"
+    )
 
 
 class OutputReport(Part):
     """One output against the original's, the worst over all samples."""
 
-    name: str
-    dtype: str
+    name: str = Field(description="name of the output")
+    dtype: str = Field(description="element type")
     shape: tuple[int, ...]
-    compared: int = Field(description="elements compared, padding left out")
-    relative_error: Figure = Field(description="the drift: the worst error of any slice, in scales of the original")
-    max_abs: Figure = Field(
-        description="largest absolute difference, in its unit, decides nothing; null for other than floats"
+    compared: int = Field(description="number of compared elements, without padding")
+    relative_error: Figure = Field(
+        description="the drift: the worst error of any slice, in units of how the original varies"
     )
-    cosine: Figure = Field(description="of the flattened arrays, decides nothing; null for other than floats")
+    max_abs: Figure = Field(description="largest absolute difference, for information; null if the output is not float")
+    cosine: Figure = Field(
+        description="cosine of the flattened arrays, for information; null if the output is not float"
+    )
     sqnr_db: Figure = Field(
-        description="signal to noise ratio in dB, decides nothing; null where outputs are equal or incomparable"
+        description="signal-to-noise ratio in dB, for information; null if outputs are equal or cannot be compared"
     )
-    max_ulp: Figure = Field(description="largest distance in units in the last place; null for other than floats")
-    top1_agreement: Figure = Field(description="share of rows whose largest element is at the same place")
+    max_ulp: Figure = Field(description="largest distance in units in the last place; null if the output is not float")
+    top1_agreement: Figure = Field(description="share of rows whose largest element has the same index")
     problem: str = ""
-    limit: Figure = Field(default=None, description="what this output alone is held to; null where it is the budget")
-    each: tuple[Figure, ...] = Field(
-        default=(), description="relative_error of every sample, where several were compared"
+    limit: Figure = Field(default=None, description="limit for this output alone; null if the budget is its limit")
+    each: tuple[Figure, ...] = Field(default=(), description="relative_error of each sample; empty with one sample")
+    overflowed: bool = Field(
+        default=False, description="true if the output has NaN or infinity and the original has not"
     )
-    overflowed: bool = Field(default=False, description="whether NaN or infinity appeared in it")
     above: dict[str, int] = Field(
-        default={}, description="elements whose error is above so many scales of the original"
+        default={}, description="number of elements whose error is above a limit, by that limit"
     )
-    where: str = Field(default="", description="the slice whose drift is the worst; empty: the whole output")
-    sample: str = Field(default="", description="the sample whose drift is the worst")
-    rounding_excess: Figure = Field(default=None, description="times what rounding explains; up to 1 it is rounding")
-    mismatched: Figure = Field(default=None, description="share of texts or whole numbers that differ; null for floats")
-    accepted: bool = Field(default=False, description="whether the budget accepts that share: it is no drift then")
-    unjudged: str = Field(default="", description="why samples could not show an error; empty where they could")
+    where: str = Field(default="", description="slice with the worst drift; empty for the whole output")
+    sample: str = Field(default="", description="sample with the worst drift")
+    rounding_excess: Figure = Field(
+        default=None, description="error divided by the error that rounding explains; rounding explains values up to 1"
+    )
+    mismatched: Figure = Field(
+        default=None, description="share of texts or whole numbers that differ; null if the output is float"
+    )
+    accepted: bool = Field(
+        default=False, description="true if the budget accepts that share; the share then does not count as drift"
+    )
+    unjudged: str = Field(default="", description="reason why the samples cannot show an error; empty if they can")
 
     @classmethod
     def of(cls, found: OutputComparison) -> OutputReport:
@@ -100,210 +124,254 @@ class OutputReport(Part):
 class ShapeReport(Part):
     """Latency on one shape of the inputs."""
 
-    shape: str = Field(description="e.g. input_ids 1x128")
-    original_ms: float
-    result_ms: float
-    ratio: float
-    ci: tuple[float, float] | None = Field(description="95 % interval of the ratio; null below six rounds")
-    original_calls: Percentiles | None = Field(default=None, description="single calls of the original")
-    result_calls: Percentiles | None = Field(default=None, description="single calls of the result, in the same race")
+    shape: str = Field(description="shape, e.g. input_ids 1x128")
+    original_ms: float = Field(description="latency of the original in milliseconds")
+    result_ms: float = Field(description="latency of the result in milliseconds")
+    ratio: float = Field(description="result_ms divided by original_ms, as the median over rounds")
+    ci: tuple[float, float] | None = Field(description="95 % interval of the ratio; null with fewer than six rounds")
+    original_calls: Percentiles | None = Field(
+        default=None, description="latency of single calls of the original, in milliseconds"
+    )
+    result_calls: Percentiles | None = Field(
+        default=None, description="latency of single calls of the result in the same race, in milliseconds"
+    )
 
 
 class TaskReport(Part):
     """The task metric of the result beside the original's, on the same samples."""
 
-    metric: str
-    higher_is_better: bool
-    original: float
-    value: float
-    loss: float = Field(description="how much worse, in the metric's own unit; negative: better")
-    standard_error: float | None = Field(description="of the loss, over samples; null for a single one")
-    samples: int
+    metric: str = Field(description="name of the metric with its options")
+    higher_is_better: bool = Field(description="true if a higher value is better")
+    original: float = Field(description="value of the original")
+    value: float = Field(description="value of the result")
+    loss: float = Field(description="how much worse the result is, in the unit of the metric; negative if it is better")
+    standard_error: float | None = Field(description="standard error of the loss over samples; null with one sample")
+    samples: int = Field(description="number of samples")
 
 
 class ResultReport(Part):
     """The model that is delivered."""
 
-    digest: str
-    latency_ms: Figure
-    latency_ratio: Figure
-    latency_ratio_ci: tuple[float, float] | None = Field(description="95 % interval; null below six rounds")
-    size_bytes: int
-    peak_memory_bytes: int | None
-    executed_on: dict[str, float] = Field(description="share of the nodes by provider; empty where nobody looked")
-    drift: DriftReport
-    task: TaskReport | None = Field(default=None, description="null where no metric was asked for")
-    operators: dict[str, int]
-    operator_ms: dict[str, float] = Field(default={}, description="as the original's")
-    outputs: tuple[OutputReport, ...]
-    shapes: tuple[ShapeReport, ...]
-    loader: bool = Field(default=True, description="whether load.py is there, and optim.load opens it")
-    load_script: str = Field(default="", description="text of load.py where another runtime than onnxruntime opens it")
-    requirements: tuple[str, ...] = Field(default=(), description="what load.py needs, as pip takes it")
-    kernels: tuple[KernelCount, ...] = Field(default=(), description="empty where the runtime does not tell")
-    start: StartReport | None = Field(default=None, description="cold start; null where nothing was timed")
-    batch: BatchDrift | None = Field(default=None, description="null where it was not looked at")
-    throughput: ThroughputReport | None = Field(default=None, description="null where it is not the goal")
-    goal_ratio: GoalRatioReport | None = Field(default=None, description="null where the goal has no clock of its own")
-    generation: GenerationReport | None = Field(default=None, description="as the original's")
+    digest: str = Field(description="sha256 over graph, weights and session settings")
+    latency_ms: Figure = Field(description="median latency in milliseconds")
+    latency_ratio: Figure = Field(description="latency of the result divided by latency of the original")
+    latency_ratio_ci: tuple[float, float] | None = Field(
+        description="95 % interval of the ratio; null with fewer than six rounds"
+    )
+    size_bytes: int = Field(description="bytes on disk, graph and weights")
+    peak_memory_bytes: int | None = Field(
+        description="peak memory to open and run the model, without imported libraries"
+    )
+    executed_on: dict[str, float] = Field(description="share of the nodes by provider; empty if not measured")
+    drift: DriftReport = Field(description="drift of the worst output")
+    task: TaskReport | None = Field(default=None, description="task metric; null without --metric")
+    operators: dict[str, int] = Field(description="number of nodes by operator")
+    operator_ms: dict[str, float] = Field(default={}, description="as in original")
+    outputs: tuple[OutputReport, ...] = Field(description="comparison of each output")
+    shapes: tuple[ShapeReport, ...] = Field(description="latency of each shape")
+    loader: bool = Field(default=True, description="true if the folder has load.py and optim.load opens it")
+    load_script: str = Field(
+        default="", description="text of load.py if another runtime than onnxruntime opens the model"
+    )
+    requirements: tuple[str, ...] = Field(
+        default=(), description="packages that load.py needs, as requirements for pip"
+    )
+    kernels: tuple[KernelCount, ...] = Field(
+        default=(), description="kernels that the runtime used; empty if the runtime does not report them"
+    )
+    start: StartReport | None = Field(default=None, description="times of a cold start; null if nothing was timed")
+    batch: BatchDrift | None = Field(default=None, description="batch and padding sensitivity; null if not measured")
+    throughput: ThroughputReport | None = Field(
+        default=None, description="best throughput; null if the goal is not throughput"
+    )
+    goal_ratio: GoalRatioReport | None = Field(
+        default=None, description="ratio by the clock of the goal; null if the goal has no clock of its own"
+    )
+    generation: GenerationReport | None = Field(default=None, description="as in original")
 
 
 class StepReport(Part):
     """One pass with one set of options, tried on one chain of passes."""
 
-    stage: str
+    stage: str = Field(description="stage of the pass")
     pass_name: str = Field(validation_alias="pass", serialization_alias="pass")
-    plugin: str
-    options: dict[str, Any]
-    on: tuple[str, ...] = Field(description="the passes before it")
-    status: Literal["kept", "dropped", "not-applicable", "failed", "skipped"]
-    reason: str
-    ratio_to_original: Figure = Field(description="the best over the session settings tried with it")
-    ratio_ci: tuple[float, float] | None = Field(default=None, description="95 % interval of it")
-    size_bytes: int | None = Field(default=None, description="of the model after it")
-    ratio_to_best: Figure = Field(description="ratio to the chain without it")
-    drift: DriftReport | None
-    task_value: Figure = Field(default=None, description="task metric, on the samples that candidates are explored on")
-    task_loss: Figure = Field(default=None, description="how much worse than the original's; negative: better")
-    seconds: float = Field(description="spent on it, timing excluded")
-    counts: dict[str, int] = Field(description="what the pass says happened")
-    notes: tuple[str, ...]
-    not_here: bool = Field(
-        default=False, description="not tried because of this machine or what is installed, whatever the model is"
+    plugin: str = Field(description="plugin with the pass")
+    options: dict[str, Any] = Field(description="options of the pass")
+    on: tuple[str, ...] = Field(description="passes that were applied before this one")
+    status: Literal["kept", "dropped", "not-applicable", "failed", "skipped"] = Field(description="outcome of the step")
+    reason: str = Field(description="reason for the outcome")
+    ratio_to_original: Figure = Field(
+        description="latency ratio to the original, the best over all session settings that were tried with it"
     )
-    printed: tuple[str, ...] = Field(default=(), description="what the pass printed")
-    target: str = Field(default="", description="that it was tried for, where several competed")
-    trace: str = Field(default="", description="of the exception that it ended with, the plugin's own lines first")
+    ratio_ci: tuple[float, float] | None = Field(default=None, description="95 % interval of ratio_to_original")
+    size_bytes: int | None = Field(default=None, description="size of the model after this step")
+    ratio_to_best: Figure = Field(description="latency ratio to the model without this step")
+    drift: DriftReport | None = Field(description="drift of the worst output; null if not compared")
+    task_value: Figure = Field(default=None, description="task metric, on the samples of the exploration")
+    task_loss: Figure = Field(
+        default=None, description="loss of the task metric; negative if it is better than the original's"
+    )
+    seconds: float = Field(description="seconds of this step, without timing")
+    counts: dict[str, int] = Field(description="counts that the pass reports")
+    notes: tuple[str, ...] = Field(description="notes of the pass")
+    not_here: bool = Field(
+        default=False,
+        description="true if this machine or the installed packages prevented the step, whatever the model is",
+    )
+    printed: tuple[str, ...] = Field(default=(), description="text that the pass printed")
+    target: str = Field(default="", description="target of this step; empty with one target")
+    trace: str = Field(
+        default="", description="traceback if the pass raised an exception, the plugin's own lines first"
+    )
     blame: BlameReport | None = Field(
-        default=None, description="which nodes make it wrong, where it was dropped for that and there was time to look"
+        default=None, description="nodes that make the result wrong; null if not searched"
     )
 
 
 class PointReport(Part):
     """A model that was measured: a place in the plot of speed against drift."""
 
-    number: int | None = Field(description="on the front of what can be had; --pick takes it; null beside the front")
-    chain: tuple[str, ...] = Field(description="its passes with their options, in words")
-    latency_ms: Figure
-    latency_ratio: Figure
-    latency_ratio_ci: tuple[float, float] | None
-    size_bytes: int
-    peak_memory_bytes: int | None
-    drift: DriftReport
-    task_value: Figure
-    lossy: bool
-    proven: bool = Field(description="on fresh rounds and all samples; else a quick look")
-    within: bool = Field(description="within the budget")
-    delivered: bool
-    target: str = Field(default="", description="that it runs on, where several competed")
+    number: int | None = Field(description="number for optim pick; null if another result is better in every respect")
+    chain: tuple[str, ...] = Field(description="its passes with their options, as text")
+    latency_ms: Figure = Field(description="median latency in milliseconds")
+    latency_ratio: Figure = Field(description="latency of the result divided by latency of the original")
+    latency_ratio_ci: tuple[float, float] | None = Field(
+        description="95 % interval of latency_ratio; null with fewer than six rounds"
+    )
+    size_bytes: int = Field(description="bytes on disk, graph and weights")
+    peak_memory_bytes: int | None = Field(
+        description="peak memory to open and run the model, without imported libraries"
+    )
+    drift: DriftReport = Field(description="drift of the worst output")
+    task_value: Figure = Field(description="value of the task metric")
+    lossy: bool = Field(description="true if a lossy pass is in the chain")
+    proven: bool = Field(
+        description="true after the final timing and the comparison on all samples; false after a first timing"
+    )
+    within: bool = Field(description="true if the model meets the budget")
+    delivered: bool = Field(description="true for the result")
+    target: str = Field(default="", description="target that runs it; empty with one target")
 
 
 class TargetReport(Part):
     """One of several targets that competed."""
 
-    name: str
-    runtime: str = Field(description="what runs models there: a provider of onnxruntime, or a runtime of its own")
-    status: Literal["delivered", "beaten", "failed", "absent"] = Field(description="absent: not usable on this machine")
-    reason: str
-    baseline: bool = Field(description="whether all ratios of the report are to the original there")
-    original_ratio: Figure = Field(description="latency of the original there, to the baseline's")
-    original_ratio_ci: tuple[float, float] | None = Field(description="95 % interval")
-    original_drift: DriftReport | None = Field(description="of the original there to the baseline's outputs")
-    best_ratio: Figure = Field(description="of the best that held there")
-    versions: dict[str, str] = Field(description="of the libraries that run it")
+    name: str = Field(description="name of the target")
+    runtime: str = Field(description="runtime of the target: a provider of onnxruntime, or another runtime")
+    status: Literal["delivered", "beaten", "failed", "absent"] = Field(
+        description="outcome of the target; absent means that this machine cannot use it"
+    )
+    reason: str = Field(description="reason for the outcome")
+    baseline: bool = Field(description="true if all ratios of the report refer to the original on this target")
+    original_ratio: Figure = Field(
+        description="latency of the original on this target divided by its latency on the baseline"
+    )
+    original_ratio_ci: tuple[float, float] | None = Field(description="95 % interval of original_ratio")
+    original_drift: DriftReport | None = Field(
+        description="drift of the original on this target from the outputs on the baseline"
+    )
+    best_ratio: Figure = Field(description="latency ratio of the best candidate that met the budget on this target")
+    versions: dict[str, str] = Field(description="versions of the libraries that run it")
 
 
 class Assumption(Part):
     """What was assumed of an input that was synthesized."""
 
-    input: str
-    text: str
+    input: str = Field(description="name of the input")
+    text: str = Field(description="assumption about the input")
 
 
 class FeedsReport(Part):
     """What the models were run on."""
 
-    origin: str
-    samples: int = Field(description="samples there are")
-    held_out: int = Field(default=0, description="samples that no pass was fitted to; they are compared on first")
-    compared: int = Field(description="samples the result was compared on")
-    assumptions: tuple[Assumption, ...]
+    origin: str = Field(description="origin of the samples, as text")
+    samples: int = Field(description="number of samples")
+    held_out: int = Field(default=0, description="number of held-out samples, which no pass sees")
+    compared: int = Field(description="number of samples that the result was compared on")
+    assumptions: tuple[Assumption, ...] = Field(description="assumptions about synthesized inputs")
 
 
 class DeviceReport(Part):
     """What an independent runtime says of the target: see ``docs/trust.md``."""
 
-    by: str = Field(description="the runtime that computed the original too; empty where none could")
-    drift: Figure = Field(description="of the outputs that count as right from those of that runtime")
+    by: str = Field(description="independent runtime that computed the original; empty if there is none")
+    drift: Figure = Field(description="drift of the reference outputs from the outputs of that runtime")
     samples: int
-    reason: str = Field(default="", description="why nobody checked the target; else empty")
+    reason: str = Field(default="", description="reason why the target was not checked; empty if it was")
 
 
 class MachineReport(Part):
     """Where it was timed."""
 
-    cpu: str
-    cores: int = Field(description="processors that this process may use")
-    machine_cores: int | None = Field(default=None, description="processors of the machine; null where unknown")
+    cpu: str = Field(description="name of the processor")
+    cores: int = Field(description="number of processors that the process may use")
+    machine_cores: int | None = Field(default=None, description="number of processors of the machine; null if unknown")
     quota: float | None = Field(
-        default=None, description="processors' time that the container or batch system gives; null for no quota"
+        default=None, description="CPU quota of the container or batch system, in processors; null without a quota"
     )
-    memory_bytes: int | None
-    os: str
-    python: str
+    memory_bytes: int | None = Field(description="memory that the process may use")
+    os: str = Field(description="operating system")
+    python: str = Field(description="version of Python")
     instruction_sets: tuple[str, ...] = Field(
-        default=(), description="what kernels differ by, in the names of Linux; empty where unknown"
+        default=(), description="instruction sets that kernels depend on, by their names in Linux; empty if unknown"
     )
-    device: str = Field(default="", description="the accelerator that it ran on, with its driver; empty for none")
+    device: str = Field(default="", description="accelerator with its driver; empty without one")
 
 
 class SearchReport(Part):
     """What the search cost."""
 
-    computed: int = Field(description="jobs run")
-    from_cache: int = Field(description="answers taken from the cache")
-    seconds: float
-    budget_seconds: float | None = Field(description="of the whole run, given or announced; null for a repeated lock")
+    computed: int = Field(description="number of jobs that ran")
+    from_cache: int = Field(description="number of answers from the cache")
+    seconds: float = Field(description="seconds of the search")
+    budget_seconds: float | None = Field(
+        description="time limit of the whole run, given or announced; null if a lock was repeated"
+    )
 
 
 class Report(Part):
     """Everything a run found out."""
 
-    status: Literal["improved", "prepared", "unchanged", "budget-missed", "failed"]
+    status: Literal["improved", "prepared", "unchanged", "budget-missed", "failed"] = Field(description="the verdict")
     reason: str = Field(description="the verdict in one sentence")
     broken: tuple[BrokenPassReport, ...] = Field(
-        default=(), description="passes whose own code broke: what they would have gained is not known"
+        default=(), description="passes that raised an exception of their own; their gain is unknown"
     )
-    target: str = Field(description="where what is delivered runs")
-    baseline: str = Field(default="", description="target that ratios are to, where several competed; else empty")
-    targets: tuple[TargetReport, ...] = Field(default=(), description="those that competed; empty where none did")
-    goal: str
+    target: str = Field(description="target that runs the result")
+    baseline: str = Field(default="", description="target that ratios refer to; empty with one target")
+    targets: tuple[TargetReport, ...] = Field(default=(), description="targets that competed; empty with one target")
+    goal: str = Field(description="goal of the run")
     budget: BudgetReport
     original: OriginalReport
-    export: ExportReport | None = Field(default=None, description="null where the source is an ONNX model")
-    result: ResultReport | None = Field(description="null where nothing is delivered")
+    export: ExportReport | None = Field(
+        default=None, description="how the source was exported; null if the source is an ONNX model"
+    )
+    result: ResultReport | None = Field(description="the delivered model; null if there is none")
     nearest: PointReport | None = Field(
-        default=None, description="where nothing keeps within the budget: what is nearest, kept aside in nearest/"
+        default=None, description="the candidate nearest to the budget if none meets it; it is kept in nearest/"
     )
-    points: tuple[PointReport, ...] = Field(default=(), description="everything that was measured")
-    key: str = Field(default="", description="of this run in the cache, for --pick")
-    steps: tuple[StepReport, ...]
+    points: tuple[PointReport, ...] = Field(default=(), description="all measured models")
+    key: str = Field(default="", description="key of this run in the cache")
+    steps: tuple[StepReport, ...] = Field(description="each pass that was tried, with its options")
     feeds: FeedsReport
-    tolerance: float = Field(description="largest drift that counts as lossless, measured on the original")
+    tolerance: float = Field(description="largest drift that counts as rounding, measured on the original")
     device: DeviceReport | None = Field(
-        default=None, description="what an independent runtime says of the target; null if the target is that runtime"
+        default=None,
+        description="check of the target against an independent runtime; null if the target is that runtime",
     )
-    notes: tuple[str, ...]
-    checks: tuple[Check, ...] = Field(default=(), description="of what was delivered")
-    layouts: tuple[LayoutReport, ...] = Field(default=(), description="in which the result was written too")
+    notes: tuple[str, ...] = Field(description="notes that limit what a figure means")
+    checks: tuple[Check, ...] = Field(default=(), description="checks of the delivered files")
+    layouts: tuple[LayoutReport, ...] = Field(default=(), description="further layouts of the result")
     machine: MachineReport
-    versions: dict[str, str]
-    seed: int
-    seconds: float
+    versions: dict[str, str] = Field(description="versions of libraries by distribution")
+    seed: int = Field(description="random seed")
+    seconds: float = Field(description="seconds of the run")
     search: SearchReport
-    viewer: str = Field(default="", description="the target's command that shows the run folder DIR; empty: none")
-    cached: bool = Field(description="whether the whole run was served from the cache")
-    first_seconds: float | None = Field(default=None, description="of the run made before, if cached; else null")
+    viewer: str = Field(
+        default="", description="command of the target that shows the run folder DIR; empty if there is none"
+    )
+    cached: bool = Field(description="true if the whole run came from the cache")
+    first_seconds: float | None = Field(default=None, description="seconds of the earlier run if cached; else null")
 
     def as_json(self) -> str:
         """The text of ``report.json``."""

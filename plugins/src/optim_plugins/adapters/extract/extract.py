@@ -34,7 +34,7 @@ class Extract(Pass):
     """Takes adapters out of the graph."""
 
     name = "adapters.extract"
-    summary = "make inputs of the weights of LoRA, DoRA and LoHa adapters: many adapters over one optimized model"
+    summary = "turns the weights of LoRA, DoRA and LoHa adapters into inputs, so that one model serves many adapters"
     options = "optim_plugins.adapters.extract.extract_options:ExtractOptions"
     role = Role.REQUESTED
     before = ("ort:*", "qnn:*", "cuda:*", "tensorrt:*", "openvino:*")
@@ -48,7 +48,7 @@ class Extract(Pass):
             raise error
 
     def applicable(self, model: Model, target: Target) -> Applicable:
-        """To graphs with weights of adapters."""
+        """To graphs with adapter weights."""
         from optim_plugins.adapters.extract.sites import find_parts
 
         if model.adapters:
@@ -115,7 +115,7 @@ class ExtractPacked(Extract):
     """Takes adapters out of the graph, and rounds their weights."""
 
     name = "adapters.extract-packed"
-    summary = "as adapters.extract, with weights of adapters in 4 or 8 bits, of one rank"
+    summary = "does the same as adapters.extract, and stores adapters in 4 or 8 bits, all with one rank"
     options = "optim_plugins.adapters.extract.extract_options:PackedOptions"
     lossy = True
 

@@ -16,23 +16,32 @@ class ExtractOptions(PassOptions):
 
     supply: Literal["inputs", "external"] = Field(
         default="inputs",
-        description="inputs: with each run, many adapters on one session; external: with the session, as initializers "
-        "that the model does not have itself, one session for each adapter",
+        description=(
+            "inputs: each run passes an adapter, so one session serves many; external: a session gets its adapter "
+            "as external initializers, so each adapter needs a session"
+        ),
     )
-    required: bool = Field(default=False, description="every run must bring an adapter: the inputs have no default")
+    required: bool = Field(
+        default=False, description="every run must pass an adapter, because the inputs have no default"
+    )
     rank: int | None = Field(
         default=None,
         ge=1,
         le=4096,
-        description="of every adapter, smaller ones are filled up with zeros; by default any, chosen with each run; "
-        "external and packed weights have that of the model's adapter by default",
+        description=(
+            "rank of every adapter; zeros fill smaller adapters. By default each run may use another rank; "
+            "external and packed weights have the rank of the model's adapter"
+        ),
     )
     also: tuple[str, ...] = Field(
         default=(),
-        description="further adapters, folders of peft or files: each is held to the budget by itself, and kept in the "
-        "run folder",
+        description=(
+            "further adapters (folders of peft, or files); each must meet the budget, and is kept in the run folder"
+        ),
     )
-    files: str = Field("", description="sha256 of the files named here; filled in, and checked when a lock is repeated")
+    files: str = Field(
+        "", description="sha256 of the files named here; optim fills it in, and checks it when a lock is repeated"
+    )
 
     @model_validator(mode="after")
     def _whole(self) -> ExtractOptions:
@@ -51,9 +60,11 @@ class ExtractOptions(PassOptions):
 class PackedOptions(ExtractOptions):
     """How weights of adapters are packed."""
 
-    bits: Literal[4, 8] = Field(default=4, description="of a weight")
-    block_size: Literal[16, 32, 64, 128, 256] = Field(default=32, description="weights that share a scale")
-    mode: Literal["symmetric", "asymmetric"] = Field(default="symmetric", description="asymmetric has zero points")
+    bits: Literal[4, 8] = Field(default=4, description="bits of a weight")
+    block_size: Literal[16, 32, 64, 128, 256] = Field(default=32, description="number of weights that share a scale")
+    mode: Literal["symmetric", "asymmetric"] = Field(
+        default="symmetric", description="asymmetric weights have zero points"
+    )
 
 
 def _digest_of(names: tuple[str, ...]) -> str:

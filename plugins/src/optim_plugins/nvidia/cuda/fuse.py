@@ -26,13 +26,13 @@ class Fuse(Pass):
     """Packed attention, group normalization, attention over a past without its mask."""
 
     name = "cuda.fuse"
-    summary = "operators that ONNX Runtime has for CUDA alone: attention of packed projections, group normalization"
+    summary = "uses operators that ONNX Runtime only has for CUDA: packed attention, group normalization"
     options = "optim_plugins.nvidia.cuda.fuse_options:FuseOptions"
     after = ("ort.fuse-transformer",)
     hardware = "a GPU of NVIDIA's: no other provider has kernels for them"
 
     def applicable(self, model: Model, target: Target) -> Applicable:
-        """Where one of its patterns may be in the graph."""
+        """If the graph may have one of its patterns."""
         from optim.onnx import operator_counts
 
         operators = {name.rpartition(":")[2] for name in operator_counts(model.path)}

@@ -13,10 +13,12 @@ class FuseOptions(PassOptions):
     """Which fusions are left out, and what the caller promises."""
 
     leave_out: tuple[Literal["packed_attention", "group_norm"], ...] = Field(
-        (), description="fusions to leave out: packed_attention, group_norm"
+        (), description="fusions that should not run"
     )
     unpadded: bool = Field(
         False,
-        description="the attention_mask is all ones, in every run: GroupQueryAttention does without it, as flash "
-        "attention must",
+        description=(
+            "promises that attention_mask is all ones in every run; GroupQueryAttention then needs no mask and "
+            "can use flash attention"
+        ),
     )

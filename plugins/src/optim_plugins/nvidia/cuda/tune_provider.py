@@ -40,7 +40,7 @@ class TuneProvider(ProviderSettings):
     """Convolution search, layout, TF32, arena, streams, CUDA graphs."""
 
     name = "cuda.tune-provider"
-    summary = "how the CUDA provider computes: search and layout of convolutions, TF32, arena, streams, CUDA graphs"
+    summary = "tries settings of the CUDA provider: convolution search and layout, TF32, arena, streams, CUDA graphs"
     options = "optim_plugins.nvidia.cuda.tune_provider_options:TuneProviderOptions"
     hardware = "a GPU of NVIDIA's"
 

@@ -24,7 +24,7 @@ class ProviderSettings(Pass):
     session_only = True
 
     def applicable(self, model: Model, target: Target) -> Applicable:
-        """Always: there is always a provider to set."""
+        """Always."""
         return APPLICABLE
 
     def refuse_for(self, options: _MayRecord, model: Model, target: Target) -> None:

@@ -42,14 +42,14 @@ class Engine(Pass):
     """The graph as engines of this device."""
 
     name = "tensorrt.engine"
-    summary = "TensorRT's engines for this GPU, inside the model or beside it"
+    summary = "builds TensorRT's engines for this GPU, and stores them inside the model or beside it"
     options = "optim_plugins.nvidia.tensorrt.engine_options:EngineOptions"
     role = Role.REQUESTED
     lossy = True  # TensorRT chooses kernels by its clock: two engines of one graph need not round alike
     hardware = "the GPU and the versions that it will run on"
 
     def applicable(self, model: Model, target: Target) -> Applicable:
-        """Where TensorRT is, and sizes are fixed or have profiles."""
+        """If TensorRT is installed, and sizes are fixed or have profiles."""
         if target.provider != TENSORRT:
             return Applicable.no("engines are built on the GPU that they run on: --target tensorrt")
         if any(node.op_type == _ENGINE for node in model.ir().graph):

@@ -10,4 +10,4 @@ from optim import PassOptions
 class EngineOptions(PassOptions):
     """Where engines lie."""
 
-    embed: bool = Field(False, description="inside model.onnx (up to 2 GB) instead of in a file beside it")
+    embed: bool = Field(False, description="store it inside model.onnx (up to 2 GB) instead of in a file beside it")

@@ -26,12 +26,12 @@ class Prepare(Pass):
     """Standard operators, with shapes."""
 
     name = "tensorrt.prepare"
-    summary = "shapes inferred, and operators of ONNX Runtime's own written in standard ones that TensorRT reads"
+    summary = "infers shapes, and writes ONNX Runtime's own operators as standard ones that TensorRT reads"
     role = Role.REQUESTED
     after = ("ort.fix-shapes", "ort.convert-opset", "ort.clean")
 
     def applicable(self, model: Model, target: Target) -> Applicable:
-        """Where the graph holds no engine yet."""
+        """If the graph has no engine yet."""
         built = any(node.op_type == _ENGINE for node in model.ir().graph)
         return Applicable.no("the model is an engine already") if built else APPLICABLE
 

@@ -43,7 +43,7 @@ class Quantize(Pass):
     """Symmetric 8-bit pairs."""
 
     name = "tensorrt.quantize"
-    summary = "convolutions and products in 8-bit integers or floats, or weights in 4 bits, as TensorRT takes them"
+    summary = "quantizes to 8-bit integers or floats, or weights to 4 bits, in the form that TensorRT reads"
     options = "optim_plugins.nvidia.tensorrt.quantize_options:QuantizeOptions"
     lossy = True
     calibrates = True
@@ -52,7 +52,7 @@ class Quantize(Pass):
     hardware = "a GPU of NVIDIA's with 8-bit tensor cores (Turing or later)"
 
     def applicable(self, model: Model, target: Target) -> Applicable:
-        """Where there is a convolution or a matrix product with a constant weight."""
+        """If the model has a convolution or a matrix product with a constant weight."""
         from optim import OptimError
         from optim_plugins.ort.quantize.quantized_already import nothing_to_quantize
         from optim_plugins.ort.quantize.static.static_graph import prepared

@@ -14,23 +14,35 @@ class QuantizeOptions(PassOptions):
 
     format: Literal["int8", "float8", "int4-weights"] = Field(
         "int8",
-        description="int8 in pairs around products and convolutions; float8 (E4M3) in such pairs, for GPUs since Ada; "
-        "int4-weights rounds the weights of products to 4 bits in blocks, and leaves what is multiplied in float",
+        description=(
+            "int8 quantizes products and convolutions; float8 (E4M3) does the same on GPUs since Ada; "
+            "int4-weights stores the weights of products in 4 bits, in blocks, and leaves activations in float"
+        ),
     )
     calibration: Literal["minmax", "foreseen", "percentile", "mse", "entropy"] = Field(
         "minmax",
-        description="how much of what the samples showed a range covers: minmax all of it, foreseen also what a "
-        "further sample is expected to reach",
+        description=(
+            "how the range of a tensor follows from the samples: minmax covers all values, foreseen also covers "
+            "the values expected in a further sample"
+        ),
     )
     percentile: float = Field(
-        99.99, gt=50, le=100, description="share of the values that a range covers, in percent, for percentile"
+        99.99,
+        gt=50,
+        le=100,
+        description="share of the values that a range covers, in percent; for calibration percentile",
     )
-    per_channel: bool = Field(True, description="one scale for each output channel of a weight, instead of one for all")
-    products: bool = Field(True, description="quantize MatMul and Gemm, too, not just convolutions")
+    per_channel: bool = Field(
+        True, description="use a scale for each output channel of a weight instead of one for all"
+    )
+    products: bool = Field(True, description="also quantize MatMul and Gemm, not only convolutions")
     smoothing: float = Field(
-        0.0, ge=0, le=1, description="how much of the activations' outliers the weights take over, 0 none, 1 all"
+        0.0,
+        ge=0,
+        le=1,
+        description="share of the activations' outliers that moves into the weights: 0 is none, 1 is all",
     )
-    keep: tuple[str, ...] = Field((), description="names of nodes left in float")
+    keep: tuple[str, ...] = Field((), description="names of nodes that stay in float")
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

@@ -35,7 +35,9 @@ class TuneProvider(ProviderSettings):
     """Profiles, precision, search for kernels, memory."""
 
     name = "tensorrt.tune-provider"
-    summary = "what engines TensorRT builds: profiles from the samples' shapes, precision, search for kernels, memory"
+    summary = (
+        "tries settings of TensorRT's engines: profiles from the shapes of samples, precision, kernel search, memory"
+    )
     options = "optim_plugins.nvidia.tensorrt.tune_provider_options:TuneProviderOptions"
     lossy = True
     hardware = "a GPU of NVIDIA's, and TensorRT 10"

@@ -14,18 +14,29 @@ class TuneProviderOptions(PassOptions):
 
     profiles: bool = Field(
         True,
-        description="one engine for all shapes of the samples: least, most frequent and greatest size of each axis",
+        description=(
+            "build one engine for all shapes of the samples, from the smallest, most frequent and largest size of "
+            "each axis"
+        ),
     )
     precision: Literal["float32", "float16", "bfloat16"] = Field(
-        "float32", description="types that TensorRT may compute float32 operators in, where it finds them faster"
+        "float32", description="type that TensorRT may use for float32 operators if it is faster"
     )
-    integers: bool = Field(False, description="kernels of 8 bits, which a quantized graph needs; set where it is one")
+    integers: bool = Field(
+        False, description="allow 8-bit kernels; a quantized graph needs them, and the pass sets this itself"
+    )
     builder_level: int | None = Field(
-        None, ge=0, le=5, description="how long TensorRT looks for kernels: the runtime's default is 3, 5 is longest"
+        None, ge=0, le=5, description="how long TensorRT searches for kernels: the runtime's default is 3, 5 is longest"
     )
-    workspace_mb: int | None = Field(None, ge=1, description="memory that a kernel may use beside the model's")
-    cuda_graph: bool = Field(False, description="launch all kernels together; needs fixed shapes and the same buffers")
-    layer_norm_float32: bool = Field(False, description="normalizations in float32 where precision is less")
-    sparsity: bool = Field(False, description="kernels for weights of which two of four are 0")
-    auxiliary_streams: int | None = Field(None, ge=0, description="streams beside the main one; 0 saves memory")
-    share_memory: bool = Field(False, description="one memory for all engines of a model, instead of one each")
+    workspace_mb: int | None = Field(
+        None, ge=1, description="memory that a kernel may use in addition to the model's, in MB"
+    )
+    cuda_graph: bool = Field(
+        False, description="launch all kernels together; needs fixed shapes and the same buffers in each run"
+    )
+    layer_norm_float32: bool = Field(False, description="compute normalizations in float32 if precision is lower")
+    sparsity: bool = Field(False, description="allow kernels for sparse weights, in which two of four numbers are 0")
+    auxiliary_streams: int | None = Field(
+        None, ge=0, description="number of streams in addition to the main one; 0 saves memory"
+    )
+    share_memory: bool = Field(False, description="share one memory among all engines of a model")

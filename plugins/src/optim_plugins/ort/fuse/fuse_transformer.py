@@ -39,12 +39,12 @@ class FuseTransformer(Pass):
     """Transformer fusions for ONNX Runtime."""
 
     name = "ort.fuse-transformer"
-    summary = "attention, normalization and activations as single operators of ONNX Runtime"
+    summary = "writes attention, normalizations and activations as single operators of ONNX Runtime"
     options = "optim_plugins.ort.fuse.fuse_transformer_options:FuseTransformerOptions"
     after = ("ort.clean",)
 
     def applicable(self, model: Model, target: Target) -> Applicable:
-        """Where the graph has what transformers are made of."""
+        """If the graph has operators of a transformer."""
         from optim.onnx import operator_counts
 
         operators = operator_counts(model.path)

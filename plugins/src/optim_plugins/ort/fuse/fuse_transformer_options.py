@@ -25,10 +25,16 @@ class FuseTransformerOptions(PassOptions):
     """Whose fusions, and what they leave alone."""
 
     engine: Literal["optim", "onnxruntime"] = Field(
-        "optim", description="whose fusions: this package's with onnxscript's, or onnxruntime.transformers.optimizer"
+        "optim",
+        description=(
+            "source of the fusions: optim is this package and onnxscript; onnxruntime is "
+            "onnxruntime.transformers.optimizer"
+        ),
     )
     leave_out: tuple[Fusion, ...] = Field(
         (),
-        description="fusions of engine optim to leave out; attention is the one that takes the projections in, "
-        "multi_head_attention leaves them outside",
+        description=(
+            "fusions of engine optim that should not run; attention includes the projections, "
+            "multi_head_attention leaves them outside"
+        ),
     )

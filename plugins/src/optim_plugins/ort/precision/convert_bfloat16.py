@@ -20,7 +20,7 @@ class ConvertBfloat16(Pass):
     """Everything that can be in bfloat16."""
 
     name = "ort.convert-bfloat16"
-    summary = "bfloat16 wherever there is a kernel"
+    summary = "converts to bfloat16 wherever the provider has a kernel"
     options = "optim_plugins.ort.precision.precision_options:ConvertBfloat16Options"
     lossy = True
     after = ("ort.convert-float16",)
@@ -29,7 +29,7 @@ class ConvertBfloat16(Pass):
     hardware = "a GPU of NVIDIA's Ampere or later; elsewhere it only halves the size"
 
     def applicable(self, model: Model, target: Target) -> Applicable:
-        """Where a weight can be stored in it; whether anything can be computed in it shows when it is applied."""
+        """If a weight can be stored in bfloat16; the counts show how much is computed in it."""
         from optim_plugins.ort.precision.convert_precision import can_store
         from optim_plugins.ort.precision.sixteen_bit_numbers import Narrow
 

@@ -29,7 +29,7 @@ class ConvertFloat16(Pass):
     """Everything that can be in float16."""
 
     name = "ort.convert-float16"
-    summary = "float16 wherever there is a kernel and the numbers fit"
+    summary = "converts to float16 wherever the provider has a kernel and the numbers fit"
     options = "optim_plugins.ort.precision.precision_options:ConvertFloat16Options"
     lossy = True
     alternatives = "precision"
@@ -37,7 +37,7 @@ class ConvertFloat16(Pass):
     hardware = "a GPU, or a processor and an onnxruntime with float16 kernels; elsewhere it only halves the size"
 
     def applicable(self, model: Model, target: Target) -> Applicable:
-        """Where some operator that a model spends its time in can be float16, or a weight can be stored in it."""
+        """If an operator that takes time can run in float16, or a weight can be stored in it."""
         from optim_plugins.ort.precision.convert_precision import can_convert
         from optim_plugins.ort.precision.sixteen_bit_numbers import Narrow
 

@@ -27,14 +27,14 @@ class ConvertFloat32(Pass):
     """Everything that is in 16 bits in float32, but for inputs and outputs."""
 
     name = "ort.convert-float32"
-    summary = "a model that comes in float16 or bfloat16 in float32, which fusions and quantization read"
+    summary = "converts a float16 or bfloat16 model to float32, because fusions and quantization read float32"
     role = Role.ENABLE
     lossy = True
     before = ("ort.clean", "ort.fuse-convolution", "ort.share-past", "ort.fuse-transformer")
     hardware = "a processor whose onnxruntime has no float16 kernels; elsewhere 16 bits are faster"
 
     def applicable(self, model: Model, target: Target) -> Applicable:
-        """Where something is in 16 bits, and every operator that reads or makes it takes float32."""
+        """If the model has 16-bit values, and every operator that reads or computes them supports float32."""
         from optim_plugins.ort.precision.widened_graph import objection
 
         reason = objection(model.ir_to_read())

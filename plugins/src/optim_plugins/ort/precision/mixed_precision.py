@@ -26,7 +26,7 @@ class MixedPrecision(Pass):
     """Products in 16 bits, delicate operators in 32."""
 
     name = "ort.mixed-precision"
-    summary = "float16 or bfloat16 for products, float32 for delicate operators"
+    summary = "computes products in float16 or bfloat16, and sensitive operators in float32"
     options = "optim_plugins.ort.precision.precision_options:MixedPrecisionOptions"
     lossy = True
     after = ("ort.convert-float16", "ort.convert-bfloat16")
@@ -34,7 +34,7 @@ class MixedPrecision(Pass):
     hardware = "a GPU, or a processor and an onnxruntime with float16 kernels"
 
     def applicable(self, model: Model, target: Target) -> Applicable:
-        """Where some operator that a model spends its time in can be float16."""
+        """If an operator that takes time can run in float16."""
         from optim_plugins.ort.precision.convert_precision import can_convert
         from optim_plugins.ort.precision.sixteen_bit_numbers import Narrow
 

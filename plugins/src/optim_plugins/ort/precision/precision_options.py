@@ -8,8 +8,8 @@ from pydantic import Field
 
 from optim import PassOptions
 
-_KEEP = "names of nodes left in float32"
-_WEIGHTS_ONLY = "store weights in 16 bits and compute in float32: half the size on disk, the same speed"
+_KEEP = "names of nodes that stay in float32"
+_WEIGHTS_ONLY = "store weights in 16 bits and compute in float32: half the size on disk at the same speed"
 
 _DELICATE = (
     "Softmax",
@@ -41,7 +41,8 @@ class ConvertFloat16Options(PassOptions):
     """float16 wherever there is a kernel and the numbers fit."""
 
     io: Literal["keep", "convert"] = Field(
-        "keep", description="inputs and outputs stay float32, or become float16 as well; then whoever calls converts"
+        "keep",
+        description="keep: inputs and outputs stay float32; convert: they become float16; your program must convert",
     )
     weights_only: bool = Field(False, description=_WEIGHTS_ONLY)
     keep: tuple[str, ...] = Field((), description=_KEEP)
@@ -57,6 +58,6 @@ class ConvertBfloat16Options(PassOptions):
 class MixedPrecisionOptions(PassOptions):
     """A 16-bit type for products and what is between them, float32 for what is delicate."""
 
-    dtype: Literal["float16", "bfloat16"] = Field("float16", description="the 16-bit type")
-    float32_operators: tuple[str, ...] = Field(_DELICATE, description="operators left in float32")
-    keep: tuple[str, ...] = Field((), description="names of more nodes left in float32")
+    dtype: Literal["float16", "bfloat16"] = Field("float16", description="16-bit type of products")
+    float32_operators: tuple[str, ...] = Field(_DELICATE, description="operators that stay in float32")
+    keep: tuple[str, ...] = Field((), description="names of further nodes that stay in float32")

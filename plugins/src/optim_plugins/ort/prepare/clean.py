@@ -40,12 +40,12 @@ class Clean(Pass):
     """Constant folding, common subexpressions, dead nodes."""
 
     name = "ort.clean"
-    summary = "fold small constants, infer shapes, merge equal nodes, drop dead ones"
+    summary = "folds small constants, infers shapes, merges equal nodes, removes unused ones"
     options = "optim_plugins.ort.prepare.clean_options:CleanOptions"
     before = ("ort.fuse-transformer",)
 
     def applicable(self, model: Model, target: Target) -> Applicable:
-        """Always; whether there was anything to do shows afterwards."""
+        """Always; the counts show whether there was anything to do."""
         return APPLICABLE
 
     def apply(self, model: Model, options: CleanOptions, context: Context) -> PassResult:

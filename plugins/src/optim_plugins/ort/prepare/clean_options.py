@@ -12,6 +12,8 @@ class CleanOptions(PassOptions):
 
     fold_transposes: bool = Field(
         False,
-        description="write weights that the graph transposes anew, transposed; one that is also read as it is (an "
-        "embedding tied to the head) is then stored twice",
+        description=(
+            "store a weight transposed if the graph transposes it; a weight with other readers (an embedding tied "
+            "to the head) is then stored twice"
+        ),
     )

@@ -33,13 +33,13 @@ class ConvertOpset(Pass):
     """Another version of the standard operators."""
 
     name = "ort.convert-opset"
-    summary = "another version of the standard operators, which other passes need"
+    summary = "converts to another version of the standard operators, because other passes need it"
     options = "optim_plugins.ort.prepare.convert_opset_options:ConvertOpsetOptions"
     role = Role.ENABLE
     before = ("ort.clean", "ort.fuse-transformer")
 
     def applicable(self, model: Model, target: Target) -> Applicable:
-        """Where the model has standard operators."""
+        """If the model has standard operators."""
         return APPLICABLE if "" in model.opset else Applicable.no("the model has no standard operators")
 
     def worth_trying(self, model: Model, target: Target, goal: str) -> Applicable:

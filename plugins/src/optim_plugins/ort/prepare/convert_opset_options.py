@@ -10,4 +10,4 @@ from optim import PassOptions
 class ConvertOpsetOptions(PassOptions):
     """Newer is not faster by itself: a version is worth what other passes can do with it."""
 
-    to: int = Field(21, ge=7, description="version of the standard operators; the runtime must know it")
+    to: int = Field(21, ge=7, description="version of the standard operators; the runtime must support it")

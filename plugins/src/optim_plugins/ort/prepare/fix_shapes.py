@@ -25,13 +25,13 @@ class FixShapes(Pass):
     """Dynamic dimensions made fixed."""
 
     name = "ort.fix-shapes"
-    summary = "dynamic dimensions made fixed, by dimension name or by input shape"
+    summary = "fixes dynamic dimensions, by the name of a dimension or by the shape of an input"
     options = "optim_plugins.ort.prepare.fix_shapes_options:FixShapesOptions"
     role = Role.REQUESTED
     before = ("ort.clean", "ort.convert-opset", "ort.fuse-transformer")
 
     def applicable(self, model: Model, target: Target) -> Applicable:
-        """Where an input is dynamic."""
+        """If an input has a dynamic dimension."""
         dynamic = any(info.is_dynamic and info.is_tensor for info in model.inputs)
         return APPLICABLE if dynamic else Applicable.no("the inputs have fixed shapes already")
 

@@ -15,10 +15,11 @@ class FixShapesOptions(PassOptions):
     """One of the two, not both; with neither, the shapes that all samples of the run have in common."""
 
     dimensions: dict[str, Size] = Field(
-        default_factory=dict, description="sizes by name of a dimension, e.g. {batch=1, seq=128}; excludes shapes"
+        default_factory=dict, description="sizes by the name of a dimension, e.g. {batch=1, seq=128}; excludes shapes"
     )
     shapes: dict[str, tuple[Size, ...]] = Field(
-        default_factory=dict, description="whole shapes by input, e.g. {input_ids=[1, 128]}; excludes dimensions"
+        default_factory=dict,
+        description="shapes by the name of an input, e.g. {input_ids=[1, 128]}; excludes dimensions",
     )
 
     @model_validator(mode="after")

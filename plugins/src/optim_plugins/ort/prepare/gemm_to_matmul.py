@@ -31,12 +31,12 @@ class GemmToMatMul(Pass):
     """Gemm as MatMul and Add."""
 
     name = "ort.gemm-to-matmul"
-    summary = "Gemm as MatMul and Add, which quantization reaches"
+    summary = "writes Gemm as MatMul and Add, because quantization supports MatMul"
     role = Role.ENABLE
     before = ("ort.quantize-dynamic",)
 
     def applicable(self, model: Model, target: Target) -> Applicable:
-        """Where a Gemm is a plain product with a constant weight."""
+        """If a Gemm is a plain product with a constant weight."""
         if next(_plain_gemms(model.ir_to_read()), None) is None:
             return Applicable.no(_NONE)
         return APPLICABLE

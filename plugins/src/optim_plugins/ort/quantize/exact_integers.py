@@ -41,14 +41,14 @@ class ExactIntegers(Pass):
     """One of the entries, laid over the session settings."""
 
     name = "ort.exact-integers"
-    summary = "8-bit products of a quantized model without saturation, where this processor's kernels saturate"
+    summary = "rewrites 8-bit products without saturation if the kernels of this processor saturate"
     role = Role.REQUESTED
     before = ("ort:*",)
     session_only = True
     hardware = "x86-64 without VNNI: on other processors the products are exact already"
 
     def applicable(self, model: Model, target: Target) -> Applicable:
-        """Where a model has 8-bit products and the kernels of the processor saturate."""
+        """If the model has 8-bit products and the kernels of the processor saturate."""
         from optim_plugins.ort.hardware import multiplies_integers_exactly
 
         if target.made_for != CPU_PROVIDER:

@@ -20,14 +20,14 @@ class PackWeights(Pass):
     """Weights as the runtime packs them for this processor, kept on the disk."""
 
     name = "ort.pack-weights"
-    summary = "weights packed once for this processor and this release of the runtime, and mapped when it opens"
+    summary = "packs weights once for this processor and release of the runtime, so that the model opens faster"
     before = ("ort.tune-session", "ort.tune-execution")
     session_only = True
     goals = ("startup",)
     hardware = "a processor: onnxruntime packs weights for its CPU provider"
 
     def applicable(self, model: Model, target: Target) -> Applicable:
-        """For onnxruntime on the processor, and graphs that have all that they need."""
+        """If onnxruntime runs the model on the CPU, without adapters and without libraries of operators."""
         if target.backend != "ort" or target.provider != CPU_PROVIDER or target.made_for != CPU_PROVIDER:
             return Applicable.no(f"onnxruntime packs weights for {CPU_PROVIDER}; the target runs on {target.made_for}")
         if model.adapters:

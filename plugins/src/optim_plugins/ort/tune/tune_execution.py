@@ -21,14 +21,14 @@ class TuneExecution(Pass):
     """Execution mode, spinning, arena and memory pattern, denormals, packed weights."""
 
     name = "ort.tune-execution"
-    summary = "how the runtime computes: execution mode, spinning, arena, memory pattern, denormals, packed weights"
+    summary = "tries how the runtime computes: execution mode, spinning, arena, memory pattern, denormals, prepacking"
     options = "optim_plugins.ort.tune.tune_execution_options:TuneExecutionOptions"
     after = ("ort.tune-session",)
     session_only = True
     hardware = "a processor: these are settings of the runtime's CPU provider"
 
     def applicable(self, model: Model, target: Target) -> Applicable:
-        """On the processor."""
+        """If onnxruntime runs the model on the CPU."""
         if not runs_as_cpu(target.made_for):
             return Applicable.no(f"these settings are of {CPU_PROVIDER}; the target runs on {target.made_for}")
         return APPLICABLE

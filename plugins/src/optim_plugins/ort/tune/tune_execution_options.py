@@ -12,12 +12,16 @@ from optim import PassOptions
 class TuneExecutionOptions(PassOptions):
     """What is left out stays as the runtime has it."""
 
-    spinning: bool | None = Field(None, description="whether threads without work spin instead of sleeping")
-    memory_pattern: bool | None = Field(None, description="whether memory is planned by the shapes of the first run")
-    arena: bool | None = Field(None, description="whether freed memory is kept for later runs")
-    flush_denormals: bool | None = Field(None, description="whether denormal numbers count as zero")
-    prepacking: bool | None = Field(None, description="whether weights are laid out anew for the kernels, in memory")
-    execution_mode: Literal["sequential", "parallel"] | None = Field(
-        None, description="whether operators that do not need each other run at the same time"
+    spinning: bool | None = Field(None, description="let threads without work spin instead of sleeping")
+    memory_pattern: bool | None = Field(None, description="plan memory by the shapes of the first run")
+    arena: bool | None = Field(None, description="keep freed memory for later runs")
+    flush_denormals: bool | None = Field(None, description="treat denormal numbers as zero")
+    prepacking: bool | None = Field(
+        None, description="store a second copy of the weights in memory, in the layout of the kernels"
     )
-    inter_op_num_threads: int | None = Field(None, ge=1, description="threads between operators, in parallel mode")
+    execution_mode: Literal["sequential", "parallel"] | None = Field(
+        None, description="parallel runs independent operators at the same time"
+    )
+    inter_op_num_threads: int | None = Field(
+        None, ge=1, description="number of threads that run operators in parallel mode"
+    )

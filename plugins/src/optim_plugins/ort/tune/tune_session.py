@@ -31,12 +31,12 @@ class TuneSession(Pass):
     """Optimization level, single optimizers of the runtime switched off, threads."""
 
     name = "ort.tune-session"
-    summary = "how the runtime opens the model: optimization level, single optimizers switched off, threads"
+    summary = "tries how the runtime opens the model: optimization level, optimizers switched off, threads"
     options = "optim_plugins.ort.tune.tune_session_options:TuneSessionOptions"
     session_only = True
 
     def applicable(self, model: Model, target: Target) -> Applicable:
-        """Always: there is always a session to set."""
+        """Always."""
         return APPLICABLE
 
     def refuse(self, options: TuneSessionOptions, target: Target) -> None:

@@ -18,4 +18,4 @@ class TuneSessionOptions(PassOptions):
     disabled_optimizers: tuple[str, ...] = Field(
         (), description="graph optimizers of the runtime to switch off, e.g. SkipLayerNormFusion"
     )
-    intra_op_num_threads: int | None = Field(None, ge=1, description="threads inside an operator; a count")
+    intra_op_num_threads: int | None = Field(None, ge=1, description="number of threads inside an operator")

@@ -29,7 +29,7 @@ class Dynamo(Exporter):
     """The exporter of torch >= 2.5 that traces with torch.export."""
 
     name = "torch.dynamo"
-    summary = "torch.onnx.export with dynamo."
+    summary = "exports with torch.onnx.export and dynamo"
     options = "optim_plugins.torch.options:DynamoOptions"
 
     def applicable(self, component: Component, target: Target) -> Applicable:

@@ -21,12 +21,12 @@ class TorchScript(Exporter):
     """Traces a run on the example: branches on values become whatever the example chose, which verifying finds out."""
 
     name = "torch.torchscript"
-    summary = "torch.onnx.export with TorchScript, where dynamo fails."
+    summary = "exports with torch.onnx.export and TorchScript, if dynamo fails"
     options = "optim_plugins.torch.options:TorchScriptOptions"
     after = ("torch.dynamo",)
 
     def applicable(self, component: Component, target: Target) -> Applicable:
-        """To modules below the size that one file of protobuf can hold."""
+        """To modules below 2 GB, the limit of a protobuf file."""
         available = torch_available()
         if not available:
             return available

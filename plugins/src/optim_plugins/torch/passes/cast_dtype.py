@@ -30,14 +30,14 @@ class CastDtype(SourcePass):
     """Casts every component. Half precision is what a GPU wants; on a processor it is slower, and it drifts."""
 
     name = "torch.cast-dtype"
-    summary = "Casts the module to another floating type."
+    summary = "casts the module to another floating-point type"
     options = "optim_plugins.torch.options:DtypeOptions"
     role = Role.REQUESTED
     lossy = True
     after = ("torch.load-huggingface", "torch.load-factory", "torch.merge-lora", "torch.fold-batch-norm")
 
     def applicable(self, source: Source, target: Target) -> Applicable:
-        """To whatever is loaded."""
+        """To every loaded module."""
         return APPLICABLE if source.components else Applicable.no("nothing is loaded")
 
     def apply(self, source: Source, options: DtypeOptions, context: SourceContext) -> SourceResult:

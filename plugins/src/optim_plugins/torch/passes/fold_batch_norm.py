@@ -20,7 +20,7 @@ class FoldBatchNorm(SourcePass):
     """Folds where the convolution's output is read by the normalization alone, which is seen by running the module."""
 
     name = "torch.fold-batch-norm"
-    summary = "Folds batch normalization into convolutions."
+    summary = "merges batch normalization into convolutions"
     after = ("torch.load-huggingface", "torch.load-factory", "torch.merge-lora")
 
     def applicable(self, source: Source, target: Target) -> Applicable:

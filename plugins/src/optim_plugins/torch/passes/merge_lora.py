@@ -21,12 +21,12 @@ class MergeLora(SourcePass):
     """Merges the active adapters of peft."""
 
     name = "torch.merge-lora"
-    summary = "Merges LoRA adapters into the weights."
+    summary = "merges LoRA adapters into the weights"
     after = ("torch.load-huggingface", "torch.load-factory")
     yields_to = ("adapters.extract", "adapters.extract-packed")
 
     def applicable(self, source: Source, target: Target) -> Applicable:
-        """To modules with layers of peft."""
+        """To modules with adapters of peft."""
         if any(has_adapters(component.module) for component in source.components):
             return APPLICABLE
         return Applicable.no("there is no LoRA adapter")

@@ -17,12 +17,12 @@ class SetAttention(SourcePass):
     """Chooses between sdpa, which exports to fewer nodes, and eager, which every exporter takes."""
 
     name = "torch.set-attention"
-    summary = "Sets the attention that the exporter can take."
+    summary = "sets the attention that the exporter supports"
     options = "optim_plugins.torch.options:AttentionOptions"
     after = ("torch.load-huggingface", "torch.load-factory")
 
     def applicable(self, source: Source, target: Target) -> Applicable:
-        """To models of transformers."""
+        """To models of the library transformers."""
         if any(_model(component.module) is not None for component in source.components):
             return APPLICABLE
         return Applicable.no("the source is no model of transformers")

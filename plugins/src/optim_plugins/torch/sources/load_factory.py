@@ -15,11 +15,11 @@ class LoadFactory(SourcePass):
     """Calls ``package.module:factory``, which returns a module, or a module and example inputs."""
 
     name = "torch.load-factory"
-    summary = "Builds a module with the user's own function."
+    summary = "builds a module with your own function"
     loads = True
 
     def applicable(self, source: Source, target: Target) -> Applicable:
-        """To ``package.module:factory``."""
+        """To sources of the form ``package.module:factory``."""
         if source.request.folder is not None or ":" not in source.request.spec:
             return Applicable.no(f"{source.request.spec} is no package.module:factory")
         return torch_available()

@@ -17,11 +17,11 @@ class LoadHuggingFace(SourcePass):
     """Reads config and safetensors with transformers; nothing is downloaded, no code of the folder is run."""
 
     name = "torch.load-huggingface"
-    summary = "Loads a Hugging Face model folder."
+    summary = "loads a Hugging Face model folder"
     loads = True
 
     def applicable(self, source: Source, target: Target) -> Applicable:
-        """To folders."""
+        """To Hugging Face model folders."""
         if source.request.folder is None:
             return Applicable.no(f"{source.request.spec} is no folder")
         available = transformers_available()

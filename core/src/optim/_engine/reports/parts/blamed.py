@@ -19,13 +19,17 @@ _MOST_PARTS = 3
 class BlameReport(Part):
     """What was found when the model after the step was held against the one before it."""
 
-    blamed: tuple[Blamed, ...] = Field(description="the worst first; empty: no node is off by more than it may")
-    drift: Figure = Field(description="relative L2 between both; null where an output is lost")
-    matched: int = Field(description="values that both have")
-    values: int = Field(description="values of the model after the step")
-    growth: tuple[tuple[str, Figure], ...] = Field(description="relative L2 of values in graph order; null: lost")
-    notes: tuple[str, ...] = Field(description="what could not be compared, and why")
-    near: Neighbourhood = Field(description="the graph around what is blamed")
+    blamed: tuple[Blamed, ...] = Field(
+        description="nodes to blame, the worst first; empty if no node exceeds its limit"
+    )
+    drift: Figure = Field(description="relative L2 between both models; null if an output is missing")
+    matched: int = Field(description="number of values that both models have")
+    values: int = Field(description="number of values of the model after the step")
+    growth: tuple[tuple[str, Figure], ...] = Field(
+        description="relative L2 of values in graph order; null if a value is missing"
+    )
+    notes: tuple[str, ...] = Field(description="values that could not be compared, with the reason")
+    near: Neighbourhood = Field(description="the graph around the blamed nodes")
 
 
 def blame_report(found: Answer) -> BlameReport:

@@ -16,11 +16,11 @@ class BrokenPassReport(Part):
 
     pass_name: str = Field(validation_alias="pass", serialization_alias="pass")
     plugin: str
-    distribution: str = Field(description="that brings the plugin")
-    version: str = Field(description="of the distribution")
-    times: int = Field(description="in how many steps")
-    error: str = Field(description="the first of them; that step has the traceback")
-    fix: str = Field(description="how to report it, and how to run without the pass")
+    distribution: str = Field(description="distribution of the plugin")
+    version: str = Field(description="version of the distribution")
+    times: int = Field(description="number of steps in which the pass broke")
+    error: str = Field(description="first of its errors; that step has the traceback")
+    fix: str = Field(description="how to report the error, and how to run without the pass")
 
     @property
     def diagnosis(self) -> OptimError:

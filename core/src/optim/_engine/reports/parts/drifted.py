@@ -16,15 +16,16 @@ class DriftReport(Part):
     """How far outputs are from the original's, each figure of the worst output."""
 
     relative_error: Figure = Field(
-        description="the drift: the worst error of any slice, in scales of the original; 1 is as bad as a constant"
+        description=(
+            "the drift: the worst error of any slice, in units of how the original varies; 1 is as bad as a constant"
+        )
     )
-    at: str = Field(
-        default="", description="the output and the slice that the drift is of; empty: rounding explains it"
-    )
-    max_abs: Figure = Field(description="largest absolute difference, in the output's unit; decides nothing")
-    cosine: Figure = Field(description="of the flattened outputs, 1 is the same direction; decides nothing")
+    at: str = Field(default="", description="output and slice with this drift; empty if rounding explains it")
+    max_abs: Figure = Field(description="largest absolute difference, for information")
+    cosine: Figure = Field(description="cosine of the flattened outputs, for information")
     foreseen: Figure = Field(
-        default=None, description="relative_error that a further sample stays below, from the spread of those measured"
+        default=None,
+        description="limit that relative_error of a further sample stays below, estimated from the spread over samples",
     )
 
 

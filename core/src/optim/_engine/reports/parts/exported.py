@@ -18,45 +18,46 @@ if TYPE_CHECKING:
 class ExportStepReport(Part):
     """One pass over the source, or one exporter on one component."""
 
-    name: str
-    plugin: str
-    stage: str
-    status: Literal["kept", "dropped", "not-applicable", "failed", "skipped"]
-    reason: str
-    component: str = Field(description="empty for a pass over the whole source")
-    options: dict[str, Any]
-    counts: dict[str, int]
-    notes: tuple[str, ...]
-    seconds: float
-    printed: tuple[str, ...] = Field(default=(), description="what it printed")
+    name: str = Field(description="name of the pass or exporter")
+    plugin: str = Field(description="plugin with the pass")
+    stage: str = Field(description="stage of the pass")
+    status: Literal["kept", "dropped", "not-applicable", "failed", "skipped"] = Field(description="outcome of the step")
+    reason: str = Field(description="reason for the outcome")
+    component: str = Field(description="component of the source; empty if the pass changes the whole source")
+    options: dict[str, Any] = Field(description="options of the pass")
+    counts: dict[str, int] = Field(description="counts that the pass reports")
+    notes: tuple[str, ...] = Field(description="notes of the pass")
+    seconds: float = Field(description="seconds of this step")
+    printed: tuple[str, ...] = Field(default=(), description="text that the pass printed")
 
 
 class SourceDriftReport(Part):
     """How far the result is from what the source itself computes."""
 
-    drift: DriftReport
-    samples: int = Field(description="runs compared; 0 where the result takes none of the trials")
-    trials: tuple[str, ...] = Field(description="shapes, padding and past lengths it was held against")
-    skipped: tuple[str, ...] = Field(description="trials that the result does not take, with the reason")
-    worst: str = Field(description="the output that is furthest, and on which trial")
-    limit: Figure = Field(description="what it was held to; null where nothing bounds the drift")
+    drift: DriftReport = Field(description="drift of the worst output")
+    samples: int = Field(description="number of compared runs; 0 if the result accepts none of the trials")
+    trials: tuple[str, ...] = Field(description="shapes, padding and lengths of the past on which it was compared")
+    skipped: tuple[str, ...] = Field(description="trials that the result does not accept, with the reason")
+    worst: str = Field(description="output with the worst drift, and its trial")
+    limit: Figure = Field(description="limit of the drift; null if there is none")
     note: str = ""
 
 
 class ExportReport(Part):
     """How the original was exported, and how far it is from its source."""
 
-    source: str
-    component: str
-    drift: DriftReport = Field(description="from what the source itself computes, on every trial")
-    trials: tuple[str, ...] = Field(description="shapes, padding and past lengths it was held against")
-    skipped: tuple[str, ...] = Field(description="trials that the source itself refuses, with the reason")
-    tokens: int = Field(description="greedy tokens compared one by one")
+    source: str = Field(description="source as given")
+    component: str = Field(description="component of the source")
+    drift: DriftReport = Field(description="drift from the outputs of the source, over all trials")
+    trials: tuple[str, ...] = Field(description="shapes, padding and lengths of the past on which it was compared")
+    skipped: tuple[str, ...] = Field(description="trials that the source refuses, with the reason")
+    tokens: int = Field(description="number of compared tokens of greedy generation")
     result_drift: SourceDriftReport | None = Field(
-        default=None, description="of the result, from the same record; null where it is the exported graph itself"
+        default=None,
+        description="drift of the result from the outputs of the source; null if the result is the exported graph",
     )
-    steps: tuple[ExportStepReport, ...]
-    notes: tuple[str, ...]
+    steps: tuple[ExportStepReport, ...] = Field(description="passes over the source, and exporters")
+    notes: tuple[str, ...] = Field(description="notes of the export")
 
 
 def export_report(made: ExportedSource, component: str | None, result: SourceDrift | None) -> ExportReport:

@@ -14,31 +14,42 @@ DELIVERY_FILE = "delivery.json"
 class OpenedCost(Part):
     """How long the graph takes as its consumer opens it, to the result with its tuned settings."""
 
-    ratio: float = Field(description="above 1: slower than with the settings of session.json")
-    ci: tuple[float, float] | None = Field(description="95 % interval; null below six rounds")
+    ratio: float = Field(
+        description="latency in the consumer divided by the latency with session.json; above 1 is slower"
+    )
+    ci: tuple[float, float] | None = Field(description="95 % interval of the ratio; null with fewer than six rounds")
 
 
 class LayoutReport(Part):
     """A result in one layout."""
 
-    layout: str = Field(description="as it was asked for, with its options")
+    layout: str = Field(description="layout with its options, as requested")
     plugin: str
     folder: str = Field(
-        description="where it lies, relative to the file that says so, or as the user named it; empty where it failed"
+        description=(
+            "folder of the layout, relative to the file that names it, or as the user named it; empty if it failed"
+        )
     )
-    graph: str = Field(description="the file that the consumer opens, relative to the folder")
+    graph: str = Field(description="file that the consumer opens, relative to the folder")
     status: Literal["opened", "not-opened", "failed"] = Field(
-        description="opened: its consumer ran it and its outputs are the result's; not-opened: nobody has looked; "
-        "failed: it is not there"
+        description=(
+            "opened: the consumer ran it and computes the same; not-opened: it is written but was not run; "
+            "failed: it is not there"
+        )
     )
-    text: str = Field(description="what opened it, with its version; or why nobody did, or what failed")
-    drift: Figure = Field(default=None, description="of the consumer's outputs from the result's")
+    text: str = Field(
+        description="consumer that opened it with its version, or the reason why none did, or what failed"
+    )
+    drift: Figure = Field(default=None, description="drift of the consumer's outputs from the outputs of the result")
     tolerance: Figure = Field(default=None, description="largest drift that rounding explains")
-    samples: int = Field(default=0, description="samples that its consumer ran")
-    not_carried: tuple[str, ...] = Field(default=(), description="tuned settings that the layout has no place for")
-    cost: OpenedCost | None = Field(default=None, description="null where nothing is lost, or nothing is timed")
+    samples: int = Field(default=0, description="number of samples that the consumer ran")
+    not_carried: tuple[str, ...] = Field(default=(), description="tuned settings that the layout cannot store")
+    cost: OpenedCost | None = Field(
+        default=None, description="latency as the consumer opens it; null if no setting is lost, or nothing is timed"
+    )
     baked: str = Field(
-        default="", description="runtime and processor that the graph is tied to, where settings are baked into it"
+        default="",
+        description="runtime and processor that the graph is for, if it was written after optimization; else empty",
     )
     notes: tuple[str, ...] = ()
 

@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 class StartReport(Part):
     """What comes before a model is as fast as it gets; other models may have been opened beside it."""
 
-    open_ms: float = Field(description="until it was open, imports of the runtime excluded")
-    first_ms: float = Field(description="the first call")
-    run_ms: float = Field(description="a later call on the same inputs")
-    open_memory_bytes: int = Field(description="peak while it was opened, imports excluded")
+    open_ms: float = Field(description="milliseconds to open the model, without the import of the runtime")
+    first_ms: float = Field(description="milliseconds of the first call")
+    run_ms: float = Field(description="milliseconds of a later call on the same inputs")
+    open_memory_bytes: int = Field(description="peak memory while the model opens, without imported libraries")
 
 
 class GoalRatioReport(Part):
     """What the goal's own clock found of the result, to the original's; both timed in every round."""
 
-    value: float
-    ci: tuple[float, float] | None = Field(description="95 % interval; null below six rounds")
-    rounds: int
+    value: float = Field(description="ratio of the result to the original, by the clock of the goal")
+    ci: tuple[float, float] | None = Field(description="95 % interval of the ratio; null with fewer than six rounds")
+    rounds: int = Field(description="number of rounds")
 
 
 def goal_ratio_report(found: Ratio | None) -> GoalRatioReport | None:
@@ -52,19 +52,21 @@ def start_report(found: StartUp | None) -> StartReport | None:
 class DepthReport(Part):
     """One token behind a past."""
 
-    tokens: int = Field(description="of the past")
-    tokens_per_s: float
-    past_bytes: int = Field(description="memory of the past while the token is computed")
+    tokens: int = Field(description="tokens in the past")
+    tokens_per_s: float = Field(description="tokens per second")
+    past_bytes: int = Field(description="memory of the past during this token")
 
 
 class GenerationReport(Part):
     """One answer to one prompt, one row at a time."""
 
-    prompt: int = Field(description="tokens of the prompt")
-    new: int = Field(description="tokens of the answer")
-    first_ms: float = Field(description="until the first token")
-    answer_ms: float = Field(description="the whole answer, what is between the depths interpolated")
-    depths: tuple[DepthReport, ...]
+    prompt: int = Field(description="number of tokens of the prompt")
+    new: int = Field(description="number of tokens of the answer")
+    first_ms: float = Field(description="milliseconds until the first token")
+    answer_ms: float = Field(
+        description="milliseconds of the whole answer, interpolated between the measured lengths of the past"
+    )
+    depths: tuple[DepthReport, ...] = Field(description="speed at each measured length of the past")
 
 
 def generation_report(found: GenerationTimes | None) -> GenerationReport | None:
@@ -80,24 +82,24 @@ def generation_report(found: GenerationTimes | None) -> GenerationReport | None:
 class TriedReport(Part):
     """A way to run the model that was looked at for some tenths of a second."""
 
-    how: str = Field(description="e.g. batch 8, 2 sessions of 1 thread")
-    samples_per_second: float | None
-    p95_ms: float | None
-    problem: str = Field(description="why it has no figures, or was not taken; else empty")
+    how: str = Field(description="setting, e.g. batch 8, 2 sessions of 1 thread")
+    samples_per_second: float | None = Field(description="samples per second")
+    p95_ms: float | None = Field(description="latency (p95) in milliseconds")
+    problem: str = Field(description="reason why it has no figures or was not chosen; else empty")
 
 
 class ThroughputReport(Part):
     """What a model does at best on this machine."""
 
-    how: str = Field(description="batch, sessions and threads that were chosen")
-    batch: int
-    sessions: int
-    threads: int | None = Field(description="of each session; null: what the session's settings say")
-    samples_per_second: float
-    calls_ms: Percentiles
-    limit_ms: float | None = Field(description="what 95 of 100 calls had to keep within")
-    as_it_came: float | None = Field(description="samples a second as it was given: one session, no batch")
-    tried: tuple[TriedReport, ...]
+    how: str = Field(description="chosen batch size, sessions and threads")
+    batch: int = Field(description="chosen batch size")
+    sessions: int = Field(description="chosen number of sessions")
+    threads: int | None = Field(description="threads of each session; null if the settings of the session decide")
+    samples_per_second: float = Field(description="samples per second")
+    calls_ms: Percentiles = Field(description="latency of single calls in milliseconds")
+    limit_ms: float | None = Field(description="latency limit (p95) in milliseconds")
+    as_it_came: float | None = Field(description="samples per second of the model as given: one session, no batch")
+    tried: tuple[TriedReport, ...] = Field(description="settings that optim tried")
     note: str = ""
 
 

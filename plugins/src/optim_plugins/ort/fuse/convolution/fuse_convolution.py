@@ -40,13 +40,15 @@ class FuseConvolution(Pass):
     """Scales and shifts into convolutions, HardSwish as onnxruntime recognizes it."""
 
     name = "ort.fuse-convolution"
-    summary = "scales, shifts and normalizations go into convolutions; HardSwish as onnxruntime recognizes it"
+    summary = (
+        "merges scales, shifts and normalizations into convolutions, and writes HardSwish so that onnxruntime fuses it"
+    )
     options = "optim_plugins.ort.fuse.convolution.fuse_convolution_options:FuseConvolutionOptions"
     after = ("ort.clean",)
     before = ("ort.fuse-transformer",)
 
     def applicable(self, model: Model, target: Target) -> Applicable:
-        """Where there is a convolution."""
+        """If the model has a convolution."""
         from optim.onnx import operator_counts
 
         operators = operator_counts(model.path)

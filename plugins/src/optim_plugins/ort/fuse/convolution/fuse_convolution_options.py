@@ -12,6 +12,8 @@ class FuseConvolutionOptions(PassOptions):
 
     neighbours: bool = Field(
         False,
-        description="convolutions with few output channels compute several neighbouring outputs as channels of one: "
-        "for the kernels of CPUs, which compute 8 or 16 channels at a time",
+        description=(
+            "let a convolution with few output channels compute several neighbouring outputs as channels of one, "
+            "because CPU kernels compute 8 or 16 channels at a time"
+        ),
     )

@@ -26,13 +26,13 @@ class SharePast(Pass):
     """Past and present of a decoder in one buffer."""
 
     name = "ort.share-past"
-    summary = "attention of decoders that adds to the past in place, in one buffer; the last token's logits alone"
+    summary = "lets the attention of a decoder append to its past in one buffer, and compute only the last logits"
     goals = ("generate",)
     after = ("ort.clean",)
     before = ("ort.fuse-transformer",)
 
     def applicable(self, model: Model, target: Target) -> Applicable:
-        """Where an input is joined to what is returned."""
+        """If the graph joins an input with new keys or values and returns both."""
         from optim.onnx import operator_counts
 
         operators = operator_counts(model.path)

@@ -63,7 +63,7 @@ class QuantizeDynamic(Pass):
     """Dynamic int8 quantization of matrix products and LSTMs."""
 
     name = "ort.quantize-dynamic"
-    summary = "matrix products in 8-bit integers, activations quantized while running; samples help, it needs none"
+    summary = "quantizes matrix products to 8 bits; each run computes the range of activations; samples are optional"
     options = "optim_plugins.ort.quantize.dynamic.quantize_dynamic_options:QuantizeDynamicOptions"
     lossy = True
     after = ("ort.gemm-to-matmul",)
@@ -72,7 +72,7 @@ class QuantizeDynamic(Pass):
     hardware = "x86-64 with VNNI (AVX512-VNNI, AVX-VNNI) or Arm with dot product; without them some weights get 7 bits"
 
     def applicable(self, model: Model, target: Target) -> Applicable:
-        """Where there is a matrix product with a large constant weight, and an opset that quantizes while running."""
+        """If the model has a matrix product with a large constant weight, and its opset has dynamic quantization."""
         opset = model.opset.get("", 1)
         if opset < _LEAST_OPSET:
             return Applicable.no(f"the model has opset {opset}; DynamicQuantizeLinear came with opset {_LEAST_OPSET}")

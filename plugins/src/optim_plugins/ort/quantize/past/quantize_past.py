@@ -40,7 +40,7 @@ class QuantizePast(Pass):
     """A past in few bits."""
 
     name = "ort.quantize-past"
-    summary = "keys and values of a decoder's past in 8 or 4 bits, behind ort.share-past"
+    summary = "stores the keys and values of a decoder's past in 8 or 4 bits, after ort.share-past"
     options = "optim_plugins.ort.quantize.past.quantize_past_options:QuantizePastOptions"
     lossy = True
     goals = ("generate",)
@@ -48,7 +48,7 @@ class QuantizePast(Pass):
     hardware = "x86-64 with AVX2, better AVX512-VNNI; Arm"
 
     def applicable(self, model: Model, target: Target) -> Applicable:
-        """Where an attention adds to its past in place."""
+        """If an attention appends to its past in place."""
         from optim_plugins.ort.quantize.past.past_scales import find_pasts
 
         return APPLICABLE if next(find_pasts(model.ir_to_read()), None) is not None else Applicable.no(_NO_PAST)

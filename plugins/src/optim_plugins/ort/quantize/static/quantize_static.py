@@ -24,7 +24,7 @@ class QuantizeStatic(Pass):
     """Static quantization."""
 
     name = "ort.quantize-static"
-    summary = "convolutions and matrix products in 8-bit integers, ranges of activations fixed on samples"
+    summary = "quantizes convolutions and matrix products to 8 bits; samples calibrate the ranges of activations"
     options = "optim_plugins.ort.quantize.static.quantize_static_options:QuantizeStaticOptions"
     lossy = True
     calibrates = True
@@ -38,7 +38,7 @@ class QuantizeStatic(Pass):
     )
 
     def applicable(self, model: Model, target: Target) -> Applicable:
-        """Where there is a convolution or a matrix product with a constant weight."""
+        """If the model has a convolution or a matrix product with a constant weight."""
         from optim import OptimError
         from optim_plugins.ort.quantize.quantized_already import nothing_to_quantize
         from optim_plugins.ort.quantize.static.static_graph import prepared

@@ -14,54 +14,70 @@ class QuantizeStaticOptions(PassOptions):
 
     format: Literal["qoperator", "qdq"] = Field(
         "qoperator",
-        description="qoperator writes onnxruntime's 8-bit operators, fast at any optimization level; qdq writes float "
-        "operators between QuantizeLinear and DequantizeLinear, which every runtime reads, and fuses or not",
+        description=(
+            "qoperator writes onnxruntime's 8-bit operators, which are fast at any optimization level; qdq writes "
+            "float operators between QuantizeLinear and DequantizeLinear, which every runtime reads and some fuse"
+        ),
     )
     calibration: Literal["minmax", "foreseen", "percentile", "mse", "entropy"] = Field(
         "minmax",
-        description="how much of what the samples showed a range covers: minmax all of it, foreseen also what a "
-        "further sample is expected to reach",
+        description=(
+            "how the range of a tensor follows from the samples: minmax covers all values, foreseen also covers "
+            "the values expected in a further sample"
+        ),
     )
     percentile: float = Field(
-        99.99, gt=50, le=100, description="share of the values that a range covers, in percent, for percentile"
+        99.99,
+        gt=50,
+        le=100,
+        description="share of the values that a range covers, in percent; for calibration percentile",
     )
     activations: Literal["uint8", "int8", "uint16", "int16", "float8_e4m3fn"] = Field(
         "uint8",
-        description="numbers between operators; 16 bits and float8_e4m3fn need format qdq, and have no fast kernel on "
-        "a CPU",
+        description="type of activations; 16 bits and float8_e4m3fn need format qdq, and have no fast kernel on a CPU",
     )
-    weights: Literal["int8", "uint8", "float8_e4m3fn"] = Field("int8", description="numbers of weights")
+    weights: Literal["int8", "uint8", "float8_e4m3fn"] = Field("int8", description="type of weights")
     symmetric: bool = Field(
-        False, description="ranges as far below 0 as above it, so that every zero point is 0; for int8 activations"
+        False, description="make ranges symmetric around 0, so that every zero point is 0; for int8 activations"
     )
     biases: Literal["int32", "float32"] = Field(
-        "int32", description="biases as the accumulator holds them, or left in float, for runtimes that want them so"
+        "int32", description="type of biases: int32 as in the accumulator, or float32 for runtimes that need it"
     )
-    per_channel: bool = Field(True, description="one scale for each output channel of a weight, instead of one for all")
+    per_channel: bool = Field(
+        True, description="use a scale for each output channel of a weight instead of one for all"
+    )
     reduce_range: bool | Literal["saturating"] = Field(
         False,
-        description="7-bit weights, for processors without exact integer products (AVX2): for all nodes, or for those "
-        "that lose more by saturation on the samples than by a bit of their weights (saturating)",
+        description=(
+            "store weights in 7 bits, for processors whose integer products saturate (AVX2): true for all nodes, "
+            "'saturating' for nodes that lose more by saturation than by the missing bit"
+        ),
     )
-    correct_bias: bool = Field(False, description="make up in the bias for what rounding weights does on average")
+    correct_bias: bool = Field(False, description="correct the bias for the mean error of rounded weights")
     fill_channels: bool = Field(
         False,
-        description="fill up input channels of convolutions to a multiple of four with zeros, which is exact: "
-        "x86 has no fast kernel for an image of 1 or 3 channels",
+        description=(
+            "pad the input channels of convolutions with zeros to a multiple of four, because x86 has no fast "
+            "kernel for 1 or 3 channels; the result is the same"
+        ),
     )
     products: bool = Field(
         True,
-        description="quantize MatMul and Gemm, too, not just convolutions; with format qoperator also large LSTMs, "
-        "their activations at each step",
+        description=(
+            "also quantize MatMul and Gemm, not only convolutions; with format qoperator also large LSTMs, whose "
+            "activations are quantized at each step"
+        ),
     )
     smoothing: float = Field(
         0.0,
         ge=0,
         le=1,
-        description="how much of the activations' outliers the weights take over, 0 none, 1 all; "
-        "0.8 is a good guess; needs samples",
+        description=(
+            "share of the activations' outliers that moves into the weights: 0 is none, 1 is all, 0.8 is a good "
+            "value; needs samples"
+        ),
     )
-    keep: tuple[str, ...] = Field((), description="names of nodes left in float")
+    keep: tuple[str, ...] = Field((), description="names of nodes that stay in float")
 
     @property
     def quantizes_lstms(self) -> bool:

@@ -44,7 +44,7 @@ class QuantizeWeights(Pass):
     """Weights in blocks of few bits."""
 
     name = "ort.quantize-weights"
-    summary = "weights in 8, 4 or 2 bits, for models that wait for memory: a decoder's step; needs no data"
+    summary = "stores weights in 8, 4 or 2 bits, for models that memory limits, such as decoders; needs no samples"
     options = "optim_plugins.ort.quantize.weights.quantize_weights_options:QuantizeWeightsOptions"
     lossy = True
     after = ("ort.gemm-to-matmul",)
@@ -58,7 +58,7 @@ class QuantizeWeights(Pass):
         self._before = RoundedBefore()
 
     def applicable(self, model: Model, target: Target) -> Applicable:
-        """Where there is a matrix product or a look-up with a large constant weight."""
+        """If the model has a matrix product or an embedding with a large constant weight."""
         from optim_plugins.ort.quantize.quantized_already import nothing_to_quantize
         from optim_plugins.ort.quantize.weights.block_plan import LEAST_ELEMENTS, find_places
 
