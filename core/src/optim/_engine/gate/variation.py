@@ -56,6 +56,9 @@ _SORTED = 1 << 20
 """Numbers among which a median is looked for, spread evenly: of more it takes longer than all else. Half of so many
 numbers are below the median of all within 0.15 %, three standard deviations of a share of them."""
 
+_LEAST_WHOLE = 8
+"""Numbers of a slice, over all samples, that must be whole: fewer may be by chance."""
+
 _FILE = "variation.npz"
 
 
@@ -170,12 +173,13 @@ def _whole(
     fits = [
         ~weight | ((one == np.rint(one)) & (np.abs(one) < below)) for one, weight in zip(values, weights, strict=True)
     ]
-    if all(bool(one.all()) for one in fits):
+    if all(bool(one.all()) for one in fits) and sum(int(one.sum()) for one in weights) >= _LEAST_WHOLE:
         yield -1, np.ones(1, bool)
         return
     for axis in _kind_axes(values):
         rest = tuple(place for place in range(values[0].ndim) if place != axis)
-        found = np.logical_and.reduce([one.all(axis=rest) for one in fits])
+        many = sum((weight.sum(axis=rest) for weight in weights), np.zeros(values[0].shape[axis])) >= _LEAST_WHOLE
+        found = np.logical_and.reduce([many, *(one.all(axis=rest) for one in fits)])
         if found.any():
             yield axis, found
 
@@ -375,9 +379,9 @@ def read(folder: Path) -> dict[str, Variation]:
             tuple(map(float, parts["sentinels"])),
             str(parts["unjudged"]),
             {int(name[9:]): one for name, one in parts.items() if name.startswith("rounding/")},
-            bool(parts["scale"][3]),
-            float(parts["scale"][4]),
-            {int(name[6:]): one for name, one in parts.items() if name.startswith("whole/")},
+            has_padding=bool(parts["scale"][3]),
+            rounds_by=float(parts["scale"][4]),
+            whole={int(name[6:]): one for name, one in parts.items() if name.startswith("whole/")},
         )
     return found
 
