@@ -51,6 +51,12 @@ BANNED = {
 }
 """Words that nobody outside of this project uses so, with a better one."""
 
+_FOR_DEVELOPERS = {"architecture.md"}
+"""Pages that say themselves that users need none of them."""
+
+MOST_PAGES, MOST_PAGE_WORDS = 30, 35_000
+"""Of all written pages for users together: what one person can keep in order, and another can find something in."""
+
 _NOT_PAGES = {"CHANGELOG.md", "benchmarks/README.md"}
 """A history, and a list of scripts for those who measure."""
 
@@ -94,8 +100,24 @@ def findings(*, unclean: Iterable[str] = UNCLEAN) -> list[Finding]:
     written = {place: path.read_text("utf-8") for place, path in places.items() if place not in own}
     found = [one for place, text in written.items() if place not in unclean for one in prose(place, text)]
     found += [one for place, text in written.items() for one in commands_of(place, text)]
+    found += too_much(user_pages())
     found += broken_links(written | {f"docs/{path}": text for path, text in made.items()})
     return found + list(of_help_texts())
+
+
+def user_pages() -> dict[str, int]:
+    """Words of each page for users: those of docs/ that are written by hand; code counts."""
+    made = set(make_pages.pages())
+    pages = [path for path in sorted(DOCS.glob("*.md")) if path.name not in made | _FOR_DEVELOPERS]
+    return {path.name: len(path.read_text("utf-8").split()) for path in pages}
+
+
+def too_much(words: Mapping[str, int]) -> Iterator[Finding]:
+    """A finding if there are too many pages or too many words in them."""
+    if len(words) > MOST_PAGES:
+        yield Finding("docs", 0, f"there are {len(words)} pages for users, more than {MOST_PAGES}: join or delete some")
+    if (total := sum(words.values())) > MOST_PAGE_WORDS:
+        yield Finding("docs", 0, f"the pages for users have {total:,} words, more than {MOST_PAGE_WORDS:,}")
 
 
 def prose(place: str, text: str) -> Iterator[Finding]:
@@ -291,5 +313,7 @@ if __name__ == "__main__":
     wrong = findings(unclean=() if "--all" in sys.argv else UNCLEAN)
     for one in wrong:
         print(one)
+    counted = user_pages()
+    print(f"{len(counted)} pages for users, {sum(counted.values()):,} words")
     print(f"{len(wrong)} findings" if wrong else "prose: no findings")
     sys.exit(bool(wrong))

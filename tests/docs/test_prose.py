@@ -17,6 +17,11 @@ def test_every_page_that_is_not_checked_exists() -> None:
     assert [name for name in LINT.UNCLEAN if not (LINT.ROOT / name).is_file()] == []
 
 
+def test_too_many_pages_and_words_are_found() -> None:
+    assert list(LINT.too_much({"a.md": 35_000})) == []
+    assert len(list(LINT.too_much({f"{i}.md": 1_200 for i in range(31)}))) == 2
+
+
 def told(text: str) -> list[str]:
     return [one.text.partition(":")[0] for one in LINT.prose("page.md", text)]
 

@@ -15,7 +15,8 @@ DOCS = Path(__file__).parents[3] / "docs" / "configuration.md"
 
 
 def samples() -> list[str]:
-    return re.findall(r"```toml\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    recipes = DOCS.read_text().partition("\n## Recipes and locks")[2]
+    return re.findall(r"```toml\n(.*?)```", recipes, re.DOTALL)
 
 
 def refused(tmp_path: Path, text: str) -> OptimError:

@@ -79,8 +79,21 @@ def measure_original(
         notes.append(f"{metric.name} is measured on a single {single}; give more with --data")
     elif len(samples) < len(feeds):
         notes.append(f"{metric.name} is measured on {len(samples)} of {len(feeds)} samples, spread evenly")
+    if limit is not None and metric.compares == "labels":
+        notes += _too_few_labels(metric, limit, value, [reference.feed_set().sample_labels(i) for i in samples])
     use = TaskUse(spec, metric.higher_is_better, limit, samples, explored, value, rows, metric_digest(spec))
     return use, notes
+
+
+def _too_few_labels(metric: Metric, limit: MaxLoss, value: float, labels: Sequence[Feeds]) -> list[str]:
+    """A note if one answer weighs more in the metric than the accepted loss; empty if not."""
+    answers = sum(max((len(one) if one.ndim else 1 for one in sample.values()), default=0) for sample in labels)
+    if not 0 < answers * limit.allowed(value) < abs(value):
+        return []
+    return [
+        f"--max-loss {limit.text} cannot be judged with {answers} labels: one answer is about {1 / answers:.2g} of "
+        f"{metric.name}, so 'no loss' only covers these answers; give more labels, or add --max-drift"
+    ]
 
 
 def _require_a_bound(metric: Metric, limit: MaxLoss, value: float) -> None:

@@ -73,5 +73,10 @@ def why_no_help(nearest: Measured | None, *, timed: bool) -> str:
     names = " + ".join(step.pass_name for step in nearest.candidate.steps)
     if timed and nearest.ratio is None:
         return f"was not timed before the run ended: {names}"
-    figures = f", latency ratio {nearest.ratio:.2f}" if nearest.ratio is not None else ""
-    return f"is not better either: {names}{figures}"
+    if nearest.ratio is None:
+        return f"is not better either: {names}"
+    figures = f"{names}, latency ratio {nearest.ratio:.2f}"
+    if nearest.ratio >= 1:
+        return f"is not better either: {figures}"
+    span = f" [{nearest.low:.2f}, {nearest.high:.2f}]" if nearest.low is not None and nearest.high is not None else ""
+    return f"is not proven to be better by the goal either: {figures}{span}"
