@@ -250,6 +250,8 @@ class LaneResult:
         generation: what the time of an answer is made of, where that is the goal.
         late: what it was doing when that time was over, where it had not come back once.
         round_ratios: the ratio of each round that counts, for a trace.
+        round_s: seconds that its part of a round took on average, untimed runs included.
+        processor_s: of its process, opening included.
     """
 
     failure: str = ""
@@ -268,6 +270,8 @@ class LaneResult:
     generation: GenerationTimes | None = None
     late: str = ""
     round_ratios: tuple[float, ...] = ()
+    round_s: float = 0.0
+    processor_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

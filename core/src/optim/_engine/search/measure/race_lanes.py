@@ -57,6 +57,8 @@ class Lane:
         calls: the same, of every call.
         goal: by round; empty where the goal has no clock of its own.
         racing: whether further rounds run it.
+        spent_s: seconds of all its rounds.
+        processor_s: of the process so far.
     """
 
     worker: WorkerProcess
@@ -65,6 +67,8 @@ class Lane:
     calls: list[list[list[float]]] = field(default_factory=list)
     goal: list[Figure] = field(default_factory=list)
     racing: bool = True
+    spent_s: float = 0.0
+    processor_s: float = 0.0
 
 
 def open_lanes(base: Request, lanes: Sequence[Request], effort: Effort, end: float) -> list[Lane | WorkerFailed]:
@@ -114,7 +118,7 @@ def look(request: Request, timeout_s: float) -> LaneResult:
     if isinstance(opened, WorkerFailed):
         return LaneResult(opened.reason, out_of_time=opened.kind == "timeout")
     opened.worker.close()
-    return LaneResult(ready=opened.ready)
+    return LaneResult(ready=opened.ready, processor_s=opened.processor_s)
 
 
 def open_lane(request: Request, timeout_s: float, *, fresh: bool, server: Server | None = None) -> Lane | WorkerFailed:
@@ -122,7 +126,7 @@ def open_lane(request: Request, timeout_s: float, *, fresh: bool, server: Server
     worker = JOB.start(request, fresh=fresh, server=server)
     try:
         message = worker.receive(timeout_s)
-        return Lane(worker, from_wire(Ready, message["ready"]))
+        return Lane(worker, from_wire(Ready, message["ready"]), processor_s=message["cpu_s"])
     except WorkerFailed as failed:
         worker.close()
         return failed
@@ -133,8 +137,11 @@ def open_lane(request: Request, timeout_s: float, *, fresh: bool, server: Server
 
 def run_lane(lane: Lane, timeout_s: float) -> float:
     """One round of one lane; the processor seconds it used."""
+    began = time.monotonic()
     lane.worker.send({"go": True})
     answer = lane.worker.receive(timeout_s)
+    lane.spent_s += time.monotonic() - began
+    lane.processor_s += answer["cpu_s"]
     lane.times.append([float(np.median(burst)) for burst in answer["seconds"]])
     lane.calls.append(answer["seconds"])
     if answer.get("goal"):
