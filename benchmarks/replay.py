@@ -1,8 +1,9 @@
 """A run again, from its trace: the search of today decides, and every job is answered from the file in simulated time.
 
 Nothing is run and no model is read. A job that the trace has takes the seconds that it took. One that it lacks takes
-the mean of its kind in the trace, fails, and its seconds count as unknown. With a seed, the rounds of each race are
-drawn anew from those that were recorded.
+the mean of its kind in the trace, fails, and its seconds count as unknown. A race that was not run as it is asked for
+(other lanes, or more or less time) is put together from the rounds of its lanes in other races; a lane that was in
+none has no figure, and its share of the seconds is unknown. With a seed, the rounds of all races are drawn anew.
 """
 
 from __future__ import annotations
@@ -11,28 +12,34 @@ import bisect
 import contextlib
 import heapq
 import itertools
+import json
 import random
 import tempfile
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 from optim._engine.jobs import prepare
+from optim._engine.jobs.clocks.ratio import Ratio
 from optim._engine.jobs.job import Job
 from optim._engine.plugins.registry import Registry
 from optim._engine.reports.outcome import Outcome
 from optim._engine.runs import execute
 from optim._engine.search import restore, run_time, workbench
+from optim._engine.search.effort import Effort
 from optim._engine.search.explore import expand
 from optim._engine.search.measure import race_job
+from optim._engine.search.measure.race_rounds import _ALONE, _CLEARLY, _HOPELESS
 from optim._engine.search.measure.statistics import paired_ratio
+from optim._engine.search.measure.stopping import Standing, next_look_after
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import LaneResult
+from optim._engine.search.time_estimate import PassCosts
 from optim._engine.store import Store
 from optim._engine.trace import STORE, Trace, key_of
 from optim.errors import ExitStatus, OptimError
@@ -45,6 +52,9 @@ MOST_UNKNOWN = 0.1
 
 _AT_ONCE = 2
 """Jobs that the recorded run did at the same time: see ``workbench._AT_ONCE``."""
+
+_SAME_EFFORT = 0.8
+"""A race that has at least so much of the recorded one's time, and at most the inverse, is the recorded one."""
 
 
 class Clock:
@@ -177,7 +187,7 @@ class FromTrace:
                 self._bases.append(action["answer"]["base"])
                 for asked, lane in zip(action["request"]["lanes"], action["answer"]["lanes"], strict=True):
                     if not lane["out_of_time"]:
-                        self._lanes[asked["model"]["digest"]].append(lane)
+                        self._lanes[_subject(asked)].append(lane)
         self._usual_s = {name: sum(seconds) / len(seconds) for name, seconds in took.items()}
 
     def working(self) -> contextlib.AbstractContextManager[None]:
@@ -190,9 +200,10 @@ class FromTrace:
         Raises:
             WorkerFailed: as recorded, or because the trace has none.
         """
+        is_race = work.module == race_job.MODULE and work.request["effort"] is not None
         action = self.action(work.module, work.request)
-        if action is None and work.module == race_job.MODULE:
-            return self._raced(work)
+        if is_race and (action is None or ("failed" not in action and not self._is_as_recorded(action, work.request))):
+            return self._raced(work.request)
         if action is None:
             self._pass_unknown(work.module)
             raise WorkerFailed("the trace has no answer to it", "unknown")
@@ -205,10 +216,13 @@ class FromTrace:
             failure = WorkerFailed(failed["reason"], failed["kind"], "", error, failed["doing"])
             failure.events = events
             raise failure
-        answer = self._here(action["answer"])
-        if work.module == race_job.MODULE and self._seed is not None:
-            answer["lanes"] = [self._drawn(lane) for lane in answer["lanes"]]
-        return Done(answer, events)
+        return Done(self._here(action["answer"]), events)
+
+    def _is_as_recorded(self, action: dict[str, Any], request: Any) -> bool:
+        """Whether a race has about the time that it had in the trace, and its rounds are not drawn anew."""
+        efforts = (request["effort"], action["request"]["effort"])
+        ours, theirs = (min(float(one["seconds"]), float(one["whole_s"])) for one in efforts)
+        return self._seed is None and _SAME_EFFORT * theirs <= ours <= theirs / _SAME_EFFORT
 
     def _settle(self) -> None:
         """Let the time pass that the search itself took before what it did next, as recorded."""
@@ -221,31 +235,47 @@ class FromTrace:
         known = self._found.get(key_of(name, self._nowhere(to_wire(request))), [])
         return known.pop(0) if len(known) > 1 else known[0] if known else None
 
-    def _raced(self, work: Work) -> Done:
-        """A race that was not run: each lane as in another race, those that were in none without a figure."""
-        lanes = work.request["lanes"]
-        known = [self._lanes.get(lane["model"]["digest"]) for lane in lanes]
-        self._pass_unknown(work.module, known.count(None) / len(known) if known else 1.0)
-        base = self._here(self._bases[-1]) if self._bases else to_wire(LaneResult(out_of_time=True))
+    def _raced(self, request: Any) -> Done:
+        """A race from the recorded rounds of its lanes, in simulated time, until its own rule says that it is over."""
+        effort = from_wire(Effort, request["effort"])
+        recorded = [self._lane(lane) for lane in request["lanes"]]
+        base = self._here(self._bases[-1]) if self._bases else to_wire(LaneResult())
+        lanes = [_Drawn(self._here(lane), self._random()) for lane in recorded if lane is not None]
+        opening_s = base["open_s"] * (1 + len(recorded))
+        usual_s = base["round_s"] or self._usual_s.get(race_job.MODULE, 1.0) / max(1, effort.least_rounds)
+        missing = recorded.count(None)
+        spent_s = _rounds_of(lanes, effort, usual_s, missing, opening_s)
+        share = missing / len(recorded) if recorded else float(not self._bases)
+        self._pass(opening_s + spent_s, share, race_job.MODULE)
+        drawn = iter(lanes)
         none = to_wire(LaneResult(out_of_time=True))
-        return Done({"base": base, "lanes": [self._drawn(self._here(found[-1])) if found else none for found in known]})
+        return Done({"base": base, "lanes": [none if lane is None else next(drawn).result for lane in recorded]})
 
-    def _pass_unknown(self, module: str, share: float = 1.0) -> None:
-        seconds = self._usual_s.get(module, 1.0)
-        self.in_turn.wait_until(self.now.seconds + seconds)
-        self.unknown_s += share * seconds
-        if share:
-            self.lacks.append(module.rpartition(".")[2])
+    def _lane(self, asked: Any) -> Any | None:
+        """The longest race of a model, if there is one with as many comparisons as are asked for; None: there is none.
 
-    def _drawn(self, lane: Any) -> Any:
-        """A lane with rounds drawn anew."""
-        if self._seed is None or not lane["round_ratios"]:
-            return lane
+        Otherwise its drift is that of the samples it was compared on.
+        """
+
+        def worth(lane: Any) -> tuple[bool, int]:
+            compared = len(lane["ready"]["comparisons"]) if lane["ready"] else 0
+            return bool(compared) or not asked["compared"], len(lane["round_ratios"])
+
+        return max(self._lanes.get(_subject(asked), []), key=worth, default=None)
+
+    def _random(self) -> random.Random:
         self._draws += 1
-        rounds = random.Random(f"{self._seed} {self._draws}").choices(lane["round_ratios"], k=len(lane["round_ratios"]))
-        ratio = paired_ratio(rounds, [1.0] * len(rounds))
-        latency_ms = lane["latency_ms"] / lane["ratio"]["value"] * ratio.value
-        return {**lane, "ratio": to_wire(ratio), "latency_ms": latency_ms}
+        return random.Random(f"{self._seed} {self._draws}")
+
+    def _pass_unknown(self, module: str) -> None:
+        self._pass(self._usual_s.get(module, 1.0), 1.0, module)
+
+    def _pass(self, seconds: float, unknown: float, module: str) -> None:
+        """Let seconds pass, a share of them unknown."""
+        self.in_turn.wait_until(self.now.seconds + seconds)
+        self.unknown_s += unknown * seconds
+        if unknown:
+            self.lacks.append(module.rpartition(".")[2])
 
     def _here(self, value: Any) -> Any:
         """What a trace says, with the folder of this store; models that it names are there then, and empty."""
@@ -270,6 +300,75 @@ class FromTrace:
             root = self._store.root
             return value.replace(str(root), STORE).replace(str(root.parent), "<source>")
         return value
+
+
+def _subject(lane: Any) -> str:
+    """What a lane times: a model with its settings, on a target, by a clock."""
+    place = lane["comparison"]["place"]["target"]["name"]
+    return json.dumps([lane["model"]["digest"], lane["model"]["session"], place, lane["clock"]], sort_keys=True)
+
+
+@dataclass
+class _Drawn:
+    """A lane of a race that is put together.
+
+    Attributes:
+        recorded: what became of it in another race.
+        random: draws its rounds.
+        rounds: ratios so far.
+        racing: whether further rounds run it.
+    """
+
+    recorded: Any
+    random: random.Random
+    rounds: list[float] = field(default_factory=list)
+    racing: bool = True
+
+    def __post_init__(self) -> None:
+        self.racing = bool(self.recorded["round_ratios"])
+
+    @property
+    def ratio(self) -> Ratio:
+        """Of the rounds so far."""
+        return paired_ratio(self.rounds, [1.0] * len(self.rounds))
+
+    @property
+    def result(self) -> Any:
+        """What the race says of it."""
+        if not self.rounds:
+            return self.recorded
+        ratio, was = self.ratio, self.recorded["ratio"]["value"]
+        goal = self.recorded["goal"] and {
+            **self.recorded["goal"],
+            **{end: self.recorded["goal"][end] * getattr(ratio, end) / was for end in ("value", "low", "high")},
+        }
+        latency_ms = self.recorded["latency_ms"] / was * ratio.value
+        return {**self.recorded, "ratio": to_wire(ratio), "latency_ms": latency_ms, "goal": goal}
+
+
+def _rounds_of(lanes: Sequence[_Drawn], effort: Effort, usual_s: float, missing: int, opening_s: float) -> float:
+    """Draw rounds as a race runs them; the seconds that they take. See ``race_rounds``, whose rules these are."""
+    spent_s, next_look = 0.0, effort.least_rounds
+    most_s = min(effort.seconds, effort.whole_s - opening_s)
+    for count in range(1, effort.most_rounds + 1):
+        racing = [lane for lane in lanes if lane.racing]
+        for lane in racing:
+            lane.rounds.append(lane.random.choice(lane.recorded["round_ratios"]))
+        spent_s += usual_s * (1 + missing) + sum(lane.recorded["round_s"] or usual_s for lane in racing)
+        if (not racing and count >= _ALONE) or (spent_s >= most_s and count >= min(_ALONE, effort.least_rounds)):
+            break
+        if count < next_look or not racing:
+            continue
+        next_look = next_look_after(count)
+        best = min((lane.ratio for lane in racing), key=lambda ratio: ratio.value)
+        for lane in racing:
+            ratio = lane.ratio
+            beaten = ratio.value > _HOPELESS * best.value or ratio.low > best.high * _CLEARLY
+            lane.racing = not (effort.drop and ratio.value > best.value and beaten)
+        rivals = [lane.ratio for lane in racing if lane.racing and lane.ratio.value > best.value]
+        if Standing(best, all(one.low > best.high for one in rivals)).is_clear(effort):
+            break
+    return spent_s
 
 
 class _Started:
@@ -314,6 +413,7 @@ def replay(trace: Trace, registry: Registry, seed: int | None = None, others: Se
         data = next((one["request"]["data"] for one in trace.actions if one["name"] == prepare.JOB.module), None)
         asked = {**trace.header["asked"], "source": str(source), "data": data, "trace": "", "fresh": True}
         settings = from_wire(RunSettings, asked)
+        from_wire(PassCosts, trace.header["costs"]).keep(store)
 
         def reach(*models: Path) -> Any:
             action = place.action("reach", models)

@@ -47,7 +47,9 @@ def _open_lane(request: lane.Request, *_: Any, **__: Any) -> race_lanes.Lane | W
             lane.run(request, _NoRounds(said.append))
         except Exception as error:
             return _raised(describe_error(error), "")
-    return race_lanes.Lane(SimpleNamespace(close=lambda: None), from_wire(Ready, said[0]["ready"]))
+    return race_lanes.Lane(
+        SimpleNamespace(close=lambda: None), from_wire(Ready, said[0]["ready"]), processor_s=said[0]["cpu_s"]
+    )
 
 
 def two_processors(patch: pytest.MonkeyPatch) -> None:

@@ -84,11 +84,11 @@ def test_a_trace_whose_answers_are_of_another_revision_is_refused(regret: Module
 def test_the_regret_is_that_to_the_best_proven_chain_of_all_traces(regret: ModuleType) -> None:
     path = TRACES / "wasteful.trace"
     known = regret.proven([read_trace(path)])
-    best = min(known, key=known.get)
+    best = min(known, key=lambda digest: known[digest].ratio)
     verdicts = [regret.Verdict(best, 0.1, 9.0, 0.0), regret.Verdict(read_trace(path).end["model"], 1.0, 9.0, 0.0)]
     row = regret.row_of(path, known, verdicts)
     assert row.regret == 0 and row.same and row.counts
-    assert row.mean_regret == pytest.approx(-regret.math.log(known[best])) and row.changes == 1
+    assert row.mean_regret == pytest.approx(-regret.math.log(known[best].ratio)) and row.changes == 1
     unknown = regret.row_of(path, known, [regret.Verdict("", 1.0, 9.0, 0.2)])
     assert "does not count" in regret.text_of([row, unknown]) and "of 1 traces that count, 1 do not" in regret.text_of(
         [row, unknown]

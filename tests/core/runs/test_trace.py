@@ -90,7 +90,7 @@ def test_a_trace_that_was_cut_off_is_refused(folder: Path, lines: list[dict[str,
 
 def test_another_version_and_another_model_are_refused(lines: list[dict[str, Any]], tmp_path: Path) -> None:
     path = written(tmp_path / "new", [{**lines[0], "optim_trace": 99}, *lines[1:]])
-    with pytest.raises(OptimError, match=r"trace-version.*\n.*version 99, and this optim reads version 1"):
+    with pytest.raises(OptimError, match=r"trace-version.*\n.*version 99, and this optim reads version 2"):
         read_trace(path)
     trace = read_trace(written(tmp_path / "same", lines))
     trace.require_model(trace.end["model"])

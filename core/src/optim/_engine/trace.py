@@ -23,7 +23,7 @@ from optim.errors import OptimError
 from optim.jobs.process import WorkerFailed
 from optim.jobs.wire import to_wire
 
-VERSION = 1
+VERSION = 2
 
 STORE = "<store>"
 """What a trace has in place of the folder of the cache."""
@@ -73,7 +73,9 @@ class Recorder:
 
     def __init__(self, path: Path, header: Mapping[str, Any], names: Mapping[str, str]) -> None:
         self._time: Seconds | None = None
-        known = {tempfile.gettempdir(): "<tmp>", sys.prefix: "<python>", str(Path.home()): "~", **names}
+        known = {folder: "<python>" for folder in (*sys.path, sys.prefix) if folder and Path(folder).is_absolute()}
+        known |= {tempfile.gettempdir(): "<tmp>", str(Path.home()): "~", **names}
+        known = {folder: name for folder, name in known.items() if Path(folder).name}  # not the root: names of nodes
         self._names = dict(sorted(known.items(), key=lambda item: -len(item[0])))  # what lies deeper goes first
         self._guard = threading.Lock()
         self._count = 0
@@ -176,6 +178,12 @@ class Trace:
                 f"it is of {found[:12]}, and was asked about {digest[:12]}",
                 "record one of this model: optim run MODEL --trace FILE",
             )
+
+
+def trace_of(path: str, component: str) -> str:
+    """The file of one component, beside the one that was asked for; empty where none was."""
+    file = Path(path)
+    return str(file.with_name(f"{file.stem}-{component}{file.suffix}")) if path else ""
 
 
 def key_of(name: str, request: Any) -> str:

@@ -104,7 +104,7 @@ def run(request: Request, channel: Channel) -> Answer:
         )
         session.release()  # where the device takes one session at a time, the other lanes open now
         told = session.processor_s()
-        channel.event("ready", ready=to_wire(ready))
+        channel.event("ready", ready=to_wire(ready), cpu_s=told)
         subject = Subject(backend, request.model, place.target, session, tuple(sample for _, sample in feeds))
         timer = request.clock.start(subject) if request.clock else None
         try:

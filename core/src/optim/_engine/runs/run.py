@@ -22,6 +22,7 @@ from optim._engine.runs.publish import publish
 from optim._engine.search.run_time import start_of_command
 from optim._engine.search.select.archive import require_pick
 from optim._engine.search.settings import RunSettings
+from optim._engine.search.time_estimate import PassCosts
 from optim._engine.store import Store, cache_key
 from optim._engine.trace import STORE, Recorder
 from optim.errors import ExitStatus, OptimError
@@ -130,7 +131,8 @@ def _trace(settings: RunSettings, store: Store) -> AbstractContextManager[Record
     told = replace(settings, source=Path(source.name), trace="", cluster="", store_url="")
     asked = {**to_wire(told), "data": settings.data and Path(settings.data).name}
     machine, start = asdict(this_machine()), asdict(start_of_command())
-    header = {"asked": asked, "optim": version_of("optim-core"), "machine": machine, "start": start}
+    costs = to_wire(PassCosts.known(store))  # what earlier runs learned decides too
+    header = {"asked": asked, "optim": version_of("optim-core"), "machine": machine, "start": start, "costs": costs}
     names = {str(Path.cwd()): ".", str(source.parent): "<source>", str(store.root): STORE}
     if settings.data is not None and Path(settings.data).exists():
         names.setdefault(str(Path(settings.data).absolute().parent), "<data>")

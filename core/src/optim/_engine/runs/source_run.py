@@ -13,6 +13,7 @@ from optim._engine.runs.session_file import MODEL_FILE
 from optim._engine.search.settings import RunSettings
 from optim._engine.sources.export_file import EXPORT_FILE, KnownExport, read_export_file, write_export_file
 from optim._engine.store import Store
+from optim._engine.trace import trace_of
 from optim.errors import OptimError
 from optim.layout import carry_files
 
@@ -135,8 +136,9 @@ def _run_each(
         raise of_several(deliver.layouts.layouts[0], parts)
     _require_ours(output, list(parts))
     reports = {}
-    for name, settings in parts.items():
+    for name, part in parts.items():
         say(f"{name}, of {', '.join(parts)}")
+        settings = replace(part, trace=trace_of(part.trace, name))
         reports[name] = run_settings(settings, output / name, say, ToDeliver(pick=deliver.pick), exported)
     return reports
 

@@ -251,6 +251,8 @@ class LaneResult:
         round_ratios: the ratio of each round that counts, for a trace.
         doubt: what the device's clock said of a run and what the wall's did, in seconds, if they contradict each other:
             then the race was timed by the wall's.
+        round_s: seconds that its part of a round took on average, untimed runs included.
+        processor_s: of its process, opening included.
     """
 
     failure: str = ""
@@ -270,6 +272,8 @@ class LaneResult:
     late: str = ""
     round_ratios: tuple[float, ...] = ()
     doubt: tuple[float, float] | None = None
+    round_s: float = 0.0
+    processor_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

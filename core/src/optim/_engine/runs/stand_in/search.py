@@ -134,6 +134,7 @@ def _prepared(bench: Workbench, exported: ExportedSource, seconds: float, folder
         data = str(folder)
     settings = replace(bench.settings, export=exported.request, search_seconds=seconds, data=data)
     small = Workbench(settings, bench.registry, bench.store, bench.executor, bench.say, exported)
+    small.runner.trace = bench.runner.trace
     small.run_time = RunTime(seconds, small.turns.now, Start())  # the run around it counted the start of the command
     source = small.ingest()
     small.prepare(source.model, small.check_options(source.model), small.run_time.for_original)

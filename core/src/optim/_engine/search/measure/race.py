@@ -90,7 +90,8 @@ def race(
             results.append(LaneResult(rounds.failures[i], lane.ready))
         elif not lane.times:
             is_late = rounds.cut_short and lane.racing
-            results.append(LaneResult("", lane.ready, out_of_time=is_late, late=rounds.late.get(i, "")))
+            late = rounds.late.get(i, "")
+            results.append(LaneResult("", lane.ready, out_of_time=is_late, late=late, processor_s=lane.processor_s))
         else:
             results.append(_figures(lane, running[0], rounds))
     return replace(results[0], open_s=open_s, cut_short=rounds.cut_short), results[1:]
@@ -116,4 +117,6 @@ def _figures(lane: Lane, base: Lane, rounds: Rounds) -> LaneResult:
         throughput=throughput(lane.goal, rounds.kept),
         round_ratios=tuple(round(one, 5) for one in by_round),
         doubt=lane.doubt,
+        round_s=lane.spent_s / len(lane.times),
+        processor_s=lane.processor_s,
     )

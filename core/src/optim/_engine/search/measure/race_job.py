@@ -67,6 +67,11 @@ class Answer:
     base: LaneResult
     lanes: tuple[LaneResult, ...]
 
+    @property
+    def processor_s(self) -> float:
+        """Seconds of the processes of all lanes."""
+        return sum(one.processor_s for one in (self.base, *self.lanes))
+
 
 def run(request: Request, turns: Turns) -> Answer:
     """Have the race, or the look.

@@ -59,6 +59,8 @@ class Lane:
         racing: whether further rounds run it.
         by_wall: whether it is timed by the wall's clock, and not by its device's.
         doubt: what the device's clock said of a run and what the wall's did, in seconds, if they contradict each other.
+        spent_s: seconds of all its rounds.
+        processor_s: of the process so far.
     """
 
     worker: WorkerProcess
@@ -67,12 +69,14 @@ class Lane:
     calls: list[list[list[float]]] = field(default_factory=list)
     goal: list[Figure] = field(default_factory=list)
     racing: bool = True
+    spent_s: float = 0.0
+    processor_s: float = 0.0
     by_wall: bool = False
     doubt: tuple[float, float] | None = None
 
     def time_by_wall(self) -> None:
         """Forget what was timed, and go on by the wall's clock."""
-        self.by_wall = True
+        self.by_wall, self.spent_s = True, 0.0
         for rounds in (self.times, self.calls, self.goal):
             rounds.clear()
 
@@ -124,7 +128,7 @@ def look(request: Request, timeout_s: float) -> LaneResult:
     if isinstance(opened, WorkerFailed):
         return LaneResult(opened.reason, out_of_time=opened.kind == "timeout")
     opened.worker.close()
-    return LaneResult(ready=opened.ready)
+    return LaneResult(ready=opened.ready, processor_s=opened.processor_s)
 
 
 def open_lane(request: Request, timeout_s: float, *, fresh: bool, server: Server | None = None) -> Lane | WorkerFailed:
@@ -132,7 +136,7 @@ def open_lane(request: Request, timeout_s: float, *, fresh: bool, server: Server
     worker = JOB.start(request, fresh=fresh, server=server)
     try:
         message = worker.receive(timeout_s)
-        return Lane(worker, from_wire(Ready, message["ready"]))
+        return Lane(worker, from_wire(Ready, message["ready"]), processor_s=message["cpu_s"])
     except WorkerFailed as failed:
         worker.close()
         return failed
@@ -143,8 +147,11 @@ def open_lane(request: Request, timeout_s: float, *, fresh: bool, server: Server
 
 def run_lane(lane: Lane, timeout_s: float) -> float:
     """One round of one lane; the processor seconds it used."""
+    began = time.monotonic()
     lane.worker.send({"go": True, "by_wall": lane.by_wall})
     answer = lane.worker.receive(timeout_s)
+    lane.spent_s += time.monotonic() - began
+    lane.processor_s += answer["cpu_s"]
     lane.times.append([float(np.median(burst)) for burst in answer["seconds"]])
     lane.calls.append(answer["seconds"])
     if answer.get("doubt"):

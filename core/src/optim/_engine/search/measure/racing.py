@@ -295,8 +295,10 @@ def where_timed(bench: Workbench, module: AtTheClock, request: object, kind: typ
     """
     with bench.runner.noted(module.MODULE, request) as action:
         if bench.elsewhere is None:
-            action.answer = module.run(request, bench.turns)
-            return cast(T, action.answer)
+            action.answer = answer = module.run(request, bench.turns)
+            if isinstance(answer, race_job.Answer):
+                action.processor_s = answer.processor_s
+            return cast(T, answer)
         done = bench.elsewhere.do(Work(module.MODULE, to_wire(request), math.inf, timed=timed, parent=True))
         bench.turns.waited(done.waited_s)
         action.answer = done.answer
