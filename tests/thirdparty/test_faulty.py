@@ -34,6 +34,9 @@ SHORT = 6
 MOST_SECONDS = 3 * SECONDS
 """After which a run has not kept to its seconds, however busy the machine; a hang goes on for an hour."""
 
+BEYOND_S = 4
+"""Beyond its seconds that a run in which something fails may end, on a busy machine; most end before they are over."""
+
 
 @pytest.fixture(scope="module")
 def environment():
@@ -64,11 +67,13 @@ class Ran:
         status: of the command.
         told: what it said, and the report of what it did.
         report: None where there is none.
+        seconds: that it took, but for those in which it waited for other runs to time something.
     """
 
     status: int
     told: str
     report: dict[str, Any] | None
+    seconds: float = 0.0
 
     def row(self, name):
         """What became of a pass: its status and reason."""
@@ -92,9 +97,12 @@ def run(environment, folder, tmp_path):
             OPTIM_CACHE_DIR=str(tmp_path / "cache"),
             OPTIM_DISABLE_PLUGINS="broken-cycle,broken-exit,broken-raise",
         )
-        assert time.monotonic() - began < max(MOST_SECONDS, 1.5 * seconds)
+        took_s = time.monotonic() - began
+        assert took_s < max(MOST_SECONDS, 1.5 * seconds)
         report = json.loads((out / "report.json").read_text()) if (out / "report.json").exists() else None
-        return Ran(done.returncode, done.stderr + done.stdout + json.dumps(report), report)
+        waited = re.search(r"the run waited (\d+) s", done.stdout)
+        took_s -= int(waited[1]) + 1 if waited else 0
+        return Ran(done.returncode, done.stderr + done.stdout + json.dumps(report), report, took_s)
 
     return ran
 
@@ -123,6 +131,7 @@ def test_what_the_device_does_to_the_original_is_named_within_the_seconds_of_the
     status, how, what = ON_THE_ORIGINAL[mistake]
     for _ in ("cold", "warm"):
         found = run(f"{mistake} original")
+        assert found.seconds < SECONDS + BEYOND_S
         assert status in (None, found.status)
         assert how in found.told
         assert what in found.told
@@ -149,6 +158,7 @@ def test_what_the_device_does_to_a_candidate_ends_that_and_not_the_run_also_warm
     for _ in ("cold", "warm"):
         found = run(f"{mistake} candidate")
         assert found.status == 0, found.told
+        assert found.seconds < SECONDS + BEYOND_S
         assert found.report["status"] == "unchanged"
         assert found.row("faulty.shrink")[0] in ("failed", "dropped", "skipped")
         said = ON_A_CANDIDATE[mistake].format(BACKEND, "the model after faulty.shrink on faulty")

@@ -211,7 +211,7 @@ def test_the_report_has_a_table_of_targets_and_a_column_for_them(swift_wins):
     console = Console(file=io.StringIO(), width=200)
     print_report(report, console)
     lines = [line.strip() for line in console.file.getvalue().splitlines()]
-    table = lines.index("ratios are to the original on cpu; column original: each target with its defaults:")
+    table = lines.index("ratios are to the original on cpu; columns original and drift: each target with its defaults:")
     assert lines[table + 1] == "target\truntime\toriginal\tdrift\tbest\tresult"
     cells = {line.split("\t")[0]: line.split("\t")[1:] for line in lines[table + 2 : table + 6]}
     assert cells["swift"][:4] == ["rival-runtime 4.2", "0.50", "0", "0.05"]

@@ -15,7 +15,7 @@ def target_rows(report: Report) -> list[tuple[str, ...]]:
 
 def about_targets(report: Report) -> str:
     """What the figures of the table are, in a sentence."""
-    return f"ratios are to the original on {report.baseline}; column original: each target with its defaults"
+    return f"ratios are to the original on {report.baseline}; columns original and drift: each target with its defaults"
 
 
 def _row(target: TargetReport) -> tuple[str, ...]:

@@ -247,7 +247,7 @@ class LaneResult:
         sample_calls: how long calls took, of each timed sample.
         throughput: what it did, where that is the goal.
         generation: what the time of an answer is made of, where that is the goal.
-        late: what it was doing when that time was over, where it had not come back once.
+        late: what it was doing when that time, or a limit of its backend's calls, was over before it had come back.
         round_ratios: the ratio of each round that counts, for a trace.
         doubt: what the device's clock said of a run and what the wall's did, in seconds, if they contradict each other:
             then the race was timed by the wall's.

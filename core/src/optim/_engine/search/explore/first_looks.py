@@ -148,6 +148,8 @@ class FirstLooks:
         ratios = self._ratios(items)
         for one in found:
             if (ratio := ratios.get(one.candidate.digest)) is None:
+                if one.candidate.digest in self._bench.unanswered:
+                    one.attempt.drop(self._clock.board[one.candidate].objection)
                 continue
             if self._objective.is_latency:
                 self._promises.note_ratio(one.attempt.step, ratio / (ratios.get(one.parent.digest) or start))

@@ -9,7 +9,7 @@ from optim._engine.gate.budget import Objection
 from optim._engine.search.effort import Effort
 from optim._engine.search.lane_seconds import LEAST_LANES
 from optim._engine.search.measure.lane_figures import expected_of, joined
-from optim._engine.search.measure.racing import Wanted, check_candidate, lanes_at_once, race_candidates
+from optim._engine.search.measure.racing import Wanted, check_candidate, lanes_at_once, late_text, race_candidates
 from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.state import Candidate, LaneResult, Measured
 from optim._engine.search.time_budget import TimeBudget
@@ -68,7 +68,7 @@ class Clock:
             Those that hold, in the order of ``candidates``; :attr:`board` says why others do not.
         """
         seconds = self._time.left * share
-        chosen = list(candidates)[: self._time.lanes(share, least)]
+        chosen = [one for one in candidates if one.digest not in self._bench.unanswered][: self._time.lanes(share, least)]
         found: list[Measured] = []
         width = lanes_at_once(self._bench)
         for start in range(0, len(chosen), width):
@@ -102,6 +102,8 @@ class Clock:
             self._note_base(base)
             self._time.note_lanes(base.open_s)
             self._expect(heat, results, base)
+            for one, result in zip(heat, results, strict=True):
+                self._note_unanswered(one, result)
             found += [
                 Measured(one, None).timed(result)
                 for one, result in zip(heat, results, strict=True)
@@ -129,6 +131,7 @@ class Clock:
             score = self.board[candidate]
             result = score.with_comparisons(timed) if candidate.digest in wanted.compared else timed
             score.result, score.base, score.out_of_time = result, base, result.out_of_time
+            self._note_unanswered(candidate, result)
             if self._objects(candidate, result):
                 continue
             if result.ratio is None or result.ratio.rounds < _FEWEST_ROUNDS:
@@ -209,6 +212,12 @@ class Clock:
             if expected is not None:
                 self.expected[candidate.digest] = expected
 
+    def _note_unanswered(self, candidate: Candidate, result: LaneResult) -> None:
+        """Note that a model had not come back once when a race was over: another race of it would end so too."""
+        if result.late:
+            self._bench.unanswered.add(candidate.digest)
+            self.board[candidate].objection = Objection(late_text(result.late))
+
     def _note_base(self, base: LaneResult) -> None:
         """Keep the original's figures; a race that was over before it was open has none."""
         if self.base is None or not base.out_of_time:
@@ -232,7 +241,7 @@ class Clock:
             objection = Objection(result.throughput.objection)
         if objection:
             score.objection = objection
-        return bool(objection)
+        return bool(objection) or candidate.digest in self._bench.unanswered
 
 
 def _models(items: Sequence[object]) -> str:

@@ -85,9 +85,9 @@ def race(
         if isinstance(lane, LateLane):
             results.append(LaneResult(out_of_time=True, late=lane.late))
         elif isinstance(lane, WorkerFailed):
-            results.append(LaneResult(lane.reason))
+            results.append(LaneResult(lane.reason, late=lane.reason if lane.kind == "limit" else ""))
         elif i in rounds.failures:
-            results.append(LaneResult(rounds.failures[i], lane.ready))
+            results.append(LaneResult(rounds.failures[i], lane.ready, late=rounds.late.get(i, "")))
         elif not lane.times:
             is_late = rounds.cut_short and lane.racing
             late = rounds.late.get(i, "")

@@ -42,7 +42,7 @@ class Rounds:
         failures: why a lane died.
         disturbed: share of rounds that others disturbed.
         cut_short: whether rounds ended because the time of the run did.
-        late: what lanes were doing, by their place, that had not come back once when the time was over.
+        late: what lanes were doing, by their place, that had not come back when the time or their limit was over.
     """
 
     kept: list[int]
@@ -131,6 +131,8 @@ class _Running:
                 if i == 0:
                     raise
                 self.failures[i] = failed.reason
+                if failed.kind == "limit":
+                    self.late[i] = failed.reason
         if time.monotonic() >= self.end and _forget_unfinished(self.lanes, alive, self.failures, number):
             self.cut_short = True
             return False

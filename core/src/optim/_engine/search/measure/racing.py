@@ -47,8 +47,6 @@ _BESIDE_SHARE = 0.25
 """Of the free memory, for lanes that are opened while another run races, which has its own open: runs that begin
 together count the same memory as free. What needs more is opened at the run's own turn."""
 
-_LATE = "timing ended before a model had run once: its process {reason}"
-
 _MOST_LANES = 24
 """A round with more takes so long that the machine changes within it."""
 
@@ -114,7 +112,7 @@ def race_candidates(
     first, others = _race(bench, base, lanes, effort, admit)
     for found in (first, *others):
         if found.late:
-            bench.run_time.note(_LATE.format(reason=found.late))
+            bench.run_time.note(late_text(found.late))
     for found in (first, *others):
         if found.doubt:
             bench.run_time.note(_clock_doubt(bench, *found.doubt))
@@ -132,6 +130,11 @@ def _clock_of(bench: Workbench) -> LaneClock | None:
     goal = bench.goal
     clock = goal.clock(bench.settings.goal_request)
     return LaneClock.of(goal.name, clock, release_of(bench.registry, goal)) if clock is not None else None
+
+
+def late_text(reason: str) -> str:
+    """What became of a model whose process was stopped for the time of the race."""
+    return f"timing ended before a model had run: its process {reason}"
 
 
 def _clock_doubt(bench: Workbench, said_s: float, passed_s: float) -> str:

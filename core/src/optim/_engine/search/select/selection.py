@@ -276,13 +276,14 @@ class Selection:
         chosen: list[Candidate] = []
         for item in sorted(items, key=self._rank):
             reached = self._rank(item) * _PROMISE < best and self._could_be_better(item)
+            reached = reached and item.digest not in self._bench.unanswered
             if reached and not item.candidate.is_original and not self._board.is_wrong(item.candidate):
                 chosen.append(item.candidate)
         return unique(chosen)[:_FINALISTS]
 
     def _may_win(self, item: Measured) -> bool:
         """Whether a candidate does more than make way, and no quick look has shown it to be slower."""
-        if self._shorter.only_makes_way(item.candidate):
+        if self._shorter.only_makes_way(item.candidate) or item.digest in self._bench.unanswered:
             return False
         return self._could_be_better(item) or any(map(self._shorter.was_asked_for, item.candidate.steps))
 
