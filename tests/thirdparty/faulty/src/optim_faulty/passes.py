@@ -85,7 +85,7 @@ class StoreBytes(Pass):
     """Weights in a byte each."""
 
     name = "faulty.store-bytes"
-    summary = "Stores the weights of MatMul in a byte each."
+    summary = "Stores the weights of MatMul and Conv in a byte each."
     options = "optim_faulty.options:BytesOptions"
     lossy = True
 
@@ -94,7 +94,7 @@ class StoreBytes(Pass):
         if planted("edit", "applicable"):
             for node in model.ir_to_read().graph:
                 node.name = f"{node.name}_seen"
-        return APPLICABLE if self.keepable(model, None) else Applicable.no("there is no MatMul with a weight")
+        return APPLICABLE if self.keepable(model, None) else Applicable.no("there is no MatMul or Conv with a weight")
 
     def candidates(self, model, target, context):
         """One."""
@@ -151,7 +151,7 @@ def _constant(graph, name, array):
 
 
 def _has_weight(node):
-    return node.op_type == "MatMul" and node.inputs[1].const_value is not None and not node.inputs[1].is_graph_input()
+    return node.op_type in ("MatMul", "Conv") and node.inputs[1].const_value is not None and not node.inputs[1].is_graph_input()
 
 
 def _pairs(graph):
