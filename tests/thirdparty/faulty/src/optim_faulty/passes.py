@@ -151,7 +151,9 @@ def _constant(graph, name, array):
 
 
 def _has_weight(node):
-    return node.op_type in ("MatMul", "Conv") and node.inputs[1].const_value is not None and not node.inputs[1].is_graph_input()
+    if node.op_type not in ("MatMul", "Conv"):
+        return False
+    return node.inputs[1].const_value is not None and not node.inputs[1].is_graph_input()
 
 
 def _pairs(graph):

@@ -68,7 +68,8 @@ class Clock:
             Those that hold, in the order of ``candidates``; :attr:`board` says why others do not.
         """
         seconds = self._time.left * share
-        chosen = [one for one in candidates if one.digest not in self._bench.unanswered][: self._time.lanes(share, least)]
+        answered = [one for one in candidates if one.digest not in self._bench.unanswered]
+        chosen = answered[: self._time.lanes(share, least)]
         found: list[Measured] = []
         width = lanes_at_once(self._bench)
         for start in range(0, len(chosen), width):
