@@ -37,7 +37,8 @@ def measured():
         probe = SimpleNamespace(
             nodes=NODES,
             drift=drift,
-            drifts=lambda keep, samples, finer: [],
+            drifts=lambda keep, samples, finer, on_target: [],
+            is_estimate=False,
             request=SimpleNamespace(comparison=SimpleNamespace(reference=reference)),
         )
         channel = SimpleNamespace(event=lambda name, **said: told.append((name, said)))
@@ -80,7 +81,8 @@ def test_where_few_evaluations_find_nothing_the_time_that_is_there_is_used(deadl
         nodes=nodes,
         refinable=(),
         drift=drift,
-        drifts=lambda keep, samples, finer: [],
+        drifts=lambda keep, samples, finer, on_target: [],
+        is_estimate=False,
         request=SimpleNamespace(comparison=SimpleNamespace(reference=SimpleNamespace(compared=(0,)))),
     )
     channel = SimpleNamespace(event=lambda name, **said: None)
@@ -91,6 +93,35 @@ def test_where_few_evaluations_find_nothing_the_time_that_is_there_is_used(deadl
     if found is not None:
         assert drift(found.keep) <= limit
         assert found.work < 1
+
+
+def test_a_set_that_is_beyond_the_limit_on_the_target_is_not_found_and_the_search_aims_at_less():
+    """The quick session drifts by 8 % less than the target does, as the CPU and the simulator of HTP did."""
+    nodes = tuple(f"n{place}" for place in range(20))
+
+    def drift(keep, samples=(), finer=()):
+        return math.sqrt(sum(place for place, name in enumerate(nodes) if name not in keep))
+
+    def drifts(keep, samples, finer, on_target):
+        return [(sample, 1.08 * drift(keep) if on_target else drift(keep)) for sample in samples]
+
+    reference = SimpleNamespace(compared=(0, 1))
+    probe = SimpleNamespace(
+        nodes=nodes,
+        refinable=(),
+        drift=drift,
+        drifts=drifts,
+        is_estimate=True,
+        request=SimpleNamespace(comparison=SimpleNamespace(reference=reference)),
+    )
+    limit = math.sqrt(100)
+    request = Request(None, drift(()), limit, 40, 100.0)
+    channel = SimpleNamespace(event=lambda name, **said: None)
+    measured = _Measured(probe, request, math.inf, channel, (0,))
+    found = repair_job._search_on(request, measured, None, request.whole)
+    assert 1.08 * drift(found.keep) <= limit
+    assert measured.aim < 0.97 * limit
+    assert measured.best is None or 1.08 * drift(measured.best.keep) <= limit
 
 
 def test_nodes_are_replayed_on_the_worst_samples_as_many_as_there_is_time_for(monkeypatch):
@@ -229,7 +260,8 @@ def failing(after: int):
         request=SimpleNamespace(comparison=comparison),
         chained=lambda: (),
         drift=drift,
-        drifts=lambda keep, samples, finer=(): [(sample, drift(keep, samples, finer)) for sample in samples],
+        drifts=lambda keep, samples, finer=(), **_: [(sample, drift(keep, samples, finer)) for sample in samples],
+        is_estimate=False,
     )
 
 

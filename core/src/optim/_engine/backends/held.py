@@ -66,6 +66,11 @@ class HeldBackend(Backend):
         """Whether what counts as right is computed elsewhere than on the target."""
         return self.kind.open_reference is not Backend.open_reference
 
+    @property
+    def has_estimate(self) -> bool:
+        """Whether what is quick is computed elsewhere than on the target."""
+        return self.kind.open_estimate is not Backend.open_estimate
+
     def open(self, model: Model, target: Target) -> HeldSession:
         """Open on the target, in turn where its device takes one session at a time."""
         return self._held(lambda: self._opened(model, target), model, target, on_target=True)
@@ -89,7 +94,7 @@ class HeldBackend(Backend):
 
     def open_estimate(self, model: Model, target: Target) -> HeldSession:
         """Open what is quick."""
-        on_target = self.kind.open_estimate is Backend.open_estimate
+        on_target = not self.has_estimate
         return self._held(lambda: self._inner.open_estimate(model, target), model, target, on_target=on_target)
 
     def limits(self) -> BackendLimits:

@@ -86,8 +86,13 @@ class PassProbe:
         """The worst drift of :meth:`drifts`."""
         return max(drift for _, drift in self.drifts(keep, samples, finer))
 
+    @property
+    def is_estimate(self) -> bool:
+        """Whether :meth:`drifts` are those of another session than the gate judges, on the target, if not told else."""
+        return self._backend.has_estimate
+
     def drifts(
-        self, keep: Collection[str], samples: Iterable[int], finer: Collection[str] = ()
+        self, keep: Collection[str], samples: Iterable[int], finer: Collection[str] = (), *, on_target: bool = False
     ) -> Iterator[tuple[int, float]]:
         """Drift from the original with some nodes left alone, for each sample; infinite where NaN appears.
 
@@ -95,6 +100,7 @@ class PassProbe:
             keep: names of nodes to leave alone, beside those that the options say.
             samples: of the run, measured one by one.
             finer: names of nodes in a precision between, beside those that the options say.
+            on_target: whether it is opened as the gate opens it, and not in the backend's quick session.
 
         Raises:
             OptimError[not-applicable]: the pass changes nothing though no node is to be left alone.
@@ -105,7 +111,7 @@ class PassProbe:
             if not keep and not result.changed:
                 raise does_nothing(self.request, "; ".join(result.notes))
             comparison = self._comparison.after(result.interface, model)
-            with self.opened(result.model) as session:
+            with self.opened(result.model, on_target=on_target) as session:
                 for sample in samples:
                     found = compare_session(session, comparison.reference, [sample], comparison.interfaces)
                     yield sample, worst_drift(found).relative_error
@@ -155,9 +161,10 @@ class PassProbe:
         finally:
             context.discard()
 
-    def opened(self, model: Model) -> Session:
+    def opened(self, model: Model, *, on_target: bool = False) -> Session:
         """A session that computes as the run's target does, or about so where that takes long."""
-        return self._backend.open_estimate(model, self.request.target)
+        open_model = self._backend.open if on_target else self._backend.open_estimate
+        return open_model(model, self.request.target)
 
     def _calibration(self) -> Iterator[Feeds]:
         """What the pass is fitted to, as in a run."""

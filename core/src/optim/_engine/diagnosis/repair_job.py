@@ -1,8 +1,8 @@
 """Job: find which nodes a lossy pass must leave alone to keep the budget; every drift is measured in this process.
 
-Sets are measured on a few samples: those on which the candidate was worst, of all that the gate compares. What is found
-is measured on all of them once more; where that says otherwise, less is aimed at, so that what is delivered as repaired
-does not break the budget at the end of the search.
+Sets are measured on a few samples, those on which the candidate was worst, of all that the gate compares; and in the
+backend's quick session, if it has one. What is found is judged as the gate judges: on the target, on all of the samples.
+If it does not hold there, the search goes on and aims at less.
 
 Guesses that cost one evaluation each come first: every node in the precision between, where the pass has one, and the
 nodes left alone that err most by themselves. Whatever holds is told at once, so that a repair whose time is over has
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 
@@ -44,8 +44,6 @@ _CHECK_S = 5.0
 
 _MARGIN = 0.99
 """Aim a little below the budget: session settings that come later move the drift a little."""
-
-_ROUNDS = 2
 
 _GUESSED_SHARE = 0.8
 """Of the goal, that a guess from errors of single nodes aims at: it does not know what each does to the outputs."""
@@ -157,22 +155,26 @@ def _search_on(request: Request, measured: _Measured, precisions: Precisions | N
 
 
 def _search(request: Request, measured: _Measured, precisions: Precisions | None, whole: float) -> Repair | None:
-    """The cheapest set that is found in time and holds on all samples; None where none was."""
-    aim, evaluations, estimates = request.limit * _MARGIN, 0, 0
-    for _ in range(_ROUNDS):
-        left, work = request.evaluations - evaluations, measured.work
+    """The cheapest set that is found in time and holds where the gate judges; None where none was.
+
+    While what is found does not hold there, less is aimed at.
+    """
+    evaluations, estimates, most = 0, 0, request.evaluations
+    before, work = measured.count, measured.work
+    while measured.count - before < most:
+        aim = measured.aim
         refines = precisions is not None and bool(precisions.refinable)
-        mixed = find_mix(precisions, measured.drift, whole, aim, left, work) if precisions and refines else None
+        mixed = find_mix(precisions, measured.drift, whole, aim, most, work) if precisions and refines else None
         estimate = replace(precisions.without_finer, chained=measured.chained) if precisions else None
-        found = mixed or find_keep(measured.probe.nodes, measured.drift, whole, aim, left, estimate=estimate, work=work)
+        found = mixed or find_keep(measured.probe.nodes, measured.drift, whole, aim, most, estimate=estimate, work=work)
         if found is None:
             return None
         evaluations, estimates = evaluations + found.evaluations + 1, estimates + found.estimates
-        drift = max(found.drift, measured.worst_of_all(found.keep, found.finer))
+        drift = max(found.drift, measured.judged(found.keep, found.finer))
         if drift <= request.limit:
             found = replace(found, drift=drift, evaluations=evaluations, estimates=estimates)
             return found if mixed else _refined(measured, found, request.limit, work)
-        aim *= request.limit / drift * _MARGIN
+        measured.aim *= request.limit / drift * _MARGIN
     return None
 
 
@@ -185,7 +187,8 @@ class _Measured:
         work: how much each node computes, in any unit; empty as long as nobody knows.
         overflowing: nodes that must be left alone, as far as they are known.
         learned: what estimates say of the cost of each node; it is told before a set is measured.
-        best: the cheapest that holds on all samples, of those that were measured.
+        aim: what sets are searched for: below the limit, and less since what was found did not hold.
+        best: the cheapest that holds where the gate judges, of those that were measured.
         chained: nodes that hand on what they make in the pass's precision, in graph order.
         evaluation_s: what measuring a set took at most.
         of_finer: the drift with all nodes in the precision between that have one; infinite as long as nobody knows.
@@ -203,9 +206,14 @@ class _Measured:
     best: Repair | None = None
     evaluation_s: float = 0.0
     of_finer: float = math.inf
+    aim: float = field(init=False)
     _told: int = 0
     _price: float = math.inf
     _known: dict[tuple[frozenset[str], frozenset[str], tuple[int, ...]], float] = field(default_factory=dict)
+    _judged: dict[tuple[frozenset[str], frozenset[str], tuple[int, ...]], float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.aim = self.request.limit * _MARGIN
 
     @property
     def count(self) -> int:
@@ -233,7 +241,7 @@ class _Measured:
             drift = self._known[asked] = self.probe.drift(keep, self.samples, finer)
             self.evaluation_s = max(self.evaluation_s, time.monotonic() - began)
             self.channel.event(MEASURED, keep=len(keep), of=len(self.probe.nodes), drift=drift)
-            if drift <= self.request.limit * _MARGIN:
+            if drift <= self.aim:
                 self._note(keep, finer, drift)
         return self._known[asked]
 
@@ -251,7 +259,7 @@ class _Measured:
         cost = share + FINER_PRICE * between + SEAM * seams(self.chained, keep) / whole
         if cost >= self._price or share > MOST_WORK_KEPT:
             return
-        drift = max(drift, self.worst_of_all(tuple(keep), tuple(finer)))
+        drift = max(drift, self.judged(keep, finer))
         if drift <= self.request.limit:
             kept, refined = (tuple(name for name in self.probe.nodes if name in names) for names in (keep, finer))
             self._price = cost
@@ -274,16 +282,23 @@ class _Measured:
         self.samples = (*worst, *others)[: len(self.request.candidate.samples)]
         return max(self.request.whole, *(drifts[sample] for sample in self.samples if sample in drifts))
 
-    def worst_of_all(self, keep: Sequence[str], finer: Sequence[str]) -> float:
-        """The drift on all samples that the gate compares; on as many as there is time for."""
-        compared = self.probe.request.comparison.reference.compared
-        others = [sample for sample in compared if sample not in self.samples]
-        worst = 0.0
-        for _, drift in self.probe.drifts(keep, others, finer) if others else ():
-            worst = max(worst, drift)
-            if self.left_s + _CHECK_S < 0:
-                break
-        return worst
+    def judged(self, keep: Collection[str], finer: Collection[str]) -> float:
+        """The drift where the gate judges: on the target, on all samples that it compares.
+
+        What was measured already is not measured again. It ends with the time for it, and with that drift so far.
+        """
+        asked = frozenset(keep), frozenset(finer), self.samples
+        if asked not in self._judged:
+            compared, is_estimate = self.probe.request.comparison.reference.compared, self.probe.is_estimate
+            samples = [*self.samples, *(sample for sample in compared if sample not in self.samples)]
+            others = samples if is_estimate else samples[len(self.samples) :]
+            worst = 0.0
+            for _, drift in self.probe.drifts(keep, others, finer, on_target=True) if others else ():
+                worst = max(worst, drift)
+                if self.left_s + _CHECK_S < 0:
+                    break
+            self._judged[asked] = worst
+        return self._judged[asked]
 
 
 def _costliest(replay: Replay, whole: float, goal: float, chained: Sequence[str] = ()) -> frozenset[str]:
@@ -315,7 +330,7 @@ def _refined(measured: _Measured, found: Repair, limit: float, work: Mapping[str
         if measured.left_s < 0:
             raise OutOfEvaluations
         drift = measured.probe.drift(keep, measured.samples, finer)
-        return drift if drift > limit else max(drift, measured.worst_of_all(keep, finer))
+        return drift if drift > limit else max(drift, measured.judged(keep, finer))
 
     return refine(found, measured.probe.refinable, drift_of, limit * _MARGIN, work)
 
@@ -350,12 +365,15 @@ def _precisions(replay: Replay, request: Request, measured: _Measured, stack: Ex
     nodes = tuple(name for name in replay.errors if name not in overflowing)
     most = max(_LEAST_ESTIMATES, int(_SHARE_TO_ESTIMATE * request.seconds / each))
 
+    guessed: dict[tuple[frozenset[str], frozenset[str]], float] = {}  # a search that aims at less asks again
+
     def guess(converted: frozenset[str], finer: frozenset[str]) -> float:
-        if measured.left_s < 0:
-            raise OutOfEvaluations
-        drift = replay.drift(converted, finer)
-        learned.note(converted, finer, drift)
-        return drift
+        if (converted, finer) not in guessed:
+            if measured.left_s < 0:
+                raise OutOfEvaluations
+            guessed[converted, finer] = drift = replay.drift(converted, finer)
+            learned.note(converted, finer, drift)
+        return guessed[converted, finer]
 
     by_runs = Precisions(guess, nodes, replay.finer & frozenset(nodes), tuple(overflowing), most)
     needed_s = each * (1 + len(nodes) + len(by_runs.refinable) + ESTIMATES_BEYOND)

@@ -17,7 +17,7 @@ from optim._engine.search.journal import Journal, chain_key, chain_of, step_of
 from optim._engine.search.plan import Planned
 from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.select.chains import Chains
-from optim._engine.search.select.repair import MARGIN_TO_SOURCE, RepairedOptions, Repairer
+from optim._engine.search.select.repair import RepairedOptions, Repairer
 from optim._engine.search.state import Attempt, Candidate, ChainKey, Step, StepKey, Trial
 from optim._engine.search.time_budget import LEAST_REPAIR_S, TimeBudget
 from optim._engine.search.workbench import Tried, Workbench
@@ -154,13 +154,14 @@ class Repairs:
         return None
 
     def _repair(self, parent: Candidate, one: Planned, attempt: Attempt, outcome: Tried) -> Candidate | None:
-        new, again = self._repair_to(self._repairer.aim(outcome), parent, one, attempt, outcome)
-        if new is None and again is not None and again.answer is not None:
-            times = self._board.of_model(again.answer.result.model).times_too_far
-            if times > 1:  # beyond the budget only from the source
-                drift = worst_drift(again.answer.comparisons).relative_error
-                new, _ = self._repair_to(drift / times * MARGIN_TO_SOURCE, parent, one, attempt, outcome)
-        return new
+        """What a repair finds that holds; while it is beyond what the gate accepts, the next one aims at less."""
+        limit: float | None = self._repairer.aim(outcome)
+        while limit is not None:
+            new, again = self._repair_to(limit, parent, one, attempt, outcome)
+            if new is not None or again is None:
+                return new
+            limit = self._repairer.aim_after(again)
+        return None
 
     def _repair_to(
         self, limit: float, parent: Candidate, planned: Planned, attempt: Attempt, outcome: Tried

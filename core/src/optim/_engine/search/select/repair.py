@@ -7,6 +7,7 @@ more than to be dropped. Its last lossy step leaves more nodes in float, and the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +31,7 @@ _LEAST_SHARE = 0.5
 what the race of a detector lacked, whose candidate had taken 19."""
 
 MARGIN_TO_SOURCE = 0.9
-"""Drifts from the source do not go down quite as those do that a repair measures."""
+"""Drifts from the source, and of further samples, do not go down quite as those do that a repair measures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,18 @@ class Repairer:
             return self._budget.repair_limit
         times = self._board.of_model(tried.answer.result.model).times_too_far
         return drift / times * MARGIN_TO_SOURCE if times > 1 else drift * PART_FOR_THE_METRIC
+
+    def aim_after(self, repaired: Tried) -> float | None:
+        """Returns the drift that the next repair aims at where the gate refused what one found; None: there is none.
+
+        What a repair measured holds. The gate may refuse it for the drift of further samples, or from the source.
+        """
+        if repaired.answer is None:
+            return None
+        drift = worst_drift(repaired.answer.comparisons)
+        from_source = self._board.of_model(repaired.answer.result.model).times_too_far
+        times = max(from_source, self._budget.held(drift) / self._budget.limit(lossy=True))
+        return drift.relative_error / times * MARGIN_TO_SOURCE if 1 < times < math.inf else None
 
     def options(self, trial: Trial, attempt: Attempt, tried: Tried, limit: float) -> RepairedOptions | None:
         """Returns options with which a candidate drifts by ``limit`` at most; None where none were found.
