@@ -1,8 +1,8 @@
 """Job: find which nodes a lossy pass must leave alone to keep the budget; every drift is measured in this process.
 
 Sets are measured on a few samples, those on which the candidate was worst, of all that the gate compares; and in the
-backend's quick session, if it has one. What is found is judged as the gate judges: on the target, on all of the samples.
-If it does not hold there, the search goes on and aims at less.
+backend's quick session, if it has one. What is found is judged as the gate judges: on the target, on all samples. If it
+does not hold there, the search goes on and aims at less.
 
 Guesses that cost one evaluation each come first: every node in the precision between, where the pass has one, and the
 nodes left alone that err most by themselves. Whatever holds is told at once, so that a repair whose time is over has
