@@ -75,7 +75,9 @@ def test_what_the_model_does_not_have_is_refused_once_it_is_read_and_before_it_i
 
 
 @pytest.mark.parametrize("options", [{"dimensions": {"batch": 2, "sequence": 9}}, {"shapes": {"input_ids": [2, 9]}}])
-def test_feeds_are_made_up_in_the_sizes_asked_for(options: dict[str, object], tmp_path: Path) -> None:
+def test_feeds_are_made_up_in_the_sizes_asked_for_by_the_user_or_by_a_lock(
+    options: dict[str, object], tmp_path: Path
+) -> None:
     from optim._engine.plugins.registry import load_registry
     from optim._engine.runs.execute import execute
     from optim._engine.search.settings import Named, RunSettings
@@ -86,10 +88,11 @@ def test_feeds_are_made_up_in_the_sizes_asked_for(options: dict[str, object], tm
     asked = RunSettings(
         export("bert.ts", tmp_path).path, named=(Named("ort.fix-shapes", options),), without=tuple(sorted(others))
     )
-    outcome = execute(asked, registry, Store(), lambda text: None)
-    assert outcome.result is not None
-    assert [info.shape for info in outcome.result.candidate.model.inputs] == [(2, 9)] * 3
-    assert len(outcome.prepared.timed) == 1
+    for settings in (asked, replace(asked, named=(), chain=asked.named)):
+        outcome = execute(settings, registry, Store(), lambda text: None)
+        assert outcome.result is not None
+        assert [info.shape for info in outcome.result.candidate.model.inputs] == [(2, 9)] * 3
+        assert len(outcome.prepared.timed) == 1
 
 
 def test_samples_that_do_not_fit_what_was_asked_for_are_refused_before_anything_is_tried(tmp_path: Path) -> None:

@@ -219,7 +219,8 @@ class Preparation:
             OptimError: what one of them refuses. One that breaks down is left to fail as a candidate.
         """
         required = dict.fromkeys(name for name in self.target.requires if name not in self.settings.without)
-        named = {one.name: dict(one.options) if one.options else None for one in self.settings.named}
+        asked_for = (*self.settings.named, *(self.settings.chain or ()))
+        named = {one.name: dict(one.options) if one.options else None for one in asked_for}
         written = {one.name for one in self.settings.named if not (one.carried or self.settings.component)}
         asked = []
         there = {offered.name for offered in self.registry.offers(self.target)}
