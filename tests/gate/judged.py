@@ -18,33 +18,23 @@ from optim._engine.jobs.job import Job
 from optim.errors import OptimError
 
 
-class _OneRound(_Channel):
-    """Tells a lane of a race to time one round, and then to end."""
-
-    def __init__(self, said: list[dict[str, Any]]) -> None:
-        super().__init__(said.append)
-        self._told: list[dict[str, Any]] = [{"go": True}]
+class _NoRounds(_Channel):
+    """Tells a lane to end once it has compared."""
 
     def receive(self) -> dict[str, Any]:
-        return self._told.pop() if self._told else {}
+        return {}
 
 
 class _LaneHere(_Here):
-    """A lane in this process: it opens, compares and times one round at once, and hands out what it said in order.
-
-    Verify asks for no more; hundreds of pairs would otherwise start two processes each.
-    """
+    """A lane in this process: hundreds of pairs would otherwise start a process each."""
 
     def receive(self, timeout_s: float) -> dict[str, Any]:
         if self._said is None:
             said: list[dict[str, Any]] = []
-            self.channel = _OneRound(said)
+            self.channel = _NoRounds(said.append)
             self.result(timeout_s)
             self._said = said
         return self._said.pop(0)
-
-    def send(self, message: dict[str, Any]) -> None:
-        assert message == {"go": True}
 
     def close(self) -> None:
         pass
@@ -52,7 +42,7 @@ class _LaneHere(_Here):
 
 @contextmanager
 def all_done_here() -> Iterator[None]:
-    """Every job, lanes of races too, runs in this process."""
+    """Every job, lanes too, runs in this process."""
     with done_here(), pytest.MonkeyPatch.context() as patch:
         start = Job.start
 

@@ -14,6 +14,7 @@ import argparse
 import os
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -64,10 +65,14 @@ def main() -> int:
         for seed in range(chosen.seeds)
         for dtype in (one.dtypes[:1] if chosen.fast else one.dtypes)
     ]
-    rows = []
-    with ProcessPoolExecutor(chosen.processes) as pool:
+    rows: list[Row] = []
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as store, ProcessPoolExecutor(chosen.processes) as pool:
+        os.environ["OPTIM_CACHE_DIR"] = store  # a pair is needed once: the user's cache keeps none of them
         for row in pool.map(_row, wanted, chunksize=4):
             rows.append(row)
+            if len(rows) % 200 == 0 or len(rows) == len(wanted):
+                print(f"{len(rows)} of {len(wanted)} pairs, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
             if chosen.all or not row.is_accepted:
                 fault = "" if row.is_accepted else "FALSE ALARM " if row.is_right else "ESCAPE "
                 print(f"{fault}{row.kind}/{row.name}: {row.verdict}: {row.text}", flush=True)
@@ -76,7 +81,6 @@ def main() -> int:
 
 
 def _row(wanted: tuple[str, Size, int, str]) -> Row:
-
     from gate.judged import judged
 
     name, size, seed, dtype = wanted

@@ -12,6 +12,8 @@ from onnx.parser import parse_model
 
 import optim
 from optim._engine.cli.main import main
+from optim._engine.locks import acquire
+from optim._engine.search.turns import CLOCK, Turns
 from optim.errors import ExitStatus, OptimError
 
 ROWS, WIDTH, SAMPLES = 16, 10, 6
@@ -150,3 +152,19 @@ def test_a_run_keeps_the_share_in_its_report_its_card_and_its_lock(
     assert repeated.budget(1e-4).max_mismatch == 0.01
     asked, _ = apply_recipe(RunSettings(models / "one.onnx"), {"budget": {"max_mismatch": "2%"}})
     assert asked.max_mismatch == 0.02
+
+
+def test_verify_does_not_wait_for_another_run_that_is_timing(verify, monkeypatch: pytest.MonkeyPatch) -> None:
+    wait = Turns.__init__
+
+    def impatient(turns: Turns, *given, **named) -> None:
+        wait(turns, *given, **named)
+        turns.most_wait_s = 0.0
+
+    monkeypatch.setattr(Turns, "__init__", impatient)
+    lock = acquire(CLOCK, "another run", wait_s=5.0)
+    try:
+        status, text = verify("one.onnx", "one.onnx")
+    finally:
+        lock.release()
+    assert status == 0, text

@@ -13,10 +13,8 @@ from optim._engine.jobs.start_up import Ready
 from optim._engine.plugins.registry import require_target
 from optim._engine.runs.compare.conditions import Conditions, other_model, workbench_for
 from optim._engine.runs.compare.run_feeds import about_made_up
-from optim._engine.search.effort import Effort
-from optim._engine.search.measure.racing import Wanted, check_candidate, race_candidates
+from optim._engine.search.measure.racing import check_candidate
 from optim._engine.search.settings import RunSettings
-from optim._engine.search.state import Candidate, LaneResult
 from optim._engine.search.workbench import Workbench
 from optim._engine.store import names_in_messages
 from optim.errors import OptimError
@@ -68,7 +66,7 @@ def verify_on(bench: Workbench, other: Path, asked: RunSettings, elsewhere: Targ
     budget = asked.budget(bench.prepared.tolerance)
     if elsewhere is not None:
         bench = bench.on(elsewhere, {})
-    result = check_candidate(bench, candidate) if elsewhere else _compared(bench, candidate)
+    result = check_candidate(bench, candidate, batched=False)
     is_the_same = elsewhere is None and candidate.model.digest == bench.original.digest
     if result.ready is None:
         raise OptimError(
@@ -104,12 +102,3 @@ def _verification(bench: Workbench, ready: Ready, budget: Budget, *, is_the_same
         task=figures or None,
         notes=() if prepared.inexact is None else (prepared.inexact.note,),
     )
-
-
-def _compared(bench: Workbench, candidate: Candidate) -> LaneResult:
-    """The candidate's outputs on the reference's feeds; the reference is opened again only where both are timed."""
-    if not bench.target.timed:
-        return check_candidate(bench, candidate)
-    effort = Effort(0.0, least_rounds=1, most_rounds=1, open_timeout_s=bench.settings.timeout_s, fresh=False)
-    wanted = Wanted("verify", bench.prepared.compared, measure_task=True)
-    return race_candidates(bench, [candidate], effort, wanted)[1][0]
