@@ -72,7 +72,8 @@ def main() -> int:
         for row in pool.map(_row, wanted, chunksize=4):
             rows.append(row)
             if len(rows) % 200 == 0 or len(rows) == len(wanted):
-                print(f"{len(rows)} of {len(wanted)} pairs, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+                seconds = time.monotonic() - began
+                print(f"{len(rows)} of {len(wanted)} pairs, {seconds:.0f} s", file=sys.stderr, flush=True)
             if chosen.all or not row.is_accepted:
                 fault = "" if row.is_accepted else "FALSE ALARM " if row.is_right else "ESCAPE "
                 print(f"{fault}{row.kind}/{row.name}: {row.verdict}: {row.text}", flush=True)
