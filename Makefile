@@ -32,7 +32,7 @@ help:
 	@echo "make coverage    run every test, and count which lines ran, in subprocesses too"
 	@echo "make lint        ruff, mypy, and the prose, links and command lines of the pages"
 	@echo "make docs        the pages as a site, .cache/site/index.html; fails where a link leads nowhere"
-	@echo "make dist        eight sdists and wheels, into dist/, each tried from its wheel in the Pythons that are there"
+	@echo "make dist        eight sdists and wheels, into dist/, each tried from its wheel in the Pythons that are there, and alone on core"
 	@echo "make bench BENCH=readme  take the table of README.md anew: four trained models, 12 minutes once all is installed"
 	@echo "make bench       time optim and its peers on all models; hours, or a part: make bench BENCH='trained --only silero'"
 	@echo "make bench-peers install the peers that need an environment of their own: Olive, neural-compressor"

@@ -3,6 +3,8 @@
 python packaging/dist.py                  # into dist/: eight sdists, and a wheel made of each
 python packaging/dist.py --pythons 3.11   # try them in these only
 
+The first Python also tries each distribution, and a plugin of a third party, alone on core; ``--no-matrix`` does not.
+
 Each trial is a fresh environment with nothing of this checkout: `pip check`, `optim --plugins list`, and a small run
 whose model is opened. A worker of a second environment, with what a board needs and no more, then does a run's work.
 Needs the packages `build` and `hatchling` in the Python that runs it.
@@ -171,6 +173,60 @@ def try_in(python: str, wheels: list[Path]) -> None:
         subprocess.run(far, check=True, cwd=work, env=environment)
 
 
+ALONE = {"": (), "third party": ("acme",)} | {folder: plugins_of(folder) for folder in FOLDERS if folder != "core"}
+"""Beside core: a folder of this checkout, and the plugins that must be listed as they are elsewhere."""
+MODEL = """
+import onnx
+from onnx import TensorProto, helper
+
+ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in "xy"]
+graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", ends[:1], ends[1:])
+onnx.save(helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 18)]), "model.onnx")
+"""
+
+
+def try_alone(python: str, wheels: list[Path], folder: str) -> None:
+    """Install core and one more distribution into a fresh environment, and see what works and what is said.
+
+    Raises:
+        SystemExit: a plugin is not listed or has failed, or a missing plugin is not named with what installs it.
+    """
+    print(f"core and {folder or 'nothing else'}", flush=True)
+    wheel_of = {wheel.name.split("-")[0]: wheel for wheel in wheels}
+    with tempfile.TemporaryDirectory(prefix="optim-alone-") as name:
+        work = Path(name)
+        _call([python, "-m", "venv", str(work / "env")])
+        own = work / "env" / ("Scripts" if os.name == "nt" else "bin")
+        packages = [f"{wheel_of['optim_core']}[cpu]"]
+        if folder == "third party":
+            packages.append(str(shutil.copytree(ROOT / "tests" / "thirdparty" / "acme", work / "acme")))
+        elif folder:
+            project = tomllib.loads((ROOT / folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+            packages.append(str(wheel_of[project["name"].replace("-", "_")]))
+        _call([str(own / "python"), "-m", "pip", "install", "--quiet", *packages])
+        _call([str(own / "python"), "-m", "pip", "check"], quiet=True)
+        environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+        environment |= {"OPTIM_CACHE_DIR": str(work / "cache")}
+
+        def optim(*words: str) -> subprocess.CompletedProcess[str]:
+            command = [str(own / "optim"), *words]
+            return subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, check=False)
+
+        listed = {row.split("\t")[0]: row for row in optim("--plugins", "list").stdout.splitlines()[1:]}
+        if set(listed) != set(ALONE[folder]) or any("failed" in row for row in listed.values()):
+            raise SystemExit(f"listed: {listed}")
+        subprocess.run([str(own / "python"), "-c", MODEL], cwd=work, env=environment, check=True)
+        run = optim("run", "model.onnx", "-o", "out", "--search-seconds", "1")
+        far = optim("run", "hf://org/name/model.onnx", "-o", "far")
+        if folder == "plugins":
+            if run.returncode or "no plugin" in run.stderr:
+                raise SystemExit(run.stdout + run.stderr)
+        elif not all(tried.returncode == 2 and "pip install ./plugins" in tried.stderr for tried in (run, far)):
+            raise SystemExit(run.stdout + run.stderr + far.stdout + far.stderr)
+        if folder == "testing" and optim("plugins", "new", "mine").returncode:
+            raise SystemExit("optim plugins new does not work with optim-testing alone")
+
+
 def _call(command: list[str], *, quiet: bool = False) -> None:
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL if quiet else None)
 
@@ -180,6 +236,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=ROOT / "dist")
     parser.add_argument("--pythons", default=",".join(PYTHONS), help="by default those that there are of %(default)s")
+    parser.add_argument("--no-matrix", action="store_true", help="do not try each distribution alone on core")
     words = parser.parse_args()
     wheels = build(words.out)
     print("built", *(wheel.name for wheel in wheels), sep="\n  ", flush=True)
@@ -190,6 +247,9 @@ def main() -> None:
             print(f"Python {version} is not here: not tried", flush=True)
             continue
         print(f"Python {version}: {python}", flush=True)
+        if not tried and not words.no_matrix:
+            for folder in ALONE:
+                try_alone(python, wheels, folder)
         try_in(python, wheels)
         tried.append(version)
     if not tried:
