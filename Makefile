@@ -77,7 +77,7 @@ lint: $(TOOLS)
 docs: $(TOOLS) .cache/docs-env/installed
 	$(BIN)/python docs/make_pages.py
 	NO_MKDOCS_2_WARNING=1 .cache/docs-env/bin/mkdocs build --strict
-	@echo "look at .cache/site/index.html"
+	@echo "look at .cache/site/index.html; for its search: $(PYTHON) -m http.server --directory .cache/site"
 
 .cache/docs-env/installed: constraints-dev.txt
 	$(PYTHON) -m venv --clear .cache/docs-env
