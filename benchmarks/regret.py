@@ -26,7 +26,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from statistics import mean, median
+from statistics import mean, median, mode
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -47,12 +47,14 @@ class Verdict:
     """What one replay delivers.
 
     Attributes:
+        status: e.g. ``improved``.
         digest: of the delivered model; empty: none.
         ratio: that the search measured.
         seconds: simulated.
         unknown: share of them.
     """
 
+    status: str
     digest: str
     ratio: float
     seconds: float
@@ -76,7 +78,8 @@ class Row:
         unknown: share of them.
         same: whether it delivers the very model that the run did.
         mean_regret: over the seeds that count.
-        changes: share of these seeds that deliver another model.
+        changes: share of these seeds that come to another status than most.
+        others: share of these seeds that deliver another model than as recorded.
         seeds: that count.
     """
 
@@ -93,6 +96,7 @@ class Row:
     same: bool
     mean_regret: float
     changes: float
+    others: float
     seeds: int
 
     @property
@@ -116,7 +120,7 @@ def verdict_of(path: Path, seed: int | None, others: Sequence[Path] = ()) -> Ver
     found = replay(_trace(path), _registry(), seed, [_trace(other) for other in others])
     result = found.outcome.result
     digest = "" if result is None else result.candidate.digest
-    return Verdict(digest, (result and result.ratio) or 1.0, found.seconds, found.unknown)
+    return Verdict(str(found.outcome.status), digest, (result and result.ratio) or 1.0, found.seconds, found.unknown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +182,7 @@ def row_of(path: Path, known: Mapping[str, Known], verdicts: Sequence[Verdict]) 
 
     first, counted = verdicts[0], [one for one in verdicts[1:] if one.unknown <= MOST_UNKNOWN]
     delivered = trace.end["delivered"] or ""
+    usual = mode(one.status for one in counted) if counted else ""
     return Row(
         name=path.stem,
         budget="lossless" if trace.header["asked"]["lossless"] else f"{_limit(trace):g}",
@@ -191,7 +196,8 @@ def row_of(path: Path, known: Mapping[str, Known], verdicts: Sequence[Verdict]) 
         unknown=first.unknown,
         same=first.digest == delivered,
         mean_regret=mean(map(regret, counted)) if counted else math.nan,
-        changes=mean(one.digest != first.digest for one in counted) if counted else math.nan,
+        changes=mean(one.status != usual for one in counted) if counted else math.nan,
+        others=mean(one.digest != first.digest for one in counted) if counted else math.nan,
         seeds=len(counted),
     )
 
@@ -226,13 +232,16 @@ def _subject(trace: Trace) -> str:
 def text_of(rows: Sequence[Row]) -> str:
     """The table, and what all rows together say."""
     lines = [
-        "| trace | budget | run | policy | best | regret | seconds | unknown | seeds | other verdict | best chain |",
-        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|",
+        "| trace | budget | run | policy | best | regret | seconds | unknown "
+        "| over seeds | other verdict | other model | best chain |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|",
     ]
     for row in rows:
         policy = f"{row.ratio:.2f}" + ("" if row.same else " (another)")
         unknown = f"{row.unknown:.0%}" + ("" if row.counts else ", does not count")
-        seeds = f"{row.mean_regret:.3f} | {row.changes:.0%} of {row.seeds}" if row.seeds else "- | -"
+        seeds = "- | - | -"
+        if row.seeds:
+            seeds = f"{row.mean_regret:.3f} | {row.changes:.0%} of {row.seeds} | {row.others:.0%}"
         lines.append(
             f"| {row.name} | {row.budget}, {row.budget_s:.0f} s | {row.recorded:.2f} | {policy} | {row.best:.2f} | "
             f"{row.regret:.3f} | {row.seconds:.0f} s | {unknown} | {seeds} | {row.chain} |"
@@ -244,7 +253,7 @@ def text_of(rows: Sequence[Row]) -> str:
         lines.append(
             f"\nmean regret {mean(row.regret for row in counted):.3f} of {len(counted)} traces that count, "
             f"{len(rows) - len(counted)} do not; worst {worst.regret:.3f}, {worst.name}"
-            + (f"; {mean(changes):.0%} of the seeds deliver another model" if changes else "")
+            + (f"; {mean(changes):.0%} of the seeds come to another verdict" if changes else "")
         )
     return "\n".join(lines)
 

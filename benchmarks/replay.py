@@ -200,8 +200,11 @@ class FromTrace:
         Raises:
             WorkerFailed: as recorded, or because the trace has none.
         """
-        is_race = work.module == race_job.MODULE and work.request["effort"] is not None
+        is_look = work.module == race_job.MODULE and work.request["effort"] is None
+        is_race = work.module == race_job.MODULE and not is_look
         action = self.action(work.module, work.request)
+        if is_look and action is None:
+            return self._looked(work.request)
         if is_race and (action is None or ("failed" not in action and not self._is_as_recorded(action, work.request))):
             return self._raced(work.request)
         if action is None:
@@ -250,6 +253,14 @@ class FromTrace:
         drawn = iter(lanes)
         none = to_wire(LaneResult(out_of_time=True))
         return Done({"base": base, "lanes": [none if lane is None else next(drawn).result for lane in recorded]})
+
+    def _looked(self, request: Any) -> Done:
+        """A model that is only compared: what a race said of it before its rounds. If none did, its time was over."""
+        lane = self._lane(request["base"])
+        known = lane is not None and bool(lane["ready"] and lane["ready"]["comparisons"])
+        self._pass(self._usual_s.get(race_job.MODULE, 1.0), float(not known), race_job.MODULE)
+        found = LaneResult(out_of_time=not known)
+        return Done({"base": {**to_wire(found), "ready": self._here(lane["ready"]) if known else None}, "lanes": []})
 
     def _lane(self, asked: Any) -> Any | None:
         """The longest race of a model, if there is one with as many comparisons as are asked for; None: there is none.

@@ -81,15 +81,32 @@ def test_a_trace_whose_answers_are_of_another_revision_is_refused(regret: Module
         replayed(regret, Trace(trace.header, old, trace.end))
 
 
+def test_a_race_with_more_time_is_put_together_from_recorded_rounds(regret: ModuleType) -> None:
+    trace = read_trace(TRACES / "wasteful.trace")
+    asked = {**trace.header["asked"], "search_seconds": 2 * trace.end["announced_s"]}
+    found = replayed(regret, Trace({**trace.header, "asked": asked}, trace.actions, trace.end))
+    assert found.outcome.status == trace.end["status"] and "candidate" not in found.lacks
+
+
+def test_rounds_drawn_anew_come_to_the_verdict_of_the_run(regret: ModuleType) -> None:
+    trace = read_trace(TRACES / "mlp.trace")
+    assert {str(replayed(regret, trace, seed).outcome.status) for seed in range(3)} == {trace.end["status"]}
+
+
 def test_the_regret_is_that_to_the_best_proven_chain_of_all_traces(regret: ModuleType) -> None:
     path = TRACES / "wasteful.trace"
-    known = regret.proven([read_trace(path)])
+    trace = read_trace(path)
+    known = regret.proven([trace])
     best = min(known, key=lambda digest: known[digest].ratio)
-    verdicts = [regret.Verdict(best, 0.1, 9.0, 0.0), regret.Verdict(read_trace(path).end["model"], 1.0, 9.0, 0.0)]
+    verdicts = [
+        regret.Verdict("improved", best, 0.1, 9.0, 0.0),
+        regret.Verdict("unchanged", trace.end["model"], 1.0, 9.0, 0.0),
+    ]
     row = regret.row_of(path, known, verdicts)
     assert row.regret == 0 and row.same and row.counts
-    assert row.mean_regret == pytest.approx(-regret.math.log(known[best].ratio)) and row.changes == 1
-    unknown = regret.row_of(path, known, [regret.Verdict("", 1.0, 9.0, 0.2)])
-    assert "does not count" in regret.text_of([row, unknown]) and "of 1 traces that count, 1 do not" in regret.text_of(
-        [row, unknown]
-    )
+    assert row.mean_regret == pytest.approx(-regret.math.log(known[best].ratio))
+    assert row.changes == 0 and row.others == 1
+    unknown = regret.row_of(path, known, [regret.Verdict("unchanged", "", 1.0, 9.0, 0.2)])
+    text = regret.text_of([row, unknown])
+    assert "does not count" in text and "of 1 traces that count, 1 do not" in text
+    assert regret.beside([row], [row]).startswith("of 1 rows that count in both: mean regret 0.000")

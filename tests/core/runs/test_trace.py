@@ -18,7 +18,7 @@ from optim import OptimError
 from optim._engine.cli.main import main
 from optim._engine.plugins.registry import load_registry
 from optim._engine.search.explore.rest import OUT_OF_TIME
-from optim._engine.trace import Recorder, read_trace
+from optim._engine.trace import Recorder, read_trace, trace_of
 
 pytestmark = pytest.mark.slow
 
@@ -61,6 +61,35 @@ def test_a_race_has_the_ratio_of_each_round(folder: Path) -> None:
     races = [one["answer"] for one in read_trace(folder / "run.trace").actions if one["name"].endswith("race_job")]
     timed = [lane for race in races for lane in race["lanes"] if lane["ratio"]]
     assert timed and all(len(lane["round_ratios"]) == lane["ratio"]["rounds"] for lane in timed)
+
+
+def test_a_race_has_the_seconds_of_its_processes(folder: Path) -> None:
+    trace = read_trace(folder / "run.trace")
+    races = [one for one in trace.actions if one["name"].endswith("race_job") and one["request"]["effort"]]
+    assert races and all(one["processor_s"] > 0 for one in races)
+    timed = [lane for one in races for lane in one["answer"]["lanes"] if lane["ratio"]]
+    assert timed and all(lane["processor_s"] > 0 for lane in timed)
+
+
+def test_components_have_a_trace_each() -> None:
+    assert trace_of("", "decoder") == "" and trace_of("run.trace", "decoder") == "run-decoder.trace"
+    assert Path(trace_of("there/run", "encoder")) == Path("there/run-encoder")
+
+
+class Still:
+    """A clock that stands."""
+
+    spent, left = 0.0, 30.0
+
+
+def test_names_of_nodes_survive_where_the_command_runs_in_the_root_folder(tmp_path: Path) -> None:
+    with Recorder(tmp_path / "run.trace", {}, {"/": ".", str(tmp_path): "<source>"}) as trace:
+        trace.goes_by(Still())
+        with trace.action("job", {"node": "/encoder/layer.0/Add", "file": f"{tmp_path}/a.onnx"}):
+            pass
+        trace.finish({"model": ""})
+    asked = read_trace(tmp_path / "run.trace").actions[0]["request"]
+    assert asked == {"node": "/encoder/layer.0/Add", "file": "<source>/a.onnx"}
 
 
 def test_no_path_of_this_machine_is_in_it(folder: Path, lines: list[dict[str, Any]]) -> None:
