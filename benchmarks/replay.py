@@ -24,8 +24,9 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from optim._engine.jobs import prepare
 from optim._engine.jobs.clocks.ratio import Ratio
+
+from optim._engine.jobs import prepare
 from optim._engine.jobs.job import Job
 from optim._engine.plugins.registry import Registry
 from optim._engine.reports.outcome import Outcome
