@@ -195,6 +195,7 @@ class OptimHooks:
     def optim_origins(self) -> Sequence[type[Origin]]:  # type: ignore[empty-body]
         """Places that models come from by an address, such as ``hf://``, that this plugin adds."""
 
+    @hookspec
     def optim_after_run(self) -> Sequence[str]:  # type: ignore[empty-body]
         """Functions, each ``package.module:function``, that look at a run when its verdict is known.
 

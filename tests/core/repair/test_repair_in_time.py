@@ -17,6 +17,7 @@ from optim._engine.search.select.repair import Repairer
 from optim._engine.search.time_budget import LEAST_REPAIR_S
 from optim._engine.search.workbench import Workbench
 from optim.errors import OptimError
+from optim.goal import Basis
 from optim.jobs.process import WorkerFailed
 from optim.jobs.wire import from_wire, to_wire
 
@@ -191,7 +192,7 @@ def test_a_repair_that_is_stopped_answers_what_held(told):
 
     bench = SimpleNamespace(
         prepared=SimpleNamespace(compared=(0,)),
-        settings=SimpleNamespace(goal="latency"),
+        goal=SimpleNamespace(basis=Basis.CALLS),
         keys=SimpleNamespace(repair=lambda *_: "key"),
         runner=SimpleNamespace(known=lambda *_: None, call=call),
         say=lambda text: None,
@@ -217,7 +218,7 @@ def test_a_repair_has_time_for_what_it_began_and_no_more_than_the_end_leaves(mos
 
     bench = SimpleNamespace(
         prepared=SimpleNamespace(compared=(0,)),
-        settings=SimpleNamespace(goal="latency"),
+        goal=SimpleNamespace(basis=Basis.CALLS),
         keys=SimpleNamespace(repair=lambda *_: "key"),
         runner=SimpleNamespace(known=lambda *_: None, call=call),
         say=lambda text: None,
@@ -301,7 +302,7 @@ def test_a_failed_repair_is_told_from_one_that_found_nothing_in_time(kind, raise
 
     bench = SimpleNamespace(
         prepared=SimpleNamespace(compared=(0,)),
-        settings=SimpleNamespace(goal="latency"),
+        goal=SimpleNamespace(basis=Basis.CALLS),
         keys=SimpleNamespace(repair=lambda *_: "key"),
         runner=SimpleNamespace(known=lambda *_: None, call=call),
         say=lambda text: None,

@@ -306,7 +306,7 @@ def test_where_no_pass_of_a_type_can_do_anything_each_says_why(tmp_path, capsys)
 
 
 def test_a_runtime_that_refuses_what_the_pass_makes_is_an_error_and_no_infinite_drift(measure, monkeypatch):
-    def opened(probe, model):
+    def opened(probe, model, **how):
         raise OptimError("session-failed", "onnxruntime refuses the model", "its weights are gone", "bring them back")
 
     monkeypatch.setattr(PassProbe, "opened", opened)
