@@ -14,8 +14,8 @@ from onnx import TensorProto, helper, numpy_helper
 import optim
 from optim._engine.cli.main import main
 from optim.errors import ExitStatus, OptimError
+from optim_plugins.diagnose.blame.blame_job import Answer
 from optim_plugins.diagnose.blame.command import blame_models
-from optim_plugins.diagnose.blame.job import Answer
 from optim_plugins.diagnose.graphs.matching import fingerprint
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("jobs_here")]

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from optim.after_run import DroppedStep, Findings, FinishedRun, StepBlame
 from optim.jobs import WorkerFailed
 from optim.laboratory import NodeTime
-from optim_plugins.diagnose.blame import job
+from optim_plugins.diagnose.blame import blame_job
 from optim_plugins.diagnose.blame.section import details, section
 
 _MOST_STEPS = 3
@@ -73,16 +73,16 @@ def worst(dropped: Sequence[DroppedStep]) -> list[DroppedStep]:
     return sorted(wrong, key=lambda step: firsts[step.pass_name] is not step)
 
 
-def _blame(step: DroppedStep, seconds: float) -> job.Answer:
+def _blame(step: DroppedStep, seconds: float) -> blame_job.Answer:
     """As ``optim blame`` finds it, with the model before the step as the reference.
 
     Raises:
         WorkerFailed: it did not come back in time, or the models have nothing in common.
     """
     # the gate has objected: it is looked into however small it is
-    request = job.Request(step.before, step.after, step.lab.setup, {}, tolerance=0.0)
+    request = blame_job.Request(step.before, step.after, step.lab.setup, {}, tolerance=0.0)
     key = [step.before.digest, step.after.digest, step.lab.setup.samples]
-    return step.lab.call(job.__name__, request, job.Answer, timeout_s=seconds, key=key)
+    return step.lab.call(blame_job.__name__, request, blame_job.Answer, timeout_s=seconds, key=key)
 
 
 def _operator_ms(run: FinishedRun) -> tuple[dict[str, float], ...]:

@@ -27,8 +27,8 @@ from optim.errors import ExitStatus, OptimError, some_of
 if TYPE_CHECKING:
     from optim import Lab
     from optim.model import Model
+    from optim_plugins.diagnose.blame.blame_job import Answer
     from optim_plugins.diagnose.blame.found import Blamed
-    from optim_plugins.diagnose.blame.job import Answer
 
 _NAMES = 6
 """Names of nodes in a row; a path or a fused part may have hundreds. ``--json`` has all."""
@@ -108,13 +108,13 @@ def blame_models(lab: Lab, other: Path, names: Mapping[str, str]) -> Answer:
     Raises:
         OptimError: interface-differs, no-common-tensor; a model or the feeds cannot be used.
     """
-    from optim_plugins.diagnose.blame import job
+    from optim_plugins.diagnose.blame import blame_job
 
     first, second = lab.original, lab.model(other, renamed=True)
     known = _interface(first.model, second.model, names)
-    request = job.Request(first.model, second.model, lab.setup, known, lab.setup.tolerance)
+    request = blame_job.Request(first.model, second.model, lab.setup, known, lab.setup.tolerance)
     try:
-        found = lab.need(job.__name__, request, job.Answer, "blame")
+        found = lab.need(blame_job.__name__, request, blame_job.Answer, "blame")
     except OptimError as error:
         files = {one.model.path.name: one.name for one in (first, second)}
         raise error.naming(files) from error

@@ -15,8 +15,8 @@ from optim_plugins.diagnose.blame.drawing import Box, graph_drawing
 from optim_plugins.diagnose.blame.plots import growth_plot, histogram_plot
 
 if TYPE_CHECKING:
+    from optim_plugins.diagnose.blame.blame_job import Answer
     from optim_plugins.diagnose.blame.found import Blamed, Neighbourhood
-    from optim_plugins.diagnose.blame.job import Answer
 
 _NAMES = 4
 """Names of nodes in a sentence: a fused part may have dozens."""

@@ -27,8 +27,8 @@ from optim.errors import OptimError
 
 if TYPE_CHECKING:
     from optim.laboratory import NodeTime
-    from optim_plugins.diagnose.profile.job import Answer, Profile
     from optim_plugins.diagnose.profile.origin import Origin
+    from optim_plugins.diagnose.profile.profile_job import Answer, Profile
 
 _GROWTH_PAYS = 1.5
 """How many times a usual run the first one of a new largest shape must cost for a warm-up to be advised."""
@@ -68,7 +68,7 @@ def profile(
     therefore estimates. allocates: memory that a node requests from the runtime.
     """
     from optim.cli_kit import progress, require_writable
-    from optim_plugins.diagnose.profile import job
+    from optim_plugins.diagnose.profile import profile_job
 
     if trace is not None and (trace.suffix != ".json" or not trace.absolute().parent.is_dir()):
         raise OptimError.usage(
@@ -85,8 +85,8 @@ def profile(
     ):
         chosen = [lab.original, *map(lab.model, models[1:])]
         written = str(trace.absolute()) if trace else ""
-        request = job.Request(tuple(one.model for one in chosen), lab.setup, seconds, written)
-        found = lab.need(job.__name__, request, job.Answer, "profile", timed=True)
+        request = profile_job.Request(tuple(one.model for one in chosen), lab.setup, seconds, written)
+        found = lab.need(profile_job.__name__, request, profile_job.Answer, "profile", timed=True)
         notes = lab.notes_on(chosen)
     if as_json:
         from optim.jobs import to_wire
