@@ -67,7 +67,16 @@ GROUPS = {
         "folders.py",
         "trace.py",
     ),
-    "What a pass or a model did wrong": ("jobs", "diagnosis", "compare", "backends", "gate", "testing", "reports"),
+    "What a pass or a model did wrong": (
+        "jobs",
+        "repair",
+        "timing",
+        "compare",
+        "backends",
+        "gate",
+        "testing",
+        "reports",
+    ),
 }
 """Heading, and where in core or in ``testing`` the error is raised; the longest place that fits decides."""
 

@@ -348,6 +348,16 @@ def optim_origins() -> Sequence[type[Origin]]:
 # --- end
 
 
+# --- optim_after_run
+@hookimpl
+def optim_after_run() -> Sequence[str]:
+    # imported when the verdict is known; the function below returns Findings
+    return ("every_hook_look:look",)
+
+
+# --- end
+
+
 # --- optim_commands
 @hookimpl
 def optim_commands() -> Sequence[Command]:

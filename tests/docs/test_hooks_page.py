@@ -107,6 +107,8 @@ def asked(every: Registry, hook: str) -> list[str]:
         if stage.hook == hook:
             offers = every.offers(Target("every", "every", "CPUExecutionProvider"))
             return [one.name for one in offers if one.stage is stage]
+    if hook == "optim_after_run":
+        return [offer.name for offer in every.looks_after_run()]
     return list(every.offered(hook.removeprefix("optim_").removesuffix("s")))
 
 
@@ -125,6 +127,7 @@ OFFERED = {
     "optim_workplaces": ["every-machines"],
     "optim_goals": ["every-tail"],
     "optim_origins": ["every"],
+    "optim_after_run": ["every_hook_look:look"],
     "optim_commands": ["every"],
 }
 
@@ -141,7 +144,7 @@ def test_the_core_takes_what_the_example_offers(every, hook) -> None:
 
 def test_the_core_asks_a_hook_of_each_stage_and_kind() -> None:
     kinds = ("target", "backend", "metric", "layout", "workplace", "goal", "origin", "command")
-    assert {stage.hook for stage in Stage} | {f"optim_{kind}s" for kind in kinds} == set(HOOKS)
+    assert {stage.hook for stage in Stage} | {f"optim_{kind}s" for kind in kinds} | {"optim_after_run"} == set(HOOKS)
 
 
 def optim_with_the_example(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -168,6 +171,15 @@ def test_the_origin_of_the_example_brings_a_model(tmp_path) -> None:
     done = optim_with_the_example(tmp_path, "inspect", f"every://{mlp(tmp_path)}")
     assert "looking for every://" in done.stderr
     assert "MatMul" in done.stdout or "Gemm" in done.stdout
+
+
+@pytest.mark.slow
+def test_the_look_of_the_example_adds_a_section_to_the_report(tmp_path) -> None:
+    out = tmp_path / "out"
+    optim_with_the_example(tmp_path, "run", str(mlp(tmp_path)), "-o", str(out), "--search-seconds", "0")
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "<h2>Dropped by the gate</h2>" in page
+    assert "sections" not in (out / "report.json").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

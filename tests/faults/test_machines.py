@@ -123,7 +123,7 @@ def _strike(before: dict[int, set[int]], strike: Callable[[psutil.Process], None
         "session_digests",
         "repair_job",
         "race_job",
-        "operators_timed",
+        "nodes_timed",
         "blame_job",
     ],
 )

@@ -1,8 +1,9 @@
 """optim makes an ONNX model fast on the hardware it will run on, and proves that it still computes the same thing.
 
-For users: :func:`run`, :func:`load`, :func:`verify`, :func:`bench`, :func:`bench_grid`, :func:`export`,
-:func:`deliver`, :func:`capture`. For plugin authors: :func:`hookimpl`, :class:`Pass`, :class:`Target`, :class:`Backend`
-and what they exchange. Everything is imported when first used, so ``import optim`` is cheap.
+For users: :func:`run`, :func:`load`, :func:`verify`, :func:`bench`, :func:`bench_grid`, :func:`lab`,
+:func:`export`, :func:`deliver`, :func:`capture`. For plugin authors: :func:`hookimpl`, :class:`Pass`,
+:class:`Target`, :class:`Backend` and what they exchange. Everything is imported when first used, so ``import optim`` is
+cheap.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from optim._engine.api.capture import capture as capture
     from optim._engine.api.deliver import deliver as deliver
     from optim._engine.api.export import export as export
+    from optim._engine.api.lab import lab as lab
     from optim._engine.api.run import run as run
     from optim._engine.api.verify import verify as verify
     from optim._engine.generation.decoder import Decoder as Decoder
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from optim._engine.reports.answers import ExportedFolder as ExportedFolder
     from optim._engine.reports.answers import Verification as Verification
     from optim._engine.reports.schema import Report as Report
+    from optim._engine.runs.lab.lab import Lab as Lab
+    from optim._engine.runs.lab.setup import LabSetup as LabSetup
     from optim._engine.runs.load import load as load
     from optim.backend import Backend as Backend
     from optim.backend import BackendLimits as BackendLimits

@@ -54,10 +54,6 @@ OWN_COMMANDS: Mapping[str, str] = {
     "deliver": "Write the result of a run for another program.",
     "verify": "Compare the outputs of two models.",
     "bench": "Time models against each other.",
-    "blame": "Name the nodes that make two models differ.",
-    "profile": "Show the time of each operator and node.",
-    "sensitivity": "Show how much drift each node costs.",
-    "reduce": "Cut a failing model to the smallest part that fails.",
     "inspect": "Describe a model, or this machine.",
     "passes": "List the passes, or show one.",
     "targets": "List where models can run.",
@@ -71,6 +67,7 @@ OWN_COMMANDS: Mapping[str, str] = {
 """Verbs of optim itself, with what ``optim --help`` says of each; a plugin's command may not be called like one."""
 
 
+_DIAGNOSIS = ("blame", "profile", "reduce", "sensitivity")
 _LAYOUTS = ("genai", "mlflow", "onnxruntime", "optimum", "transformers.js", "triton")
 _METRICS = ("cosine", "f1", "mean-iou", "perplexity", "token-agreement", "top-1", "top-k", "wer")
 
@@ -105,6 +102,7 @@ RESERVED_NAMES: Mapping[str, Mapping[str, str]] = {
     "command": {
         "adapters": "adapters",
         "batch": "fleet",
+        **dict.fromkeys(_DIAGNOSIS, "diagnose"),
         "export": "export",
         "merge-decoders": "torch",
         "qnn": "qnn",
@@ -196,6 +194,13 @@ class OptimHooks:
     @hookspec
     def optim_origins(self) -> Sequence[type[Origin]]:  # type: ignore[empty-body]
         """Places that models come from by an address, such as ``hf://``, that this plugin adds."""
+
+    @hookspec
+    def optim_after_run(self) -> Sequence[str]:  # type: ignore[empty-body]
+        """Functions, each ``package.module:function``, that look at a run when its verdict is known.
+
+        Each is called once with an :class:`optim.after_run.FinishedRun`, and returns :class:`optim.after_run.Findings`.
+        """
 
     @hookspec
     def optim_commands(self) -> Sequence[str | Command]:  # type: ignore[empty-body]

@@ -19,11 +19,11 @@ from optim._engine.cli.main import main
 from optim._engine.compare.comparison import Comparison
 from optim._engine.compare.distrust import checked_model
 from optim._engine.compare.rounding import _not_itself
-from optim._engine.diagnosis.timing.profiled import written_profile
 from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.compare.conditions import _component
 from optim._engine.search.measure.racing import comparable_original
 from optim._engine.sources.address import fetched, quiet
+from optim._engine.timing.profiled import written_profile
 from optim.adapters import read_adapter
 from optim.errors import ExitStatus, OptimError
 from optim.model import AdapterInput, TensorInfo

@@ -14,10 +14,10 @@ from onnx import TensorProto, helper, save
 
 from optim._engine.api import bench as api
 from optim._engine.cli.verbs.bench import bench, parse_grid
-from optim._engine.drawing.lines import Series, line_plot
 from optim._engine.feeds.grid import sized_feeds
 from optim._engine.goals.calls import Percentiles
 from optim._engine.reports.answers import Benchmark, TimedModel, TimedShape
+from optim._engine.reports.lines import Series, line_plot
 from optim._engine.runs.compare import bench as compare
 from optim._engine.runs.compare.conditions import Conditions
 from optim._engine.runs.compare.grid_answer import GridBenchmark, GridPoint

@@ -10,7 +10,7 @@ import pytest
 from optim._engine.cli.commands import GROUPS
 from optim._engine.cli.main import main, optim
 from optim.errors import ExitStatus, unknown_name
-from optim.hooks import OWN_COMMANDS
+from optim.hooks import OWN_COMMANDS, RESERVED_NAMES
 
 
 def commands_of(group: click.Group, path: tuple[str, ...] = ()):
@@ -55,7 +55,8 @@ def test_the_help_of_a_command_is_that_of_the_command_itself(capsys, words):
 
 def test_every_command_of_our_own_stands_below_one_heading():
     named = [verb for verbs in GROUPS.values() for verb in verbs]
-    assert sorted(named) == sorted(OWN_COMMANDS)
+    diagnosis = [verb for verb, owner in RESERVED_NAMES["command"].items() if owner == "diagnose"]
+    assert sorted(named) == sorted([*OWN_COMMANDS, *diagnosis])
 
 
 def test_the_help_of_run_begins_with_ten_options(capsys):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from optim._engine.cli.main import main
-from optim._engine.cli.places import require_writable, write
+from optim.cli_kit.places import require_writable, write_text
 from optim.errors import ExitStatus, OptimError
 from optim_testing import models
 
@@ -22,7 +22,7 @@ def link(tmp_path: Path) -> Path:
 
 def test_what_is_there_stays_and_what_is_not_is_not_made(tmp_path: Path, link: Path) -> None:
     there, new = tmp_path / "there.csv", tmp_path / "new.csv"
-    write(there, "näher\n")
+    write_text(there, "näher\n")
     require_writable(there)
     require_writable(new)
     assert there.read_text(encoding="utf-8") == "näher\n"

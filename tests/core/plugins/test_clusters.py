@@ -64,11 +64,21 @@ def test_a_plugin_that_is_disabled_is_named(monkeypatch):
     assert caught.value.reference == "plugin-failed"
 
 
-def test_batch_without_its_package_names_the_line_that_installs_it(monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("verb", "folder"),
+    [
+        ("batch", "plugins-fleet"),
+        ("blame", "plugins"),
+        ("profile", "plugins"),
+        ("sensitivity", "plugins"),
+        ("reduce", "plugins"),
+    ],
+)
+def test_a_verb_without_its_package_names_the_line_that_installs_it(verb, folder, monkeypatch, capsys):
     monkeypatch.setattr(registries, "load_registry", lambda: load_registry(only={"ort"}))
-    for words in (["batch", "models.toml", "-o", "outs"], ["help", "batch"]):
+    for words in ([verb, "models.toml", "-o", "outs"], ["help", verb]):
         assert main(words) == ExitStatus.USAGE
-        assert "fix:   in a clone of optim: pip install ./plugins-fleet" in capsys.readouterr().err
+        assert f"fix:   in a clone of optim: pip install ./{folder}\n" in capsys.readouterr().err
 
 
 def test_a_run_on_a_cluster_without_its_package_ends_before_it_begins(monkeypatch, capsys, tmp_path):

@@ -302,7 +302,7 @@ def test_what_is_to_blame_for_a_wrong_step_is_told_and_drawn():
 
 def test_a_step_in_which_no_node_is_to_blame_shows_how_the_error_grows():
     one = next(attempt for attempt in sample.attempts() if attempt.blame is not None)
-    honest = replace(one, blame=replace(one.blame, blamed=()))
+    honest = replace(one, blame=sample.step_blame(replace(sample.blamed(), blamed=())))
     found = page(sample.improved(attempts=[honest]))
     assert "no node is off by more than its precision explains" in found.text
     assert "blamed nodes are red" not in found.text

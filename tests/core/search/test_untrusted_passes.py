@@ -184,9 +184,10 @@ def test_what_is_wrong_carries_the_node_that_makes_it_so(outcome, name):
     """Three steps are looked into, those that claim to be exact first."""
     found = attempt(outcome, name)
     assert found.blame is not None
-    assert found.blame.blamed
-    assert found.blame.blamed[0].nodes[0] in {node.name for node in found.blame.near.nodes if node.blamed}
-    assert found.why == f"{found.reason}; blamed: {found.blame.blamed[0].name}"
+    first, near = found.blame.details["blamed"][0], found.blame.details["near"]
+    assert first["nodes"][0] in {node["name"] for node in near["nodes"] if node["blamed"]}
+    assert first["nodes"][0] in found.blame.summary
+    assert found.why == f"{found.reason}; blamed: {found.blame.summary}"
 
 
 def test_what_is_right_or_only_too_far_carries_no_blame(outcome):

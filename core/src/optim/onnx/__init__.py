@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from optim.onnx.checker import check_graph as check_graph
     from optim.onnx.edit import UniqueNames as UniqueNames
     from optim.onnx.edit import add_constant as add_constant
+    from optim.onnx.edit import constant_values as constant_values
     from optim.onnx.edit import make_constant as make_constant
     from optim.onnx.edit import only_reader as only_reader
     from optim.onnx.edit import read_constant as read_constant
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from optim.onnx.libraries import operator_library_path as operator_library_path
     from optim.onnx.linked import openable_file as openable_file
     from optim.onnx.operators import operator_counts as operator_counts
+    from optim.onnx.operators import qualified_name as qualified_name
     from optim.onnx.operators import subgraphs as subgraphs
     from optim.onnx.refusals import plain_message as plain_message
     from optim.onnx.refusals import session_failed as session_failed

@@ -82,3 +82,14 @@ def only_reader(value: ir.Value, *operators: str) -> ir.Node | None:
         return None
     reader = uses[0].node
     return reader if not operators or reader.op_type in operators else None
+
+
+def constant_values(graph: ir.Model) -> set[ir.Value]:
+    """Values of the main graph that no feed has a part in."""
+    bodies = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
+    fixed = set(graph.graph.initializers.values())
+    for node in graph.graph:
+        has_body = any(attribute.type in bodies for attribute in node.attributes.values())
+        if not has_body and not node.op_type.startswith("Random") and all(v is None or v in fixed for v in node.inputs):
+            fixed.update(node.outputs)
+    return fixed

@@ -11,7 +11,6 @@ from onnx import TensorProto, helper
 
 from optim import SessionConfig
 from optim._engine.backends.held import HeldBackend
-from optim._engine.diagnosis.timing import work_job
 from optim._engine.jobs import kernels
 from optim._engine.plugins.registry import load_registry
 from optim._engine.search.explore.kernel_gains import KernelGains
@@ -19,6 +18,7 @@ from optim._engine.search.explore.promise import Promises
 from optim._engine.search.run_time import RunTime
 from optim._engine.search.state import Step
 from optim._engine.store import Store
+from optim._engine.timing import work_job
 from optim._engine.trace import Action
 from optim.backend import FLOAT32, Backend, KernelProbe, KernelRatio
 from optim.onnx.backend import OnnxRuntimeBackend

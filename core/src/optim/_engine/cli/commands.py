@@ -22,10 +22,7 @@ GROUPS = {
     "Look up": ("passes", "targets", "metrics", "layouts", "help"),
     "Installation": ("plugins", "cache", "completion"),
 }
-"""Our own commands by heading of ``optim --help``."""
-
-_DIAGNOSIS = ("blame", "profile", "reduce", "sensitivity")
-"""Verbs that look into a model: a folder of their own."""
+"""Commands by heading of ``optim --help``: our own, and those of the plugin ``diagnose`` where it is installed."""
 
 
 class OptimGroup(click.Group):
@@ -66,10 +63,17 @@ class OptimGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands by heading, without importing one."""
-        sections = {heading: [(verb, OWN_COMMANDS[verb]) for verb in verbs] for heading, verbs in GROUPS.items()}
+        added = dict(_added())
+        sections = {
+            heading: [
+                (verb, OWN_COMMANDS.get(verb) or _as_command(added.pop(verb)).help)
+                for verb in verbs
+                if verb in OWN_COMMANDS or verb in added
+            ]
+            for heading, verbs in GROUPS.items()
+        }
         sections["Commands of plugins"] = [
-            (verb, f"{_as_command(offer).help} (plugin {offer.plugin.name})".lstrip())
-            for verb, offer in _added().items()
+            (verb, f"{_as_command(offer).help} (plugin {offer.plugin.name})".lstrip()) for verb, offer in added.items()
         ]
         width = max(len(verb) for rows in sections.values() for verb, _ in rows)
         for heading, rows in sections.items():
@@ -80,7 +84,7 @@ class OptimGroup(click.Group):
 
 def module_of(verb: str) -> str:
     """The module of a command of our own."""
-    return f"optim._engine.cli.verbs.{'diagnosis.' if verb in _DIAGNOSIS else ''}{verb}"
+    return f"optim._engine.cli.verbs.{verb}"
 
 
 def _added() -> Mapping[str, Offer]:

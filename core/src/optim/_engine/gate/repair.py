@@ -13,7 +13,7 @@ converted alone, and what leaving it alone saves is about that. Then:
 Where neighbours hand on what they make in the pass's precision, as convolutions of static 8 bits do, each change of
 precision costs something too: then 3 also looks at one stretch of neighbours, with the costliest few beside it.
 
-Where an estimate is at hand (:mod:`optim._engine.diagnosis.replay`: a run of a model that is open already), 2 and 3
+Where an estimate is at hand (:mod:`optim._engine.repair.replay`: a run of a model that is open already), 2 and 3
 ask it instead of applying the pass, and only 4 costs evaluations.
 """
 

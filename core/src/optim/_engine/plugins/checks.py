@@ -136,6 +136,12 @@ def command_defect(item: Any, plugin: PluginInfo) -> str:
     return _reserved_defect("command", verb, plugin)
 
 
+def function_defect(item: Any, plugin: PluginInfo) -> str:
+    """Returns why ``item`` names no function."""
+    named = isinstance(item, str) and FUNCTION_NAME.fullmatch(item)
+    return "" if named else f"returned {item!r}, not 'package.module:function'"
+
+
 def command_verb(item: Command | str) -> str:
     """Returns what users call the command ``package.module:name``: its name there, with dashes."""
     path = item.path if isinstance(item, Command) else item

@@ -196,6 +196,10 @@ class Registry:
             self._named[kind] = {offer.name: offer for offer in sorted(kept, key=lambda offer: offer.name)}
         return self._named[kind]
 
+    def looks_after_run(self) -> list[Offer]:
+        """The functions that plugins have look at a finished run, by plugin."""
+        return self._hooks.ask("optim_after_run", checks.function_defect, str)
+
     def plugin(self, name: str) -> LoadedPlugin:
         """The plugin of that name, also if it cannot be used.
 
@@ -334,7 +338,9 @@ def _name(item: Any) -> str:
 
 
 _FOLDERS = {
-    **dict.fromkeys(("adapters", "cuda", "export", "layouts", "metrics", "ort", "tensorrt", "torch"), "plugins"),
+    **dict.fromkeys(
+        ("adapters", "cuda", "diagnose", "export", "layouts", "metrics", "ort", "tensorrt", "torch"), "plugins"
+    ),
     **{name: f"plugins-{name}" for name in ("fleet", "inc", "openvino", "prepost", "qnn")},
 }
 """The folder of a clone that has the package of each plugin that docs speak of."""

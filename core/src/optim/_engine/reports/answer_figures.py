@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from optim._engine.drawing.lines import Series, line_plot
+from optim._engine.reports.lines import Series, line_plot
 from optim._engine.reports.parts.running import GenerationReport
 from optim._engine.reports.schema import Report
 from optim._engine.reports.words import latency_text, size_text

@@ -12,7 +12,6 @@ from optim._engine.gate.task import TaskFigure
 from optim._engine.goals.calls import Percentiles
 from optim._engine.machine import this_machine
 from optim._engine.reports.outcome import Outcome
-from optim._engine.reports.parts.blamed import blame_report
 from optim._engine.reports.parts.broken import broken_passes
 from optim._engine.reports.parts.drifted import drift_report
 from optim._engine.reports.parts.exported import ExportReport, export_report
@@ -39,6 +38,7 @@ from optim._engine.reports.words import cores_text, options_text
 from optim._engine.search.select.archive import Point
 from optim._engine.search.state import Attempt, LaneResult, Measured
 from optim._engine.search.targets.entrants import TargetOutcome
+from optim.after_run import Section
 from optim.providers.names import CPU
 
 
@@ -86,7 +86,14 @@ def build_report(outcome: Outcome) -> Report:
         viewer=outcome.target.viewer,
         cached=outcome.cached,
         first_seconds=outcome.first_s if outcome.cached else None,
+        sections=(*_blame_sections(outcome), *outcome.sections),
     )
+
+
+def _blame_sections(outcome: Outcome) -> Iterator[Section]:
+    for attempt in outcome.attempts:
+        if attempt.blame is not None and attempt.blame.section is not None:
+            yield attempt.blame.section
 
 
 def _few_cores(outcome: Outcome, machine: MachineReport) -> tuple[str, ...]:
@@ -246,7 +253,7 @@ def _step(attempt: Attempt, outcome: Outcome) -> StepReport:
         printed=attempt.printed,
         target=attempt.target or outcome.baseline,
         trace=attempt.trace,
-        blame=blame_report(attempt.blame) if attempt.blame else None,
+        blame=dict(attempt.blame.details or {}) if attempt.blame else None,
     )
 
 

@@ -11,15 +11,14 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from optim._engine.drawing import svg
 from optim._engine.load_script.text import LOAD_TEXT
 from optim._engine.reports import plots, targets, words
 from optim._engine.reports.answer_figures import generation_figures, tokens_plot
-from optim._engine.reports.blame_section import blame_sections
 from optim._engine.reports.parts.running import GenerationReport, StartReport
 from optim._engine.reports.schema import Report, StepReport
 from optim._engine.reports.words import not_here
 from optim.cli_kit.output import printable
+from optim.drawing import svg
 
 if TYPE_CHECKING:
     from jinja2 import BytecodeCache, Template
@@ -128,7 +127,6 @@ def render_html(report: Report) -> str:
         target_columns=targets.TARGET_COLUMNS,
         target_rows=targets.target_rows(report),
         about_targets=targets.about_targets(report),
-        blames=blame_sections(report),
     )
 
 

@@ -17,6 +17,7 @@ from optim._engine.search.state import Attempt, Candidate, LaneResult, Measured
 from optim._engine.search.targets.entrants import TargetOutcome
 from optim._engine.sources.export_file import KnownExport
 from optim._engine.sources.exported import ExportedSource
+from optim.after_run import Section
 from optim.backend import Check
 from optim.errors import ExitStatus
 from optim.goal import Basis, Goal, Words
@@ -87,6 +88,7 @@ class Verdict:
         original: the clock's figures of the original; None where nothing was timed.
         timing: the clock's figures of the result, shape by shape; None where nothing was timed.
         points: everything that was measured.
+        searches: the workbench and the journal of each target, until plugins have looked at the run.
     """
 
     status: RunStatus
@@ -96,6 +98,7 @@ class Verdict:
     original: LaneResult | None = None
     timing: LaneResult | None = None
     points: list[Point] = field(default_factory=list)
+    searches: tuple[Any, ...] = ()
 
     @property
     def delivered(self) -> Candidate | None:
@@ -130,6 +133,7 @@ class Outcome(Verdict):
         checks: what was looked at after delivery.
         loader: whether onnxruntime can open what is delivered.
         operator_ms: of a run, by operator, of the original and of the result; empty where nobody looked.
+        sections: that plugins add to the report.
         load_script: text of ``load.py`` where another runtime than onnxruntime opens it.
         requirements: what ``load.py`` needs, as pip takes it.
         baseline: name of the target that ratios are to; empty where that is :attr:`target`.
@@ -160,6 +164,7 @@ class Outcome(Verdict):
     checks: tuple[Check, ...] = ()
     loader: bool = True
     operator_ms: tuple[dict[str, float], ...] = ()
+    sections: tuple[Section, ...] = ()
     load_script: str = ""
     requirements: tuple[str, ...] = ()
     baseline: str = ""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from optim._engine.drawing.svg import WIDE, Canvas, Scale, bar, dot, interval, line, svg, text
 from optim._engine.reports.schema import PointReport, Report, StepReport
 from optim._engine.reports.words import NOTHING, figure_text, latency_text, ratio_text, size_text
+from optim.drawing.svg import WIDE, Canvas, Scale, bar, dot, drawing, interval, line, text
 
 _TOP = 34
 _SLOWEST = 2.0
@@ -44,7 +44,7 @@ def latency_plot(report: Report, canvas: Canvas = WIDE) -> str:
             interval(scale, y - 4, ratio, low_high, _kind(point), about),
             text(figures, y, latency_text(point.latency_ms), kind="dim"),
         ]
-    return svg(canvas.width, bottom + 34, "latency of each model with its interval", parts, kind=canvas.kind)
+    return drawing(canvas.width, bottom + 34, "latency of each model with its interval", parts, kind=canvas.kind)
 
 
 def steps_plot(report: Report, canvas: Canvas = WIDE) -> str:
@@ -75,7 +75,7 @@ def steps_plot(report: Report, canvas: Canvas = WIDE) -> str:
             length = (column - gap) * value / most
             parts += [bar(x, y + 3, length, 13, kind), text(round(x + length + 6, 1), y + 13, texts[number](value))]
     height = _TOP + len(names) * canvas.row + 8
-    return svg(canvas.width, height, "latency, size and drift step by step", parts, kind=canvas.kind)
+    return drawing(canvas.width, height, "latency, size and drift step by step", parts, kind=canvas.kind)
 
 
 def points_plot(report: Report, canvas: Canvas = WIDE) -> str:
@@ -124,7 +124,7 @@ def points_plot(report: Report, canvas: Canvas = WIDE) -> str:
             parts.append(text(x + 8, y - 6, str(point.number)))
         elif not point.within:
             parts.append(text(x + 8, y - 6, "nearest"))
-    return svg(
+    return drawing(
         canvas.width, bottom + 36, "speed against drift of every model that was measured", parts, kind=canvas.kind
     )
 

@@ -15,13 +15,13 @@ from pydantic import Field
 from optim._engine.gate.batch_drift import BatchDrift
 from optim._engine.gate.drift import OutputComparison
 from optim._engine.goals.calls import Percentiles
-from optim._engine.reports.parts.blamed import BlameReport
 from optim._engine.reports.parts.broken import BrokenPassReport
 from optim._engine.reports.parts.drifted import DriftReport
 from optim._engine.reports.parts.exported import ExportReport
 from optim._engine.reports.parts.fields import Figure, Part
 from optim._engine.reports.parts.laid_out import LayoutReport
 from optim._engine.reports.parts.running import GenerationReport, GoalRatioReport, StartReport, ThroughputReport
+from optim.after_run import Section
 from optim.backend import Check, KernelCount
 
 REPORT_FILE = "report.json"
@@ -223,8 +223,8 @@ class StepReport(Part):
     trace: str = Field(
         default="", description="traceback if the pass raised an exception, the plugin's own lines first"
     )
-    blame: BlameReport | None = Field(
-        default=None, description="nodes that make the result wrong; null if not searched"
+    blame: dict[str, Any] | None = Field(
+        default=None, description="nodes that make the result wrong, by plugin diagnose; null if not searched"
     )
 
 
@@ -372,6 +372,9 @@ class Report(Part):
     )
     cached: bool = Field(description="true if the whole run came from the cache")
     first_seconds: float | None = Field(default=None, description="seconds of the earlier run if cached; else null")
+    sections: tuple[Section, ...] = Field(
+        default=(), exclude=True, description="sections of report.html that plugins add"
+    )
 
     def as_json(self) -> str:
         """The text of ``report.json``."""

@@ -238,7 +238,7 @@ def _outcome(
     """Search, or repeat a chain, judge, and gather what came of it."""
     # what a run from the cache needs none of
     from optim._engine.runs.judge import judge_lock
-    from optim._engine.runs.operator_times import operator_times
+    from optim._engine.runs.lab.after_run import look_after
     from optim._engine.search.measure.repacked_original import repacked_original
 
     started = bench.turns.now()
@@ -253,7 +253,8 @@ def _outcome(
     search_s, result = bench.turns.now() - started, verdict.result
     if not chosen.compete and bench.settings.chain is None and (note := repacked_original(bench, result)):
         bench.run_time.note(note)
-    operator_ms = operator_times(bench, won, verdict.delivered) if verdict.original is not None else ()
+    searches, verdict.searches = verdict.searches, ()
+    found = look_after(bench, won, verdict, searches)
     return Outcome(
         **vars(verdict),
         settings=bench.settings,
@@ -272,7 +273,8 @@ def _outcome(
         from_cache=bench.runner.from_cache,
         exported=bench.exported,
         known=_known_export(bench.settings),
-        operator_ms=operator_ms,
+        operator_ms=tuple(map(dict, found.operator_ms)),
+        sections=found.sections,
         baseline=bench.target.name if chosen.compete else "",
         targets=tuple(rows),
         machine=bench.elsewhere.report if bench.elsewhere is not None else {},

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from optim._engine.compare.rounding import not_reproducible
 from optim._engine.reports.outcome import RunStatus, Verdict
-from optim._engine.search.blaming import blame_dropped
 from optim._engine.search.explore.beam import Beam, NamedPassError
 from optim._engine.search.explore.rest import untried, why_no_more
 from optim._engine.search.journal import Journal, failures
@@ -41,7 +40,7 @@ def judge_search(bench: Workbench, plan: Plan) -> Verdict:
         beam.journal.conclude(bench.original)
         what = f"{failed.what}, by {failed.package}: {failed.cause}. The report has the results before that"
         return Verdict(RunStatus.FAILED, what, None, beam.journal.attempts, points=beam.archive.points())
-    blame_dropped(bench.budget, [(bench, beam.journal)])
+    verdict.searches = ((bench, beam.journal),)
     return verdict
 
 
@@ -79,11 +78,11 @@ def judge_contest(contest: Contest, base: Workbench) -> Verdict:
     delivered = result.candidate if result is not None else base.original
     for one in contest.contenders:
         one.beam.journal.conclude(delivered, result if result is not None and not delivered.is_original else None)
-    blame_dropped(base.budget, [(one.bench, one.beam.journal) for one in contest.contenders])
     return replace(
         verdict,
         attempts=[attempt for one in contest.contenders for attempt in one.beam.journal.attempts],
         points=points_of([one.beam.archive for one in contest.contenders], delivered),
+        searches=tuple((one.bench, one.beam.journal) for one in contest.contenders),
     )
 
 

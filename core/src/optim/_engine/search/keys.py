@@ -139,14 +139,20 @@ class Keys:
             "source-result", model.digest, [to_wire(one) for one in interfaces], self._reference, evidence, component
         )
 
-    def blame(self, before: Model, after: Model, samples: Sequence[int]) -> str:
-        """Returns the key of what is to blame for what lies between two models."""
-        return cache_key("blame", before.digest, after.digest, samples, self._reference)
+    def of_plugin(self, module: str, depends_on: object, code: str) -> str:
+        """Returns the key of what a plugin's job finds on the samples.
 
-    def operator_times(self, models: Sequence[tuple[Model, Target]], sample: int) -> str:
-        """Returns the key of the times of operators in a run of these models, each on its target."""
+        Args:
+            module: of the job.
+            depends_on: beside the samples.
+            code: version of the plugin.
+        """
+        return cache_key("of plugin", module, to_wire(depends_on), code, self._reference)
+
+    def node_times(self, models: Sequence[tuple[Model, Target]], sample: int, seconds: float) -> str:
+        """Returns the key of the times of nodes in runs of these models, each on its target, of so many seconds."""
         ran = [[model.digest, to_wire(target)] for model, target in models]
-        return cache_key("operator-times", ran, sample, self._reference, self._machine)
+        return cache_key("node-times", ran, sample, seconds, self._reference, self._machine)
 
     def work(self, model: Model, sample: int) -> str:
         """Returns the key of what the operators of a model multiply on a sample."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from optim._engine.diagnosis.blame_job import Answer as Blame
 from optim._engine.gate.budget import Objection
 from optim._engine.gate.drift import NO_DRIFT, Drift, OutputComparison, worst_drift
 from optim._engine.gate.task import TaskFigure
@@ -15,6 +14,7 @@ from optim._engine.goals.calls import Percentiles, Throughput
 from optim._engine.jobs.start_up import Ready
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.sources.result import SourceDrift
+from optim.after_run import StepBlame
 from optim.goal import ROUNDS_FOR_95, GenerationTimes, Ratio
 from optim.model import Model
 from optim.passes import Interface, Role, Stage
@@ -185,7 +185,7 @@ class Attempt:
     goal_ratio: float | None = None
     target: str = ""
     objected: bool = False
-    blame: Blame | None = None
+    blame: StepBlame | None = None
     layers: int = 0
     unchanged: bool = False
     proven: bool = False
@@ -198,8 +198,8 @@ class Attempt:
     @property
     def why(self) -> str:
         """The reason, why it was not repaired, and what is to blame."""
-        found = [one.name for one in self.blame.blamed[:1]] if self.blame else []
-        parts = [self.reason, self.unrepaired, *(f"blamed: {name}" for name in found)]
+        blamed = f"blamed: {self.blame.summary}" if self.blame and self.blame.summary else ""
+        parts = [self.reason, self.unrepaired, blamed]
         return "; ".join(filter(None, parts)) if self.reason else ""
 
     @property

@@ -29,7 +29,7 @@ from optim.onnx.files import is_whole
 from optim.target import Target
 
 if TYPE_CHECKING:
-    from optim._engine.diagnosis import measure_job
+    from optim.laboratory import Sensitivity
 
 _AT_ONCE = 2
 """Candidates applied at the same time on one machine: with more, each has less of the processors and of the memory."""
@@ -204,7 +204,7 @@ class Workbench(Preparation):
             WorkerFailed: the repair failed before it had measured a set that holds.
             OptimError[disk-full]: nothing that is tried next would come to anything either.
         """
-        from optim._engine.diagnosis import repair_job  # what a run from the cache needs none of
+        from optim._engine.repair import repair_job  # what a run from the cache needs none of
 
         assert tried.answer is not None
         whole = worst_drift(tried.answer.comparisons).relative_error
@@ -244,18 +244,18 @@ class Workbench(Preparation):
             self.runner.keep(key, answer)
         return answer.repair, measured
 
-    def sensitivity(self, trial: Trial, *, seconds: float, exact: bool) -> measure_job.Answer:
-        """What a lossy pass costs at each node of a model; see :mod:`optim._engine.diagnosis.measure_job`.
+    def sensitivity(self, trial: Trial, *, seconds: float, exact: bool) -> Sensitivity:
+        """What a lossy pass costs at each node of a model; see :mod:`optim._engine.repair.sensitivity_job`.
 
         Raises:
             OptimError: not-applicable, nothing-to-measure, measure-failed.
         """
-        from optim._engine.diagnosis import measure_job
+        from optim._engine.repair import sensitivity_job
 
         self.say(f"trying {trial.offered.name}{_short(trial.options)}")
         asked = self._candidate_request(trial, self.prepared.compared[:_REPAIR_SAMPLES])
-        request = measure_job.Request(asked, self.prepared.explored[:_REPLAYED_SAMPLES], exact, seconds)
-        return self.need(measure_job.JOB, request, "measure")
+        request = sensitivity_job.Request(asked, self.prepared.explored[:_REPLAYED_SAMPLES], exact, seconds)
+        return self.need(sensitivity_job.JOB, request, "measure")
 
     def _candidate_request(self, trial: Trial, samples: tuple[int, ...]) -> candidate_job.Request:
         lossy = trial.candidate.is_lossy or trial.offered.over_models.lossy

@@ -137,9 +137,9 @@ def bench(
             **served,
         )
     if table is not None:
-        from optim._engine.cli.places import write
+        from optim.cli_kit.places import write_text
 
-        write(table, found.as_csv())
+        write_text(table, found.as_csv())
     if as_json:
         print_json(found.model_dump(mode="json"))
     else:
@@ -182,7 +182,7 @@ def parse_grid(axes: Sequence[str]) -> dict[str, tuple[int, ...]]:
 
 
 def _require_places(table: Path | None, plot: Path | None, *, grid: bool) -> None:
-    from optim._engine.cli.places import require_drawing, require_writable
+    from optim.cli_kit.places import require_drawing, require_writable
 
     if plot is not None and not grid:
         raise OptimError.usage(
@@ -222,12 +222,12 @@ def _require_alone(data: str | None, beside: Sequence[str], component: str, gene
 
 
 def _tell_grid(found: GridBenchmark, table: Path | None, plot: Path | None, *, as_json: bool) -> int:
-    from optim._engine.cli.places import write
+    from optim.cli_kit.places import write_text
 
     if table is not None:
-        write(table, found.as_csv())
+        write_text(table, found.as_csv())
     if plot is not None:
-        write(plot, found.as_svg())
+        write_text(plot, found.as_svg())
     if as_json:
         print_json(found.model_dump(mode="json"))
     else:

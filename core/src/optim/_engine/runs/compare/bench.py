@@ -13,7 +13,7 @@ from optim._engine.compare.place import Place
 from optim._engine.jobs import prepare
 from optim._engine.plugins.chosen_targets import ChosenTargets, choose_targets
 from optim._engine.plugins.registry import Registry, require_target
-from optim._engine.runs.compare.conditions import Conditions, other_model, workbench_for
+from optim._engine.runs.compare.conditions import Conditions, other_model, require_timed, workbench_for
 from optim._engine.runs.compare.programs import answers_only, clock_of_program, is_program, size_of_program
 from optim._engine.runs.compare.run_feeds import about_made_up
 from optim._engine.search.effort import Effort
@@ -64,13 +64,7 @@ def bench_models(
         return _bench_targets(models[0], conditions, chosen, seconds, asked)
     target = chosen.targets[0].name
     conditions = replace(conditions, target=target)
-    if not chosen.targets[0].timed:
-        raise OptimError.usage(
-            "not-timed",
-            f"nothing can be timed on target {target}",
-            registry.target(target).remark,
-            "optim targets; on a device the same target is timed",
-        )
+    require_timed(chosen.targets[0])
     peers = [require_target(registry, name, beside=True) for name in beside]  # before anything is exported
     with workbench_for(models[0], conditions, asked, models[1:]) as (bench, first):
         programs = [path for path in models[1:] if is_program(path)]

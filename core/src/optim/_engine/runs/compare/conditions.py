@@ -103,6 +103,21 @@ def _opened(model: Path, conditions: Conditions, asked: RunSettings | None) -> I
         yield bench, original if exported else _where_it_was_made_for(bench, model, original)
 
 
+def require_timed(target: Target) -> None:
+    """Refuse a target on which time means nothing.
+
+    Raises:
+        OptimError[not-timed]: it does not.
+    """
+    if not target.timed:
+        raise OptimError.usage(
+            "not-timed",
+            f"nothing can be timed on target {target.name}",
+            target.remark,
+            "optim targets; on a device the same target is timed",
+        )
+
+
 def resolve(path: Path) -> tuple[Path, SessionConfig]:
     """The graph and the settings of an ``.onnx`` file (the runtime's defaults) or of a run folder."""
     if path.is_dir():

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from optim._engine.drawing.lines import Series, line_plot
-from optim._engine.drawing.svg import standalone
 from optim._engine.reports.answers import Answer, TabledAnswer, TimedModel, csv_text, percentile_texts
+from optim._engine.reports.lines import Series, line_plot
+from optim.drawing.svg import standalone
 
 _COLUMNS = ("model", "ms", "p50", "p90", "p95", "p99", "ratio", "low", "high", "samples a second", "error")
 

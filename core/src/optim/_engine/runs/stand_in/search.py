@@ -12,6 +12,7 @@ import numpy as np
 
 from optim._engine.reports.outcome import Verdict
 from optim._engine.runs.judge import judge_search
+from optim._engine.runs.lab.after_run import look_after
 from optim._engine.runs.stand_in.layers import StandIn
 from optim._engine.runs.stand_in.names import Nodes, names_nodes, nodes_of
 from optim._engine.search.plan import Plan
@@ -73,6 +74,8 @@ def search_stand_in(bench: Workbench, plan: Plan, stand_in: StandIn, load: Load)
     with TemporaryDirectory(dir=bench.store.root, prefix="scratch-") as folder:
         small = _prepared(bench, _exported(bench, stand_in), _seconds(bench, load), Path(folder))
         verdict = judge_search(small, plan)
+        look_after(small, small, replace(verdict, original=None), verdict.searches)
+        verdict.searches = ()
         chains = tuple(chain for one in _candidates(verdict) if (chain := _chain(small, one)) is not None)
     bench.runner.count += small.runner.count
     bench.runner.from_cache += small.runner.from_cache

@@ -13,11 +13,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
-from optim._engine.diagnosis.timing import work_job
 from optim._engine.jobs import kernels
 from optim._engine.search.run_time import LEAST_S
 from optim._engine.search.workbench import Workbench
 from optim._engine.store import cache_key
+from optim._engine.timing import work_job
 from optim.backend import KernelRatio
 from optim.jobs.process import WorkerFailed
 from optim.jobs.wire import to_wire

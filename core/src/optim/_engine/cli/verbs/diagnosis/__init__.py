@@ -1,1 +1,0 @@
-"""Verbs that look into a model: where it differs, and what its nodes cost."""

@@ -1,1 +1,0 @@
-"""Where the time of a model goes: the profile of ONNX Runtime, read and joined."""

@@ -1,0 +1,400 @@
+"""Job: find which nodes a lossy pass must leave alone to keep the budget; every drift is measured in this process.
+
+Sets are measured on a few samples, those on which the candidate was worst, of all that the gate compares; and in the
+backend's quick session, if it has one. What is found is judged as the gate judges: on the target, on all samples. If it
+does not hold there, the search goes on and aims at less.
+
+Guesses that cost one evaluation each come first: every node in the precision between, where the pass has one, and the
+nodes left alone that err most by themselves. Whatever holds is told at once, so that a repair whose time is over has
+the best that it had measured, and not nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
+
+from optim._engine.gate.few_looks import OwnError, are_too_many, costs_of, together
+from optim._engine.gate.finer import refine
+from optim._engine.gate.mixed import ESTIMATES_BEYOND, FINER_PRICE, find_mix
+from optim._engine.gate.node_costs import LearnedCosts, NodeCost, precisions_of
+from optim._engine.gate.precisions import Precisions
+from optim._engine.gate.repair import MOST_WORK_KEPT, OutOfEvaluations, Repair, find_keep, prices
+from optim._engine.gate.units import SEAM, Unit, seams, stretches
+from optim._engine.jobs.candidate import Request as CandidateRequest
+from optim._engine.jobs.job import Job
+from optim._engine.repair.pass_probe import PassProbe
+from optim._engine.repair.replay import NoReplay, Replay
+from optim.errors import OptimError
+from optim.jobs.channel import Channel
+from optim.jobs.wire import to_wire
+
+_SHARE_TO_ESTIMATE = 0.5
+"""Of the time, for estimates; the rest is for measuring what they propose."""
+
+_LEAST_ESTIMATES = 24
+_SHARE_TO_LOOK = 0.15
+"""Of the time, for finding the worst samples."""
+
+_CHECK_S = 5.0
+"""Beyond the time, for measuring what was found on all samples."""
+
+_MARGIN = 0.99
+"""Aim a little below the budget: session settings that come later move the drift a little."""
+
+_GUESSED_SHARE = 0.8
+"""Of the goal, that a guess from errors of single nodes aims at: it does not know what each does to the outputs."""
+
+_ESTIMATES_FOR = 2.0
+"""Evaluations that take as long as all estimates of sets may: of a BERT-base they took 28 s, and an evaluation 6."""
+
+_EVALUATIONS_TO_LEAVE = 2
+"""To measure what nodes cost for: what nobody measured is no repair."""
+
+_REPLAY_EVALUATIONS = 3
+"""Evaluations in whose time nodes are replayed: with less, what holds already is the answer."""
+
+_EVALUATIONS_BY_COSTS = 6
+"""Sets that are measured by what nodes cost on another chain: where none of them holds, it says too little here."""
+
+HOLDS, COSTS, MEASURED = "holds", "costs", "measured"
+"""Events: what was measured and holds, cheaper than all before it; what nodes cost, as far as it is known; that a set
+was measured, with how many of how many nodes left alone, and how far it drifts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A candidate that broke the budget.
+
+    Attributes:
+        candidate: the pass with its options, and what it is compared with; as many samples as it names are measured on.
+        whole: its drift; may be infinite.
+        limit: what it may be.
+        evaluations: at most so many drifts are measured.
+        seconds: after which no further one is begun.
+        costs: what nodes cost on another chain, by their names; empty where nobody knows.
+    """
+
+    candidate: CandidateRequest
+    whole: float
+    limit: float
+    evaluations: int
+    seconds: float
+    costs: Mapping[str, NodeCost] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What to keep, or None where nothing was found in time; ``note`` says how it was looked for."""
+
+    repair: Repair | None
+    note: str = ""
+
+
+JOB = Job(__name__, Request, Answer)
+
+
+def run(request: Request, channel: Channel) -> Answer:
+    """Search, with the pass and the backend loaded once."""
+    deadline = time.monotonic() + request.seconds
+    with ExitStack() as stack:
+        probe = stack.enter_context(PassProbe(request.candidate))
+        if not probe.nodes:
+            return Answer(None, "the pass says of no node that it can leave it alone")
+        measured = _Measured(probe, request, deadline, channel, request.candidate.samples, chained=probe.chained())
+        try:
+            return _repaired(request, measured, stack)
+        except OptimError as error:
+            if measured.best is None:
+                raise
+            return Answer(measured.best, f"ended by an error: {error.what}: {error.cause}")
+
+
+def _repaired(request: Request, measured: _Measured, stack: ExitStack) -> Answer:
+    probe = measured.probe
+    known = precisions_of(request.costs, probe.nodes, probe.refinable)
+    whole = measured.look_for_the_worst() if known is not None else 0.0
+    if known is not None and (found := _by_costs(request, measured, known, whole)) is not None:
+        return Answer(found, "by what nodes cost on another chain")
+    with suppress(OutOfEvaluations):
+        if probe.refinable:
+            measured.of_finer = measured.drift(frozenset(), probe.refinable)
+    if measured.best is not None and measured.left_s < _REPLAY_EVALUATIONS * measured.evaluation_s:
+        return Answer(measured.best, "there was no time for more than a guess")
+    whole = whole or measured.look_for_the_worst()
+    replay, note = _replay(probe, measured.samples[:1], stack)
+    measured.channel.event("replayed", nodes=len(replay.errors) if replay else 0, note=note)
+
+    measured.work = {name: error.work for name, error in replay.errors.items()} if replay else {}
+    measured.overflowing = tuple(replay.overflowing) if replay else ()
+    if replay is not None and not probe.refinable:
+        with suppress(OutOfEvaluations):
+            measured.drift(_costliest(replay, whole, request.limit * _GUESSED_SHARE, measured.chained))
+    precisions = _precisions(replay, request, measured, stack) if replay else None
+    return Answer(_search_on(request, measured, precisions, whole) or measured.best, note)
+
+
+def _by_costs(request: Request, measured: _Measured, known: Precisions, whole: float) -> Repair | None:
+    """What holds of the sets that costs of another chain propose, without any estimate here; None where none does."""
+    measured.work = {name: cost.work for name, cost in request.costs.items() if cost.work > 0}
+    few = replace(request, evaluations=_EVALUATIONS_BY_COSTS)
+    return _search(few, measured, known, whole)
+
+
+def _search_on(request: Request, measured: _Measured, precisions: Precisions | None, whole: float) -> Repair | None:
+    """What :func:`_search` finds, with twice the evaluations as long as it finds nothing and there is time for more."""
+    while True:
+        before = measured.count
+        found = _search(request, measured, precisions, whole)
+        if found is not None or measured.best is not None or measured.left_s <= 0 or measured.count == before:
+            return found
+        request = replace(request, evaluations=2 * request.evaluations)
+
+
+def _search(request: Request, measured: _Measured, precisions: Precisions | None, whole: float) -> Repair | None:
+    """The cheapest set that is found in time and holds where the gate judges; None where none was.
+
+    While what is found does not hold there, less is aimed at.
+    """
+    evaluations, estimates, most = 0, 0, request.evaluations
+    before, work = measured.count, measured.work
+    while measured.count - before < most:
+        aim = measured.aim
+        refines = precisions is not None and bool(precisions.refinable)
+        mixed = find_mix(precisions, measured.drift, whole, aim, most, work) if precisions and refines else None
+        estimate = replace(precisions.without_finer, chained=measured.chained) if precisions else None
+        found = mixed or find_keep(measured.probe.nodes, measured.drift, whole, aim, most, estimate=estimate, work=work)
+        if found is None:
+            return None
+        evaluations, estimates = evaluations + found.evaluations + 1, estimates + found.estimates
+        drift = max(found.drift, measured.judged(found.keep, found.finer))
+        if drift <= request.limit:
+            found = replace(found, drift=drift, evaluations=evaluations, estimates=estimates)
+            return found if mixed else _refined(measured, found, request.limit, work)
+        measured.aim *= request.limit / drift * _MARGIN
+    return None
+
+
+@dataclass
+class _Measured:
+    """Drifts of sets, each measured once on the same samples; what holds is told as it is found.
+
+    Attributes:
+        samples: that sets are measured on; the request's, until :meth:`look_for_the_worst` chooses others.
+        work: how much each node computes, in any unit; empty as long as nobody knows.
+        overflowing: nodes that must be left alone, as far as they are known.
+        learned: what estimates say of the cost of each node; it is told before a set is measured.
+        aim: what sets are searched for: below the limit, and less since what was found did not hold.
+        best: the cheapest that holds where the gate judges, of those that were measured.
+        chained: nodes that hand on what they make in the pass's precision, in graph order.
+        evaluation_s: what measuring a set took at most.
+        of_finer: the drift with all nodes in the precision between that have one; infinite as long as nobody knows.
+    """
+
+    probe: PassProbe
+    request: Request
+    deadline: float
+    channel: Channel
+    samples: tuple[int, ...]
+    work: Mapping[str, float] = field(default_factory=dict)
+    overflowing: Sequence[str] = ()
+    learned: LearnedCosts = field(default_factory=LearnedCosts)
+    chained: tuple[str, ...] = ()
+    best: Repair | None = None
+    evaluation_s: float = 0.0
+    of_finer: float = math.inf
+    aim: float = field(init=False)
+    _told: int = 0
+    _price: float = math.inf
+    _known: dict[tuple[frozenset[str], frozenset[str], tuple[int, ...]], float] = field(default_factory=dict)
+    _judged: dict[tuple[frozenset[str], frozenset[str], tuple[int, ...]], float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.aim = self.request.limit * _MARGIN
+
+    @property
+    def count(self) -> int:
+        """How many sets were measured."""
+        return len(self._known)
+
+    @property
+    def left_s(self) -> float:
+        """Seconds in which further sets may be begun."""
+        return self.deadline - time.monotonic()
+
+    def drift(self, keep: frozenset[str], finer: frozenset[str] = frozenset()) -> float:
+        """The drift with some nodes left alone and others in the precision between.
+
+        Raises:
+            OutOfEvaluations: the time for it is over.
+            OptimError: the pass or the runtime fails with this set.
+        """
+        asked = keep, finer, self.samples
+        if asked not in self._known:
+            self._tell_costs()
+            if time.monotonic() > self.deadline:
+                raise OutOfEvaluations
+            began = time.monotonic()
+            drift = self._known[asked] = self.probe.drift(keep, self.samples, finer)
+            self.evaluation_s = max(self.evaluation_s, time.monotonic() - began)
+            self.channel.event(MEASURED, keep=len(keep), of=len(self.probe.nodes), drift=drift)
+            if drift <= self.aim:
+                self._note(keep, finer, drift)
+        return self._known[asked]
+
+    def _tell_costs(self) -> None:
+        """Tell what nodes cost, where more is known than was told: a repair that is stopped leaves that behind."""
+        if self.learned.count > self._told:
+            self._told = self.learned.count
+            self.channel.event(COSTS, costs=to_wire(self.learned.found(self.work, self.overflowing)))
+
+    def _note(self, keep: frozenset[str], finer: frozenset[str], drift: float) -> None:
+        """Keep and tell a set that holds, where it is the cheapest so far."""
+        price = prices(self.probe.nodes, self.work)
+        whole = max(1e-12, sum(price.values()))
+        share, between = (sum(price[name] for name in names) / whole for names in (keep, finer))
+        cost = share + FINER_PRICE * between + SEAM * seams(self.chained, keep) / whole
+        if cost >= self._price or share > MOST_WORK_KEPT:
+            return
+        drift = max(drift, self.judged(keep, finer))
+        if drift <= self.request.limit:
+            kept, refined = (tuple(name for name in self.probe.nodes if name in names) for names in (keep, finer))
+            self._price = cost
+            self.best = Repair(kept, drift, len(self._known), 0, share, refined, between, rough=True)
+            self.channel.event(HOLDS, repair=to_wire(self.best))
+
+    def look_for_the_worst(self) -> float:
+        """Measure sets on the samples where the candidate drifts most from now on, the worst first; its drift there."""
+        compared = self.request.candidate.comparison.reference.compared
+        if len(compared) == 1:
+            return self.request.whole
+        until = time.monotonic() + _SHARE_TO_LOOK * self.request.seconds
+        drifts: dict[int, float] = {}
+        for sample, drift in self.probe.drifts((), compared):
+            drifts[sample] = drift
+            if time.monotonic() > until:
+                break
+        worst = sorted(drifts, key=lambda sample: (-drifts[sample], sample))
+        others = (sample for sample in self.samples if sample not in drifts)
+        self.samples = (*worst, *others)[: len(self.request.candidate.samples)]
+        return max(self.request.whole, *(drifts[sample] for sample in self.samples if sample in drifts))
+
+    def judged(self, keep: Collection[str], finer: Collection[str]) -> float:
+        """The drift where the gate judges: on the target, on all samples that it compares.
+
+        What was measured already is not measured again. It ends with the time for it, and with that drift so far.
+        """
+        asked = frozenset(keep), frozenset(finer), self.samples
+        if asked not in self._judged:
+            compared, is_estimate = self.probe.request.comparison.reference.compared, self.probe.is_estimate
+            samples = [*self.samples, *(sample for sample in compared if sample not in self.samples)]
+            others = samples if is_estimate else samples[len(self.samples) :]
+            worst = 0.0
+            for _, drift in self.probe.drifts(keep, others, finer, on_target=True) if others else ():
+                worst = max(worst, drift)
+                if self.left_s + _CHECK_S < 0:
+                    break
+            self._judged[asked] = worst
+        return self._judged[asked]
+
+
+def _costliest(replay: Replay, whole: float, goal: float, chained: Sequence[str] = ()) -> frozenset[str]:
+    """The nodes that err most by themselves, as many as the goal asks where each counts by the square of its error.
+
+    Of nodes that hand on what they make one stretch, with the costliest few beside it, where that costs less.
+    """
+    overflowing = frozenset(replay.overflowing)
+    costs = {name: error.relative_l2**2 for name, error in replay.errors.items() if name not in overflowing}
+    allowed = sum(costs.values()) * (goal / whole) ** 2 if math.isfinite(whole) else 0.0
+    left, keep = sum(costs.values()), set(overflowing)
+    for name in sorted(costs, key=lambda name: -costs[name]):
+        if left <= allowed:
+            break
+        keep.add(name)
+        left -= costs[name]
+    if not chained:
+        return frozenset(keep)
+    price = prices(tuple(replay.errors), {name: error.work for name, error in replay.errors.items()})
+    units = [Unit((name,), cost) for name, cost in costs.items()]
+    sets = [frozenset(keep), *(overflowing | stretch for stretch in stretches(units, allowed))]
+    return min(sets, key=lambda names: sum(price[name] for name in names) + SEAM * seams(chained, names))
+
+
+def _refined(measured: _Measured, found: Repair, limit: float, work: Mapping[str, float]) -> Repair:
+    """The repair with nodes in a precision between, where the pass has one; it holds on all samples too."""
+
+    def drift_of(keep: Sequence[str], finer: Sequence[str]) -> float:
+        if measured.left_s < 0:
+            raise OutOfEvaluations
+        drift = measured.probe.drift(keep, measured.samples, finer)
+        return drift if drift > limit else max(drift, measured.judged(keep, finer))
+
+    return refine(found, measured.probe.refinable, drift_of, limit * _MARGIN, work)
+
+
+def _replay(probe: PassProbe, samples: Sequence[int], stack: ExitStack) -> tuple[Replay | None, str]:
+    try:
+        return stack.enter_context(Replay(probe, samples, probe.refinable)), ""
+    except NoReplay as reason:
+        return None, f"measured without estimates: {reason}"
+
+
+def _precisions(replay: Replay, request: Request, measured: _Measured, stack: ExitStack) -> Precisions:
+    """Estimates of the nodes that were replayed: of any set by a run, or by what each node costs where runs are dear.
+
+    What they tell of each node is noted. A sample tells what nodes do to that sample, and the drift is that of the
+    worst: so many samples are replayed as there is time for, the worst first.
+    """
+    learned = measured.learned
+    each = _seconds_of_a_run(replay)
+    needed_s = each * (1 + len(replay.errors) + len(replay.finer) + ESTIMATES_BEYOND)
+    most_s = _ESTIMATES_FOR * measured.evaluation_s
+    if needed_s > most_s:
+        most_s = _SHARE_TO_ESTIMATE * min(request.seconds, measured.left_s)
+    count = min(len(measured.samples), int(most_s / needed_s))
+    while count > 1:
+        more, _ = _replay(measured.probe, measured.samples[:count], stack)
+        if more is not None:
+            replay, each = more, _seconds_of_a_run(more)
+            break
+        count //= 2  # they take too much memory
+    overflowing = replay.overflowing
+    nodes = tuple(name for name in replay.errors if name not in overflowing)
+    most = max(_LEAST_ESTIMATES, int(_SHARE_TO_ESTIMATE * request.seconds / each))
+
+    guessed: dict[tuple[frozenset[str], frozenset[str]], float] = {}  # a search that aims at less asks again
+
+    def guess(converted: frozenset[str], finer: frozenset[str]) -> float:
+        if (converted, finer) not in guessed:
+            if measured.left_s < 0:
+                raise OutOfEvaluations
+            guessed[converted, finer] = drift = replay.drift(converted, finer)
+            learned.note(converted, finer, drift)
+        return guessed[converted, finer]
+
+    by_runs = Precisions(guess, nodes, replay.finer & frozenset(nodes), tuple(overflowing), most)
+    needed_s = each * (1 + len(nodes) + len(by_runs.refinable) + ESTIMATES_BEYOND)
+    few = by_runs.are_few(ESTIMATES_BEYOND)
+    if needed_s <= _ESTIMATES_FOR * measured.evaluation_s if few else are_too_many(nodes, most):
+        return by_runs
+    looks_s = measured.left_s - _EVALUATIONS_TO_LEAVE * max(each, measured.evaluation_s)
+    until = time.monotonic() + min(looks_s, _SHARE_TO_ESTIMATE * request.seconds)
+    errors = {
+        name: OwnError(one.relative_l2, one.place.kind, one.finer, one.work) for name, one in replay.errors.items()
+    }
+    costs = costs_of(errors, lambda name: guess(frozenset((name,)), frozenset()), lambda _: time.monotonic() < until)
+    costs = together(costs, measured.of_finer)
+    for name in nodes:
+        learned.note((name,), (), math.sqrt(costs[name].coarse))
+        learned.note((), (name,), math.sqrt(costs[name].between or 0.0))
+    return precisions_of(costs, nodes, by_runs.refinable) or by_runs
+
+
+def _seconds_of_a_run(replay: Replay) -> float:
+    """What an estimate takes."""
+    started = time.monotonic()
+    replay.drift([name for name in replay.errors if name not in replay.overflowing])
+    return max(1e-4, time.monotonic() - started)

@@ -1,0 +1,72 @@
+"""Lines of figures against sizes, both axes by factors: what doubles with its size is a straight line."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from optim.drawing.svg import Scale, dot, drawing, line, shortened, text
+
+_WIDTH, _LEFT, _TOP, _HIGH = 760, 70, 40, 300
+_ROW = 20
+_KINDS = ("mark", "won", "budget", "missed", "base", "quick")
+"""Classes whose colours tell lines apart; after these they are taken again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A line.
+
+    Attributes:
+        name: what it is of.
+        points: size and figure, both above 0, by size.
+    """
+
+    name: str
+    points: tuple[tuple[float, float], ...]
+
+
+def line_plot(series: Sequence[Series], title: str, across: str, unit: str, *, kind: str = "wide") -> str:
+    """The lines with their axes and a legend; says so where there are none.
+
+    Args:
+        series: the lines.
+        title: of the plot.
+        across: what the sizes are of.
+        unit: of the figures.
+        kind: of the drawing, for the page that it stands in.
+    """
+    points = [point for one in series for point in one.points if min(point) > 0]
+    height = _TOP + _HIGH + 60 + _ROW * len(series)
+    parts = [text(_LEFT, 22, title, kind="strong")]
+    if not points:
+        return drawing(_WIDTH, height, title, [*parts, text(_LEFT, _TOP + 20, "nothing could be timed")], kind=kind)
+    x = _scale([size for size, _ in points], _LEFT, _WIDTH - 40)
+    y = _scale([figure for _, figure in points], _TOP + _HIGH, _TOP)
+    bottom = _TOP + _HIGH
+    parts += [line(_LEFT, bottom, _WIDTH - 40, bottom, "axis"), line(_LEFT, _TOP, _LEFT, bottom, "axis")]
+    for size in sorted({size for size, _ in points}):
+        parts += [line(x.at(size), bottom, x.at(size), bottom + 4, "axis")]
+        parts.append(text(x.at(size), bottom + 18, f"{size:g}", anchor="middle", kind="dim"))
+    for figure in sorted({y.low, *y.ticks(), y.high}):
+        parts.append(line(_LEFT, y.at(figure), _WIDTH - 40, y.at(figure), "grid"))
+        parts.append(text(_LEFT - 6, y.at(figure) + 4, f"{figure:.3g}", anchor="end", kind="dim"))
+    parts += [
+        text((_LEFT + _WIDTH) / 2, bottom + 36, across, anchor="middle", kind="dim"),
+        text(8, _TOP - 8, unit, kind="dim"),
+    ]
+    for place, one in enumerate(series):
+        colour = _KINDS[place % len(_KINDS)]
+        at = [(x.at(size), y.at(figure), size, figure) for size, figure in one.points if min(size, figure) > 0]
+        parts += [line(*a[:2], *b[:2], colour) for a, b in itertools.pairwise(at)]
+        parts += [dot(a, b, 4, colour, f"{one.name}: {figure:.3g} {unit} at {size:g}") for a, b, size, figure in at]
+        row = bottom + 60 + _ROW * place
+        parts += [dot(_LEFT + 6, row - 4, 4, colour, one.name), text(_LEFT + 18, row, shortened(one.name, 90))]
+    return drawing(_WIDTH, height, title, parts, kind=kind)
+
+
+def _scale(values: Sequence[float], start: float, end: float) -> Scale:
+    """By factors; a single value stands in the middle."""
+    low, high = min(values), max(values)
+    return Scale(low, high, start, end, log=True) if low < high else Scale(low / 2, high * 2, start, end, log=True)

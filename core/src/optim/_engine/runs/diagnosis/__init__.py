@@ -1,1 +1,0 @@
-"""Looks into models without a search: blame, profile, sensitivity."""

@@ -1,0 +1,90 @@
+"""What a plugin's job, in a process of its own, is told of a lab."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from optim.model import Model
+from optim.target import Target
+
+if TYPE_CHECKING:
+    import onnx
+
+    from optim._engine.compare.place import Place
+    from optim.arrays import Feeds
+    from optim.backend import Session
+    from optim.laboratory import NodeTimes
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class LabSetup:
+    """What a job is told of a lab: where models run, and on which samples.
+
+    Attributes:
+        target: where they run.
+        backend_plugin: the plugin that has the target's backend.
+        feeds: folder of the samples, named as the original's inputs.
+        samples: numbers of those that models are compared on.
+        store: folder for graphs that are opened once.
+        tolerance: drift of rounding alone, as measured on the original.
+    """
+
+    target: Target
+    backend_plugin: str
+    feeds: Path
+    samples: tuple[int, ...]
+    store: Path
+    tolerance: float
+
+    @property
+    def _at(self) -> Place:
+        from optim._engine.compare.place import Place
+
+        return Place(self.target, self.backend_plugin)
+
+    def sample(self, number: int) -> Feeds:
+        """The arrays of one sample, by the names of the original's inputs."""
+        from optim._engine.feeds.feedset import FeedSet
+
+        return FeedSet.open(self.feeds).sample(number)
+
+    def open_reference(self, model: Model) -> AbstractContextManager[Session]:
+        """A session that says what a model computes: of the target, or of the runtime that its backend is held to."""
+        return self._at.backend().open_reference(model, self.target)
+
+    def executed_graph(self, model: Model) -> onnx.ModelProto | None:
+        """The graph that the runtime makes of a model, without its weights; None where it writes none."""
+        from optim._engine.timing.profiled import executed_graph
+
+        return executed_graph(self._at, model)
+
+    def time_nodes(
+        self,
+        model: Model,
+        feeds: Feeds,
+        seconds: float,
+        warm_up: Callable[[Session, float], T],
+        graph: onnx.ModelProto | None = None,
+    ) -> tuple[NodeTimes, T]:
+        """The times of a model's nodes, which add up to a run without the profiler; and what the warm-up tells.
+
+        Args:
+            model: with its session settings.
+            feeds: of every run.
+            seconds: of runs, about.
+            warm_up: what first runs the session without the profiler; given the milliseconds of opening it, too.
+            graph: as it is executed, for the weights that nodes read.
+
+        Raises:
+            OptimError[not-profiled]: the target's runtime says nothing of its nodes.
+        """
+        from optim._engine.timing.in_turns import timed
+        from optim._engine.timing.profiled import Runs, largest_weights
+
+        return timed(self._at, model, feeds, Runs(seconds), warm_up, largest_weights(graph) if graph else {})

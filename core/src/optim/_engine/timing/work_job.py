@@ -1,0 +1,82 @@
+"""Job: which share of a model's multiplications each operator does, counted in one run.
+
+Shapes of values may be unknown before a model runs, and tell how often a weight is used: a product of one row uses it
+once, a convolution at each place of the picture. The runtime's profiler notes them; its times are not looked at, so the
+answer is the same on a busy machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from optim._engine.compare.place import Place
+from optim._engine.feeds.feedset import FeedSet
+from optim._engine.jobs.job import Job
+from optim._engine.timing.profiled import largest_weights, watched, written_profile
+from optim._engine.timing.trace import read_timeline
+from optim.jobs.channel import Channel
+from optim.laboratory import NodeTime
+from optim.model import Model, SessionConfig
+from optim.onnx.operators import weighing_operator
+from optim.onnx.skeleton import read_skeleton
+
+_AS_WRITTEN = SessionConfig({"graph_optimization_level": "ORT_DISABLE_ALL"})
+"""No node is fused or laid out anew: operators are those of the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is run.
+
+    Attributes:
+        model: the original.
+        place: where it runs.
+        feeds: folder of the samples.
+        sample: the one.
+    """
+
+    model: Model
+    place: Place
+    feeds: Path
+    sample: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Shares by operator, 0..1, a Gemm as a MatMul; empty where the runtime writes no profile of its own."""
+
+    shares: dict[str, float]
+
+
+JOB = Job(__name__, Request, Answer)
+
+
+def run(request: Request, channel: Channel) -> Answer:
+    """Run the model once, as it is written.
+
+    Raises:
+        OptimError[not-profiled]: the target's runtime says nothing of its nodes.
+    """
+    if request.place.backend().owner is not None:
+        return Answer({})
+    feeds = FeedSet.open(request.feeds).sample(request.sample)
+    model = replace(request.model, session=request.model.session.updated(_AS_WRITTEN))
+    with TemporaryDirectory(prefix="optim-profile-") as folder:
+        with watched(request.place, model, Path(folder)) as session:
+            session.run(feeds)
+        weights = largest_weights(read_skeleton(model.path))
+        timeline = read_timeline(written_profile(request.place, Path(folder)), (), 1.0, weights)
+    return Answer(_shares(timeline.nodes))
+
+
+def _shares(nodes: Iterable[NodeTime]) -> dict[str, float]:
+    work: dict[str, float] = {}
+    for node in nodes:
+        operator = weighing_operator(node.operator)
+        if operator and node.flops > 0:
+            work[operator] = work.get(operator, 0.0) + node.flops
+    total = sum(work.values())
+    return {operator: flops / total for operator, flops in work.items()}

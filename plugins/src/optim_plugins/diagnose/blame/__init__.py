@@ -1,0 +1,1 @@
+"""Which nodes make a model differ from another."""

@@ -1,0 +1,28 @@
+"""The plugin ``diagnose``: what it offers. Importing this imports none of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from optim import Command, hookimpl
+
+OPTIM_HOOK_API = 1
+
+_FOLDER = "optim_plugins.diagnose"
+
+
+@hookimpl
+def optim_commands() -> Sequence[Command]:
+    """Verbs that look into a model."""
+    return (
+        Command(f"{_FOLDER}.blame.command:blame", "Name the nodes that make two models differ."),
+        Command(f"{_FOLDER}.profile.command:profile", "Show the time of each operator and node."),
+        Command(f"{_FOLDER}.sensitivity.command:sensitivity", "Show how much drift each node costs."),
+        Command(f"{_FOLDER}.reduce.command:reduce", "Cut a failing model to the smallest part that fails."),
+    )
+
+
+@hookimpl
+def optim_after_run() -> Sequence[str]:
+    """What is to blame for wrong steps, and where the time of the result goes."""
+    return (f"{_FOLDER}.after_run:look",)

@@ -1,0 +1,1 @@
+"""Where the time of models goes, node by node."""

@@ -1,0 +1,1 @@
+"""A failing model, cut to the smallest part that fails."""

@@ -1,0 +1,1 @@
+"""How much drift each node costs in another type."""
