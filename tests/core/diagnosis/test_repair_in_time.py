@@ -13,8 +13,8 @@ from optim._engine.diagnosis.repair_job import COSTS, HOLDS, Request, _by_costs,
 from optim._engine.gate.node_costs import NodeCost, precisions_of
 from optim._engine.gate.repair import MeasuredSet, OutOfEvaluations, Repair
 from optim._engine.gate.units import seams
+from optim._engine.search.deadline import LEAST_REPAIR_S
 from optim._engine.search.select.repair import Repairer
-from optim._engine.search.time_budget import LEAST_REPAIR_S
 from optim._engine.search.workbench import Workbench
 from optim.errors import OptimError
 from optim.jobs.process import WorkerFailed

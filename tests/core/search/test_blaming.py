@@ -37,7 +37,7 @@ def bench(left: float, blame=None) -> SimpleNamespace:
         return blame(request)
 
     return SimpleNamespace(
-        run_time=SimpleNamespace(now=lambda: 0.0, spare_s=left),
+        deadline=SimpleNamespace(now=lambda: 0.0, spare_s=left),
         say=lambda text: None,
         runner=SimpleNamespace(call=call),
         keys=SimpleNamespace(blame=lambda *depends_on: "key"),

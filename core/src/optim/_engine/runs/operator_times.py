@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from optim._engine.diagnosis.timing import operators_job
+from optim._engine.search.lane_costs import LaneCosts
 from optim._engine.search.measure import operators_timed
 from optim._engine.search.measure.racing import where_timed
 from optim._engine.search.state import Candidate
-from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim.jobs.process import WorkerFailed
 
@@ -38,7 +38,7 @@ def operator_times(bench: Workbench, won: Workbench, result: Candidate | None) -
         won: where the result is: the same, or another target.
         result: what is delivered.
     """
-    target, time = bench.target, bench.run_time
+    target, time = bench.target, bench.deadline
     if not target.timed:
         return ()
     models = [operators_job.Fed(bench.entry or bench.original.model, bench.place)]
@@ -50,7 +50,7 @@ def operator_times(bench: Workbench, won: Workbench, result: Candidate | None) -
     if needed > left:
         return ()
     sample = bench.prepared.timed[0]
-    seconds = TimeBudget.pace * operators_job.LOOK_S
+    seconds = LaneCosts.pace * operators_job.LOOK_S
     request = operators_job.Request(tuple(models), bench.reference.feeds, sample, seconds)
     key = bench.keys.operator_times([(one.model, one.place.target) for one in models], sample)
     known = bench.runner.known(key, operators_timed.Answer)

@@ -42,7 +42,7 @@ def blame_dropped(budget: Budget, searches: Sequence[tuple[Workbench, Journal]])
     wrong = _worst(budget, (attempt for _, journal in searches for attempt in journal.attempts if id(attempt) in found))
     if not wrong:
         return
-    time = searches[0][0].run_time
+    time = searches[0][0].deadline
     end = time.now() + min(_SECONDS, time.spare_s)
     for attempt in wrong[:_MOST_STEPS]:
         bench, before, after = found[id(attempt)]
