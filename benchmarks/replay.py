@@ -24,8 +24,6 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from optim._engine.jobs.clocks.ratio import Ratio
-
 from optim._engine.jobs import prepare
 from optim._engine.jobs.job import Job
 from optim._engine.plugins.registry import Registry
@@ -44,6 +42,7 @@ from optim._engine.search.time_estimate import PassCosts
 from optim._engine.store import Store
 from optim._engine.trace import STORE, Trace, key_of
 from optim.errors import ExitStatus, OptimError
+from optim.goal import Ratio
 from optim.jobs.process import WorkerFailed
 from optim.jobs.wire import from_wire, to_wire
 from optim.workplace import Done, Work
