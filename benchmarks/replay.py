@@ -29,7 +29,7 @@ from optim._engine.jobs.job import Job
 from optim._engine.plugins.registry import Registry
 from optim._engine.reports.outcome import Outcome
 from optim._engine.runs import execute
-from optim._engine.search import restore, run_time, workbench
+from optim._engine.search import deadline, restore, workbench
 from optim._engine.search.effort import Effort
 from optim._engine.search.explore import expand
 from optim._engine.search.measure import race_job
@@ -433,7 +433,7 @@ def replay(trace: Trace, registry: Registry, seed: int | None = None, others: Se
         def start(job: Job[Any, Any], request: object, **_: Any) -> _Started:
             return _Started(place, job, request)
 
-        announced_s, begun = trace.end["announced_s"], run_time.Start(**trace.header["start"])
+        announced_s, begun = trace.end["announced_s"], deadline.Start(**trace.header["start"])
         for module, attribute, value in (
             (Job, "start", start),
             (expand, "share_within_reach", reach),
@@ -445,7 +445,7 @@ def replay(trace: Trace, registry: Registry, seed: int | None = None, others: Se
             (workbench, "is_whole", lambda path: True),
             (restore, "_is_whole", lambda path, store: True),
             (restore, "external_files", lambda path: []),
-            (run_time, "start_of_command", lambda: begun),
+            (deadline, "start_of_command", lambda: begun),
         ):
             stack.enter_context(mock.patch.object(module, attribute, value))
         try:

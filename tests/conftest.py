@@ -21,6 +21,7 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):  # hundreds of processes would
 if "numpy" not in sys.modules:  # threads of its library spin where they have no work
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+from optim._engine.search.lane_costs import LaneCosts
 from optim.jobs.seldom import put_off_what_is_seldom_needed
 
 if "onnx_ir" not in sys.modules:  # also collecting garbage: it would take a sixth of an export by torch
@@ -34,7 +35,6 @@ from processors import as_avx2  # noqa: F401
 
 from optim._engine.plugins import guard
 from optim._engine.search.explore.kernel_gains import KernelGains
-from optim._engine.search.time_budget import TimeBudget
 
 _TORCH = "tests/plugins/torch/"
 _WITH_TORCH = (
@@ -61,7 +61,7 @@ def pytest_configure() -> None:
 
     A shell ignores Ctrl-C for what it starts in the background; tests of Ctrl-C start processes that must not.
     """
-    TimeBudget.pace, TimeBudget.programs = 0.05, False
+    LaneCosts.pace, LaneCosts.programs = 0.05, False
     KernelGains.measures = False
     os.environ["XDG_RUNTIME_DIR"] = _LOCKS.name
     for name in _OF_A_USER:

@@ -65,7 +65,7 @@ def test_every_variable_that_a_user_may_set_is_on_the_page() -> None:
 
 
 def test_defaults_that_a_help_names_are_those_of_the_code(made_pages: dict[str, str]) -> None:
-    from optim._engine.search.run_time import WHOLE_S
+    from optim._engine.search.deadline import WHOLE_S
     from optim._engine.search.settings import DEFAULT_MAX_DRIFT, DEFAULT_TIMEOUT_S
 
     text = made_pages["command-line.md"]

@@ -21,8 +21,8 @@ from onnx import helper, save
 from optim._engine.recipes.lock import Lock, load_recipe_or_lock
 from optim._engine.runs.run import run_settings
 from optim._engine.search.explore.kernel_gains import KernelGains
+from optim._engine.search.lane_costs import LaneCosts
 from optim._engine.search.settings import Named, RunSettings
-from optim._engine.search.time_budget import TimeBudget
 from optim.errors import OptimError
 from optim.passes import Stage
 from optim_fleet.cluster.fleet import Fleet
@@ -45,7 +45,7 @@ race for size has lanes too, and what it delivers does not."""
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(TimeBudget, "pace", 0.05)
+    monkeypatch.setattr(LaneCosts, "pace", 0.05)
     monkeypatch.setattr(KernelGains, "measures", True)
     monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "cache"))
 

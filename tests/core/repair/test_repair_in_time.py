@@ -14,8 +14,8 @@ from optim._engine.gate.units import seams
 from optim._engine.goals.known import OWN_GOALS
 from optim._engine.repair import repair_job
 from optim._engine.repair.repair_job import COSTS, HOLDS, Request, _by_costs, _costliest, _Measured
+from optim._engine.search.deadline import LEAST_REPAIR_S
 from optim._engine.search.select.repair import Repairer
-from optim._engine.search.time_budget import LEAST_REPAIR_S
 from optim._engine.search.workbench import Workbench
 from optim.errors import OptimError
 from optim.jobs.process import WorkerFailed

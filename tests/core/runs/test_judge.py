@@ -7,12 +7,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from deadlines import search_of
 
 from optim._engine.gate.budget import Budget, Objection
 from optim._engine.gate.drift import Drift
 from optim._engine.goals.known import OWN_GOALS
 from optim._engine.reports.outcome import EXIT_STATUS, RunStatus
 from optim._engine.runs import judge
+from optim._engine.search.deadline import Deadline
 from optim._engine.search.explore.beam import NamedPassError
 from optim._engine.search.explore.rest import OUT_OF_TIME, untried
 from optim._engine.search.journal import Journal
@@ -21,7 +23,6 @@ from optim._engine.search.select.archive import ParetoArchive
 from optim._engine.search.select.selection import Selection
 from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.state import Candidate, Measured, Step, StepStatus
-from optim._engine.search.time_budget import TimeBudget
 from optim.errors import ExitStatus
 from optim.model import Model
 from optim.passes import Role, Stage
@@ -53,7 +54,7 @@ def verdict(monkeypatch):
             prepared=SimpleNamespace(open_s=0.0, run_s=0.0, timed=(0,), inexact=None),
             device_free_bytes=lambda: None,
             recast_originals={},
-            run_time=SimpleNamespace(left=0.0, note=lambda text: None, try_s=80.0, announced_s=300.0),
+            deadline=SimpleNamespace(left=0.0, note=lambda text: None, try_s=80.0, announced_s=300.0),
             say=lambda text: None,
             budget=Budget(0.01, 1e-4),
         )
@@ -63,7 +64,7 @@ def verdict(monkeypatch):
             def __init__(self, bench, plan):
                 self.journal, self.archive = Journal(), ParetoArchive(bench.budget)
                 self.start = Measured(bench.original, 1.0, 1.0, 1.0)
-                self.time, self.clock = TimeBudget(10.0, 300.0), SimpleNamespace(base=None)
+                self.time, self.clock = search_of(10.0, 300.0), SimpleNamespace(base=None)
 
             def run(self):
                 row = self.journal.open(ROUND, ORIGINAL)
@@ -120,7 +121,7 @@ def test_where_what_breaks_it_is_not_faster_the_original_is_delivered(verdict, f
 def test_the_original_is_not_timed_for_itself_where_that_would_take_longer_than_the_run(
     verdict, monkeypatch, has_time, timed
 ):
-    monkeypatch.setattr(TimeBudget, "may_prove_more", has_time)
+    monkeypatch.setattr(Deadline, "may_prove_more", has_time)
     asked = []
     found = verdict(1.31, 1.28, 1.33, measured=asked)
     assert (found.status, found.result.ratio, len(asked)) == (RunStatus.UNCHANGED, 1.0, timed)

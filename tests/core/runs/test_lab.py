@@ -65,7 +65,7 @@ def broken(run):
 )
 def test_a_look_that_fails_leaves_a_note_and_the_verdict(function, note):
     noted = []
-    bench = SimpleNamespace(run_time=SimpleNamespace(note=noted.append))
+    bench = SimpleNamespace(deadline=SimpleNamespace(note=noted.append))
     module = __name__ if function == "broken" else "builtins"
     offer = Offer(function, f"{module}:{function}", "optim_after_run", ACME)
     assert _answer(offer, (), bench) == Findings()

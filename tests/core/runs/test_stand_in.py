@@ -36,7 +36,7 @@ def bench(tmp_path: Any, *, left: float = 240.0, layers: object = 40, export_s: 
         exported=SimpleNamespace(graphs=[None], facts=facts, seconds=export_s),
         elsewhere=None,
         target=SimpleNamespace(timed=True),
-        run_time=SimpleNamespace(left=left),
+        deadline=SimpleNamespace(left=left),
     )
 
 
@@ -85,7 +85,7 @@ def test_the_whole_model_is_searched_where_its_first_layers_cannot_be(monkeypatc
         raise OptimError("source-export-failed", "it does not export")
 
     notes: list[str] = []
-    run: Any = SimpleNamespace(run_time=SimpleNamespace(note=notes.append))
+    run: Any = SimpleNamespace(deadline=SimpleNamespace(note=notes.append))
     monkeypatch.setattr(layers, "stand_in_for", lambda *_: StandIn(layers=4, whole=40, search_s=900.0))
     monkeypatch.setattr(search, "search_stand_in", refuse)
     monkeypatch.setattr(judge, "judge_search", lambda *_: "of the whole")
@@ -111,7 +111,7 @@ def test_what_came_next_is_applied_to_the_whole_model_while_the_run_has_time_for
         seconds[0] += each_s
         raise OptimError("replay-failed", "it does not repeat", "it is beyond the budget")
 
-    run: Any = SimpleNamespace(run_time=Time(), say=lambda _: None)
+    run: Any = SimpleNamespace(deadline=Time(), say=lambda _: None)
     found: Any = SimpleNamespace(chains=[SimpleNamespace(text=name) for name in "abc"])
     monkeypatch.setattr(carry, "_applied", apply)
     monkeypatch.setattr(carry, "_nothing_held", lambda *_: "nothing")

@@ -42,9 +42,9 @@ from optim._engine.plugins.registry import load_registry
 from optim.passes import Stage
 from optim._engine.runs.execute import execute
 from optim._engine.search.settings import Named, RunSettings
-from optim._engine.search.time_budget import TimeBudget
+from optim._engine.search.lane_costs import LaneCosts
 from optim._engine.store import Store
-TimeBudget.pace, TimeBudget.programs = 0.05, False
+LaneCosts.pace, LaneCosts.programs = 0.05, False
 outcome = execute(eval(sys.argv[1]), load_registry(), Store(), lambda text: print("said", text, flush=True))
 print("digest", outcome.result.candidate.model.digest)
 """

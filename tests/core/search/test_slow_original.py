@@ -19,7 +19,7 @@ from optim._engine.jobs.job import Job
 from optim._engine.plugins.registry import load_registry
 from optim._engine.reports.outcome import RunStatus
 from optim._engine.runs.execute import execute
-from optim._engine.search.run_time import RunTime
+from optim._engine.search.deadline import Deadline
 from optim._engine.search.settings import RunSettings
 from optim._engine.store import Store
 from optim.backend import Backend, BackendLimits, Session
@@ -140,7 +140,7 @@ def test_notes_say_which_inputs_are_guessed_and_which_outputs_are_not_judged(slo
 
 @pytest.mark.parametrize(("given", "most_s"), [(60.0, 72.0), ("auto", 300.0), (1.0, 5.0)])
 def test_the_original_is_stopped_when_the_time_of_the_whole_run_is_over(given, most_s):
-    run = RunTime(given, lambda: 100.0)
+    run = Deadline(given, lambda: 100.0)
     assert most_s - 6.0 < run.most_for_original <= most_s
 
 

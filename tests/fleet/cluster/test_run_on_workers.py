@@ -18,8 +18,8 @@ import optim
 from optim._engine.recipes.lock import Lock, load_recipe_or_lock
 from optim._engine.runs.run import run_settings
 from optim._engine.search.explore.kernel_gains import KernelGains
+from optim._engine.search.lane_costs import LaneCosts
 from optim._engine.search.settings import Named, RunSettings
-from optim._engine.search.time_budget import TimeBudget
 from optim.errors import OptimError
 from optim.onnx import OnnxRuntimeBackend
 from optim.passes import Stage
@@ -55,8 +55,8 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(TimeBudget, "pace", 0.05)
-    monkeypatch.setattr(TimeBudget, "programs", False)
+    monkeypatch.setattr(LaneCosts, "pace", 0.05)
+    monkeypatch.setattr(LaneCosts, "programs", False)
     monkeypatch.setattr(KernelGains, "measures", False)
     monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "cache"))
 

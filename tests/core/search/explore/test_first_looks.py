@@ -15,6 +15,7 @@ from optim._engine.goals.known import OWN_GOALS
 from optim._engine.jobs.start_up import StartUp
 from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.execute import execute
+from optim._engine.search.deadline import LATER, Deadline
 from optim._engine.search.explore.beam import Beam
 from optim._engine.search.explore.first_looks import FirstLooks
 from optim._engine.search.explore.first_repairs import Doubtful, FirstRepairs
@@ -28,7 +29,6 @@ from optim._engine.search.objective import Objective
 from optim._engine.search.plan import make_plan
 from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.state import Candidate, LaneResult, Measured, Step, StepStatus
-from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim._engine.store import Store
 from optim.goal import Ratio
@@ -108,7 +108,8 @@ def test_a_plugin_of_slow_and_useless_candidates_makes_no_result_worse(settings,
 @pytest.mark.usefixtures("told")
 def test_what_was_right_at_its_first_look_is_raced_though_the_time_is_over(settings, folder, monkeypatch):
     """Asking took the time of the search: what had its first look whatever the time may still win."""
-    monkeypatch.setattr(TimeBudget, "left_for_candidates", property(lambda self: -1.0))
+    before = Deadline.before
+    monkeypatch.setattr(Deadline, "before", lambda self, name: -1.0 if name == LATER else before(self, name))
     outcome = execute(settings, load_registry(), Store(folder / "another"), lambda text: None)
     first = rounds(outcome)[0]
     assert first.on == ()
@@ -276,10 +277,10 @@ def test_what_promises_most_per_second_comes_first(settings, folder, monkeypatch
     assert [len(trials) for trials in batches[:2]] == [0, len(names)]
     assert {one.attempt.step.pass_name for one in beam._expander.cut} == set(names)
     batches.clear()
-    bench.run_time.try_s = beam.time.most_before_proof / 2  # two beside each other would be stopped
+    bench.deadline.try_s = beam.time.most_before_proof / 2  # two beside each other would be stopped
     looks.run(plan, 1.0)
     assert [len(trials) for trials in batches[:2]] == [1, len(names) - 1]
-    monkeypatch.setattr(TimeBudget, "most_before_proof", 0.0)  # a slow model: the best guess is begun all the same
+    monkeypatch.setattr(Deadline, "most_before_proof", 0.0)  # a slow model: the best guess is begun all the same
     given = []
     monkeypatch.setattr(
         Workbench, "try_all", lambda _, trials, seconds: given.append(seconds(0)) or [None] * len(trials)
@@ -317,10 +318,9 @@ def test_what_was_looked_at_is_repaired_before_any_stage(looked, monkeypatch):
     assert len(looked.found) == 3
 
 
-def test_the_best_guess_has_most_of_the_time_before_a_proof_however_slow_the_machine():
-    time = SimpleNamespace(
-        is_up=False, for_first_looks=2.0, grace_s=3.0, for_candidate=lambda: 10.0, most_before_proof=30.0
-    )
+def test_the_best_guess_has_most_of_the_time_before_a_proof_however_slow_the_machine(monkeypatch):
+    time = SimpleNamespace(is_up=False, grace_s=3.0, for_candidate=lambda: 10.0, most_before_proof=30.0)
+    monkeypatch.setattr(FirstLooks, "_for_looks", 2.0)
     looks = object.__new__(FirstLooks)
     looks._time = time
     lossy, lossless = (SimpleNamespace(pass_class=SimpleNamespace(lossy=one)) for one in (True, False))

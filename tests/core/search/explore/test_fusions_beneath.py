@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import onnx
 import pytest
+from deadlines import search_of
 from onnx import TensorProto, helper, numpy_helper
 
 from optim._engine.gate.budget import Objection
@@ -20,7 +21,6 @@ from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.state import Candidate, Measured, Step
-from optim._engine.search.time_budget import TimeBudget
 from optim._engine.trace import Action
 from optim.model import Model
 from optim.passes import PassResult, Role, Stage
@@ -67,7 +67,7 @@ def expander(original, monkeypatch):
     promises, archive = Promises(60.0), SimpleNamespace(judged=lambda candidate, objection: None)
     promises.note_ratio(WEIGHTS, 0.4)
     monkeypatch.setattr("optim._engine.search.explore.expand.worst_drift", lambda comparisons: NO_DRIFT)
-    return Expander(bench, Journal(), archive, TimeBudget(60.0, 300.0), promises)
+    return Expander(bench, Journal(), archive, search_of(60.0, 300.0), promises)
 
 
 def judged(expander, original, model, stage):

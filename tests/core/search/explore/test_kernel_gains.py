@@ -13,9 +13,9 @@ from optim import SessionConfig
 from optim._engine.backends.held import HeldBackend
 from optim._engine.jobs import kernels
 from optim._engine.plugins.registry import load_registry
+from optim._engine.search.deadline import Deadline
 from optim._engine.search.explore.kernel_gains import KernelGains
 from optim._engine.search.explore.promise import Promises
-from optim._engine.search.run_time import RunTime
 from optim._engine.search.state import Step
 from optim._engine.store import Store
 from optim._engine.timing import work_job
@@ -44,7 +44,7 @@ def bench(tmp_path, monkeypatch):
         original=SimpleNamespace(model="the original"),
         reference=SimpleNamespace(feeds="feeds"),
         shares={},
-        run_time=RunTime(60.0),
+        deadline=Deadline(60.0),
         say=lambda text: None,
         turns=SimpleNamespace(turn=nullcontext, now=lambda: 0.0),
         answers=[kernels.Answer(FAST, TABLE)],
@@ -122,20 +122,20 @@ def test_a_disturbed_machine_is_measured_again_and_then_goes_by_tables_and_says_
     assert len(bench.asked) == 2
     assert found.gain([STATIC]) == pytest.approx(-math.log(0.8))
     assert not found.are_measured
-    assert "gains from tables" in bench.run_time.notes[0]
+    assert "gains from tables" in bench.deadline.notes[0]
     bench.answers = [kernels.Answer(FAST, TABLE)]
     assert gains(bench).are_measured  # what was disturbed was not kept
 
 
 def test_a_short_run_measures_nothing_and_goes_by_tables(bench):
-    bench.run_time = RunTime(20.0)
+    bench.deadline = Deadline(20.0)
     bench.answers = [kernels.Answer((), TABLE)]
     found = gains(bench)
     assert found.gain([STATIC]) == pytest.approx(-math.log(0.8))
     assert not found.are_measured
     assert [request.timed for request in bench.requests] == [False]
-    assert bench.run_time.notes == []
-    bench.run_time = RunTime(60.0)
+    assert bench.deadline.notes == []
+    bench.deadline = Deadline(60.0)
     gains(bench)
     assert [request.timed for request in bench.requests] == [False, True]  # tables were not kept as measured
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from deadlines import original as known
 
 from optim._engine.goals.own import LATENCY
+from optim._engine.search.deadline import Deadline, Start
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.ranking import Ranking
 from optim._engine.search.explore.repairs import Near
@@ -15,9 +17,7 @@ from optim._engine.search.explore.rest import OUT_OF_TIME, Cut
 from optim._engine.search.explore.second_looks import SecondLooks
 from optim._engine.search.journal import step_of
 from optim._engine.search.objective import Objective
-from optim._engine.search.run_time import RunTime
 from optim._engine.search.state import Attempt, Candidate, Measured, StepStatus
-from optim._engine.search.time_budget import TimeBudget
 from optim.model import Model
 from optim.passes import Role, Stage
 
@@ -32,10 +32,9 @@ def rescued(tmp_path):
 
     def found(ratios, holds=(), held=1.0, high=None, spent_s=30.0, required=(), took_s=(), guessed=None, instead=None):
         seconds = [0.0]
-        run = RunTime(60.0, lambda: seconds[0])
-        run.announce(60.0 + run.spent)
-        run.expect(open_s=0.1, run_s=0.01, size_bytes=1)
-        time = TimeBudget.of_run(run, 300.0)
+        run = Deadline(60.0, lambda: seconds[0], Start())
+        run.note_size(1)
+        time = run.of_search(known(open_s=0.1, run_s=0.01), 300.0)
         seconds[0] += spent_s
         promises, near, asked = Promises(60.0), {}, []
         original = chain("original", tmp_path)
@@ -122,10 +121,9 @@ def test_what_is_hardly_faster_or_lacks_what_was_named_is_left(rescued):
 @pytest.mark.parametrize(("spent_s", "found"), [(5.0, ["refined", "rough"]), (57.0, ["rough"])])
 def test_a_repair_that_was_cut_short_is_taken_up_again_while_there_is_search_time(tmp_path, spent_s, found):
     seconds, asked = [0.0], []
-    run = RunTime(60.0, lambda: seconds[0])
-    run.announce(60.0 + run.spent)
-    run.expect(open_s=0.1, run_s=0.01, size_bytes=1)
-    time = TimeBudget.of_run(run, 300.0)
+    run = Deadline(60.0, lambda: seconds[0], Start())
+    run.note_size(1)
+    time = run.of_search(known(open_s=0.1, run_s=0.01), 300.0)
     time.repairs.give(0.0)
     seconds[0] += spent_s
 
@@ -160,10 +158,9 @@ def last(tmp_path):
 
     def found(cut, *, holds="", near="", held=1.0, spent_s=30.0, required=(), since=()):
         seconds, tried, repaired = [0.0], [], []
-        run = RunTime(60.0, lambda: seconds[0])
-        run.announce(60.0 + run.spent)
-        run.expect(open_s=0.1, run_s=0.01, size_bytes=1)
-        time = TimeBudget.of_run(run, 300.0)
+        run = Deadline(60.0, lambda: seconds[0], Start())
+        run.note_size(1)
+        time = run.of_search(known(open_s=0.1, run_s=0.01), 300.0)
         seconds[0] += spent_s
         promises, original = Promises(60.0), chain("original", tmp_path)
         waiting = []

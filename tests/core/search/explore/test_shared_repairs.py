@@ -5,15 +5,16 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from deadlines import search_of
 
 from optim._engine.goals.own import LATENCY
+from optim._engine.search.deadline import Deadline
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.repairs import Repairs
 from optim._engine.search.journal import Journal, chain_key, step_of
 from optim._engine.search.select.repair import RepairedOptions, Repairer
 from optim._engine.search.state import Candidate
-from optim._engine.search.time_budget import TimeBudget
 from optim.model import Model
 from optim.passes import Role, Stage
 
@@ -52,7 +53,7 @@ def repaired(monkeypatch, tmp_path):
             work={}, goal=LATENCY, target=None, budget=None, try_one=lambda trial, seconds: trial.options["keep"][0]
         )
         journal = Journal()
-        expander = Expander(bench, journal, None, TimeBudget(60.0, 300.0), Promises(60.0))
+        expander = Expander(bench, journal, None, search_of(60.0, 300.0), Promises(60.0))
         kept = []
         for number in range(len(limits)):
             parent = chain(f"chain {number}", tmp_path)
@@ -91,7 +92,7 @@ def test_a_rough_repair_is_taken_up_again_and_the_rest_of_its_chain_applied_to_i
             found = found.after(step, Model(tmp_path / str(len(found.steps)), repr(step), (), (), {"": 17}, 9), 1, None)
         return found
 
-    repairs = Repairs(SimpleNamespace(budget=None), Journal(), None, TimeBudget(60.0, 300.0), None, Promises(60.0))
+    repairs = Repairs(SimpleNamespace(budget=None), Journal(), None, search_of(60.0, 300.0), None, Promises(60.0))
     monkeypatch.setattr(repairs, "repair_again", lambda near: searched.append(near) or after(fine))
     repairs._chains = SimpleNamespace(apply=lambda steps, on: applied.append((steps, on)) or after(*on.steps, *steps))
     repairs.rough[chain_key(after(rough))] = "as it was"
@@ -110,8 +111,8 @@ def test_a_rough_repair_is_taken_up_again_and_the_rest_of_its_chain_applied_to_i
 def test_what_would_be_stopped_before_its_first_evaluation_is_not_begun(most_s, begun, tmp_path, monkeypatch):
     asked = []
     bench = SimpleNamespace(budget=None, repair=lambda *arguments: asked.append(arguments) or (None, []))
-    time = TimeBudget(60.0, 300.0)
-    monkeypatch.setattr(TimeBudget, "most_for_repair", lambda self, took_s: most_s)
+    time = search_of(60.0, 300.0)
+    monkeypatch.setattr(Deadline, "most_for_repair", lambda self, took_s: most_s)
     attempt = Journal().open(step_of(LOSSY, {"keep": []}), chain("slow", tmp_path))
     attempt.seconds = 19.0
     trial = SimpleNamespace(offered=LOSSY)
@@ -131,8 +132,8 @@ def test_that_it_is_not_repaired_is_said_of_what_could_be_repaired_alone(near):
 
 @pytest.mark.parametrize(("left_s", "asked"), [(30.0, ["small", "middle"]), (1.0, [])])
 def test_what_was_smallest_is_repaired_first_in_the_time_that_is_left(monkeypatch, left_s, asked):
-    time = TimeBudget(60.0, 300.0)
-    monkeypatch.setattr(TimeBudget, "left_for_repairs", left_s)
+    time = search_of(60.0, 300.0)
+    monkeypatch.setattr(Deadline, "left_for_repairs", left_s)
     repairs = Repairs(SimpleNamespace(budget=None), Journal(), None, time, None, Promises(60.0))
     for name, size in (("large", 30), ("middle", 20), ("small", 10), ("tiny", 1)):
         repairs.near[name, ("pass", "")] = SimpleNamespace(

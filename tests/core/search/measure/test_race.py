@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import onnx
 import pytest
+from deadlines import search_of
 from installed_plugin import workers_import
 from timed_models import network, write_network
 
@@ -21,7 +22,6 @@ from optim._engine.search.measure import race_lanes, race_rounds
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.racing import Wanted, race_candidates
 from optim._engine.search.settings import RunSettings
-from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim._engine.store import Store
 from optim.errors import OptimError
@@ -279,7 +279,7 @@ def test_a_lane_whose_outputs_are_wrong_is_an_objection_and_no_result(bench, can
     wrong, right = candidate_of("wrong", network(seed=1)), candidate_of("right", network())
     lost = replace(bench.original, interfaces=(Interface(outputs="lane_interfaces:forget_everything"),))
     monkeypatch.setattr(Workbench, "budget", Budget(None, bench.prepared.tolerance))
-    clock = Clock(bench, TimeBudget(0.0, 300.0))
+    clock = Clock(bench, search_of(0.0, 300.0))
     wanted = Wanted("wrong", bench.prepared.compared, gated=True)
     found = clock.measure([wrong, right, lost], QUICK, wanted)
     assert [item.candidate.model.digest for item in found] == [right.model.digest]

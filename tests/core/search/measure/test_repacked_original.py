@@ -46,7 +46,7 @@ def note(tmp_path, monkeypatch):
             goal=goal,
             target=None,
             elsewhere=None,
-            run_time=SimpleNamespace(spare_s=left_s),
+            deadline=SimpleNamespace(spare_s=left_s),
             prepared=SimpleNamespace(open_s=5.0, run_s=1.0),
             say=lambda text: None,
         )

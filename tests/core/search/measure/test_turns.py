@@ -8,10 +8,10 @@ import sys
 import threading
 
 import pytest
+from deadlines import search_of
 
 from optim._engine.locks import held_for_s
 from optim._engine.search import turns as turns_module
-from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.turns import QUIET, QUIET_S, Turns, quiet
 from optim.errors import ExitStatus, OptimError
 from optim.folders import lock_folder
@@ -71,19 +71,19 @@ def test_waiting_is_no_search_time(other):
 
     def wait(text: str) -> None:
         at[0] += 100.0
-        shown.append(budget.left)
+        shown.append(budget.to_explore)
 
     shown: list[float] = []
     turns = Turns("optim on mine.onnx", wait, now=now)
     turns.most_wait_s = 0.1
-    budget = TimeBudget(60.0, 300.0, now=turns.now)
+    budget = search_of(60.0, 300.0, now=turns.now)
     with pytest.raises(OptimError), turns.turn():
         pass
     assert at[0] == 100.0
     assert shown == [60.0]  # who looks while it waits sees that the clock stands still
-    assert budget.left == 60.0
+    assert budget.to_explore == 60.0
     at[0] += 20.0
-    assert budget.left == 40.0
+    assert budget.to_explore == 40.0
     assert turns.notes == ("the run waited 100 s while other runs measured time, besides the search time",)
     assert Turns("optim on mine.onnx", wait, now=now).notes == ()
 

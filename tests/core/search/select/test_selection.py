@@ -10,22 +10,24 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from deadlines import search_of
 
 from optim._engine.gate.budget import Budget, Objection
 from optim._engine.gate.drift import NO_DRIFT
 from optim._engine.goals.known import OWN_GOALS
 from optim._engine.jobs.start_up import Ready
-from optim._engine.search.effort import Allowance
+from optim._engine.search.allowance import Allowance
+from optim._engine.search.deadline import Deadline
 from optim._engine.search.journal import Journal
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.idle_settings import IdleSettings
 from optim._engine.search.objective import Objective
+from optim._engine.search.select.all_samples import AllSamples
 from optim._engine.search.select.archive import ParetoArchive
 from optim._engine.search.select.chains import Chains
 from optim._engine.search.select.selection import Selection
 from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.state import Candidate, LaneResult, Measured, Step
-from optim._engine.search.time_budget import TimeBudget
 from optim.goal import Ratio
 from optim.model import Model
 from optim.passes import Role, Stage
@@ -90,11 +92,11 @@ def decide(monkeypatch):
             recast_originals={},
             elsewhere=None,
             say=lambda text: None,
-            run_time=SimpleNamespace(left=left_s, note=lambda text: None, more_s=240),
+            deadline=SimpleNamespace(left=left_s, note=lambda text: None, more_s=240),
             budget=Budget(0.05, 1e-4),
         )
         archive = ParetoArchive(bench.budget)
-        selection = Selection(bench, journal, archive, TimeBudget(left_s, 300.0))
+        selection = Selection(bench, journal, archive, search_of(left_s, 300.0))
         raced, compared, figures = [], [], {"rounds": rounds, "disturbed": disturbed}
 
         def measure(self, candidates):
@@ -134,7 +136,7 @@ def decide(monkeypatch):
         monkeypatch.setattr(Selection, "measure", measure)
         monkeypatch.setattr(Selection, "check", check)
         monkeypatch.setattr(Clock, "compare_ahead", compare_ahead)
-        monkeypatch.setattr(TimeBudget, "most_for_comparing", lambda _, doubtful: compare_s[doubtful])
+        monkeypatch.setattr(AllSamples, "_seconds", lambda _, doubtful: compare_s[doubtful])
         monkeypatch.setattr(Chains, "apply", apply)
         monkeypatch.setattr(
             IdleSettings, "reasons", lambda _, on, others: dict.fromkeys(same, "no change") if not on.steps else {}
@@ -183,8 +185,8 @@ def test_no_numbered_point_beats_what_is_delivered(decide):
 
 @pytest.mark.parametrize("has_rounds", [True, False])
 def test_what_is_likely_to_hold_is_proven_beside_the_best_where_both_have_their_rounds(decide, monkeypatch, has_rounds):
-    monkeypatch.setattr(TimeBudget, "has_rounds_for", lambda _, lanes: has_rounds or lanes == 1)
-    monkeypatch.setattr(TimeBudget, "lanes_at_the_end", lambda *_: 1)
+    monkeypatch.setattr(Deadline, "may_race", lambda _, lanes: has_rounds or lanes == 1)
+    monkeypatch.setattr(Deadline, "lanes_at_the_end", lambda *_: 1)
     figures = {"lossy": (0.6, 0.59, 0.61), "sure": (0.8, 0.79, 0.81)}
     near = {"looked": {"lossy": 0.6, "sure": 0.8}, "drifts": {"lossy": 0.049}, "compare_s": (0.0, 0.0)}
     assert decide(figures, **near) == "lossy"
@@ -206,8 +208,8 @@ def test_what_breaks_the_budget_on_all_samples_has_no_lane_and_what_comes_next_h
 
 
 def test_without_time_to_compare_what_lies_between_is_proven_beside_the_best(decide, monkeypatch):
-    monkeypatch.setattr(TimeBudget, "has_rounds_for", lambda *_: True)
-    monkeypatch.setattr(TimeBudget, "lanes_at_the_end", lambda *_: 1)
+    monkeypatch.setattr(Deadline, "may_race", lambda *_: True)
+    monkeypatch.setattr(Deadline, "lanes_at_the_end", lambda *_: 1)
     monkeypatch.setattr(Allowance, "left", property(lambda self: -1.0))
     assert decide(**GPT2, compare_s=(0.0, 0.0)) == "lossy32"
     assert (decide.compared, decide.raced) == ([], ["lossy128", "lossy32"])
@@ -366,7 +368,7 @@ def test_the_smallest_that_is_right_is_delivered_however_many_smaller_ones_are_w
 
 
 def test_a_size_needs_no_race_where_there_is_no_time_for_one(decide, monkeypatch):
-    monkeypatch.setattr(TimeBudget, "may_prove", False)
+    monkeypatch.setattr(Deadline, "may_prove", False)
     assert decide({"a": None, "b": "no figure"}, sizes={"a": 30, "b": 40}, goal="size") == "b"
     assert decide({"a": None, "b": "no figure"}, sizes={"a": 30, "b": 40}, goal="size", left_s=-1.0) is None
 
@@ -444,7 +446,7 @@ def test_whether_a_recast_candidate_is_better_is_asked_without_applying_anything
         recast_originals={recast.key: original},
         budget=Budget(0.05, 1e-4),
     )
-    selection = Selection(bench, Journal(), ParetoArchive(bench.budget), TimeBudget(10.0, 300.0))
+    selection = Selection(bench, Journal(), ParetoArchive(bench.budget), search_of(10.0, 300.0))
     assert selection.is_better(Measured(smaller, 1.0))
     assert not selection.is_better(Measured(larger, 1.0))
 
@@ -486,7 +488,7 @@ def test_of_what_is_beyond_the_budget_the_nearest_that_would_help_is_kept_aside(
     archive, journal = ParetoArchive(bench.budget), Journal()
     journal.open(step("late"), candidate())
     journal.timed(Measured(candidate("late"), 0.6, 0.5, 0.7), None)
-    selection = Selection(bench, journal, archive, TimeBudget(10.0, 300.0))
+    selection = Selection(bench, journal, archive, search_of(10.0, 300.0))
     monkeypatch.setattr(Clock, "beyond", lambda self, candidates: results)
     found = selection.measure_nearest([candidate(name) for name in figures])
     assert (found and found.candidate.model.digest) == expected

@@ -26,12 +26,13 @@ from optim._engine.runs.locking import lock_of
 from optim._engine.runs.pick import pick_from, picked
 from optim._engine.runs.publish import publish, write_run
 from optim._engine.runs.session_trust import read_session_file
+from optim._engine.search.deadline import Deadline
 from optim._engine.search.explore.beam import Beam
+from optim._engine.search.explore.first_looks import FirstLooks
 from optim._engine.search.explore.rest import OUT_OF_TIME
 from optim._engine.search.select.selection import Selection
 from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.targets.entrants import TargetOutcome, TargetStatus, with_absent
-from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim._engine.store import Store
 from optim.errors import OptimError
@@ -149,7 +150,7 @@ def test_the_original_on_another_target_is_a_result_of_its_own(run):
 
 
 def test_without_time_to_look_what_the_original_promises_somewhere_is_proven(run, monkeypatch):
-    monkeypatch.setattr(TimeBudget, "is_up", property(lambda time: True))
+    monkeypatch.setattr(Deadline, "is_up", property(lambda time: True))
     outcome, _ = run("cpu,sluggish,swift", fresh=True)
     assert outcome.status is RunStatus.IMPROVED
     assert (outcome.target.name, passes(outcome.result.candidate)) == ("swift", [])
@@ -168,7 +169,7 @@ def test_what_there_was_no_time_to_time_goes_by_what_it_promises_also_where_the_
         return decide(selection, ranking)
 
     monkeypatch.setattr(Selection, "decide", spied)
-    monkeypatch.setattr(TimeBudget, "lanes_to_look_at", lambda time, count: 0)
+    monkeypatch.setattr(FirstLooks, "_race", lambda *_: {})
     monkeypatch.setattr(Beam, "_is_over", lambda beam, passes: True)
     outcome, _ = run("cpu,swift", fresh=True)
     assert outcome.target.name == "swift"
@@ -176,7 +177,7 @@ def test_what_there_was_no_time_to_time_goes_by_what_it_promises_also_where_the_
 
 
 def test_without_time_to_look_what_was_named_is_done_all_the_same(run, monkeypatch):
-    monkeypatch.setattr(TimeBudget, "is_up", property(lambda time: True))
+    monkeypatch.setattr(Deadline, "is_up", property(lambda time: True))
     outcome, _ = run("cpu,swift", named=(Named("timed.drop-a"),), fresh=True)
     assert "timed.drop-a" in passes(outcome.result.candidate)
 

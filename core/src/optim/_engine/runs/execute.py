@@ -91,7 +91,7 @@ def execute(
             bench = Workbench(on_it, registry, store, executor, say, exported, elsewhere)
             if trace is not None:
                 bench.runner.trace = trace
-                trace.goes_by(bench.run_time)
+                trace.goes_by(bench.deadline)
             return bench
 
         bench, source = _prepared(bench_on, chosen, failed)
@@ -194,7 +194,7 @@ def _prepared(
         bench.aim_at(asked)
         if remark:
             bench.say(remark)
-        within_s = bench.run_time.for_original if bench.settings.chain is None else None
+        within_s = bench.deadline.for_original if bench.settings.chain is None else None
         try:
             bench.prepare(source.model, bench.check_options(source.model), within_s)
         except OptimError as error:
@@ -209,15 +209,15 @@ def _prepared(
 
 def _load(bench: Workbench, source: ingest.Answer) -> Load:
     prepared, nodes = bench.prepared, sum(source.operators.values())
-    bench.run_time.expect(open_s=prepared.open_s, run_s=prepared.run_s, size_bytes=source.size_bytes)
+    bench.deadline.note_size(source.size_bytes)
     if mapped_config(source.model.path, bench.target):
-        bench.run_time.note(_MAPPED)
+        bench.deadline.note(_MAPPED)
     return Load(source.size_bytes, nodes, len(prepared.compared), prepared.open_s, prepared.run_s)
 
 
 def _announce(bench: Workbench, load: Load, plans: Plans, say: Callable[[str], None]) -> None:
     """Say how long the run is going to take, and have it keep to that."""
-    time = bench.run_time
+    time = bench.deadline
     time.try_s = load.try_s
     if bench.settings.search_seconds == AUTO:
         costs = PassCosts.known(bench.store)
@@ -252,7 +252,7 @@ def _outcome(
         verdict, won = _searched(bench, plans.by_target[chosen.baseline.name], load), bench
     search_s, result = bench.turns.now() - started, verdict.result
     if not chosen.compete and bench.settings.chain is None and (note := repacked_original(bench, result)):
-        bench.run_time.note(note)
+        bench.deadline.note(note)
     searches, verdict.searches = verdict.searches, ()
     found = look_after(bench, won, verdict, searches)
     return Outcome(
@@ -267,8 +267,8 @@ def _outcome(
         requirements=won.prepared.requirements,
         packages={plugin.info.name: (plugin.info.package, plugin.info.version) for plugin in bench.registry.plugins},
         search_s=search_s,
-        announced_s=None if math.isinf(bench.run_time.announced_s) else bench.run_time.announced_s,
-        notes=(*bench.run_time.notes, *bench.turns.notes),
+        announced_s=None if math.isinf(bench.deadline.announced_s) else bench.deadline.announced_s,
+        notes=(*bench.deadline.notes, *bench.turns.notes),
         computed=bench.runner.count,
         from_cache=bench.runner.from_cache,
         exported=bench.exported,
@@ -309,7 +309,7 @@ def _searched(bench: Workbench, plan: Plan, load: Load) -> Verdict:
     try:
         found = search_stand_in(bench, plan, stand_in, load)
     except OptimError as error:
-        bench.run_time.note(f"the whole model was searched, since {stand_in.text} could not be: {error.what}")
+        bench.deadline.note(f"the whole model was searched, since {stand_in.text} could not be: {error.what}")
         return judge_search(bench, plan)
     return judge_carried(bench, plan, stand_in, found)
 

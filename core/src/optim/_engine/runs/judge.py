@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from optim._engine.compare.rounding import not_reproducible
 from optim._engine.reports.outcome import RunStatus, Verdict
+from optim._engine.search.deadline import Deadline
 from optim._engine.search.explore.beam import Beam, NamedPassError
 from optim._engine.search.explore.rest import untried, why_no_more
 from optim._engine.search.journal import Journal, failures
@@ -16,10 +17,9 @@ from optim._engine.search.select.archive import ParetoArchive, points_of
 from optim._engine.search.select.chains import BeyondBudgetError, OptionsAt, repeat
 from optim._engine.search.select.nearest import why_no_help
 from optim._engine.search.select.selection import Selection
-from optim._engine.search.settings import Named
+from optim._engine.search.settings import AUTO, Named
 from optim._engine.search.state import LaneResult, Measured, StepStatus
 from optim._engine.search.targets.contest import Contender, Contest
-from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim.errors import ExitStatus, OptimError
 
@@ -174,7 +174,7 @@ class _Ending:
                 return self._missed(f"no candidate that is better meets the budget of {self.bench.budget.text}")
             no_help = why_no_help(nearest, timed=self.bench.target.timed)
             reason += f", and the candidate nearest to the budget of {self.bench.budget.text} {no_help}"
-        reason += why_no_more(untried(self.beam.journal.attempts), self.bench.run_time)
+        reason += why_no_more(untried(self.beam.journal.attempts), self.bench.deadline)
         return self._verdict(RunStatus.UNCHANGED, reason, self._original())
 
     def made_right(self) -> Verdict | None:
@@ -238,7 +238,7 @@ class _Ending:
         is_late = self.beam.time.is_up or not self.beam.time.may_prove_more
         timed = self.selection.clock.base or (self.beam.clock.base if is_late or elsewhere else None)
         if timed is None and not self.beam.time.may_prove_more:
-            self.bench.run_time.note(_UNTIMED)
+            self.bench.deadline.note(_UNTIMED)
             return Measured(self.bench.original, 1.0, 1.0, 1.0)
         if timed is None and not self.selection.measure([self.bench.original]):
             score = self.selection.clock.board[self.bench.original]
@@ -282,13 +282,13 @@ def judge_lock(bench: Workbench) -> Verdict:
         OptimError[replay-failed]: a step does not repeat, or the model is not right.
     """
     # nothing is searched, and nothing bounds its end
-    time = TimeBudget(0.0, bench.settings.timeout_s, now=bench.turns.now)
+    time = Deadline(AUTO, bench.turns.now).to_prove(bench.prepared, bench.settings.timeout_s)
     verdict = judge_chain(bench, bench.settings.chain or (), time)
     return replace(verdict, reason="repeated from a lock and verified, without a search")
 
 
 def judge_chain(
-    bench: Workbench, chain: Sequence[Named], time: TimeBudget, options_at: OptionsAt | None = None
+    bench: Workbench, chain: Sequence[Named], time: Deadline, options_at: OptionsAt | None = None
 ) -> Verdict:
     """Apply a chain to the original, compare it on all samples, and time it; for its arguments see :func:`repeat`.
 

@@ -57,7 +57,7 @@ def run_source(
     from optim._engine.plugins.chosen_targets import choose_targets
     from optim._engine.plugins.registry import load_registry
     from optim._engine.runs.found_goal import require_foretold_context
-    from optim._engine.search.run_time import start_of_command
+    from optim._engine.search.deadline import start_of_command
     from optim._engine.search.targets.entrants import Plans
     from optim._engine.sources.exported import ExportConditions, export
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 
 from optim._engine.goals.own import SIZE
-from optim._engine.search.run_time import RunTime
+from optim._engine.search.deadline import Deadline
 from optim._engine.search.state import Candidate, LaneResult, Measured
 from optim.goal import FASTER, Basis, Goal, ModelFigures, Ratio
 
@@ -76,7 +76,7 @@ class Objective:
         ]
         return min(open_, key=lambda one: one[0])[1] if open_ else None
 
-    def why_undecided(self, item: Measured, time: RunTime) -> str:
+    def why_undecided(self, item: Measured, time: Deadline) -> str:
         """Returns the figures of what :meth:`best_undecided` found, and what to type."""
         found = self.time_of(item)
         assert found is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import time
@@ -29,10 +30,10 @@ from optim._engine.jobs.prepare import Answer as Prepared
 from optim._engine.jobs.runner import Runner, Say
 from optim._engine.machine import instruction_sets
 from optim._engine.plugins.registry import Registry
+from optim._engine.search.deadline import LEAST_S, Deadline
 from optim._engine.search.keys import Keys, machine_key
 from optim._engine.search.objective import Objective
 from optim._engine.search.restore import is_as_it_was
-from optim._engine.search.run_time import REFUSAL_S, RunTime, original_too_slow
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate
 from optim._engine.search.time_estimate import in_time
@@ -41,14 +42,21 @@ from optim._engine.sources.exported import ExportConditions, ExportedSource, exp
 from optim._engine.standing import Teller
 from optim._engine.store import Store, names_in_messages
 from optim.backend import Backend
-from optim.errors import OptimError
+from optim.errors import ExitStatus, OptimError
 from optim.goal import Goal
+from optim.jobs.doing import PluginCall
 from optim.jobs.process import WorkerFailed
 from optim.model import Model, TensorInfo
 from optim.onnx.operators import work_shares
 from optim.passes import MODEL_STAGES
 from optim.target import Target
 from optim.workplace import Workplace
+
+_REFUSAL_S = 60.0
+"""For the passes that the user named to look at the model: it only ends one that hangs."""
+
+_RUNS_TO_FIND_ANYTHING = 12
+"""Runs of the original without which no search finds anything: a reference, a candidate, a race of three rounds."""
 
 _GIVEN = "given"
 """Below a folder of references: the user's feeds, while other machines read them."""
@@ -91,7 +99,7 @@ class Preparation:
         fresh, executor, waits = settings.fresh, self.executor, self.turns
         self.runner = Runner(self.store, self.say, fresh=fresh, executor=executor, elsewhere=elsewhere, waits=waits)
         self.machine = machine_key() if elsewhere is None else elsewhere.machine
-        self.run_time = RunTime(settings.search_seconds, self.turns.now)
+        self.deadline = Deadline(settings.search_seconds, self.turns.now)
         self._metric = require_known(settings.metric, self.registry) if settings.metric else None
         self._settle(self.registry.target(settings.target))
         self.baseline = self.place
@@ -184,9 +192,9 @@ class Preparation:
         if known is not None:
             return known
         self.say(f"reading {path.name}")
-        began = self.run_time.now()
+        began = self.deadline.now()
         answer = self.need(ingest.JOB, ingest.Request(path.absolute(), self.store.models), "ingest")
-        self.run_time.note_reading(self.run_time.now() - began)
+        self.deadline.note_reading(self.deadline.now() - began)
         if key and answer.read:
             self.runner.keep(key, answer)
         return answer
@@ -222,7 +230,7 @@ class Preparation:
 
     def bounded(self, place: Place) -> Place:
         """The same, with an end to calls that take many times what the original takes; after :meth:`prepare`."""
-        return replace(place, bounds=of_original(self.prepared.open_s, self.prepared.run_s, self.run_time.left))
+        return replace(place, bounds=of_original(self.prepared.open_s, self.prepared.run_s, self.deadline.left))
 
     def check_options(self, model: Model) -> tuple[TensorInfo, ...]:
         """Have the passes that must hold look at their options and at the model.
@@ -247,7 +255,7 @@ class Preparation:
             return model.inputs
         try:
             request = refuse.Request(model, self.target, tuple(asked), self.settings.data is not None)
-            answer = self.runner.call(refuse.JOB, request, timeout_s=REFUSAL_S)
+            answer = self.runner.call(refuse.JOB, request, timeout_s=_REFUSAL_S)
         except WorkerFailed as failed:
             if failed.error:
                 raise failed.error from failed
@@ -360,14 +368,14 @@ class Preparation:
         )
         most_s = self.settings.needed_timeout_s
         if within_s is not None and not self.settings.named:  # what was named is proven whatever the time
-            most_s = min(most_s, self.run_time.most_for_original)
+            most_s = min(most_s, self.deadline.most_for_original)
         try:
             return self.need(prepare.JOB, request, "prepare", most_s)
         except OptimError as error:
             if _ran_out(error) and most_s < self.settings.needed_timeout_s:
                 failed = error.__cause__
                 call = failed.call if isinstance(failed, WorkerFailed) else None
-                slow = original_too_slow(self.settings.source.name, most_s, self.run_time.announced_s, call)
+                slow = original_too_slow(self.settings.source.name, most_s, self.deadline.announced_s, call)
                 raise slow.naming(names) from error
             raise error.naming(names) from error
         finally:
@@ -380,9 +388,9 @@ class Preparation:
 
     def hold_to_time(self) -> None:
         """Compare on as many samples as the time that was given or announced allows."""
-        self.prepared = in_time(self.prepared, self.run_time)
+        self.prepared = in_time(self.prepared, self.deadline)
         self.keys.hold_to(self.prepared, self.original.model)
-        self.run_time.compares(len(self.prepared.compared))
+        self.deadline.comparing_s = len(self.prepared.compared) * self.prepared.run_s
 
     def _is_intact(self, folder: Path) -> bool:
         """Whether a folder of references is as it was written; what is damaged is dropped."""
@@ -415,3 +423,25 @@ def _carried(data: Path, folder: Path) -> Path:
 def _ran_out(error: OptimError) -> bool:
     """Whether a job was stopped because its time was over."""
     return isinstance(error.__cause__, WorkerFailed) and error.__cause__.kind == "timeout"
+
+
+def original_too_slow(name: str, took_s: float, announced_s: float, call: PluginCall | None = None) -> OptimError:
+    """The error of a run whose model did not run once in ``took_s`` seconds, while a plugin's ``call`` ran."""
+    whole_s = 0.0 if math.isinf(announced_s) else announced_s
+    enough = math.ceil(max(_RUNS_TO_FIND_ANYTHING * took_s, 2 * whole_s) / LEAST_S) * LEAST_S
+    if call is not None and call.first:
+        return OptimError(
+            "backend-no-answer",
+            f"{name} was not run once",
+            f"after {took_s:.0f} s, when the time limit was reached, {call.text}: that call had not returned",
+            f"--search-seconds {enough:.0f} if it is only slow; if it hangs, report it to the package below, which "
+            "brings the backend",
+            call.release,
+            ExitStatus.TARGET_UNAVAILABLE,
+        )
+    return OptimError(
+        "original-too-slow",
+        f"there was no time to run {name} once",
+        f"it was still opening or running after {took_s:.0f} s, when the time limit of the run was reached",
+        f"--search-seconds {enough:.0f}, or smaller samples with --data",
+    )

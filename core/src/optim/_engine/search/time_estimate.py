@@ -13,8 +13,8 @@ from statistics import geometric_mean, median
 
 from optim._engine.compare.chosen_samples import spread_of
 from optim._engine.jobs.prepare import Answer as Prepared
+from optim._engine.search.deadline import LEAST_S, MOST_S, Deadline
 from optim._engine.search.keys import machine_key
-from optim._engine.search.run_time import LEAST_S, MOST_S, RunTime
 from optim._engine.search.state import Attempt
 from optim._engine.store import Store, cache_key
 from optim.jobs.wire import to_wire
@@ -167,7 +167,7 @@ def in_words(seconds: float) -> str:
     return f"{minutes:g} minutes"
 
 
-def in_time(prepared: Prepared, time: RunTime) -> Prepared:
+def in_time(prepared: Prepared, time: Deadline) -> Prepared:
     """The same with as many samples to compare on as there is time for; the run's notes say what is left out."""
     most = time.samples_to_compare(prepared.run_s, len(prepared.compared))
     compared = spread_of(prepared.compared, most)

@@ -16,11 +16,11 @@ from optim._engine.gate.drift import worst_drift
 from optim._engine.gate.node_costs import NodeCost
 from optim._engine.gate.repair import MeasuredSet, Repair
 from optim._engine.jobs import candidate as candidate_job
+from optim._engine.search.deadline import GRACE_S, LEAST_REPAIR_S
 from optim._engine.search.preparation import Preparation
 from optim._engine.search.restore import restore
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate, StepKey, Trial
-from optim._engine.search.time_budget import GRACE_S, LEAST_REPAIR_S
 from optim.goal import Basis
 from optim.jobs.printed import last_lines
 from optim.jobs.process import WorkerFailed

@@ -13,8 +13,8 @@ from optim._engine.plugins.offers import Offer
 from optim._engine.plugins.versions import plugin_version_key
 from optim._engine.reports.outcome import Verdict
 from optim._engine.runs.lab.lab import Lab
+from optim._engine.search.deadline import Deadline
 from optim._engine.search.journal import Journal
-from optim._engine.search.run_time import RunTime
 from optim._engine.search.state import Attempt, Candidate, StepStatus
 from optim._engine.search.workbench import Workbench
 from optim._engine.stdout import stdout_on_stderr
@@ -45,7 +45,7 @@ def look_after(bench: Workbench, won: Workbench, verdict: Verdict, searches: Sea
             lab=Lab(bench, bench.original, bench.settings.source.name, code=code),
             models=tuple(_models(bench, won, verdict, code)),
             dropped=tuple(_dropped(pairs, bench, code)),
-            left_s=partial(_left_s, bench.run_time),
+            left_s=partial(_left_s, bench.deadline),
         )
         answer = _answer(offer, run, bench)
         for blame in answer.steps:
@@ -65,10 +65,10 @@ def _answer(offer: Offer, run: FinishedRun, bench: Workbench) -> Findings:
             look: Callable[[FinishedRun], Findings] = getattr(importlib.import_module(module), name)
             found = look(run)
     except (Exception, UnrulyError) as error:
-        bench.run_time.note(f"plugin {offer.plugin.name} could not look at the run: {describe_exception(error)}")
+        bench.deadline.note(f"plugin {offer.plugin.name} could not look at the run: {describe_exception(error)}")
         return Findings()
     if not isinstance(found, Findings):
-        bench.run_time.note(f"plugin {offer.plugin.name} could not look at the run: {name} returned no Findings")
+        bench.deadline.note(f"plugin {offer.plugin.name} could not look at the run: {name} returned no Findings")
         return Findings()
     return found
 
@@ -107,7 +107,7 @@ def _dropped(pairs: Sequence[tuple[Workbench, Journal, Attempt]], base: Workbenc
         )
 
 
-def _left_s(time: RunTime, share: float = 0.0) -> float:
+def _left_s(time: Deadline, share: float = 0.0) -> float:
     """Seconds of the run that nothing needs; with a share of it also beyond what was announced, as the proof may."""
     share_s = 0.0 if math.isinf(time.announced_s) else share * time.announced_s
     return max(min(share_s, time.end_s), time.spare_s)

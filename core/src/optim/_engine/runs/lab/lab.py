@@ -23,10 +23,10 @@ from optim._engine.runs.compare.conditions import (
 from optim._engine.runs.lab.setup import LabSetup
 from optim._engine.search.effort import Effort
 from optim._engine.search.journal import step_of
+from optim._engine.search.lane_costs import LaneCosts
 from optim._engine.search.measure import nodes_timed
 from optim._engine.search.measure.racing import Wanted, check_candidate, race_candidates, where_timed
 from optim._engine.search.state import Candidate, LaneResult, Trial
-from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim._engine.store import names_in_messages
 from optim._engine.timing import nodes_job
@@ -264,7 +264,7 @@ class Lab:
             nodes_job.Fed(one.model, one._place or bench.place, one._candidate.interfaces if one._candidate else ())
             for one in models
         ]
-        seconds *= TimeBudget.pace
+        seconds *= LaneCosts.pace
         key = bench.keys.node_times([(one.model, one.place.target) for one in asked], sample, seconds)
         known = bench.runner.known(key, nodes_timed.Answer)
         if known is not None:

@@ -16,11 +16,11 @@ from optim._engine.runs.judge import judge_chain
 from optim._engine.runs.stand_in.layers import StandIn
 from optim._engine.runs.stand_in.names import nodes_of, options_of_whole
 from optim._engine.runs.stand_in.search import Chain, Found
+from optim._engine.search.deadline import Deadline
 from optim._engine.search.plan import Plan
 from optim._engine.search.select.chains import BeyondBudgetError
 from optim._engine.search.settings import Named
 from optim._engine.search.state import Attempt, Candidate, StepStatus
-from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim.errors import OptimError
 
@@ -47,13 +47,13 @@ def judge_carried(bench: Workbench, plan: Plan, stand_in: StandIn, found: Found)
         stand_in: what was searched.
         found: what came of that.
     """
-    bench.run_time.note(stand_in.note)
+    bench.deadline.note(stand_in.note)
     failed: list[_Failed] = []
-    began = bench.run_time.now()
+    began = bench.deadline.now()
     for chain in found.chains:
-        took_s = (bench.run_time.now() - began) / len(failed) if failed else 0.0
-        if failed and took_s > bench.run_time.spare_s:
-            bench.run_time.note(_NO_MORE)
+        took_s = (bench.deadline.now() - began) / len(failed) if failed else 0.0
+        if failed and took_s > bench.deadline.spare_s:
+            bench.deadline.note(_NO_MORE)
             break
         bench.say(f"applying to the whole model: {chain.text}")
         try:
@@ -67,7 +67,7 @@ def judge_carried(bench: Workbench, plan: Plan, stand_in: StandIn, found: Found)
             return replace(verdict, attempts=_rows(found, stand_in, verdict, failed))
         objective = bench.objective
         best = objective.best_undecided([verdict.result] if verdict.result is not None else [])
-        undecided = objective.why_undecided(best, bench.run_time) if best is not None else ""
+        undecided = objective.why_undecided(best, bench.deadline) if best is not None else ""
         failed.append(_Failed(chain, Objection(undecided or "it is not better")))
     return _nothing_held(bench, plan, stand_in, found, failed)
 
@@ -111,11 +111,9 @@ def _nothing_held(bench: Workbench, plan: Plan, stand_in: StandIn, found: Found,
     return Verdict(status, f"on the whole model {failed[0].chain.text} does not hold: {failed[0].reason}", None, rows)
 
 
-def _time(bench: Workbench) -> TimeBudget:
+def _time(bench: Workbench) -> Deadline:
     """Nothing is searched any more, and what was found is proven whatever the time."""
-    time = TimeBudget(0.0, bench.settings.timeout_s, now=bench.turns.now, run=bench.run_time, must=True)
-    time.expect_lanes(bench.prepared.open_s, bench.prepared.run_s, len(bench.prepared.timed))
-    return time
+    return bench.deadline.to_prove(bench.prepared, bench.settings.timeout_s, must=True)
 
 
 def _rows(found: Found, stand_in: StandIn, verdict: Verdict | None, failed: Sequence[_Failed]) -> list[Attempt]:

@@ -76,7 +76,7 @@ def stand_in_for(bench: Workbench, plan: Plan, load: Load) -> StandIn | None:
     def seconds(count: int) -> float:
         return search_s(load.part(count / layers), plan.names, PassCosts())
 
-    left, export_s = bench.run_time.left, _EXPORT_S + _LEAST_LAYERS / layers * made.seconds
+    left, export_s = bench.deadline.left, _EXPORT_S + _LEAST_LAYERS / layers * made.seconds
     if left < 2 * export_s or left >= _CANDIDATES * load.candidate_s + _LANES * load.lane_s:
         return None
     in_time = [count for count in range(_LEAST_LAYERS, layers + 1) if seconds(count) <= left]

@@ -15,8 +15,8 @@ from optim._engine.runs.judge import judge_search
 from optim._engine.runs.lab.after_run import look_after
 from optim._engine.runs.stand_in.layers import StandIn
 from optim._engine.runs.stand_in.names import Nodes, names_nodes, nodes_of
+from optim._engine.search.deadline import LEAST_S, Deadline, Start
 from optim._engine.search.plan import Plan
-from optim._engine.search.run_time import LEAST_S, RunTime, Start
 from optim._engine.search.state import Candidate, Trial, unique
 from optim._engine.search.time_estimate import Load
 from optim._engine.search.workbench import Workbench
@@ -79,8 +79,8 @@ def search_stand_in(bench: Workbench, plan: Plan, stand_in: StandIn, load: Load)
         chains = tuple(chain for one in _candidates(verdict) if (chain := _chain(small, one)) is not None)
     bench.runner.count += small.runner.count
     bench.runner.from_cache += small.runner.from_cache
-    for note in small.run_time.notes:
-        bench.run_time.note(f"{stand_in.text}: {note}")
+    for note in small.deadline.notes:
+        bench.deadline.note(f"{stand_in.text}: {note}")
     bench.store.keep_only(set(bench.store.models.iterdir()) - before, {bench.original.model.path})
     return Found(verdict, chains)
 
@@ -138,12 +138,10 @@ def _prepared(bench: Workbench, exported: ExportedSource, seconds: float, folder
     settings = replace(bench.settings, export=exported.request, search_seconds=seconds, data=data)
     small = Workbench(settings, bench.registry, bench.store, bench.executor, bench.say, exported)
     small.runner.trace = bench.runner.trace
-    small.run_time = RunTime(seconds, small.turns.now, Start())  # the run around it counted the start of the command
+    small.deadline = Deadline(seconds, small.turns.now, Start())  # the run around it counted the start of the command
     source = small.ingest()
-    small.prepare(source.model, small.check_options(source.model), small.run_time.for_original)
-    small.run_time.expect(
-        open_s=small.prepared.open_s, run_s=small.prepared.run_s, size_bytes=exported.graphs[0].size_bytes
-    )
+    small.prepare(source.model, small.check_options(source.model), small.deadline.for_original)
+    small.deadline.note_size(exported.graphs[0].size_bytes)
     small.hold_to_time()
     return small
 
@@ -157,8 +155,8 @@ def _write_samples(bench: Workbench, inputs: set[str], folder: Path) -> None:
 
 def _seconds(bench: Workbench, load: Load) -> float:
     """What is left of the run but for its end: two steps of a chain applied to the whole model, and its last race."""
-    end_s = 2 * load.candidate_s + _LANES_OF_THE_END * load.lane_s + bench.run_time.closing_s
-    return max(LEAST_S, bench.run_time.left - end_s)
+    end_s = 2 * load.candidate_s + _LANES_OF_THE_END * load.lane_s
+    return max(LEAST_S, bench.deadline.spare_s - end_s)
 
 
 def _saying(bench: Workbench, stand_in: StandIn) -> Callable[[str], None]:

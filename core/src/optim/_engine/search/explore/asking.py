@@ -9,9 +9,9 @@ from typing import Any
 from optim._engine.graphs.node_names import no_such_node
 from optim._engine.jobs import offer
 from optim._engine.plugins.offers import OfferedPass
+from optim._engine.search.deadline import LATER, Deadline
 from optim._engine.search.plan import Planned
 from optim._engine.search.state import Candidate, StepStatus
-from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim.jobs.process import WorkerFailed
 from optim.jobs.wire import from_wire
@@ -54,10 +54,15 @@ class Proposals:
         return StepStatus.FAILED if self.failure else StepStatus.NOT_APPLICABLE
 
 
+_ASKING_S, _ASKING_SHARE, _LEAST_ASKING_S = 120.0, 0.1, 5.0
+"""For one pass to say what it offers, and the share of the search: one that sleeps costs the others no more. With less
+than the last a process that imports the pass has not started on a busy machine."""
+
+
 class Asker:
     """Asks passes for one search, in the time that it has; what the user named has its own."""
 
-    def __init__(self, bench: Workbench, time: TimeBudget) -> None:
+    def __init__(self, bench: Workbench, time: Deadline) -> None:
         self._bench = bench
         self._time = time
         self._asked_before: dict[str, Proposals] = {}
@@ -145,7 +150,7 @@ class Asker:
         )
         answers: list[offer.PassOffer] = []
         current = passes[0].name
-        seconds = self._time.for_asking(named=any(map(self._is_forced, passes)))
+        seconds = self._seconds(named=any(map(self._is_forced, passes)))
         try:
             for event in bench.runner.events(offer.JOB, request, silence_s=seconds):
                 if event["event"] == "asking":
@@ -153,12 +158,18 @@ class Asker:
                 elif event["event"] == "offer":
                     answers.append(from_wire(offer.PassOffer, event["offer"]))
         except WorkerFailed as failed:
-            if failed.kind == "timeout" and seconds < self._time.for_asking(named=True):
+            if failed.kind == "timeout" and seconds < self._seconds(named=True):
                 release = next(one.plugin.release for one in passes if one.name == current)
                 reason = _TOOK_ALL.format(who=f"pass {current} ({release})", seconds=seconds)
                 return answers, (current, Proposals((), reason, ran_out=True))
             return answers, (current, Proposals((), failed.reason, failed))
         return answers, None
+
+    def _seconds(self, *, named: bool) -> float:
+        """Seconds in which a pass must say what it offers."""
+        most = min(self._time.timeout_s, _ASKING_S)
+        own = max(_LEAST_ASKING_S, _ASKING_SHARE * self._time.search_s)
+        return most if named else min(most, own, max(0.0, self._time.before(LATER)) + self._time.grace_s)
 
     def _too_late(self, offered: OfferedPass) -> str:
         """Why a pass is not asked: its plugin took its time, or none is left to try it; empty if it is asked.
@@ -171,7 +182,7 @@ class Asker:
             slow, reason = known
             used = f"{offered.plugin.release} used up its time to propose candidates, for {slow}: {_MORE}"
             return reason if slow == offered.name else used
-        left = self._time.left if offered.over_models.session_only else self._time.left_for_candidates
+        left = self._time.to_explore if offered.over_models.session_only else self._time.before(LATER)
         return _TOO_LATE if left <= 0 else ""
 
     def _keys(self, candidate: Candidate, passes: Sequence[OfferedPass]) -> dict[str, str]:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from optim._engine.search.deadline import LATER
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.first_looks import FirstLooks
 from optim._engine.search.explore.grown import LOOK_AHEAD, Grown, in_turns
@@ -33,12 +34,14 @@ from optim._engine.search.measure.clock import Clock
 from optim._engine.search.plan import Plan, Planned, legs, slots
 from optim._engine.search.select.archive import ParetoArchive
 from optim._engine.search.state import Candidate, Measured, StepStatus, unique
-from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.time_estimate import PassCosts
 from optim._engine.search.workbench import Workbench
 from optim.errors import ExitStatus, OptimError
 from optim.goal import FASTER, Basis
 from optim.passes import Role, Stage
+
+_SHARE_OF_A_STAGE = 0.85
+"""Part of an equal share of the time that is left: the races of later stages have more candidates."""
 
 _LEAST_LANES = 8
 """Lanes in a stage with enough new graphs, as far as time allows: more leave each of them less of the race."""
@@ -63,7 +66,7 @@ class Beam:
         self.archive = ParetoArchive(bench.budget, [planned.ordered.name for planned in plan.forced()])
         settings = bench.settings
         races = not self._objective.is_size
-        self.time = TimeBudget.of_run(bench.run_time, settings.timeout_s, races=races, must=bool(plan.forced()))
+        self.time = bench.deadline.of_search(bench.prepared, settings.timeout_s, races=races, must=bool(plan.forced()))
         by_speed = self._objective.is_latency
         calibrating = [one.ordered.name for those in plan.stages.values() for one in those if one.pass_class.calibrates]
         costs = PassCosts.known(bench.store)
@@ -129,7 +132,7 @@ class Beam:
                 break
             if self._objective.is_latency and promises_too_little(self._legs[place:], self._promises):
                 names = leave_out(self._legs[place:], self._promises, self.journal, ranking[0].candidate)
-                self._bench.run_time.note(EARLY.format(left=self.time.left, names=names))
+                self._bench.deadline.note(EARLY.format(left=self.time.to_explore, names=names))
                 break
             if place and self._legs[place - 1][0] is stage and not passes[0].forced:
                 ranking = self._settings_on_top(stage, passes, ranking)
@@ -139,7 +142,7 @@ class Beam:
                 self._fail(passes)
             self._promises.note_latency(ranking)
             beam = self._select(ranking, beam, stage)
-        self._bench.teller.stage("", lambda: self._bench.run_time.left)
+        self._bench.teller.stage("", lambda: self._bench.deadline.left)
         if self._objective.is_latency and not self._plan.forced():
             looked += self._rank.untimed(self._looked.values(), self.clock.board)
         return self._rank.joined(ranking, looked)
@@ -165,7 +168,7 @@ class Beam:
 
     def _is_over(self, passes: Sequence[Planned]) -> bool:
         """Whether the time is over before a stage, and first looks found something that may be delivered."""
-        looked, left = (self._small, self.time.left_for_candidates) if self._small else (self._looked, self.time.left)
+        looked, left = (self._small, self.time.before(LATER)) if self._small else (self._looked, self.time.to_explore)
         return bool(looked) and left <= 0 and not any(planned.forced for planned in passes)
 
     def _settings_on_top(self, stage: Stage, passes: Sequence[Planned], ranking: list[Measured]) -> list[Measured]:
@@ -173,7 +176,7 @@ class Beam:
 
         The race drops what is beaten, so that those that contend get the time.
         """
-        if not self.time.left:
+        if not self.time.to_explore:
             for planned in passes:
                 attempt = self.journal.open(step_of(planned.offered), ranking[0].candidate)
                 attempt.run_out(OUT_OF_TIME)
@@ -181,8 +184,8 @@ class Beam:
         best = ranking[0]
         found = self._stage(stage, passes, [best])
         together = self._expander.together(best.candidate, passes, self._gainful(found, best))
-        if together is not None and not self.clock.is_beaten(together) and self.time.left:
-            raced = self.clock.explore([together], self.time.share(self._legs_left))
+        if together is not None and not self.clock.is_beaten(together) and self.time.to_explore:
+            raced = self.clock.explore([together], _SHARE_OF_A_STAGE / self._legs_left)
             self.archive.explored(raced)
             self._write_journal(Grown([together], {together.digest: best}), {one.digest: one for one in raced})
             found = self._rank.of([*found, *raced])
@@ -205,7 +208,7 @@ class Beam:
         Nothing where no candidate with a pass that was named holds.
         """
         self._bench.say(f"stage {stage}")
-        self._bench.teller.stage(str(stage), lambda: self._bench.run_time.left)
+        self._bench.teller.stage(str(stage), lambda: self._bench.deadline.left)
         self._asker.require_kept_nodes([parent.candidate for parent in beam], passes)
         later = [planned for _, leg in self._legs[len(self._legs) - self._legs_left + 1 :] for planned in leg]
         share = share_of_later(passes, later, self._promises, for_size=self._objective.is_size)
@@ -247,7 +250,7 @@ class Beam:
         lanes = [lane for lane in lanes if lane.steps and not self.clock.is_beaten(lane)]
         owner = {lane.digest: one for one in grown.candidates for lane in (one, *variants[one.digest])}
         least = min(_LEAST_LANES, 2 * sum(map(grown.is_new, racing)))
-        measured = self.clock.explore(lanes, self.time.share(self._legs_left), least)
+        measured = self.clock.explore(lanes, _SHARE_OF_A_STAGE / self._legs_left, least)
         self._rank.wait((one, grown.promised(one, self._promises)) for one in racing if grown.is_new(one))
         self.archive.explored(measured)
         for lane in lanes:  # a graph that was wrong under every setting it was looked at with

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from optim._engine.gate.drift import worst_drift
 from optim._engine.jobs.offer import Proposal
+from optim._engine.search.deadline import LATER, Deadline
 from optim._engine.search.explore.asking import Asker, Proposals
 from optim._engine.search.explore.grown import merged_settings
 from optim._engine.search.explore.kernel_gains import KernelGains
@@ -26,7 +27,6 @@ from optim._engine.search.plan import Planned, slots
 from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.select.archive import ParetoArchive
 from optim._engine.search.state import Attempt, Candidate, Step, StepKey, StepStatus, Trial
-from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Tried, Workbench
 from optim.goal import FASTER, Basis
 from optim.jobs.printed import last_lines
@@ -60,7 +60,7 @@ class Expander:
     """
 
     def __init__(
-        self, bench: Workbench, journal: Journal, archive: ParetoArchive, time: TimeBudget, promises: Promises
+        self, bench: Workbench, journal: Journal, archive: ParetoArchive, time: Deadline, promises: Promises
     ) -> None:
         self._bench = bench
         self.asker = Asker(bench, time)
@@ -281,7 +281,8 @@ class Expander:
             forced, pass_name = order[place].planned.forced, order[place].attempt.step.pass_name
             if self._bench.has_tried(trials[place]):
                 return self._time.grace_s
-            may_begin = forced or self._time.may_begin(self.promises.seconds(pass_name))
+            left, took_s = self._time.before(LATER), self.promises.seconds(pass_name)
+            may_begin = forced or (left > 0 and took_s <= left + self._time.grace_s)
             return self._time.for_candidate(named=forced) if may_begin else 0.0
 
         tried: list[tuple[Attempt, Tried]] = []

@@ -22,6 +22,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from optim._engine.jobs.offer import Proposal
+from optim._engine.search.deadline import Deadline
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.first_repairs import FirstRepairs, Look
 from optim._engine.search.explore.named_chain import NamedChain
@@ -31,9 +32,9 @@ from optim._engine.search.explore.rest import Cut
 from optim._engine.search.explore.second_looks import SecondLooks
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.measure.clock import Clock
+from optim._engine.search.measure.efforts import LOOK_S
 from optim._engine.search.plan import Plan, Planned
 from optim._engine.search.state import Attempt, Candidate, Measured, StepStatus, Trial, unique
-from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim.passes import Role, Stage
 
@@ -49,6 +50,10 @@ with nothing, where it was stopped after 12 of 60 s, and is 1.9 times faster. Th
 _FOR_TWO = 2.5
 """Times that one guess is expected to take, for two that run beside each other on two processors: at load 14 a model of
 4 GB had three of them stopped after 48, 22 and 19 s, where the first would have taken some 50 alone."""
+
+_SHARE, _TRIES = 1 / 3, 0.7
+"""Share of the search in which the best guess of every pass is tried: with less, slow machines try some only; and the
+part of it in which candidates may begin: the rest is for timing them."""
 
 
 class FirstLooks:
@@ -67,7 +72,7 @@ class FirstLooks:
         guessed: those of them of which nothing was timed: they have what was promised.
     """
 
-    def __init__(self, bench: Workbench, expander: Expander, clock: Clock, journal: Journal, time: TimeBudget) -> None:
+    def __init__(self, bench: Workbench, expander: Expander, clock: Clock, journal: Journal, time: Deadline) -> None:
         self._bench = bench
         self._expander = expander
         self._clock = clock
@@ -103,7 +108,7 @@ class FirstLooks:
                 self._promises.leave_open(step_of(planned.offered))
             return []
         self._bench.say("first looks")
-        self._bench.teller.stage("first looks", lambda: self._bench.run_time.left)
+        self._bench.teller.stage("first looks", lambda: self._bench.deadline.left)
         chain = named.make()
         if chain is None:
             return self.run(plan, start, likeliest=False) if begin != plan.forced() else []
@@ -139,12 +144,12 @@ class FirstLooks:
 
     def _race(self, found: Sequence[Look], named: Sequence[Candidate], start: float) -> dict[str, Measured]:
         """Times looks, and what was named, as far as there is time; returns what was timed, by its digest."""
-        lanes = self._time.lanes_to_look_at(len(found) + len(named)) if found or named else 0
-        if not lanes:
+        lanes = min(len(found) + len(named), int(self._time.before_last_race / self._time.lanes.lane_s) - 1)
+        if lanes <= 0:
             return {}
         timed = sorted(found, key=lambda one: -self._promises.gain(one.attempt.step))[: max(0, lanes - len(named))]
         racing = [*named, *(one.candidate for one in timed)]
-        items = {item.digest: item for item in self._clock.first_look(racing, self._time.left_for_first_race)}
+        items = {item.digest: item for item in self._clock.first_look(racing, max(LOOK_S, self._left(1.0)))}
         ratios = self._ratios(items)
         for one in found:
             if (ratio := ratios.get(one.candidate.digest)) is None:
@@ -202,7 +207,7 @@ class FirstLooks:
         if not passes or (plan.forced() and not named.is_one):
             return []
         self._bench.say("first looks")
-        self._bench.teller.stage("first looks", lambda: self._bench.run_time.left)
+        self._bench.teller.stage("first looks", lambda: self._bench.deadline.left)
         chain = named.make()
         if chain is None:
             return []
@@ -215,10 +220,20 @@ class FirstLooks:
         held += [chain.whole] if chain.whole.steps else []
         return sorted((Measured(one, None) for one in held), key=lambda item: item.candidate.size_bytes)
 
+    def _left(self, share: float) -> float:
+        """Seconds of a share of the time for first looks that are left; below zero when they are over."""
+        return self._time.explores_since + _SHARE * share * self._time.search_s - self._time.now()
+
+    @property
+    def _for_looks(self) -> float:
+        """Seconds for a candidate that has its first look; 0 when their time is over."""
+        left = self._left(_TRIES)
+        return min(self._time.timeout_s, left + self._time.grace_s) if left > 0 else 0.0
+
     @property
     def _has_time_for_one(self) -> bool:
         """Whether two guesses beside each other would both be stopped: the best has all the time alone then."""
-        return _FOR_TWO * self._bench.run_time.try_s > self._time.most_before_proof
+        return _FOR_TWO * self._bench.deadline.try_s > self._time.most_before_proof
 
     def _seconds(self, planned: Planned, place: int, leading: int) -> float:
         """For the first looks that are timed: a third of the search; the leading ones whatever the time.
@@ -227,8 +242,8 @@ class FirstLooks:
         that could be tried in its place.
         """
         if place >= leading or self._time.is_up:  # what cannot be proven any more need not be found
-            return self._time.for_first_looks
-        seconds = max(self._time.for_first_looks, self._time.grace_s, _FIRST_SHARE * self._time.for_candidate())
+            return self._for_looks
+        seconds = max(self._for_looks, self._time.grace_s, _FIRST_SHARE * self._time.for_candidate())
         share = _BEST_SHARE if planned.pass_class.lossy else 1.0
         is_best = place == 0 or not planned.pass_class.lossy
         return max(seconds, share * self._time.most_before_proof) if is_best else seconds
@@ -308,7 +323,9 @@ class FirstLooks:
 
     def _per_second(self, planned: Planned, attempt: Attempt) -> float:
         """What a look promises for each of its seconds, those of its lane in the race among them."""
-        return self._gain(planned, attempt) / (self._promises.expected_s(attempt.step.pass_name) + self._time.lane_s)
+        return self._gain(planned, attempt) / (
+            self._promises.expected_s(attempt.step.pass_name) + self._time.lanes.lane_s
+        )
 
     def _behind_what_makes_way(self, plan: Plan, passes: Sequence[Planned]) -> list[Look]:
         """Each pass that only makes way, and behind it the best guess of what promises most then.
@@ -319,7 +336,7 @@ class FirstLooks:
         found = []
         for place, enabling in enumerate(order):
             behind = [planned for planned in order[place + 1 :] if planned in passes]
-            if enabling.pass_class.role is not Role.ENABLE or not behind or self._time.for_first_looks <= 0:
+            if enabling.pass_class.role is not Role.ENABLE or not behind or not self._for_looks:
                 continue
             made = [one for one in self._expander.expand(self._bench.original, [enabling]) if one.steps]
             found += [self._best_guess(made[0], behind)] if made else []
@@ -341,7 +358,7 @@ class FirstLooks:
             return None
         chosen = best.options
         attempt = self._journal.open(step_of(planned.offered, chosen), parent)
-        seconds = max(self._time.for_first_looks, self._time.grace_s)
+        seconds = max(self._for_looks, self._time.grace_s)
         (tried,) = self._bench.try_all([Trial(parent, planned.offered, chosen)], lambda _: seconds)
         return None if tried is None else self._repairs.look(planned, parent, attempt, tried, others)
 

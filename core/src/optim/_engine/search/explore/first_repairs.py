@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from optim._engine.jobs.offer import Proposal
+from optim._engine.search.deadline import Deadline
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.repairs import (
@@ -28,7 +29,6 @@ from optim._engine.search.explore.rest import OUT_OF_TIME
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.plan import Planned
 from optim._engine.search.state import Attempt, Candidate, StepStatus, Trial
-from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Tried, Workbench
 
 _REPAIRED = 2
@@ -96,7 +96,7 @@ class FirstRepairs:
         hoped: ratios to expect of what was found, by their digest: those before they were repaired, or exchanged.
     """
 
-    def __init__(self, bench: Workbench, expander: Expander, journal: Journal, time: TimeBudget) -> None:
+    def __init__(self, bench: Workbench, expander: Expander, journal: Journal, time: Deadline) -> None:
         self._bench = bench
         self._expander = expander
         self._journal = journal

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from optim._engine.jobs import kernels
-from optim._engine.search.run_time import LEAST_S
+from optim._engine.search.deadline import LEAST_S
 from optim._engine.search.workbench import Workbench
 from optim._engine.store import cache_key
 from optim._engine.timing import work_job
@@ -70,14 +70,14 @@ class KernelGains:
             with bench.runner.noted(kernels.JOB.module, kernels.Request(bench.place, bench.store.models)) as action:
                 action.answer = known
         elif self.measures and bench.target.timed:
-            known = self._measure(key) if bench.run_time.left >= LEAST_S else self._tables()
+            known = self._measure(key) if bench.deadline.left >= LEAST_S else self._tables()
         if known is None:
             return
         self._work = self._counted() or self._work
         self._measured_here = bool(known.measured) and not _is_disturbed(known.measured)
         self._ratios = known.measured if self._measured_here else known.known
         if known.measured and not self._measured_here:
-            bench.run_time.note("other programs disturbed the kernel timing, so optim estimated gains from tables")
+            bench.deadline.note("other programs disturbed the kernel timing, so optim estimated gains from tables")
 
     def gain(self, uses: Iterable[KernelUse]) -> float | None:
         """Logarithm of the factor that exchanging kernels gains at best; None where nothing is known of them."""
@@ -105,7 +105,7 @@ class KernelGains:
         """The shares as they are on a sample; empty where they are known, cannot be counted, or take too long."""
         bench, prepared = self._bench, self._bench.prepared
         took_s = prepared.open_s + prepared.run_s
-        if not self.measures or len(self._work) < 2 or took_s > _COUNTING_SHARE * bench.run_time.left:
+        if not self.measures or len(self._work) < 2 or took_s > _COUNTING_SHARE * bench.deadline.left:
             return {}
         sample = prepared.timed[0]
         key = bench.keys.work(bench.original.model, sample)
@@ -147,7 +147,7 @@ class KernelGains:
                         bench.store.write("steps", key, to_wire(answer))
                 if (
                     not _is_disturbed(answer.measured)
-                    or bench.turns.now() - began > _AGAIN_WITHIN * bench.run_time.left
+                    or bench.turns.now() - began > _AGAIN_WITHIN * bench.deadline.left
                 ):
                     break
         except WorkerFailed:  # passes are guessed by their stage then

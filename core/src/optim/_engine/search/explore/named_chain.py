@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from optim._engine.search.deadline import Deadline
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.plan import Plan, Planned
 from optim._engine.search.state import Candidate, StepStatus, Trial
-from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 
 
@@ -53,7 +53,7 @@ class NamedChain:
         bench: Workbench,
         expander: Expander,
         journal: Journal,
-        time: TimeBudget,
+        time: Deadline,
         plan: Plan,
         named: Sequence[Planned],
     ) -> None:

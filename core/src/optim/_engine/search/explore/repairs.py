@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from optim._engine.search.deadline import LEAST_REPAIR_S, Deadline
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.journal import Journal, chain_key, chain_of, step_of
 from optim._engine.search.plan import Planned
@@ -18,7 +19,6 @@ from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.select.chains import Chains
 from optim._engine.search.select.repair import RepairedOptions, Repairer
 from optim._engine.search.state import Attempt, Candidate, ChainKey, Step, StepKey, Trial
-from optim._engine.search.time_budget import LEAST_REPAIR_S, TimeBudget
 from optim._engine.search.workbench import Tried, Workbench
 
 LOOKS_OF_A_REPAIR = 8
@@ -71,7 +71,7 @@ class Repairs:
         bench: Workbench,
         journal: Journal,
         board: Scoreboard,
-        time: TimeBudget,
+        time: Deadline,
         judge: Callable[[Candidate, Attempt, Tried], Candidate | None],
         promises: Promises,
     ) -> None:

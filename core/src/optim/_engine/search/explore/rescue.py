@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable
 
+from optim._engine.search.deadline import LEAST_REPAIR_S, Deadline
 from optim._engine.search.explore.first_repairs import WORTH_A_REPAIR
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.ranking import Ranking
 from optim._engine.search.explore.repairs import Near, Repairs, after_repair, per_evaluation, seconds_of_repair
 from optim._engine.search.explore.second_looks import SecondLooks
 from optim._engine.search.state import Candidate, Measured
-from optim._engine.search.time_budget import LEAST_REPAIR_S, TimeBudget
 
 
 class Rescue:
@@ -34,7 +34,7 @@ class Rescue:
         self,
         repairs: Repairs,
         promises: Promises,
-        time: TimeBudget,
+        time: Deadline,
         ranking: Ranking,
         required: Collection[str],
         second: SecondLooks,

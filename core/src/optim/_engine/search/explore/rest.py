@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from optim._engine.search.deadline import Deadline
 from optim._engine.search.explore.promise import BENEATH, GUESSES, TOO_LITTLE, Promises
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.plan import Planned
-from optim._engine.search.run_time import RunTime
 from optim._engine.search.state import Attempt, Candidate, StepStatus
 from optim.passes import Role, Stage
 
@@ -99,7 +99,7 @@ def untried(attempts: Iterable[Attempt]) -> list[str]:
     return sorted(late, key=lambda name: (-GUESSES.get(late[name], 0.0), name))
 
 
-def why_no_more(names: Sequence[str], time: RunTime) -> str:
+def why_no_more(names: Sequence[str], time: Deadline) -> str:
     """How a verdict goes on where passes were not tried once; empty where all were."""
     if not names:
         return ""

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from optim._engine.search.deadline import Deadline
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.promise import TOO_LITTLE
 from optim._engine.search.explore.rest import Cut
 from optim._engine.search.state import Candidate, StepStatus, Trial
-from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Tried, Workbench
 
 
@@ -27,7 +27,7 @@ class SecondLooks:
         time: of the search.
     """
 
-    def __init__(self, bench: Workbench, expander: Expander, time: TimeBudget) -> None:
+    def __init__(self, bench: Workbench, expander: Expander, time: Deadline) -> None:
         self._bench = bench
         self._expander = expander
         self._time = time

@@ -6,18 +6,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from optim._engine.gate.budget import Objection
+from optim._engine.search.deadline import Deadline
 from optim._engine.search.effort import Effort
-from optim._engine.search.lane_seconds import LEAST_LANES
+from optim._engine.search.lane_costs import AGAIN_LANES
+from optim._engine.search.measure import efforts
 from optim._engine.search.measure.lane_figures import expected_of, joined
 from optim._engine.search.measure.racing import Wanted, check_candidate, lanes_at_once, late_text, race_candidates
 from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.state import Candidate, LaneResult, Measured
-from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim.goal import Basis
 
 _FEWEST_ROUNDS = 2
 """Without which there is no figure: of one round nobody knows how far it is off."""
+
+LEAST_LANES, _LEAST_SLOW_LANES = 5, 2
+"""Looked at whatever the time: the best of fewer says little about a stage. Of slow models five took 79 s of 300 beside
+sixteen other programs."""
 
 _ONCE = (
     "no time left to time the result again in fresh processes; "
@@ -41,13 +46,12 @@ class Clock:
         expected: by their digest, what first looks let expect of the goal's own clock, to the original's.
     """
 
-    def __init__(self, bench: Workbench, time: TimeBudget) -> None:
+    def __init__(self, bench: Workbench, time: Deadline) -> None:
         self._bench = bench
         self._time = time
         self.base: LaneResult | None = None
         self.board = Scoreboard()
         self.expected: dict[str, float] = {}
-        time.expect_lanes(bench.prepared.open_s, bench.prepared.run_s, len(bench.prepared.timed))
 
     def is_beaten(self, candidate: Candidate) -> bool:
         """Whether an earlier race has shown these very settings to be clearly slower than others of the same graph."""
@@ -62,25 +66,40 @@ class Clock:
         Args:
             candidates: the most promising first; those for which there is no time are left out of the answer.
             share: of the search time that is left, 0..1.
-            least: so many are looked at whatever the share, see :meth:`RaceSeconds.lanes`.
+            least: so many are looked at whatever the share, as far as half of all the time that is left is enough for
+                them; :data:`LEAST_LANES` whatever the time, and fewer of slow models.
 
         Returns:
             Those that hold, in the order of ``candidates``; :attr:`board` says why others do not.
         """
-        seconds = self._time.left * share
+        seconds = self._time.to_explore * share
         answered = [one for one in candidates if one.digest not in self._bench.unanswered]
-        chosen = answered[: self._time.lanes(share, least)]
+        chosen = answered[: self._lanes(share, least)]
         found: list[Measured] = []
         width = lanes_at_once(self._bench)
         for start in range(0, len(chosen), width):
             heat = chosen[start : start + width]
             memory_only = self._bench.goal.basis is Basis.MEMORY
-            effort = self._time.look(seconds * len(heat) / len(chosen), len(heat), memory_only=memory_only)
+            effort = efforts.look(self._time, seconds * len(heat) / len(chosen), len(heat), memory_only=memory_only)
             if self._bench.goal.long_rounds:  # each model takes seconds, or tens of them
                 effort = replace(effort, least_rounds=_FEWEST_ROUNDS)
             found += self.measure(heat, effort, Wanted("explore", self._bench.prepared.explored, gated=True))
-            self._time.note_lanes(self.base.open_s if self.base else 0.0)
+            self._time.lanes.note_lanes(self.base.open_s if self.base else 0.0)
         return found
+
+    def _lanes(self, share: float, least: int) -> int:
+        """How many lanes there is time for; for its arguments see :meth:`explore`."""
+        costs, left_s = self._time.lanes, self._time.to_explore
+        fewest = _LEAST_SLOW_LANES if costs.is_slow else LEAST_LANES
+        least = min(least, max(fewest, int(left_s / 2 / costs.lane_s)))
+        return max(least, int(left_s * share / costs.lane_s))
+
+    @property
+    def _may_time_again(self) -> bool:
+        """Whether there is time for a second race of what contends."""
+        costs = self._time.lanes
+        lanes = 2 if costs.is_long else AGAIN_LANES + 1
+        return self._time.spare_s > lanes * costs.lane_s + 0.5 * costs.again_s
 
     def first_look(self, candidates: Sequence[Candidate], seconds: float) -> list[Measured]:
         """A few rounds on one sample for candidates that were compared already, within the budget or not.
@@ -98,10 +117,10 @@ class Clock:
         width = lanes_at_once(self._bench)
         for start in range(0, len(candidates), width):
             heat = candidates[start : start + width]
-            effort = self._time.first_look(seconds * len(heat) / len(candidates))
+            effort = efforts.first_look(self._time, seconds * len(heat) / len(candidates))
             base, results = race_candidates(self._bench, heat, effort, Wanted("first look", plain=True))
             self._note_base(base)
-            self._time.note_lanes(base.open_s)
+            self._time.lanes.note_lanes(base.open_s)
             self._expect(heat, results, base)
             for one, result in zip(heat, results, strict=True):
                 self._note_unanswered(one, result)
@@ -114,12 +133,12 @@ class Clock:
 
     def prove(self, candidates: Sequence[Candidate]) -> list[Measured]:
         """Fresh rounds for what may be delivered, compared on every sample that the gate uses."""
-        effort = self._decided(self._time.final(len(candidates), drop=len(candidates) > 1))
+        effort = self._decided(efforts.final(self._time, len(candidates), drop=len(candidates) > 1))
         samples = self._bench.prepared.compared
         known = tuple(one.digest for one in candidates if self.board[one].ahead is not None)
         wanted = Wanted("final", samples, measure_task=True, gated=True, compared=known)
         found = self.measure(candidates, effort, wanted)
-        self._time.note_proof(self.base.open_s if self.base else 0.0)
+        self._time.lanes.note_proof(self.base.open_s if self.base else 0.0)
         return found
 
     def measure(self, candidates: Sequence[Candidate], effort: Effort, wanted: Wanted) -> list[Measured]:
@@ -137,7 +156,7 @@ class Clock:
                 continue
             if result.ratio is None or result.ratio.rounds < _FEWEST_ROUNDS:
                 score.out_of_time = True
-                self._bench.run_time.note(NOT_TIMED)
+                self._bench.deadline.note(NOT_TIMED)
                 continue
             self.board.note_explored(candidate, result.ratio.value)
             found.append(Measured.of(candidate, result))
@@ -155,17 +174,17 @@ class Clock:
             The figures of both races together, see :func:`~optim._engine.search.measure.lane_figures.joined`. What does
             not run a second time has an objection.
         """
-        if not self._time.may_time_again:
-            self._bench.run_time.note(_ONCE)
+        if not self._may_time_again:
+            self._bench.deadline.note(_ONCE)
             return list(items)
         self._bench.say(f"timing {_models(items)} again in fresh processes")
-        effort = self._decided(self._time.again(len(items), drop=len(items) > 1))
+        effort = self._decided(efforts.again(self._time, len(items), drop=len(items) > 1))
         _, results = race_candidates(self._bench, [item.candidate for item in items], effort, Wanted("again"))
         found = []
         for item, second in zip(items, results, strict=True):
             score = self.board[item.candidate]
             if second.out_of_time or (second.ratio is not None and second.ratio.rounds < _FEWEST_ROUNDS):
-                self._bench.run_time.note(_ONCE)
+                self._bench.deadline.note(_ONCE)
                 found.append(item)
                 continue
             if second.failure or second.ratio is None or score.result is None:
@@ -181,7 +200,7 @@ class Clock:
             return [check_candidate(self._bench, candidate) for candidate in candidates]
         candidates = candidates[: self._time.lanes_at_the_end(len(candidates))]
         wanted = Wanted("aside", self._bench.prepared.compared, measure_task=True)
-        base, results = race_candidates(self._bench, candidates, self._time.aside(len(candidates)), wanted)
+        base, results = race_candidates(self._bench, candidates, efforts.aside(self._time, len(candidates)), wanted)
         self._note_base(base)
         return results
 

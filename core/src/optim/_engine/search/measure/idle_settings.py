@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from optim._engine.jobs import session_digests
-from optim._engine.search.effort import Allowance
+from optim._engine.search.allowance import Allowance
+from optim._engine.search.deadline import GRACE_S
 from optim._engine.search.state import Candidate
-from optim._engine.search.time_budget import GRACE_S
 from optim._engine.search.workbench import Workbench
 from optim.jobs.process import WorkerFailed
 from optim.model import Model
@@ -82,7 +82,7 @@ class IdleSettings:
         request = session_digests.Request(tuple(models), bench.place, bench.store.models, seconds)
         try:
             with self._allowed.spending():
-                most_s = min(seconds + GRACE_S, max(seconds, bench.run_time.end_s))
+                most_s = min(seconds + GRACE_S, max(seconds, bench.deadline.end_s))
                 answer = bench.runner.call(session_digests.JOB, request, timeout_s=most_s)
         except WorkerFailed:  # it will fail as a candidate too, and say why
             return

@@ -112,10 +112,10 @@ def race_candidates(
     first, others = _race(bench, base, lanes, effort, admit)
     for found in (first, *others):
         if found.late:
-            bench.run_time.note(late_text(found.late))
+            bench.deadline.note(late_text(found.late))
     for found in (first, *others):
         if found.doubt:
-            bench.run_time.note(_clock_doubt(bench, *found.doubt))
+            bench.deadline.note(_clock_doubt(bench, *found.doubt))
             break
     if original.digest != bench.original.digest:  # the very model that it is timed against: apart by noise only
         for place, candidate in enumerate(candidates):

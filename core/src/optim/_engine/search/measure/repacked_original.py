@@ -46,7 +46,7 @@ def repacked_original(bench: Workbench, result: Measured | None) -> str:
     ratio, original = result.ratio, bench.original
     if bench.goal.basis is not Basis.CALLS or not mapped_config(original.model.path, bench.target):
         return ""
-    left_s = bench.run_time.spare_s
+    left_s = bench.deadline.spare_s
     needed_s = _START_S + _OPENED * bench.prepared.open_s + _RUNS * bench.prepared.run_s
     if not _fits(bench) or needed_s > left_s:
         return ""

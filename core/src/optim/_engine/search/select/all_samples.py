@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 
+from optim._engine.search.deadline import Deadline
 from optim._engine.search.journal import Journal
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.select.archive import SAME_SPEED, ParetoArchive
@@ -17,7 +18,6 @@ from optim._engine.search.select.chances import chance_of
 from optim._engine.search.select.objections import note_objections
 from optim._engine.search.select.repair import Repairer
 from optim._engine.search.state import Candidate
-from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 
 SAME = 1 + SAME_SPEED
@@ -43,7 +43,7 @@ class AllSamples:
     """
 
     def __init__(
-        self, bench: Workbench, journal: Journal, archive: ParetoArchive, clock: Clock, time: TimeBudget
+        self, bench: Workbench, journal: Journal, archive: ParetoArchive, clock: Clock, time: Deadline
     ) -> None:
         self._bench = bench
         self._journal = journal
@@ -80,13 +80,22 @@ class AllSamples:
         """Whether a candidate is right on all samples; None where there is no time to tell."""
         if self._is_sure(candidate):
             return True
-        doubtful = chance_of(candidate, self._bench.budget) < _LIKELY
-        within_s = self._time.most_for_comparing(doubtful=doubtful)
+        within_s = self._seconds(doubtful=chance_of(candidate, self._bench.budget) < _LIKELY)
         if within_s <= 0:
             return None
         found = self._clock.compare_ahead(candidate, within_s)
         note_objections(self._journal, self._archive, self._board, [candidate])
         return found
+
+    def _seconds(self, *, doubtful: bool) -> float:
+        """Seconds for a model that is compared ahead of the last race; 0 where they are too few.
+
+        It has what is left until that race must begin, of two models; where it is ``doubtful``, until the least proof
+        of one must: a race of what does not hold is worth nothing.
+        """
+        time = self._time
+        left_s = time.spare_s - time.lanes.least_proof_s if doubtful else time.before_last_race
+        return min(time.timeout_s, left_s) if time.lanes.lane_s + time.comparing_s <= left_s else 0.0
 
     def repaired(
         self, candidates: Iterable[Candidate], promised: Callable[[Candidate], float], best: float

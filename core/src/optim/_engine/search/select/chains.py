@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 
 from optim._engine.gate.budget import Objection
 from optim._engine.gate.drift import worst_drift
+from optim._engine.search.deadline import Deadline
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.settings import Named
 from optim._engine.search.state import Candidate, Step, StepStatus, Trial
-from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim.errors import ExitStatus, OptimError
 from optim.jobs.wire import to_wire
@@ -21,7 +21,7 @@ from optim.options import parse_options
 class Chains:
     """Applies steps that were tried before."""
 
-    def __init__(self, bench: Workbench, journal: Journal, time: TimeBudget) -> None:
+    def __init__(self, bench: Workbench, journal: Journal, time: Deadline) -> None:
         self._bench = bench
         self._journal = journal
         self._time = time

@@ -15,11 +15,11 @@ from typing import Any
 from optim._engine.gate.drift import worst_drift
 from optim._engine.gate.mixed import FINER_PRICE
 from optim._engine.gate.repair import MOST_WORK_KEPT, PART_FOR_THE_METRIC, REPAIRABLE, Repair, why_none
+from optim._engine.search.deadline import LEAST_REPAIR_S, Deadline
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.select.chains import Chains
 from optim._engine.search.state import Attempt, Candidate, Step, Trial
-from optim._engine.search.time_budget import FIRST_REPAIR_SHARE, LEAST_REPAIR_S, TimeBudget
 from optim._engine.search.workbench import Tried, Workbench
 from optim.jobs.process import WorkerFailed
 
@@ -29,6 +29,9 @@ _AIM = 0.97
 _LEAST_SHARE = 0.5
 """Of what the candidate took, that its repair must have: it begins with making another. Two repairs of 2 s each took
 what the race of a detector lacked, whose candidate had taken 19."""
+
+_FIRST_SHARE = 0.7
+"""Share of what is left for repairs that the next one gets: what it finds is tried on other candidates too."""
 
 MARGIN_TO_SOURCE = 0.9
 """Drifts from the source, and of further samples, do not go down quite as those do that a repair measures."""
@@ -52,7 +55,7 @@ class RepairedOptions:
 class Repairer:
     """Repairs candidates."""
 
-    def __init__(self, bench: Workbench, journal: Journal, board: Scoreboard, time: TimeBudget) -> None:
+    def __init__(self, bench: Workbench, journal: Journal, board: Scoreboard, time: Deadline) -> None:
         self._bench = bench
         self._budget = bench.budget
         self._journal = journal
@@ -103,7 +106,7 @@ class Repairer:
         before, kept = self._time.repairs.left, trial.offered.over_models.kept
         try:
             with self._time.repairs.spending():
-                repair, measured = self._bench.repair(trial, tried, limit, seconds * FIRST_REPAIR_SHARE, most_s)
+                repair, measured = self._bench.repair(trial, tried, limit, seconds * _FIRST_SHARE, most_s)
         except WorkerFailed as failed:
             attempt.unrepaired = f"not repaired: {_in_words(failed)}"
             return None

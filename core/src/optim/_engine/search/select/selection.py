@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+from optim._engine.search.deadline import Deadline
 from optim._engine.search.journal import Journal
 from optim._engine.search.measure.clock import NOT_TIMED, SIZE_ALONE, Clock
 from optim._engine.search.measure.racing import comparable_original, lanes_at_once
@@ -17,7 +18,6 @@ from optim._engine.search.select.nearest import Nearest
 from optim._engine.search.select.objections import note_no_faster, note_objections
 from optim._engine.search.select.shorter import ShorterChains
 from optim._engine.search.state import Candidate, Measured, unique
-from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim.goal import FASTER
 from optim.passes import Role
@@ -49,7 +49,7 @@ class Selection:
         clock: of the last races; its board says what held on all samples.
     """
 
-    def __init__(self, bench: Workbench, journal: Journal, archive: ParetoArchive, time: TimeBudget) -> None:
+    def __init__(self, bench: Workbench, journal: Journal, archive: ParetoArchive, time: Deadline) -> None:
         self._bench = bench
         self._journal = journal
         self._archive = archive
@@ -79,14 +79,14 @@ class Selection:
         if not finalists:
             return None
         if self._bench.target.timed and not self._time.may_prove:
-            self._bench.run_time.note(NOT_TIMED)
+            self._bench.deadline.note(NOT_TIMED)
             return None
         asked = self._shorter.only_what_was_asked_for(finalists[0])
         shorter = self._shorter.without_doubtful(finalists[0])
         plain = [one for one in shorter if self._shorter.only_set(finalists[0].steps[len(one.steps) :])]
         beside = self._beside(finalists, ranking)
         # 8 bits of a MiniLM had 12 s at a load of 14: with a fusion beside them neither had three rounds
-        beside = beside if self._time.has_rounds_for(1 + len(asked) + len(beside)) else []
+        beside = beside if self._time.may_race(1 + len(asked) + len(beside)) else []
         finalists = unique([finalists[0], *asked, *beside, *plain, *finalists[1:], *shorter])
         finalists = finalists[: max(1 + len(asked) + len(beside), self._time.lanes_at_the_end(len(finalists)))]
         measured = self._timed(ranking, finalists) if self._bench.target.timed else self._first_right(finalists)
@@ -131,18 +131,18 @@ class Selection:
     def _smallest(self, ranked: Sequence[Candidate]) -> Measured | None:
         """Returns the smallest that is right on all samples, timed beside what came next where there is time for it."""
         ranked = [one for one in ranked if one.steps]
-        right = self._first_right(one for i, one in enumerate(ranked) if not i or self._bench.run_time.left > 0)
+        right = self._first_right(one for i, one in enumerate(ranked) if not i or self._bench.deadline.left > 0)
         if not right:
             return None
         if not self._time.may_prove:
-            self._bench.run_time.note(SIZE_ALONE)
+            self._bench.deadline.note(SIZE_ALONE)
             return self._choose(right)
         first = right[0].candidate
         simpler = (*self._shorter.only_what_was_asked_for(first), *self._shorter.without_doubtful(first))
         rivals = unique([first, *simpler, *ranked])[: self._time.lanes_at_the_end(_FINALISTS)]
         timed = self._timed([], [one for one in rivals if is_alike(one, first)])
         if all(item.digest != first.digest for item in timed):
-            self._bench.run_time.note(SIZE_ALONE)
+            self._bench.deadline.note(SIZE_ALONE)
             timed = [*right, *timed]
         return self._choose(timed)
 
@@ -212,7 +212,7 @@ class Selection:
         held = [item for item in self._proven.values() if not self._shorter.only_makes_way(item.candidate)]
         while (best := self.objective.best_undecided(held)) is not None:
             if not self._shorter.changes_nothing(best.candidate):
-                return self.objective.why_undecided(best, self._bench.run_time)
+                return self.objective.why_undecided(best, self._bench.deadline)
             held.remove(best)
         return ""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from optim._engine.search.deadline import Deadline
 from optim._engine.search.journal import Journal
 from optim._engine.search.measure.idle_settings import IdleSettings
 from optim._engine.search.measure.noise_watch import BUSY
 from optim._engine.search.select.chains import Chains
 from optim._engine.search.state import Candidate, Measured, Step, StepStatus, unique
-from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 from optim.goal import FASTER, Basis
 from optim.passes import Role
@@ -25,7 +25,7 @@ _OF_LOAD = "other programs used the machine, so the gain of a session setting is
 class ShorterChains:
     """Tells what a chain could do without, and applies the rest of it anew."""
 
-    def __init__(self, bench: Workbench, journal: Journal, time: TimeBudget) -> None:
+    def __init__(self, bench: Workbench, journal: Journal, time: Deadline) -> None:
         self._bench = bench
         self._journal = journal
         self._time = time

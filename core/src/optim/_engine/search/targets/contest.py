@@ -12,13 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from optim._engine.search.explore.beam import Beam, NamedPassError
-from optim._engine.search.lane_seconds import LOOK_S
+from optim._engine.search.measure.efforts import first_look
 from optim._engine.search.measure.racing import Wanted, race_candidates
 from optim._engine.search.objective import Objective
 from optim._engine.search.select.archive import beats
 from optim._engine.search.state import Candidate, Measured
 from optim._engine.search.targets.entrants import Entrant, TargetOutcome, TargetStatus
-from optim._engine.search.time_budget import TimeBudget
 from optim._engine.search.workbench import Workbench
 
 _BEHIND = 1.3
@@ -108,10 +107,11 @@ class Contest:
     """
 
     def __init__(self, entrants: Sequence[Entrant]) -> None:
-        settings, run = entrants[0].bench.settings, entrants[0].bench.run_time
-        self._objective = Objective(entrants[0].bench.goal, timed=True)
+        bench = entrants[0].bench
+        self._objective = Objective(bench.goal, timed=True)
         must = any(one.plan.forced() for one in entrants)
-        self._time = TimeBudget.of_run(run, settings.timeout_s, races=not self._objective.is_size, must=must)
+        races = not self._objective.is_size
+        self._time = bench.deadline.of_search(bench.prepared, bench.settings.timeout_s, races=races, must=must)
         self.contenders = [Contender(one, Beam(one.bench, one.plan)) for one in entrants]
 
     def run(self) -> None:
@@ -120,13 +120,13 @@ class Contest:
             self._time_original(one)
         looking = [one for one in self.contenders if not one.failed]
         looking.sort(key=lambda one: one.beam.start.ratio or 1.0)  # where time is short the last may have none
-        share_s = self._time.left / max(1, len(looking))
+        share_s = self._time.to_explore / max(1, len(looking))
         best = min((one.beam.start.ratio or 1.0 for one in looking), default=1.0)
         for one in looking:
             if best < 1 and one.beam.time.is_up and not one.entrant.plan.forced():
                 one.leave()
                 continue
-            one.beam.time.begin(share_s)
+            one.beam.time.explore(share_s)
             self._look(one)
             best = min(best, one.promise)
         going = sorted((one for one in looking if not one.failed and not one.reason), key=lambda one: one.promise)
@@ -136,7 +136,7 @@ class Contest:
                 self._leave_behind(one, leader)
                 continue
             weights = [max(_LEAST_WEIGHT, going[place].promise / other.promise) for other in going[place:]]
-            one.beam.time.begin(self._time.left * weights[0] / sum(weights))
+            one.beam.time.explore(self._time.to_explore * weights[0] / sum(weights))
             self._search(one)
             if leader is None or self._best(one) < self._best(leader):
                 leader = one
@@ -203,7 +203,7 @@ class Contest:
         if not one.bench.original.target:
             return
         one.bench.say("timing the original against the baseline")
-        effort = one.beam.time.first_look(2 * LOOK_S)
+        effort = first_look(one.beam.time)
         base, (result,) = race_candidates(one.bench, [one.bench.original], effort, Wanted("original on a target"))
         if result.ratio is None:
             one.fail(result.failure or _NOT_TIMED)

@@ -10,17 +10,20 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
+from deadlines import original
 
 from optim._engine.reports.build import _shapes
 from optim._engine.runs import run as runs
 from optim._engine.runs.execute import _announce
 from optim._engine.runs.source_run import run_source
-from optim._engine.search import run_time
-from optim._engine.search.lane_seconds import AGAIN_S, FINAL_S
-from optim._engine.search.run_time import LEAST_S, MOST_S, WHOLE_S, RunTime, original_too_slow
+from optim._engine.search import deadline
+from optim._engine.search.deadline import GRACE_S, LEAST_S, MOST_S, SHORTER_S, WHOLE_S, Deadline
+from optim._engine.search.lane_costs import AGAIN_S, FINAL_S, LaneCosts
+from optim._engine.search.measure import efforts
+from optim._engine.search.measure.clock import Clock
+from optim._engine.search.preparation import original_too_slow
 from optim._engine.search.settings import AUTO, RunSettings
 from optim._engine.search.state import Attempt, Step
-from optim._engine.search.time_budget import GRACE_S, SHORTER_S, TimeBudget
 from optim._engine.search.time_estimate import Load, PassCosts, estimate_s, in_time, in_words
 from optim._engine.store import Store
 from optim.goal import Ratio
@@ -29,7 +32,7 @@ from optim.source import SourceRequest
 from optim_plugins.export import export_pipeline
 
 
-class Clock:
+class Now:
     def __init__(self):
         self.seconds = 500.0
 
@@ -39,137 +42,135 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch):
-    monkeypatch.setattr(TimeBudget, "pace", 1.0)
-    monkeypatch.setattr(TimeBudget, "programs", True)
-    return Clock()
+    monkeypatch.setattr(LaneCosts, "pace", 1.0)
+    monkeypatch.setattr(LaneCosts, "programs", True)
+    return Now()
 
 
-def run_of(seconds, clock, *, open_s=0.3, run_s=0.01, size_bytes=90_000_000, samples=8):
-    run = RunTime(seconds, clock)
-    run.expect(open_s=open_s, run_s=run_s, size_bytes=size_bytes)
-    run.compares(samples)
+def run_of(seconds, clock, *, run_s=0.01, size_bytes=90_000_000, samples=8):
+    run = Deadline(seconds, clock)
+    run.note_size(size_bytes)
+    run.comparing_s = samples * run_s
     return run
+
+
+def search_of(run, *, open_s=0.3, run_s=0.01, must=False):
+    return run.of_search(original(open_s, run_s), 300.0, must=must)
 
 
 def test_the_search_has_what_preparing_and_the_end_leave(clock):
     run = run_of(90.0, clock)
     clock.seconds += 10
-    time = TimeBudget.of_run(run, 300.0)
-    assert 40 < time.left < 80 - FINAL_S - AGAIN_S - SHORTER_S
+    time = search_of(run)
+    assert 40 < time.to_explore < 80 - FINAL_S - AGAIN_S - SHORTER_S
     assert run.left == 80.0
 
 
 def test_a_short_run_has_its_part_of_the_end_and_half_of_what_is_left_for_the_search(clock):
-    time = TimeBudget.of_run(run_of(20.0, clock), 300.0)
-    assert time.left >= 10.0
+    time = search_of(run_of(20.0, clock))
+    assert time.to_explore >= 10.0
     assert time.grace_s == pytest.approx(GRACE_S / 4)
-    assert time.final(2, drop=True).seconds == pytest.approx(FINAL_S / 4)
+    assert efforts.final(time, 2, drop=True).seconds == pytest.approx(FINAL_S / 4)
 
 
 def test_no_race_goes_on_beyond_the_run_but_for_the_proof_and_its_floor(clock):
     run = run_of(100.0, clock)
-    time = TimeBudget.of_run(run, 300.0)
-    assert time.aside(2).whole_s == pytest.approx(120 - 1.8)
-    assert time.again(2, drop=True).whole_s == pytest.approx(100 - 1.8)
-    assert time.again(2, drop=True).fresh
+    time = search_of(run)
+    assert efforts.aside(time, 2).whole_s == pytest.approx(120 - 1.8)
+    assert efforts.again(time, 2, drop=True).whole_s == pytest.approx(100 - 1.8)
+    assert efforts.again(time, 2, drop=True).fresh
     assert time.may_prove_more
     clock.seconds += 97
     assert time.is_up
-    assert time.aside(2).whole_s == pytest.approx(23 - 1.8)
-    assert time.again(2, drop=True).whole_s == run.spare_s == pytest.approx(3 - 1.8)
+    assert efforts.aside(time, 2).whole_s == pytest.approx(23 - 1.8)
+    assert efforts.again(time, 2, drop=True).whole_s == run.spare_s == pytest.approx(3 - 1.8)
     assert time.may_prove
     assert not time.may_prove_more
-    assert time.look(50.0, 3).whole_s == time.first_look(50.0).whole_s == 5.0
-    assert not time.may_time_again
+    assert efforts.look(time, 50.0, 3).whole_s == efforts.first_look(time, 50.0).whole_s == 5.0
+    assert not Clock(None, time)._may_time_again
     assert (time.shorter.left, time.fallbacks.left, time.final_repairs.left) < (0, 0, 0)
     assert time.verdict_sameness.left > 0 > time.last_sameness.left
     assert time.lanes_at_the_end(6) == 1
 
 
 def test_a_lane_more_needs_three_rounds_before_the_run_is_over(clock):
-    time = TimeBudget.of_run(run_of(60.0, clock, run_s=0.2), 300.0)
-    assert time.has_rounds_for(2)
+    time = search_of(run_of(60.0, clock, run_s=0.2), run_s=0.2)
+    assert time.may_race(2)
     clock.seconds += 46
-    assert (time.has_rounds_for(1), time.has_rounds_for(2)) == (True, False)
+    assert (time.may_race(1), time.may_race(2)) == (True, False)
 
 
 def test_what_is_begun_one_after_another_in_the_end_has_a_fifth_more_together(clock):
-    time = TimeBudget.of_run(run_of(100.0, clock), 300.0)
+    time = search_of(run_of(100.0, clock))
     clock.seconds += 110
     assert time.may_prove
-    assert time.final(1, drop=False).whole_s == pytest.approx(10 - 1.8)
+    assert efforts.final(time, 1, drop=False).whole_s == pytest.approx(10 - 1.8)
     clock.seconds += 8
     assert not time.may_prove
 
 
 def test_lanes_are_forks_where_there_is_no_time_for_programs(clock):
-    time = TimeBudget.of_run(run_of(100.0, clock, open_s=5.0), 300.0)
-    time.expect_lanes(open_s=5.0, run_s=0.01)
-    assert time.final(2, drop=True).fresh
+    time = search_of(run_of(100.0, clock), open_s=5.0)
+    assert efforts.final(time, 2, drop=True).fresh
     clock.seconds += 110
-    assert not time.final(2, drop=True).fresh
+    assert not efforts.final(time, 2, drop=True).fresh
 
 
 def test_the_end_leaves_the_time_that_reading_the_model_took_for_writing_it(clock):
-    run = RunTime(100.0, clock)
+    run = Deadline(100.0, clock)
     run.note_reading(25.0)
-    run.expect(open_s=0.3, run_s=0.01, size_bytes=1_000_000_000)
-    assert run.closing_s == 25.0
+    run.note_size(1_000_000_000)
+    assert run.left - run.spare_s == pytest.approx(25.0)
     run.note_reading(0.0)  # it was in the store
-    run.expect(open_s=0.3, run_s=0.01, size_bytes=1_000_000_000)
-    assert run.closing_s == pytest.approx(1.5 + 1000 / 300)
+    run.note_size(1_000_000_000)
+    assert run.left - run.spare_s == pytest.approx(1.5 + 1000 / 300)
 
 
 def test_the_end_leaves_more_time_for_writing_where_the_start_waited_for_the_processor(clock, monkeypatch):
     closing = {}
     for waited in (0.1, 1.0, 30.0):
-        monkeypatch.setattr(run_time, "start_of_command", lambda: run_time.Start(1.0 + waited, 1.0))  # noqa: B023
-        closing[waited] = run_of(100.0, clock).closing_s / 1.8
+        monkeypatch.setattr(deadline, "start_of_command", lambda: deadline.Start(1.0 + waited, 1.0))  # noqa: B023
+        run = run_of(100.0, clock)
+        closing[waited] = (run.left - run.spare_s) / 1.8
     assert closing == pytest.approx({0.1: 1.1, 1.0: 2.0, 30.0: 3.0})
 
 
 def test_what_the_user_gave_nothing_for_ends_within_five_minutes(clock):
-    run = RunTime(AUTO, clock)
+    run = Deadline(AUTO, clock)
     assert run.most_for_original < WHOLE_S
     run.announce(MOST_S)
-    run.expect(open_s=5.0, run_s=1.0, size_bytes=1)
-    assert (run.floor_s, run.spent + run.end_s + run.closing_s) == (WHOLE_S - MOST_S, WHOLE_S)
+    run.note_size(1)
+    assert run.floor_s == WHOLE_S - MOST_S
+    assert run.spent + run.end_s + run.left - run.spare_s == pytest.approx(WHOLE_S)
     run.announce(60.0)
     assert run.floor_s == 12.0
 
 
 def test_what_a_proof_took_to_open_is_what_the_next_one_takes(clock):
-    time = TimeBudget.of_run(run_of(100.0, clock), 300.0)
+    time = search_of(run_of(100.0, clock))
     clock.seconds += 70
     assert time.may_prove_more
-    time.note_proof(20.0)
+    time.lanes.note_proof(20.0)
     assert not time.may_prove_more
 
 
 def test_what_was_named_is_proven_whatever_the_time(clock):
-    time = TimeBudget.of_run(run_of(1.0, clock), 300.0, must=True)
+    time = search_of(run_of(1.0, clock), must=True)
     clock.seconds += 50
     assert time.may_prove
-    assert time.again(1, drop=False).whole_s < 0
-    assert math.isinf(time.final(1, drop=False).whole_s)
-    assert math.isinf(time.look(5.0, 1).whole_s)
+    assert efforts.again(time, 1, drop=False).whole_s < 0
+    assert math.isinf(efforts.final(time, 1, drop=False).whole_s)
+    assert math.isinf(efforts.look(time, 5.0, 1).whole_s)
 
 
 def test_a_model_that_runs_for_too_long_is_not_begun_to_be_timed(clock):
-    assert TimeBudget.of_run(run_of(300.0, clock, run_s=30.0, samples=1), 300.0).may_prove
-    assert not TimeBudget.of_run(run_of(60.0, clock, run_s=30.0, samples=1), 300.0).may_prove
-
-
-def test_a_model_of_two_seconds_a_run_has_a_first_look_at_few_models(clock):
-    time = TimeBudget.of_run(run_of(60.0, clock, run_s=2.0, samples=1), 300.0)
-    time.expect_lanes(open_s=0.3, run_s=2.0)
-    assert 0 < time.lanes_to_look_at(9) < 5
-    assert time.final(1, drop=True).most_samples == 1
+    assert search_of(run_of(300.0, clock, run_s=30.0, samples=1), run_s=30.0).may_prove
+    assert not search_of(run_of(60.0, clock, run_s=30.0, samples=1), run_s=30.0).may_prove
 
 
 def test_a_number_is_never_changed_and_auto_is_announced_once_the_model_is_known(clock):
-    assert RunTime(45.0, clock).left == 45.0
-    run = RunTime(AUTO, clock)
+    assert Deadline(45.0, clock).left == 45.0
+    run = Deadline(AUTO, clock)
     assert math.isinf(run.left)
     assert run.for_original == MOST_S / 5
     run.announce(60.0)
@@ -215,11 +216,11 @@ def test_how_long_a_run_takes_is_said_at_its_start_where_nobody_said_it(clock, t
     def announced(asked):
         settings = SimpleNamespace(search_seconds=asked)
         bench = SimpleNamespace(
-            run_time=RunTime(asked, clock), settings=settings, store=Store(tmp_path), hold_to_time=lambda: None
+            deadline=Deadline(asked, clock), settings=settings, store=Store(tmp_path), hold_to_time=lambda: None
         )
         plans = SimpleNamespace(by_target={"cpu": SimpleNamespace(names=PASSES)})
         _announce(bench, MINILM, plans, said.append)
-        return bench.run_time.announced_s
+        return bench.deadline.announced_s
 
     seconds = announced(AUTO)
     assert 60 < seconds < 150
@@ -247,7 +248,7 @@ class Prepared:
 
 
 def test_results_are_compared_on_as_many_samples_as_there_is_time_for(clock):
-    run = RunTime(60.0, clock)
+    run = Deadline(60.0, clock)
     fast, slow = in_time(Prepared(0.01), run), in_time(Prepared(1.5), run)
     assert (len(fast.compared), slow.compared, slow.explored, slow.shapes) == (8, (0, 7), (0,), ("x 1",))
     (note,) = run.notes
@@ -255,7 +256,7 @@ def test_results_are_compared_on_as_many_samples_as_there_is_time_for(clock):
 
 
 def test_where_samples_could_not_be_made_up_for_want_of_time_none_of_them_is_said_to_be_left_out(clock):
-    run = RunTime(60.0, clock)
+    run = Deadline(60.0, clock)
     in_time(Prepared(0.08, available=8, cut_short=True), run)
     (note,) = run.notes
     assert note.startswith("a run of the original takes 0.08 s, so there was no time for all synthesized")
@@ -281,17 +282,17 @@ def test_connecting_to_a_cluster_is_no_search_time(monkeypatch):
         since_start[0] += 60.0
         yield SimpleNamespace(seen=None)
 
-    monkeypatch.setattr(run_time, "is_a_command", lambda: True)
-    monkeypatch.setattr(run_time, "wall_clock", lambda: psutil.Process().create_time() + since_start[0])
+    monkeypatch.setattr(deadline, "is_a_command", lambda: True)
+    monkeypatch.setattr(deadline, "wall_clock", lambda: psutil.Process().create_time() + since_start[0])
     monkeypatch.setattr(runs, "find_cluster", lambda *asked: SimpleNamespace(connect=connecting))
     monkeypatch.setattr(runs, "workplace_request", lambda *asked: None)
     registry = SimpleNamespace(look_elsewhere=lambda seen: None)
-    run_time.start_of_command.cache_clear()
+    deadline.start_of_command.cache_clear()
     try:
         with runs._workplace(RunSettings(Path("model.onnx"), cluster="local:2"), registry, None, print):
-            assert RunTime(30.0, Clock()).spent == pytest.approx(3.0)
+            assert Deadline(30.0, Now()).spent == pytest.approx(3.0)
     finally:
-        run_time.start_of_command.cache_clear()
+        deadline.start_of_command.cache_clear()
 
 
 def test_exporting_a_source_comes_before_the_time_of_its_run(monkeypatch, tmp_path):
@@ -304,16 +305,16 @@ def test_exporting_a_source_comes_before_the_time_of_its_run(monkeypatch, tmp_pa
         since_start[0] += 60.0
         raise ExportedError
 
-    monkeypatch.setattr(run_time, "is_a_command", lambda: True)
-    monkeypatch.setattr(run_time, "wall_clock", lambda: psutil.Process().create_time() + since_start[0])
+    monkeypatch.setattr(deadline, "is_a_command", lambda: True)
+    monkeypatch.setattr(deadline, "wall_clock", lambda: psutil.Process().create_time() + since_start[0])
     monkeypatch.setattr(export_pipeline, "make_graphs", exporting)
-    run_time.start_of_command.cache_clear()
+    deadline.start_of_command.cache_clear()
     try:
         with pytest.raises(ExportedError):
             run_source(RunSettings(tmp_path, export=SourceRequest(str(tmp_path))), tmp_path / "out", print)
-        assert RunTime(30.0, Clock()).spent == pytest.approx(3.0)
+        assert Deadline(30.0, Now()).spent == pytest.approx(3.0)
     finally:
-        run_time.start_of_command.cache_clear()
+        deadline.start_of_command.cache_clear()
 
 
 def test_who_gave_too_little_time_is_told_to_give_more():

@@ -1,0 +1,431 @@
+"""The one clock of a run, and what it is kept for.
+
+The run has what the user gave, or what was announced. What must be done at its end is reserved; all else competes for
+what is left:
+
+==================  ============================================================  ==================================
+reserved            how long                                                      for
+==================  ============================================================  ==================================
+``WRITING``         1.5 s, and 1 s for each 300 MB; what reading took, if more    the report, the lock, the model
+``PROOF``           what proving five models takes; half of a search at most      the last races
+``OTHERS``          what a search on several targets leaves to the others         the other targets
+``RACES``           a fifth of the search                                         timing what was found
+``LATER``           the share of later stages                                     their candidates
+==================  ============================================================  ==================================
+
+The proof may take 20 % more than the run has: a shorter race proves nothing. The clock stands still while the run waits
+for its turn at the machine's. Exporting a source comes before it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass
+from functools import cache
+from time import time as wall_clock
+
+from optim._engine.jobs.prepare import Answer as Prepared
+from optim._engine.plugins.guard import is_a_command
+from optim._engine.search.allowance import Allowance
+from optim._engine.search.lane_costs import AGAIN_LANES, LaneCosts
+from optim._engine.search.settings import AUTO, SearchSeconds
+
+LATER, RACES, OTHERS, PROOF, WRITING = _RESERVES = ("later stages", "races", "other targets", "proof", "writing")
+"""What seconds are reserved for, in the order in which they come."""
+
+LEAST_S, MOST_S = 30.0, 280.0
+"""What is announced where the user gave nothing: in less the end alone takes half of it; who wants more says so."""
+
+WHOLE_S = 300.0
+"""After which a run has ended that was announced: what is beyond is for a proof that a busy machine draws out."""
+
+_WHOLE_END_S, _LEAST_PART = 80.0, 0.2
+"""A run that is shorter has its part of the seconds of the end: they are 28 together. With less than the second, what
+was named is proven by three rounds."""
+
+_ORIGINAL_SHARE, _LEAST_FOR_ORIGINAL_S = 0.2, 5.0
+"""Of the run, for what is done with the original before anything is tried: samples, reference, tolerance. A start alone
+takes a second, more on a busy machine."""
+
+_COMPARING_SHARE = 0.05
+"""Of the run, for comparing one result on all samples: some six are."""
+
+_FLOOR_SHARE, _SHORT_FLOOR_S = 0.2, 15.0
+"""The proof of what is delivered goes on until so much more is over than was announced: a shorter race proves nothing.
+A run of less than 30 s always has its 15 s for it."""
+
+_FLOOR_OF_LOOKS = 0.25
+"""Of that, for a race while exploring: with more, it and the end together take a third more than was announced."""
+
+_MOST_SLOWNESS = 3.0
+"""What the start of a command tells of its end at most: it waits for files that it reads too. Beside sixteen other
+programs on two processors starts took six times their processor time, and closing 2 to 7 s."""
+
+_CLOSING_S, _WRITTEN_BYTES_A_SECOND = 1.5, 300e6
+"""Report and lock; and the model, copied and hashed: measured with models of 1 GB."""
+
+_RACES_SHARE = 0.2
+"""Share of the search that is kept for races: candidates that nobody times are worth nothing."""
+
+_PROVEN_LANES, _MOST_FOR_THE_END, _LEAST_FOR_THE_END = 5, 0.5, 1 / 3
+"""Models whose proof is reserved, and shares of what is left when the search begins. With more than the first share,
+nothing is found that an end could prove. A proof of five models has no more than the second, if one of two fits in:
+runs of 30 s ended with 5 to 10 s unused."""
+
+GRACE_S = 10.0
+"""For what was begun in time: more lets slower passes end, and every search may end so much later."""
+
+LEAST_REPAIR_S = 2.0
+"""A repair with less does not get to its first evaluation."""
+
+_REPAIR_SHARE, _SAMENESS_SHARE = 0.4, 0.08
+"""Of the time for candidates, for repairs: with more, other passes do not have their turn. Of the search, for telling
+settings that change nothing: it saves more than that in races, but not on models that take seconds to open."""
+
+SHORTER_S, FALLBACKS_S, FINAL_REPAIRS_S, _LAST_SAMENESS_S = 12.0, 20.0, 14.0, 20.0
+"""In the end: for applying steps again, to see which are needed; for races of what came next (where a busy machine
+hides every difference, more rounds do not find one); for all repairs on all samples; for telling settings that change
+nothing."""
+
+_SHORTER_SHARE = 1 / 3
+"""Of the seconds for chains without a step that are kept for them: most of these steps were applied before."""
+
+_LEAST_VERDICT_S = 2.0
+"""For telling that what won is no change, whatever the time: a small model is opened twice in less."""
+
+_REAPPLIED_S = 48.0
+"""For one step that is applied to another candidate: one that takes longer is not worth the end of a search."""
+
+_SLOWER = 3.0
+"""Times that a candidate may take longer when it is tried again: busy machines vary by as much."""
+
+
+class Deadline:
+    """The seconds of one run, from when this is made; :meth:`of_search` makes it that of a search.
+
+    Args:
+        asked_s: what the user gave; ``auto``: they are announced when the model is known, and without end until then.
+        now: seconds of a clock that never goes back.
+        start: what the command took before; None: that of this process.
+
+    Attributes:
+        announced_s: of the whole run; infinite until they are known.
+        now: the clock.
+        comparing_s: what one result takes to be compared on all samples.
+        try_s: what trying one more pass is guessed to take; 0 until it is known.
+        notes: what there was no time for, a sentence each.
+        lanes: what lanes of a race take.
+        search_s: that the search began with.
+        timeout_s: the most that one candidate may take, and one model to open.
+        must: whether something was named: that is proven, whatever the time.
+        repairs: for repairs while exploring.
+        sameness: for telling settings that change nothing, while exploring.
+        last_sameness: for the same of what may be delivered.
+        verdict_sameness: for the same of what won, within what the proof may take.
+        final_repairs: for repairs on all samples.
+        shorter: for chains without a step that has not shown its worth.
+        fallbacks: for what came next, where the best did not hold.
+    """
+
+    def __init__(
+        self, asked_s: SearchSeconds = AUTO, now: Callable[[], float] = time.monotonic, start: Start | None = None
+    ) -> None:
+        start = start or start_of_command()
+        self.now = now
+        self._begin = now() - start.seconds
+        self._slowness = min(_MOST_SLOWNESS, start.slowness)
+        self.announced_s = math.inf if asked_s == AUTO else asked_s
+        self._most_s = WHOLE_S if asked_s == AUTO else math.inf
+        self.comparing_s = self.try_s = self._reading_s = 0.0
+        self.notes: list[str] = []
+        self._reserves: dict[str, float] = {}
+
+    def announce(self, seconds: float) -> None:
+        """Say how long the run takes, where the user did not."""
+        self.announced_s = seconds
+
+    def note_size(self, size_bytes: int) -> None:
+        """Note how large the original is: writing the result takes as long as that."""
+        writing_s = (_CLOSING_S + size_bytes / _WRITTEN_BYTES_A_SECOND) * self._slowness
+        self.reserve(WRITING, max(writing_s, self._reading_s))
+
+    def note_reading(self, seconds: float) -> None:
+        """Note what bringing the model into the store took: delivering it copies and hashes it once more."""
+        self._reading_s = seconds
+
+    def note(self, text: str) -> None:
+        """Have the report say once what there was no time for."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def of_search(self, prepared: Prepared, timeout_s: float, *, races: bool = True, must: bool = False) -> Deadline:
+        """That of a search that begins now, and leaves this run the time for its end: the same clock, its own reserves.
+
+        Args:
+            prepared: what is known of the original.
+            timeout_s: the most that one candidate may take.
+            races: whether candidates are raced while exploring.
+            must: whether something was named.
+        """
+        if math.isinf(self.announced_s):
+            self.announce(MOST_S)
+        one = self.to_prove(prepared, timeout_s, races=races, must=must)
+        left, writing_s = max(0.0, one.left), one.left - one.spare_s
+        end_s = writing_s + one.lanes.proof_s(_PROVEN_LANES if races else 1)  # a size needs no race, its latency does
+        if races:
+            end_s += _SHORTER_SHARE * one.shorter.left_of_its_own
+        two_s = writing_s + one.lanes.proof_s(AGAIN_LANES if races else 1)
+        end_s = min(end_s, max(two_s, _LEAST_FOR_THE_END * left), _MOST_FOR_THE_END * left)
+        one.reserve(PROOF, end_s - writing_s)
+        one.explore(max(0.0, left - end_s))
+        return one
+
+    def to_prove(self, prepared: Prepared, timeout_s: float, *, races: bool = True, must: bool = False) -> Deadline:
+        """The same where nothing is searched; for its arguments see :meth:`of_search`."""
+        one = copy(self)
+        one._begin_search(prepared, timeout_s, races, must)
+        return one
+
+    def _begin_search(self, prepared: Prepared, timeout_s: float, races: bool, must: bool) -> None:
+        self.timeout_s, self.must, self._races = timeout_s, must, races
+        self._reserves = dict(self._reserves)
+        self.search_s, self.explores_since = 0.0, self.now()
+        part = max(_LEAST_PART, min(1.0, self.announced_s / _WHOLE_END_S))
+        self.lanes = LaneCosts(
+            prepared.open_s, prepared.run_s, len(prepared.timed), comparing_s=self.comparing_s, part=part, races=races
+        )
+        self.grace_s = part * GRACE_S
+        self.repairs, self.sameness = Allowance(0.0, self.now), Allowance(0.0, self.now)
+        self.last_sameness = self._in_the_end(part * _LAST_SAMENESS_S)
+        self.shorter = self._in_the_end(part * SHORTER_S)
+        self.fallbacks = self._in_the_end(part * FALLBACKS_S)
+        self.final_repairs = self._in_the_end(part * FINAL_REPAIRS_S)
+        self.verdict_sameness = Allowance(part * _LAST_SAMENESS_S, self.now, lambda: max(_LEAST_VERDICT_S, self.end_s))
+
+    def _in_the_end(self, seconds: float) -> Allowance:
+        return Allowance(seconds, self.now, lambda: self.before_last_race)
+
+    def explore(self, seconds: float) -> None:
+        """Explore for so many seconds from now on; of several targets the others have the rest."""
+        self.search_s, self.explores_since = seconds, self.now()
+        self.reserve(OTHERS, self.before(PROOF) - seconds)
+        self.reserve(RACES, _RACES_SHARE * seconds if self._races else 0.0)
+        self.repairs.give(_REPAIR_SHARE * (seconds - self._reserves[RACES]))
+        self.sameness.give(_SAMENESS_SHARE * seconds)
+
+    # what is left
+
+    def reserve(self, name: str, seconds: float) -> None:
+        """Keep so many seconds for something."""
+        self._reserves[name] = seconds
+
+    def release(self, name: str) -> None:
+        """Keep none for it any more."""
+        self._reserves.pop(name, None)
+
+    def before(self, name: str) -> float:
+        """Seconds until what is reserved for something must begin; below zero when they are over."""
+        return self.left - sum(self._reserves.get(one, 0.0) for one in _RESERVES[_RESERVES.index(name) :])
+
+    @property
+    def spent(self) -> float:
+        """Seconds since it began."""
+        return self.now() - self._begin
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left of the whole run; below zero when they are over."""
+        return self.announced_s - self.spent
+
+    @property
+    def spare_s(self) -> float:
+        """Seconds for what only makes a result surer, or tells more of it: it ends when the run does."""
+        return self.before(WRITING)
+
+    @property
+    def to_explore(self) -> float:
+        """Seconds of the search that are left, 0 at least."""
+        return max(0.0, self.before(OTHERS))
+
+    @property
+    def before_last_race(self) -> float:
+        """Seconds until the last race, of two models or one that runs long, must begin.
+
+        Where a busy machine makes it look longer than what is reserved, it has that: what is not looked at cannot be
+        proven either.
+        """
+        proof_s = self.lanes.proof_s(1 if self.lanes.is_long else AGAIN_LANES)
+        return self.spare_s - min(proof_s, self._reserves.get(PROOF, math.inf))
+
+    @property
+    def is_up(self) -> bool:
+        """Whether only the last race fits into what is left of the run."""
+        return self.before_last_race <= 0
+
+    @contextmanager
+    def leaving(self, share: float) -> Iterator[None]:
+        """Leave a share of the time for candidates alone, 0..1: what begins inside has the rest."""
+        self.reserve(LATER, share * max(0.0, self.before(LATER)))
+        try:
+            yield
+        finally:
+            self.release(LATER)
+
+    @contextmanager
+    def lending(self) -> Iterator[None]:
+        """Explore in the time of the end too, but for the least proof of one model: nothing is there yet to prove."""
+        least_s = min(self._reserves.get(PROOF, math.inf), self.lanes.least_proof_s)
+        with self._repairing_in({**self._reserves, RACES: 0.0, OTHERS: 0.0, PROOF: least_s}):
+            yield
+
+    @contextmanager
+    def repairing_on(self) -> Iterator[None]:
+        """Repair in all that is left of the search: there is nothing to race any more."""
+        with self._repairing_in({**self._reserves, RACES: 0.0}):
+            yield
+
+    @contextmanager
+    def _repairing_in(self, reserves: dict[str, float]) -> Iterator[None]:
+        before, repairs_s = self._reserves, self.repairs.left_of_its_own
+        self._reserves = reserves
+        self.repairs.give(self.to_explore)
+        try:
+            yield
+        finally:
+            self._reserves = before
+            self.repairs.give(repairs_s)
+
+    # how long something may take
+
+    def at_least(self, floor_s: float, seconds: float) -> float:
+        """So many seconds, or what is begun may take whatever is left; what must be done has no bound."""
+        return math.inf if self.must else max(floor_s, seconds)
+
+    def for_candidate(self, *, named: bool = False) -> float:
+        """Seconds after which a candidate is stopped; what the user named has its full time."""
+        return self.timeout_s if named else min(self.timeout_s, self.before(LATER) + self.grace_s)
+
+    @property
+    def left_for_repairs(self) -> float:
+        """Seconds that repairs may take while exploring."""
+        return min(self.repairs.left, self.before(LATER))
+
+    @property
+    def most_before_proof(self) -> float:
+        """Seconds until the least proof of one model must begin."""
+        return min(self.timeout_s, self.most_for_repair(0.0))
+
+    def most_for_repair(self, took_s: float) -> float:
+        """Seconds after which a repair is stopped: what it finds must be made as before, in so long, and proven."""
+        return self.at_least(0.0, self.spare_s - self.lanes.least_proof_s - took_s)
+
+    def for_repaired(self, took_s: float) -> float:
+        """Seconds for what a repair found to hold; it took so long before, and is tried though the search is over."""
+        left = self.spare_s - self.lanes.least_proof_s
+        return min(self.timeout_s, max(self.for_candidate(), min(_SLOWER * took_s, left)))
+
+    @property
+    def for_reapplying(self) -> float:
+        """Seconds for one step that is applied to another candidate at the end."""
+        left = min(_REAPPLIED_S, self.before_last_race)
+        return min(self.timeout_s, self.at_least(min(self.floor_s, self.end_s), left))
+
+    # the end
+
+    @property
+    def floor_s(self) -> float:
+        """Seconds that the proof of what is delivered may take beyond what was announced."""
+        if math.isinf(self.announced_s):
+            return 0.0
+        floor_s = max(_FLOOR_SHARE * self.announced_s, _SHORT_FLOOR_S if self.announced_s < LEAST_S else 0.0)
+        return max(0.0, min(floor_s, self._most_s - self.announced_s))
+
+    @property
+    def end_s(self) -> float:
+        """Seconds until the proof of what is delivered must be over: later than announced, where it must be."""
+        if math.isinf(self.announced_s):
+            return math.inf
+        return max(self.spare_s + self.floor_s, self.floor_s if self.announced_s < LEAST_S else 0.0)
+
+    @property
+    def look_floor_s(self) -> float:
+        """Seconds that a race while exploring has whatever is left; the end has its own."""
+        return self.floor_s if self.announced_s < LEAST_S else min(_FLOOR_OF_LOOKS * self.floor_s, self.end_s)
+
+    @property
+    def may_prove(self) -> bool:
+        """Whether there is time for half of what one model takes to be open: with less it has no figure."""
+        return self.must or self.lanes.opened_s(1) / 2 <= self.end_s
+
+    @property
+    def may_prove_more(self) -> bool:
+        """Whether one more model is proven before the run ends, where those that were proven did not hold."""
+        return self.must or self.lanes.least_proof_s <= self.spare_s
+
+    def may_race(self, lanes: int) -> bool:
+        """Whether so many models have any figure before the run ends."""
+        return self.must or self.lanes.figure_s(lanes) <= self.spare_s
+
+    def lanes_at_the_end(self, wanted: int) -> int:
+        """How many of so many models there is time to prove, one at least."""
+        wanted = self.lanes.most_timed(wanted)
+        fit = (lanes for lanes in range(1, wanted + 1) if self.lanes.proof_s(lanes) <= self.spare_s)
+        return max(fit, default=min(1, wanted))
+
+    @property
+    def more_s(self) -> int:
+        """Seconds to ask for if noise left a verdict open: twice as many, in whole minutes."""
+        return 60 * math.ceil(2 * (self.announced_s if math.isfinite(self.announced_s) else self.spent) / 60)
+
+    # the original
+
+    @property
+    def for_original(self) -> float:
+        """Seconds for what is done with the original before anything is tried."""
+        return _ORIGINAL_SHARE * (MOST_S if math.isinf(self.announced_s) else self.announced_s)
+
+    @property
+    def most_for_original(self) -> float:
+        """Seconds after which a run has ended whatever the original is doing."""
+        whole_s = min(self._most_s, (1 + _FLOOR_SHARE) * self.announced_s) - _CLOSING_S * self._slowness
+        return max(_LEAST_FOR_ORIGINAL_S, whole_s - self.spent)
+
+    def samples_to_compare(self, run_s: float, available: int) -> int:
+        """On how many samples there is time to compare a result, one at least."""
+        if math.isinf(self.announced_s) or run_s <= 0:
+            return available
+        return max(1, min(available, int(_COMPARING_SHARE * self.announced_s / run_s)))
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What this command took until this was asked first, when its run began.
+
+    Attributes:
+        seconds: of wall; 0 in a user's program.
+        processor_s: of its processor; the rest it waited for files, and for other programs.
+    """
+
+    seconds: float = 0.0
+    processor_s: float = 0.0
+
+    @property
+    def slowness(self) -> float:
+        """How many times longer things take than where nothing else runs, about; 1 at least."""
+        return max(1.0, self.seconds / self.processor_s) if self.processor_s > 0 else 1.0
+
+
+@cache
+def start_of_command() -> Start:
+    """Of this process; what a user's program did before is no part of a run."""
+    import psutil
+
+    if not is_a_command():
+        return Start()
+    process = psutil.Process()
+    used = process.cpu_times()
+    return Start(max(0.0, wall_clock() - process.create_time()), used.user + used.system)

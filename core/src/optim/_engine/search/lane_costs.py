@@ -1,0 +1,142 @@
+"""What lanes of races take (a process, a model opened, its runs), and what proving takes: guessed, then measured."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+_START_S = 0.2
+"""What a process with a runtime takes to start: a first guess, corrected by every race; 0.05 s as a fork, 0.4 s of
+processor time for the program that forks the lanes of what may be delivered."""
+
+_STARTING_SHARE = 0.6
+"""Part of the time to open a model alone that a lane takes: lanes open two at a time."""
+
+_RUNS_A_LANE = 30
+"""Runs of a model for its warm-up and for the rounds without which nothing can be said."""
+
+_LEAST_RUNS = 8
+_LANE_RUN_S = 0.6
+"""A model whose runs take longer than this together gets fewer of them, :data:`_LEAST_RUNS` at least."""
+
+_RUNS_A_ROUND = 2
+"""Of a slow model, by sample: one that is not timed, and one that is."""
+
+_SLOW_S = 0.05
+"""A model whose run takes longer is slow: looks at it have three rounds, on one sample."""
+
+LONG_S = 0.5
+"""A model whose run takes longer is timed on one sample: on three, a round of three models takes ten seconds."""
+
+_LONG_RUNS = 4
+"""Of such a model, in a lane: one before the race, and three rounds."""
+
+FINAL_S, AGAIN_S = 8.0, 6.0
+"""For races of what may be delivered: they end before that where the interval is narrow."""
+
+LEAST_ROUNDS = 3
+"""Of slow models: the report's interval says how little that is."""
+
+_PROGRAM_S = 0.7
+"""What a program of its own takes to start beyond a fork: its imports."""
+
+AGAIN_LANES = 2
+"""Models that are timed a second time: what contends is seldom more."""
+
+
+class LaneCosts:
+    """Seconds of lanes on one target: expected first, then learned from races.
+
+    Args:
+        open_s: what opening the original took.
+        run_s: what running it once took.
+        samples: that it is timed on.
+        comparing_s: what one result takes to be compared on all samples.
+        part: of the full seconds of an end that the run has, 0..1.
+        races: whether candidates are raced at all.
+
+    Attributes:
+        lane_s: that a lane of a race is expected to take, opening its model included.
+        round_s: that one model takes in a round.
+        final_s: of the last race.
+        again_s: of the same once more.
+        pace: scales the seconds of every race, and of the look at operators; tests race for tenths of seconds.
+        programs: whether what may be delivered is timed in processes of a program started for that; tests leave it out.
+    """
+
+    pace: ClassVar[float] = 1.0
+    programs: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        open_s: float = 0.0,
+        run_s: float = 0.0,
+        samples: int = 1,
+        *,
+        comparing_s: float = 0.0,
+        part: float = 1.0,
+        races: bool = True,
+    ) -> None:
+        self._run_s, self._comparing_s, self._races = run_s, comparing_s, races
+        self.round_s = run_s if self.is_long else _RUNS_A_ROUND * run_s * max(1, samples)
+        self.lane_s = _START_S + _STARTING_SHARE * open_s + self._runs_s
+        self.final_s, self.again_s = part * FINAL_S, part * AGAIN_S
+        self._proven_lane_s = 0.0
+
+    def note_lanes(self, open_s: float) -> None:
+        """Note what a lane of the last race took to open; half of the expectation goes by it."""
+        self.lane_s = 0.5 * self.lane_s + 0.5 * (open_s + self._runs_s)
+
+    def note_proof(self, open_s: float) -> None:
+        """Note what a lane of what may be delivered took to open, as a program that compares all samples."""
+        self._proven_lane_s = max(self._proven_lane_s, open_s)
+
+    @property
+    def _runs_s(self) -> float:
+        """Seconds that a lane takes to run its model: slow models run less often."""
+        if self.is_long:
+            return _LONG_RUNS * self._run_s
+        return min(_RUNS_A_LANE * self._run_s, max(_LANE_RUN_S, _LEAST_RUNS * self._run_s))
+
+    @property
+    def is_long(self) -> bool:
+        """Whether a run of the model takes so long that each counts: it is timed on one sample, without warm-up."""
+        return self._run_s > LONG_S
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether a run of the model takes so long that there are few of them."""
+        return self._run_s > _SLOW_S
+
+    @property
+    def races_again(self) -> bool:
+        """Whether what contends is timed twice: of what runs long, only where there is time; sizes need one race."""
+        return self._races and not self.is_long
+
+    @property
+    def _program_s(self) -> float:
+        return self.lane_s + (_PROGRAM_S if self.programs else 0.0)
+
+    def opened_s(self, lanes: int) -> float:
+        """Seconds until so many models are open beside the original, and compared on all samples."""
+        expected_s = (lanes + 1) * self._program_s + lanes * self._comparing_s
+        return max(expected_s, (lanes + 1) * self._proven_lane_s)
+
+    def proof_s(self, lanes: int) -> float:
+        """Seconds that proving so many models takes: opened, compared on all samples, timed, some of them again."""
+        if self.is_long:
+            return self.opened_s(lanes)
+        again_s = (AGAIN_LANES + 1) * self._program_s + self.again_s if self._races else 0.0
+        return self.opened_s(lanes) + self.final_s + again_s
+
+    @property
+    def least_proof_s(self) -> float:
+        """Seconds that proving one model takes at least: opened, compared, and timed once, half as long as usual."""
+        return self.opened_s(1) + (0.5 * self.final_s if self._races else 0.0)
+
+    def most_timed(self, wanted: int) -> int:
+        """How many of so many models the last race has rounds for, if each is slow."""
+        return min(wanted, max(2, int(self.final_s / (LEAST_ROUNDS * self.round_s)) - 1)) if self.is_slow else wanted
+
+    def figure_s(self, lanes: int) -> float:
+        """Seconds that so many models take to have any figure: opened, and a few rounds."""
+        return self.opened_s(lanes) + LEAST_ROUNDS * (lanes + 1) * self.round_s

@@ -1,0 +1,111 @@
+"""How long each kind of race looks, in what a deadline leaves: looks while exploring, and the proof."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from optim._engine.search.deadline import Deadline
+from optim._engine.search.effort import Effort
+from optim._engine.search.lane_costs import AGAIN_LANES, LEAST_ROUNDS
+
+LOOK_S = 1.0
+"""The shortest race while exploring: with less, five rounds of a few lanes do not fit."""
+
+_DECIDE_S, _DECIDE_SHARE = 60.0, 0.8
+"""How much longer the last of them goes on while noise leaves open if the best is faster. The second is the share of
+what is left of the run: more seconds decide more. The first is for a run without an end, such as that of a lock."""
+
+_LOOK_WIDTH, _FINAL_WIDTH = 0.2, 0.1
+"""Shares of what a model gains that its interval may be wide: while exploring, and of what is delivered. At a ratio of
+0.5 these are 10 and 5 hundredths; two processes of one graph differ by some."""
+
+_FIRST_RACE = 0.7
+"""Share of all that is left until the last race that the first one may take: of slow models there is no other."""
+
+_OPENING_SHARE = 0.4
+"""Part of a lane's time that opening takes: it is not part of the race itself."""
+
+
+def look(time: Deadline, seconds: float, lanes: int, *, memory_only: bool = False) -> Effort:
+    """A quick look at some lanes in ``seconds``, opening them included; memory is known when a lane is open."""
+    costs = time.lanes
+    whole_s = time.at_least(time.look_floor_s, time.before_last_race)
+    seconds = costs.pace * max(LOOK_S, seconds - _OPENING_SHARE * costs.lane_s * lanes)
+    if memory_only:
+        return Effort(seconds, least_rounds=3, most_rounds=5, drop=False, fresh=False, whole_s=whole_s)
+    return Effort(
+        seconds,
+        least_rounds=3 if costs.is_slow else 5,
+        most_rounds=20,
+        width=0.03,
+        gain_width=_LOOK_WIDTH,
+        fresh=False,
+        most_samples=1 if costs.is_slow else None,
+        whole_s=whole_s,
+    )
+
+
+def first_look(time: Deadline, seconds: float = 2 * LOOK_S) -> Effort:
+    """Three rounds on one sample, and a few more where they are short."""
+    return Effort(
+        time.lanes.pace * min(seconds, 2 * LOOK_S),
+        least_rounds=3,
+        most_rounds=7,
+        width=0.05,
+        gain_width=_LOOK_WIDTH,
+        fresh=False,
+        most_samples=1,
+        whole_s=time.at_least(time.look_floor_s, _FIRST_RACE * time.before_last_race),
+    )
+
+
+def final(time: Deadline, lanes: int, *, drop: bool) -> Effort:
+    """Fresh rounds for so many models that may be delivered."""
+    costs = time.lanes
+    again_s = (AGAIN_LANES + 1) * costs.lane_s + costs.again_s if costs.races_again else 0.0
+    effort = _exact(time, costs.final_s, lanes, least_rounds=10, drop=drop, after_s=again_s)
+    left_s = time.spare_s - costs.opened_s(lanes) - effort.seconds
+    left_s -= again_s if left_s > again_s else 0.0  # where there is time for one race only, that has all of it
+    return replace(effort, decide_s=max(effort.seconds, _decide_s(left_s)))
+
+
+def again(time: Deadline, lanes: int, *, drop: bool) -> Effort:
+    """Fresh rounds in fresh processes, for what contends; they end when the run does."""
+    effort = aside(time, lanes, drop=drop)
+    spare_s = time.spare_s
+    return replace(effort, whole_s=min(effort.whole_s, spare_s), decide_s=max(effort.seconds, _decide_s(spare_s)))
+
+
+def aside(time: Deadline, lanes: int, *, drop: bool = False) -> Effort:
+    """Fresh rounds for what is beyond the budget."""
+    return _exact(time, time.lanes.again_s, lanes, least_rounds=8, drop=drop, after_s=0.0)
+
+
+def _exact(time: Deadline, seconds: float, lanes: int, *, least_rounds: int, drop: bool, after_s: float) -> Effort:
+    costs = time.lanes
+    if costs.is_slow:
+        there_is_time_for = int(seconds / ((lanes + 1) * costs.round_s))
+        least_rounds = min(least_rounds, max(LEAST_ROUNDS, there_is_time_for))
+    end_s, opened_s = time.end_s, costs.opened_s(lanes)
+    whole_s = math.inf if time.must else end_s - after_s if end_s - after_s > opened_s + seconds else end_s
+    seconds *= costs.pace
+    return Effort(
+        seconds=seconds,
+        least_rounds=least_rounds,
+        most_rounds=40,
+        width=0.015,
+        gain_width=_FINAL_WIDTH,
+        drop=drop,
+        open_timeout_s=time.timeout_s,
+        patience_s=seconds / 2,
+        fresh=costs.programs and (time.must or opened_s <= end_s),
+        most_samples=1 if costs.is_long else None,
+        whole_s=whole_s,
+        decide_s=seconds,
+    )
+
+
+def _decide_s(left_s: float) -> float:
+    """How much longer a race goes on for an answer, where so many seconds are left of the run."""
+    return _DECIDE_SHARE * left_s if math.isfinite(left_s) else _DECIDE_S
