@@ -40,7 +40,7 @@ from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import LaneResult
 from optim._engine.search.time_estimate import PassCosts
 from optim._engine.store import Store
-from optim._engine.trace import STORE, Trace, key_of
+from optim._engine.trace import STORE, Trace, key_of, short_name
 from optim.errors import ExitStatus, OptimError
 from optim.goal import Ratio
 from optim.jobs.process import WorkerFailed
@@ -52,6 +52,8 @@ MOST_UNKNOWN = 0.1
 
 _AT_ONCE = 2
 """Jobs that the recorded run did at the same time: see ``workbench._AT_ONCE``."""
+
+_RACE = short_name(race_job.MODULE)
 
 _SAME_EFFORT = 0.8
 """A race that has at least so much of the recorded one's time, and at most the inverse, is the recorded one."""
@@ -183,7 +185,7 @@ class FromTrace:
         for action in (*trace.actions, *theirs):
             self._found[action["key"]].append(action)
             took[action["name"]].append(action["seconds"])
-            if action["name"] == race_job.MODULE and "answer" in action:
+            if action["name"] == _RACE and "answer" in action:
                 self._bases.append(action["answer"]["base"])
                 for asked, lane in zip(action["request"]["lanes"], action["answer"]["lanes"], strict=True):
                     if not lane["out_of_time"]:
@@ -200,8 +202,8 @@ class FromTrace:
         Raises:
             WorkerFailed: as recorded, or because the trace has none.
         """
-        is_look = work.module == race_job.MODULE and work.request["effort"] is None
-        is_race = work.module == race_job.MODULE and not is_look
+        is_look = short_name(work.module) == _RACE and work.request["effort"] is None
+        is_race = short_name(work.module) == _RACE and not is_look
         action = self.action(work.module, work.request)
         if is_look and action is None:
             return self._looked(work.request)
@@ -245,11 +247,11 @@ class FromTrace:
         base = self._here(self._bases[-1]) if self._bases else to_wire(LaneResult())
         lanes = [_Drawn(self._here(lane), self._random()) for lane in recorded if lane is not None]
         opening_s = base["open_s"] * (1 + len(recorded))
-        usual_s = base["round_s"] or self._usual_s.get(race_job.MODULE, 1.0) / max(1, effort.least_rounds)
+        usual_s = base["round_s"] or self._usual_s.get(_RACE, 1.0) / max(1, effort.least_rounds)
         missing = recorded.count(None)
         spent_s = _rounds_of(lanes, effort, usual_s, missing, opening_s)
         share = missing / len(recorded) if recorded else float(not self._bases)
-        self._pass(opening_s + spent_s, share, race_job.MODULE)
+        self._pass(opening_s + spent_s, share, _RACE)
         drawn = iter(lanes)
         none = to_wire(LaneResult(out_of_time=True))
         return Done({"base": base, "lanes": [none if lane is None else next(drawn).result for lane in recorded]})
@@ -258,7 +260,7 @@ class FromTrace:
         """A model that is only compared: what a race said of it before its rounds. If none did, its time was over."""
         lane = self._lane(request["base"])
         known = lane is not None and bool(lane["ready"] and lane["ready"]["comparisons"])
-        self._pass(self._usual_s.get(race_job.MODULE, 1.0), float(not known), race_job.MODULE)
+        self._pass(self._usual_s.get(_RACE, 1.0), float(not known), _RACE)
         found = LaneResult(out_of_time=not known)
         return Done({"base": {**to_wire(found), "ready": self._here(lane["ready"]) if known else None}, "lanes": []})
 
@@ -279,14 +281,14 @@ class FromTrace:
         return random.Random(f"{self._seed} {self._draws}")
 
     def _pass_unknown(self, module: str) -> None:
-        self._pass(self._usual_s.get(module, 1.0), 1.0, module)
+        self._pass(self._usual_s.get(short_name(module), 1.0), 1.0, module)
 
     def _pass(self, seconds: float, unknown: float, module: str) -> None:
         """Let seconds pass, a share of them unknown."""
         self.in_turn.wait_until(self.now.seconds + seconds)
         self.unknown_s += unknown * seconds
         if unknown:
-            self.lacks.append(module.rpartition(".")[2])
+            self.lacks.append(short_name(module))
 
     def _here(self, value: Any) -> Any:
         """What a trace says, with the folder of this store; models that it names are there then, and empty."""
@@ -421,7 +423,8 @@ def replay(trace: Trace, registry: Registry, seed: int | None = None, others: Se
         place = FromTrace(trace, store, seed, others)
         source = folder / trace.header["asked"]["source"]
         source.write_text("no model: a replay reads none")
-        data = next((one["request"]["data"] for one in trace.actions if one["name"] == prepare.JOB.module), None)
+        prepared = short_name(prepare.JOB.module)
+        data = next((one["request"]["data"] for one in trace.actions if one["name"] == prepared), None)
         asked = {**trace.header["asked"], "source": str(source), "data": data, "trace": "", "fresh": True}
         settings = from_wire(RunSettings, asked)
         from_wire(PassCosts, trace.header["costs"]).keep(store)

@@ -23,7 +23,7 @@ from optim.errors import OptimError
 from optim.jobs.process import WorkerFailed
 from optim.jobs.wire import to_wire
 
-VERSION = 2
+VERSION = 3
 
 STORE = "<store>"
 """What a trace has in place of the folder of the cache."""
@@ -92,7 +92,7 @@ class Recorder:
         """Notes what is done inside, whether it succeeds or fails.
 
         Args:
-            name: of the job's module, or of what is read.
+            name: of the job's module, or of what is read; its last part is kept, for modules move.
             request: what it is told.
         """
         assert self._time is not None
@@ -105,7 +105,7 @@ class Recorder:
         finally:
             asked = to_wire(request)
             line = {
-                "name": name,
+                "name": short_name(name),
                 "key": key_of(name, self._without_paths(asked)),
                 "at": round(began, 6),
                 "left": round(left, 6),
@@ -186,9 +186,14 @@ def trace_of(path: str, component: str) -> str:
     return str(file.with_name(f"{file.stem}-{component}{file.suffix}")) if path else ""
 
 
+def short_name(name: str) -> str:
+    """What a trace calls a job: its module without the packages around it."""
+    return name.rpartition(".")[2]
+
+
 def key_of(name: str, request: Any) -> str:
-    """What an answer is found by: the work, whatever time it has and wherever its files lie."""
-    return cache_key("trace", [name, _timeless(request)])[:16]
+    """What an answer is found by: the work, whatever time it has and wherever its files and its module lie."""
+    return cache_key("trace", [short_name(name), _timeless(request)])[:16]
 
 
 def read_trace(path: Path) -> Trace:
