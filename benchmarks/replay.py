@@ -13,6 +13,7 @@ import contextlib
 import heapq
 import itertools
 import json
+import math
 import random
 import tempfile
 import threading
@@ -75,11 +76,11 @@ class InTurn(Executor):
 
     Args:
         clock: of the replay.
-        settle: called when all have ended.
+        next_begin: when, as recorded, what comes next began.
     """
 
-    def __init__(self, clock: Clock, settle: Callable[[], None]) -> None:
-        self._clock, self._settle = clock, settle
+    def __init__(self, clock: Clock, next_begin: Callable[[], float]) -> None:
+        self._clock, self._next_begin = clock, next_begin
         self._due: list[tuple[float, int, threading.Event]] = []
         self._back, self._mine = threading.Event(), threading.local()
         self._order = itertools.count()
@@ -115,7 +116,9 @@ class InTurn(Executor):
             self._back.set()
 
         while left or alive:
-            if left and alive < _AT_ONCE:
+            begin = self._next_begin() if left and alive < _AT_ONCE else math.inf
+            if begin < math.inf and (not self._due or begin <= self._due[0][0]):
+                self._clock.seconds = max(self._clock.seconds, begin)
                 place, go = left.pop(0), threading.Event()
                 resume: Callable[[], None] = threading.Thread(target=work, args=(place, go), daemon=True).start
             else:
@@ -126,7 +129,7 @@ class InTurn(Executor):
             resume()
             self._back.wait()
             alive = len(self._due)  # who has ended waits for nothing
-        self._settle()
+        self._clock.seconds = max(self._clock.seconds, self._next_begin())
         return iter([one.result() for one in found])
 
 
@@ -175,7 +178,7 @@ class FromTrace:
         self._seed, self._draws = seed, 0
         self._store = store
         self._began = self.now.seconds - trace.header["start"]["seconds"]
-        self.in_turn = InTurn(self.now, self._settle)
+        self.in_turn = InTurn(self.now, self._next_begin)
         self._begins = sorted(self._began + action["at"] for action in trace.actions)
         self._found: dict[str, list[dict[str, Any]]] = defaultdict(list)
         self._lanes: dict[str, list[Any]] = defaultdict(list)
@@ -212,8 +215,12 @@ class FromTrace:
         if action is None:
             self._pass_unknown(work.module)
             raise WorkerFailed("the trace has no answer to it", "unknown")
-        self.in_turn.wait_until(max(self.now.seconds, self._began + action["at"]) + action["seconds"])
-        self._settle()
+        began = self._began + action["at"]
+        with contextlib.suppress(ValueError):
+            self._begins.remove(began)
+        self.in_turn.wait_until(max(self.now.seconds, began) + action["seconds"])
+        if not self.in_turn.is_on:
+            self.now.seconds = self._next_begin()
         events = self._here(action["events"])
         if "failed" in action:
             failed, error = action["failed"], action["failed"]["error"]
@@ -229,11 +236,12 @@ class FromTrace:
         ours, theirs = (min(float(one["seconds"]), float(one["whole_s"])) for one in efforts)
         return self._seed is None and _SAME_EFFORT * theirs <= ours <= theirs / _SAME_EFFORT
 
-    def _settle(self) -> None:
-        """Let the time pass that the search itself took before what it did next, as recorded."""
+    def _next_begin(self) -> float:
+        """When the next action begins: after the time that the search itself takes, as recorded; or now."""
         place = bisect.bisect_left(self._begins, self.now.seconds)
-        if self._seed is None and not self.in_turn.is_on and not self.lacks and place < len(self._begins):
-            self.now.seconds = self._begins[place]
+        if self._seed is None and not self.lacks and place < len(self._begins):
+            return self._begins[place]
+        return self.now.seconds
 
     def action(self, name: str, request: Any) -> dict[str, Any] | None:
         """The next action of this work, the last one again where there is no other; None: the trace has none."""

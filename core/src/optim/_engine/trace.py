@@ -31,8 +31,10 @@ STORE = "<store>"
 _MOST_BYTES = 1 << 28
 """Of a trace that is read, uncompressed; a run of three minutes has some megabytes."""
 
-_CLOCKED = frozenset({"seconds", "within_s", "timeout_s", "effort", "bounds", "original_s", "limit_s", "costs"})
-"""What a request says of time, and of what was learned before: the same work may have more or less of it."""
+_CLOCKED = frozenset(
+    {"seconds", "within_s", "timeout_s", "effort", "bounds", "original_s", "limit_s", "costs", "opens_beside"}
+)
+"""What a request says of time, of free memory, and of what was learned before: the same work may have more or less."""
 
 
 class Seconds(Protocol):
