@@ -215,12 +215,7 @@ class FromTrace:
         if action is None:
             self._pass_unknown(work.module)
             raise WorkerFailed("the trace has no answer to it", "unknown")
-        began = self._began + action["at"]
-        with contextlib.suppress(ValueError):
-            self._begins.remove(began)
-        self.in_turn.wait_until(max(self.now.seconds, began) + action["seconds"])
-        if not self.in_turn.is_on:
-            self.now.seconds = self._next_begin()
+        self.take(action)
         events = self._here(action["events"])
         if "failed" in action:
             failed, error = action["failed"], action["failed"]["error"]
@@ -235,6 +230,15 @@ class FromTrace:
         efforts = (request["effort"], action["request"]["effort"])
         ours, theirs = (min(float(one["seconds"]), float(one["whole_s"])) for one in efforts)
         return self._seed is None and _SAME_EFFORT * theirs <= ours <= theirs / _SAME_EFFORT
+
+    def take(self, action: dict[str, Any]) -> None:
+        """Let the seconds of an action pass."""
+        began = self._began + action["at"]
+        with contextlib.suppress(ValueError):
+            self._begins.remove(began)
+        self.in_turn.wait_until(max(self.now.seconds, began) + action["seconds"])
+        if not self.in_turn.is_on:
+            self.now.seconds = self._next_begin()
 
     def _next_begin(self) -> float:
         """When the next action begins: after the time that the search itself takes, as recorded; or now."""
@@ -439,7 +443,10 @@ def replay(trace: Trace, registry: Registry, seed: int | None = None, others: Se
 
         def reach(*models: Path) -> Any:
             action = place.action("reach", models)
-            return 1.0 if action is None else action["answer"]
+            if action is None:
+                return 1.0
+            place.take(action)
+            return action["answer"]
 
         def start(job: Job[Any, Any], request: object, **_: Any) -> _Started:
             return _Started(place, job, request)
