@@ -336,7 +336,7 @@ class Lab:
         if found.ready is None or found.failure:
             raise OptimError(
                 "other-failed",
-                f"{one.name} does not run on the same feeds",
+                f"{one.name} does not run on the same samples",
                 found.failure,
                 "optim inspect shows its inputs and operators",
             ).naming(names_in_messages(one.model.path, Path(one.name)))
