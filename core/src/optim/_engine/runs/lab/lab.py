@@ -242,7 +242,10 @@ class Lab:
             (nodes,) = self.profiles([self._known(model)], seconds=seconds, within_s=self._bench.settings.timeout_s)
         except WorkerFailed as failed:
             raise failed.error or OptimError(
-                "profile-failed", f"could not profile {self.original.name}", failed.reason, "profile another model"
+                "profile-failed",
+                f"could not profile {self.original.name}",
+                failed.reason,
+                "optim profile MODEL --target cpu",
             ) from failed
         return nodes
 
