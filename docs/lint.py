@@ -8,6 +8,7 @@ index has, so these are a few rules of our own. ``--all`` also checks the pages 
 
 from __future__ import annotations
 
+import ast
 import posixpath
 import re
 import shlex
@@ -22,6 +23,7 @@ import click
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 sys.path.insert(0, str(DOCS))
+import make_errors  # noqa: E402
 import make_pages  # noqa: E402
 
 UNCLEAN: frozenset[str] = frozenset()
@@ -29,6 +31,9 @@ UNCLEAN: frozenset[str] = frozenset()
 
 MOST_WORDS = 35
 """Words of a sentence."""
+
+_LEAST_WORDS = 4
+"""Words of a string in the code that is taken for a text: shorter ones are names and keys."""
 
 OPENINGS = ("What", "Where", "Of", "Who", "Whoever", "That")
 """Words that begin a sentence whose subject comes late. Questions may begin so."""
@@ -102,7 +107,7 @@ def findings(*, unclean: Iterable[str] = UNCLEAN) -> list[Finding]:
     found += [one for place, text in written.items() for one in commands_of(place, text)]
     found += too_much(user_pages())
     found += broken_links(written | {f"docs/{path}": text for path, text in made.items()})
-    return found + list(of_help_texts())
+    return found + list(of_help_texts()) + list(of_strings())
 
 
 def user_pages() -> dict[str, int]:
@@ -307,6 +312,54 @@ def of_help_texts() -> Iterator[Finding]:
             for words in _optim_calls(example):
                 if reason := refused(words, whole=True):
                     yield Finding(place, 0, f"{reason}: {example}")
+
+
+def of_strings() -> Iterator[Finding]:
+    """The findings in texts of the code that people read: banned words, and command lines that optim refuses."""
+    for source in make_errors.SOURCES:
+        for path in sorted((ROOT / source).rglob("*.py")):
+            place = path.relative_to(ROOT).as_posix()
+            for line, text in _texts_of(ast.parse(path.read_text("utf-8"))):
+                for pattern, better in BANNED.items():
+                    if found := re.search(rf"\b{pattern}\b", text, re.IGNORECASE):
+                        yield Finding(place, line, f"'{found[0]}': write {better}: {text[:60]}")
+                if reason := refused_option(text):
+                    yield Finding(place, line, f"{reason}: {text[:60]}")
+
+
+def refused_option(text: str) -> str:
+    """The first option in the command lines of a text that its command does not have; empty if there is none."""
+    from optim._engine.cli.main import optim
+
+    for call in re.findall(r"\boptim ([a-z][^\"\n;`…#]*)", text):
+        words = call.split()
+        context, command = click.Context(optim, info_name="optim"), optim
+        while words and isinstance(command, click.Group) and (found := command.get_command(context, words[0])):
+            command, context = found, click.Context(found, parent=context, info_name=words.pop(0))
+        known = {name for one in command.params for name in (*one.opts, *one.secondary_opts)} | {"--help"}
+        options = re.findall(r"(?<![\w-])--[a-z][a-z-]*", " ".join(words))
+        if not isinstance(command, click.Group) and (strange := [one for one in options if one not in known]):
+            return f"{context.command_path} has no {strange[0]}"
+    return ""
+
+
+def _texts_of(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Strings of four words and more with their lines; docstrings and what a pass computes with are none."""
+    nodes = list(ast.walk(tree))
+    silent = {
+        id(one)
+        for node in nodes
+        for one in (
+            [part.value for part in getattr(node, "body", ()) if isinstance(part, ast.Expr)]
+            if isinstance(getattr(node, "body", None), list)
+            else []
+        )
+    } | {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in nodes:
+        if id(node) not in silent and isinstance(node, ast.Constant | ast.JoinedStr):
+            text = make_errors.text_of(node) if isinstance(node, ast.JoinedStr) or isinstance(node.value, str) else ""
+            if len(re.findall(r"[A-Za-z]{2,}", text)) >= _LEAST_WORDS and "\n" not in text.strip():
+                yield node.lineno, text
 
 
 if __name__ == "__main__":

@@ -58,6 +58,11 @@ def test_titles_questions_and_code_are_no_findings(text: str) -> None:
     assert told(text) == []
 
 
+def test_an_option_that_no_command_has_is_found_in_a_text() -> None:
+    assert LINT.refused_option("write optim deliver OUT --as LAYOUT -o DIR") == "optim deliver has no --as"
+    assert LINT.refused_option("optim adapters convert PEFT --for MODEL (or --base FOLDER); optim targets") == ""
+
+
 @pytest.mark.parametrize(
     ("line", "reason"),
     [

@@ -42,4 +42,5 @@ def test_every_status_of_a_step_is_explained() -> None:
 def test_every_field_is_on_the_page_of_fields(made_pages: dict[str, str]) -> None:
     rows = re.findall(r"^\| `(.+?)` \|", made_pages["report-json.md"], re.MULTILINE)
     assert set(rows) == fields_of_the_report()
+    assert re.findall(r"^\| `(.+?)` \| *\|$", made_pages["report-json.md"], re.MULTILINE) == [], "fields without a text"
     assert {"result.latency_ratio_ci", "result.drift.cosine", "steps.ratio_to_best"} <= set(rows)

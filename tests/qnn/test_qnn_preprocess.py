@@ -142,7 +142,7 @@ def test_a_second_time_changes_nothing_and_says_why(tmp_path: Path) -> None:
         once = apply(Preprocess, model, tmp_path, given).model
         again = apply(Preprocess, once, tmp_path, given)
         assert not again.changed
-        assert again.notes == ("HTP can take the graph as it is",)
+        assert again.notes == ("HTP can run the graph unchanged",)
 
 
 def test_a_compiled_model_is_left_alone(tmp_path: Path) -> None:

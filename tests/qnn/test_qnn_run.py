@@ -78,7 +78,7 @@ def test_a_network_is_quantized_compiled_and_reloaded_with_all_nodes_on_htp(cach
     assert found["result"]["drift"]["relative_error"] < 0.1
     assert found["result"]["latency_ms"] is None
     assert "100.0 % of its nodes on QNNExecutionProvider" in found["reason"]
-    assert "its time says nothing of a device" in text
+    assert "its time says nothing about a device" in text
     assert (out / "model.onnx.context.bin").is_file()
     feeds = images(1)[0]
     expected = onnx_run(net, feeds)

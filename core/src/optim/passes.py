@@ -134,7 +134,7 @@ class Interface:
         if len({bool(self.raw), bool(self.given), bool(self.expected)}) != 1:
             raise ValueError("an Interface with one of raw, given and expected needs all three")
         if self.raw and self.feeds:
-            raise ValueError("an Interface maps feeds, or brings raw samples: not both")
+            raise ValueError("an Interface maps samples, or brings raw samples: not both")
 
     @property
     def is_as_before(self) -> bool:

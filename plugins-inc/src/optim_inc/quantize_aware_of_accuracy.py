@@ -26,7 +26,7 @@ class QuantizeAwareOfAccuracy(ProductQuantizer):
 
     def worth_trying(self, model: Model, target: Target, goal: str) -> Applicable:
         """Only where it is named: it is a search of its own, and repair of the other passes takes fewer evaluations."""
-        return Applicable.no("a search of its own, for minutes: it is tried where --with names it")
+        return Applicable.no("it searches by itself for minutes: optim tries it only if --with names it")
 
     def apply(self, model: Model, options: QuantizeAwareOfAccuracyOptions, context: Context) -> PassResult:
         """Let the worker try, and answer how accurate each model is."""

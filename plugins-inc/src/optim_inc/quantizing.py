@@ -72,7 +72,7 @@ def quantize(
 
 def _accuracy(context: Context) -> Callable[[Any], float]:
     def accuracy(path: Any) -> float:
-        assert context.score is not None, "the pass has asked for it"
+        assert context.score is not None, "the pass requires it"
         return max(context.score(Path(path)), -1e9)  # JSON has no infinity
 
     return accuracy

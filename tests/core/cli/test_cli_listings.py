@@ -114,7 +114,7 @@ def test_plugins_list_is_one_line_for_each_plugin_and_tells_problems(site, optim
 def test_a_plugin_that_keeps_every_command_waiting_is_warned_about(site):
     site.add("acme", "import numpy\n" + GOOD)
     site.add("zenith", GOOD)
-    warning = "imports numpy while it loads, for which every command waits"
+    warning = "imports numpy while it loads, and every command waits for that"
     found = json.loads(site.run("plugins", "list", "--json").stdout)["plugins"]
     assert (of(found, "acme")["warnings"], of(found, "zenith")["warnings"]) == ([warning], [])
     assert f"warnings:\n  acme (optim-acme 1.0): {warning}\n" in site.run("plugins", "list").stdout
@@ -195,7 +195,7 @@ def test_passes_show_describes_every_option(site, optim):
         ("place", "str", None, True, "must be given"),
     ]
     text = optim("passes", "show", "full.cut")
-    assert "yes, held to the budget" in text
+    assert "yes, within the budget" in text
     assert "int >= 2, <= 16" in text
 
 

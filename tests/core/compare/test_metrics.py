@@ -248,3 +248,18 @@ def test_a_share_of_a_metric_that_is_zero_is_refused(tmp_path, monkeypatch):
 
     assert "--max-loss 0.01" in refused("metric-is-zero", measured, "1%").fix
     assert measured("0.5")[0].original == 0.0
+
+
+@pytest.mark.parametrize(("limit", "noted"), [("1%", True), ("0.05", True), ("10%", False), ("0.1", False)])
+def test_a_limit_below_one_answer_is_noted(tmp_path, monkeypatch, limit, noted):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(task, "_labels", lambda compares, reference: known.sample_labels)
+    (tmp_path / "right_metrics.py").write_text("def right(outputs, labels): return 1.0\n")
+    known = SampleList([{"x": np.zeros((8, 1))}] * 2)
+    known.sample_labels = lambda index: {"label": np.zeros(8)}
+    reference = SimpleNamespace(feed_set=lambda: known, compared=(0, 1), expected=lambda index: {"y": np.ones((8, 1))})
+    rows = tmp_path / "rows.npy"
+    asked = parse_metric("right_metrics:right")
+    _, notes = task.measure_original(asked, parse_max_loss(limit), None, reference, 0.1, rows)
+    found = [note for note in notes if note.startswith(f"--max-loss {limit} cannot be judged with 16 labels")]
+    assert bool(found) == noted, notes

@@ -243,7 +243,7 @@ def test_fixed_sizes_beyond_the_bound_ask_for_data(tmp_path, checked):
     with pytest.raises(OptimError) as caught:
         synthesize_feeds(model, tmp_path / "feeds", 0, check=(lambda feeds: pytest.fail("made")) if checked else None)
     assert caught.value.reference == "feeds-not-found"
-    assert "its inputs would take 992 MiB a sample; at most 256 MiB are made up" in caught.value.cause
+    assert "its inputs would take 992 MiB a sample; at most 256 MiB are synthesized" in caught.value.cause
     assert "--data" in caught.value.fix
 
 

@@ -145,7 +145,7 @@ def test_a_process_that_the_system_ends_for_memory_is_told_from_one_that_somebod
         Runner(Store(tmp_path), print).need(
             job, {"action": "kill", "arguments": {}}, timeout_s=PATIENCE_S, reference="x-failed", doing="do x"
         )
-    want = ", for want of memory (there are 2 GB)"
+    want = ", for lack of memory (there are 2 GB)"
     assert caught.value.cause == "its process ended with SIGKILL" + (want if starved else "")
     assert ("give more memory" in caught.value.fix) == starved
 

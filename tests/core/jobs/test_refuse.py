@@ -20,7 +20,7 @@ from optim._engine.plugins.registry import load_registry
         (
             "x1",
             True,
-            "the model has no node 'x1' that ort.quantize-dynamic could keep: what earlier passes make of it may",
+            "the model has no node 'x1' that ort.quantize-dynamic could keep: earlier passes may rename nodes",
         ),
         ("x1", False, ""),
     ],

@@ -56,5 +56,5 @@ def test_a_model_with_inputs_of_other_names_is_refused_before_anything_is_timed(
     assert main(["bench", str(model), str(other)]) == ExitStatus.USAGE
     text = capsys.readouterr().err
     assert "error[other-inputs]" in text
-    assert f"nothing is given to 'other'; both are fed '{fed}'" in text
+    assert f"the samples lack 'other'; they have '{fed}'" in text
     assert "timing" not in text

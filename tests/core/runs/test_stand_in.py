@@ -91,7 +91,7 @@ def test_the_whole_model_is_searched_where_its_first_layers_cannot_be(monkeypatc
     monkeypatch.setattr(judge, "judge_search", lambda *_: "of the whole")
     found: Any = execute._searched(run, PLAN, LARGE)
     assert found == "of the whole"
-    assert notes == ["the whole model was searched, since 4 of 40 layers could not be: it does not export"]
+    assert notes == ["optim searched the whole model, because the search on 4 of 40 layers failed: it does not export"]
 
 
 @pytest.mark.parametrize(("each_s", "applied"), [(20.0, ["a", "b", "c"]), (40.0, ["a", "b"]), (95.0, ["a"])])

@@ -113,7 +113,7 @@ def test_a_trace_that_was_cut_off_is_refused(folder: Path, lines: list[dict[str,
     written(tmp_path / "gap", [*lines[:3], *lines[4:]])
     written(tmp_path / "list", [[], []])
     for name in ("half", "text", "empty", "no-end", "gap", "list"):
-        with pytest.raises(OptimError, match=f"damaged-trace.*{name} is no whole trace"):
+        with pytest.raises(OptimError, match=f"damaged-trace.*{name} is not a complete trace"):
             read_trace(tmp_path / name)
 
 

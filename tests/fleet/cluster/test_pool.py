@@ -100,7 +100,9 @@ def test_all_plugins_that_a_worker_lacks_are_named_with_the_flags_that_leave_the
     with pytest.raises(OptimError) as caught:
         pool_of(Client({"a": WORKER}), [], needs).settle()
     assert caught.value.cause == "a on board: it lacks plugins house, inc"
-    assert caught.value.fix.endswith("; or leave out what workers lack: --disable-plugin house --disable-plugin inc")
+    assert caught.value.fix.endswith(
+        "; or leave out what the workers do not have: --disable-plugin house --disable-plugin inc"
+    )
 
 
 def test_who_is_there_is_named_where_the_clock_is_missing() -> None:

@@ -67,7 +67,7 @@ def test_operators_of_onnxruntimes_own_are_written_in_standard_ones(tmp_path: Pa
 def test_what_has_no_standard_form_is_left_and_named(tmp_path: Path) -> None:
     fused = apply(FuseTransformer, export("bert.dynamo", tmp_path), tmp_path, leave_out=["attention"]).model
     result = apply(Prepare, fused, tmp_path)
-    assert "left to CUDA, since TensorRT does not have them: MultiHeadAttention" in result.notes
+    assert "left to CUDA, because TensorRT does not have them: MultiHeadAttention" in result.notes
     assert "BiasGelu" in result.counts and "SkipLayerNormalization" in result.counts
     assert drift(fused, result.model, feeds_for("bert.dynamo", batch=2, sequence=6)) < 1e-5
 

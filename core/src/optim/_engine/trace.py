@@ -226,7 +226,7 @@ def read_trace(path: Path) -> Trace:
 
 def _bad(path: Path, cause: str) -> OptimError:
     return OptimError(
-        "damaged-trace", f"{path.name} is no whole trace", cause, "record it again: optim run MODEL --trace FILE"
+        "damaged-trace", f"{path.name} is not a complete trace", cause, "record it again: optim run MODEL --trace FILE"
     )
 
 

@@ -61,7 +61,7 @@ def not_taken(name: str) -> OptimError:
 def _names(arrays: Mapping[str, Array], inputs: Sequence[AdapterInput]) -> str:
     taken = {one.info.name for one in inputs}
     if unknown := sorted(set(arrays) - taken):
-        return f"the model has no input {_some(unknown)}: what it does would be left out without a word"
+        return f"the model has no input {_some(unknown)}, so a part of the adapter would have no effect"
     if missing := sorted(one.info.name for one in inputs if one.required and one.info.name not in arrays):
         return f"it lacks {_some(missing)}, which every run must bring"
     return ""

@@ -99,7 +99,7 @@ class AdaptedSession:
                     raise OptimError.usage(
                         "adapter-names-clash",
                         f"{seen[name]} and {live.name} cannot be used in one run",
-                        f"both have weights for '{name}', and only one of them would be heard",
+                        f"both have weights for '{name}', and the model would use only one of them",
                         "give each run one of them",
                     )
                 seen[name] = live.name

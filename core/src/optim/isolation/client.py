@@ -225,7 +225,7 @@ def worker_failed(isolation: Isolation, what: str, log: Path) -> OptimError:
         "isolated-worker-failed",
         f"the worker of plugin {isolation.plugin} failed",
         cause,
-        "run it again: another worker is started; if it fails each time, make its environment anew: "
+        "run it again: another worker is started; if it fails each time, make its environment again: "
         f"optim plugins remove {isolation.plugin} && optim plugins install {isolation.plugin}",
         status=ExitStatus.INTERNAL,
     )

@@ -41,9 +41,9 @@ def install_failed(isolation: Isolation, said: str) -> OptimError:
             "index-unreachable",
             what,
             f"no connection to the package index: {unreachable[0]}",
-            f"{again}   (with the network back it goes on where it stopped)",
+            f"{again}   (after the network is back, it continues)",
         )
-    return OptimError.usage("isolated-install-failed", what, reason(said), f"{again}   (it goes on where it stopped)")
+    return OptimError.usage("isolated-install-failed", what, reason(said), f"{again}   (it continues)")
 
 
 def reason(said: str) -> str:

@@ -237,7 +237,7 @@ class WorkerProcess:
             late = f"took longer than {limit.seconds:.3g} s, {limit.why}{self._on()}{self._in()}"
             return self._failed(late, "limit")
         starved = what == "SIGKILL" and ended_for_memory() > self._ended_before
-        want = f", for want of memory (there are {usable_memory_bytes() / 1e9:.2g} GB)" if starved else ""
+        want = f", for lack of memory (there are {usable_memory_bytes() / 1e9:.2g} GB)" if starved else ""
         reason = f"its process ended with {what}{self._on()}{left}{want}{self._in()}" + (f": {hint}" if hint else "")
         return self._failed(reason, "starved" if starved else "crashed", tail, tail)
 

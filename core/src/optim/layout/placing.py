@@ -69,7 +69,7 @@ def require_provider(result: Result, *, layout: str, providers: tuple[str, ...])
     if result.target.provider not in providers:
         raise OptimError.usage(
             "layout-not-for-target",
-            f"a result for target {result.target.name} cannot be laid out as {layout}",
+            f"a result for target {result.target.name} cannot be delivered as {layout}",
             f"it runs on {result.target.runs_on}; {layout} is written for {', '.join(providers)}",
             "optim run MODEL --target cpu --deliver " + layout,
         )

@@ -120,7 +120,7 @@ def malformed_is_invalid(path: Path) -> Iterator[None]:
             "invalid-graph",
             f"{path} cannot be read as a graph",
             _one_line(str(error.__cause__ or error)),
-            "export the model again; where onnx.checker.check_model(path) finds nothing wrong, the fault is optim's: "
+            "export the model again; if onnx.checker.check_model(path) finds nothing wrong, the fault is optim's: "
             "report it with the file",
         ) from error
 

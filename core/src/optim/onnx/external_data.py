@@ -123,6 +123,6 @@ def _check_extent(tensor: onnx.TensorProto, entry: dict[str, str], available: in
         raise OptimError(
             "external-data-too-short",
             what,
-            f"it lies at bytes {offset} to {offset + length} of {entry['location']}, which has {available}",
+            f"it is at bytes {offset} to {offset + length} of {entry['location']}, which has {available}",
             f"copy or download {entry['location']} again",
         )

@@ -121,7 +121,7 @@ def _below(root: str, file: Path) -> str:
         raise OptimError.usage(
             "weights-on-another-drive",
             f"the graph cannot point into {file}",
-            f"the cache lies on {root}, and a graph and its weights must lie on one drive",
+            f"the cache is on {root}, and a graph and its weights must be on one drive",
             f"set OPTIM_CACHE_DIR to a folder on {file.drive or file.anchor}, or use --weights copy",
         ) from error
 

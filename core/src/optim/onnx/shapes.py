@@ -47,7 +47,7 @@ def shapes_of_feeds(inputs: Iterable[TensorInfo], samples: Iterable[Feeds]) -> d
                 )
     if not count:
         raise OptimError(
-            "feeds-empty", "there are no samples to take shapes from", "the feeds are empty", "give at least one"
+            "feeds-empty", "there are no samples to take shapes from", "there are no input samples", "give at least one"
         )
     return found
 

@@ -110,7 +110,7 @@ def _archive(path: Path) -> tuple[str, str]:
     if models := [name for name in names if name.endswith(".onnx")]:
         return f"it is a zip archive that holds {models[0]!a}", f"python -m zipfile -e {path.name} unpacked"
     if names and all(name.endswith(".npy") for name in names):
-        return "it is an archive of arrays, such as feeds", f"optim run model.onnx --data {path.name}"
+        return "it is an archive of arrays, such as input samples", f"optim run model.onnx --data {path.name}"
     return "it is a zip archive, perhaps a torch checkpoint", "export the model with torch.onnx.export first"
 
 

@@ -71,7 +71,7 @@ def require_shapes_only(session: onnxruntime.InferenceSession, path: Path) -> No
         "left-to-cpu",
         f"{provider} does not take {len(computing)} {'node' if len(computing) == 1 else 'nodes'} of {path.name}",
         f"{shown}: onnxruntime would run them on the CPU, between copies from and to the device",
-        "leave out the pass that made them (--without), or admit it where the target can: fallback=cpu",
+        "leave out the pass that made them (--without), or allow the CPU, if the target can: fallback=cpu",
         status=ExitStatus.NOT_HELD,
     )
 

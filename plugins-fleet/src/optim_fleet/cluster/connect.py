@@ -156,7 +156,7 @@ def _bad(cluster: str) -> OptimError:
     return OptimError.usage(
         "bad-cluster",
         f"--cluster {cluster} names no cluster",
-        "it is none of local, local:N, tcp://HOST:PORT, tls://HOST:PORT and package.module:function",
+        "it is not one of local, local:N, tcp://HOST:PORT, tls://HOST:PORT and package.module:function",
         "--cluster local:2",
     )
 
@@ -177,7 +177,7 @@ def _require_private(address: str) -> None:
     raise OptimError.usage(
         "cluster-unencrypted",
         f"{address} is another machine, and the connection is not encrypted",
-        "whoever can write to it can run code on every machine of the cluster",
+        "every user who can write to it can run code on every machine of the cluster",
         "tls://HOST:PORT with certificates, as https://distributed.dask.org/en/stable/tls.html says; or a tunnel to a "
         "port of this machine",
     )
@@ -187,7 +187,9 @@ def _require_certificates(address: str) -> None:
     import distributed
 
     try:
-        problem = "" if distributed.Security().get_connection_args("client")["ssl_context"] else "dask is told none"
+        problem = (
+            "" if distributed.Security().get_connection_args("client")["ssl_context"] else "dask has no certificate"
+        )
     except OSError as error:  # of a file that is not there, or is none
         problem = describe_exception(error)
     if problem:

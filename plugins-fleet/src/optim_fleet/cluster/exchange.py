@@ -29,7 +29,7 @@ class Exchange:
     def __init__(self, url: str) -> None:
         self._url = url
         if url.startswith("memory:"):
-            raise _bad(url, "what lies in one process's memory is nothing to another")
+            raise _bad(url, "another process cannot read memory:// of this one")
         try:
             import fsspec
 

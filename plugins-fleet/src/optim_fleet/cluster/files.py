@@ -89,7 +89,7 @@ def _parts(path: Path) -> tuple[str, ...]:
     if linked:
         raise OptimError.usage(
             "weights-elsewhere",
-            "the model's weights lie where other machines cannot read them",
+            "other machines cannot read the place of the model's weights",
             f"it is linked to {min(linked)}",
             "export it with --weights copy",
         )

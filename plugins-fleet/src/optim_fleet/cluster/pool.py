@@ -224,7 +224,9 @@ class Pool:
     def _unfit(self) -> OptimError:
         clock = self._needs.clock
         lacked = sorted({name for one in self._members.values() for name in self._lacked(one.worker)})
-        without = f"; or leave out what workers lack: {' '.join(f'--disable-plugin {name}' for name in lacked)}"
+        without = (
+            f"; or leave out what the workers do not have: {' '.join(f'--disable-plugin {name}' for name in lacked)}"
+        )
         out = [f"{self._name(address)}: {reason}" for address, reason in self._left_out.items()]
         lacking = [f"{one.text} lacks {clock}" for one in self._members.values() if one.address not in self._left_out]
         start = "dask worker ADDRESS --nthreads 1" + (f" --resources {clock}=1" if clock else "")

@@ -62,7 +62,7 @@ def _require_ours(result: Result) -> None:
     if result.target.made_for != RUNTIME:
         raise OptimError.usage(
             "layout-not-for-target",
-            f"a result for target {result.target.name} cannot be laid out as openvino",
+            f"a result for target {result.target.name} cannot be delivered as openvino",
             f"it was proven and timed on {result.target.runs_on}, and not on OpenVINO",
             "optim run MODEL --target openvino --deliver openvino",
         )

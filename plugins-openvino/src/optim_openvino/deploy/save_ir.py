@@ -37,7 +37,7 @@ class SaveIr(Pass):
 
     def applicable(self, model: Model, target: Target) -> Applicable:
         """If the folder has no IR yet."""
-        return Applicable.no("its IR lies beside it already") if GRAPH in model.artefacts else APPLICABLE
+        return Applicable.no("its IR is beside it already") if GRAPH in model.artefacts else APPLICABLE
 
     def apply(self, model: Model, options: SaveIrOptions, context: Context) -> PassResult:
         """Convert, hold against the ONNX file, and hand over both files."""

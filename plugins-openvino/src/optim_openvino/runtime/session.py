@@ -62,9 +62,9 @@ class OpenVinoSession(Session):
         except RuntimeError as error:
             raise OptimError(
                 "openvino-run",
-                f"OpenVINO cannot run {self._name} on these feeds",
+                f"OpenVINO cannot run {self._name} on these samples",
                 plain(str(error)),
-                "look at the sizes of the feeds; --target cpu tells whether onnxruntime runs them",
+                "look at the sizes of the samples; --target cpu tells whether onnxruntime runs them",
             ) from error
         return dict(zip(self._outputs, (tensor.data for tensor in made), strict=True))
 
@@ -74,9 +74,9 @@ class OpenVinoSession(Session):
         names = ", ".join(f"'{name}'" for name in lacking)
         return OptimError(
             "feeds-missing-input",
-            f"the feeds of {self._name} lack {len(lacking)} of {len(ports)} inputs",
+            f"the samples of {self._name} lack {len(lacking)} of {len(ports)} inputs",
             f"nothing is given for {names}",
-            f"add {names} to the feeds",
+            f"add {names} to the samples",
         )
 
     @property

@@ -42,7 +42,7 @@ def _configured(settings: Mapping[str, str]) -> Target:
     device = settings.get("device", "CPU").upper()
     found = _DEVICE.fullmatch(device)
     if found is None:
-        raise _bad("device", settings["device"], "CPU, GPU, NPU or AUTO, with a number where there are several: GPU.1")
+        raise _bad("device", settings["device"], "CPU, GPU, NPU or AUTO, with a number if there are several: GPU.1")
     options = {DEVICE: device} if "device" in settings else {}
     for key, name in (("streams", STREAMS), ("threads", THREADS)):
         if key in settings:

@@ -12,7 +12,7 @@ def make_plan(request: Request) -> Plan:
     """``[tokenizer] -> model -> best start and end -> [text between them]``."""
     ports, pre, task = text_steps(request, pair=True)
     for place in (0, 1):
-        scores_output(request, place, 2, "scores [batch, tokens] of where an answer begins, and others of its end")
+        scores_output(request, place, 2, "scores [batch, tokens] of the beginning of an answer, and scores of its end")
     results: tuple[Result, ...]
     if task["input"] == "ids":
         post = PlannedStep("AnswerSpan")

@@ -171,7 +171,7 @@ def _read(path: Path, plan: Plan) -> Array:
             "bad-sample",
             f"the raw sample {path} cannot be read",
             f"{type(error).__name__}: {error}",
-            f"mend it, or take it out of {path.parent}",
+            f"repair it, or take it out of {path.parent}",
             PACKAGE,
         ) from error
     return pixels if len(plan.inputs[0].shape) == 3 else content

@@ -55,7 +55,7 @@ def require_equal(expected: Outputs, got: Outputs, where: str) -> float:
     if why := objection(compared, TOLERANCE):
         raise OptimError(
             "page-differs",
-            f"what was delivered gives other outputs {where}",
+            f"the delivered model gives other outputs {where}",
             why,
             "this is an issue of the plugin or of onnxruntime-web, not of the model",
             PACKAGE,

@@ -62,7 +62,7 @@ def _compiled_for(target: Target, sdk: str) -> str:
         ""
         if not soc or "soc=" in target.name
         else (
-            ", since nobody named a chip: --target qnn:soc=... compiles for yours, --without qnn.context-binary leaves "
+            ", because no chip was named: --target qnn:soc=... compiles for yours, --without qnn.context-binary leaves "
             "compiling to the device"
         )
     )

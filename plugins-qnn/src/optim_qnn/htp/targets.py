@@ -20,10 +20,10 @@ _PREPROCESS = "qnn.preprocess"
 _CONTEXT_BINARY = "qnn.context-binary"
 _FALLBACK = "a fallback to the CPU was admitted (fallback=cpu): what HTP does not take ran on the CPU"
 _SIMULATED = (
-    "ran on the HTP simulator: its time says nothing of a device, so validity, drift, where nodes ran, and size decided"
+    "ran on the HTP simulator: its time says nothing about a device; validity, drift, placement and size decided"
 )
 _NOT_RUN = (
-    "nothing was run on QNN: onnxruntime's CPU computed what the graph says. Open the result on a device, or with "
+    "nothing was run on QNN: onnxruntime computed the graph on the CPU. Open the result on a device, or with "
     "--target qnn where onnxruntime-qnn is installed, before you trust it there"
 )
 _SETTINGS = ("soc", "fallback", "performance")

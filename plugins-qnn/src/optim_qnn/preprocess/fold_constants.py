@@ -44,7 +44,12 @@ def folded(graph: ir.Model, context: Context) -> ir.Model:
     except Exception as error:
         raise session_failed(source, error) from error
     if not target.is_file():
-        raise OptimError("session-failed", "onnxruntime folded nothing", "it wrote no graph", "report this, please")
+        raise OptimError(
+            "session-failed",
+            "onnxruntime folded nothing",
+            "it wrote no graph",
+            "leave the pass out with --without PASS, and report it to its plugin",
+        )
     found = onnx_ir.load(target)
     _in_order(found, graph)
     infer_shapes_again(found)

@@ -83,7 +83,7 @@ class Preprocess(Pass):
         name_nodes(graph)
         after = context.save(graph, model)
         if after.digest == model.digest:
-            return PassResult(model, changed=False, notes=("HTP can take the graph as it is",))
+            return PassResult(model, changed=False, notes=("HTP can run the graph unchanged",))
         if not counts and not notes:
             notes = ("constants are folded, shapes inferred, nodes named; no operator had to be rewritten",)
         parameters = turned_names(inputs, outputs)
@@ -98,8 +98,8 @@ class Preprocess(Pass):
 def _nobody_said(dynamic: Sequence[str]) -> OptimError:
     return OptimError.usage(
         "dynamic-without-data",
-        "HTP takes fixed shapes, and nobody said which",
-        f"dynamic: {', '.join(dynamic)}; without --data the shapes would be made up",
+        "HTP takes fixed shapes, and none are given",
+        f"dynamic: {', '.join(dynamic)}; without --data the shapes would be synthesized",
         "give --data with samples of the shape you will run, "
         f'or --with "qnn.preprocess:shapes={{{dynamic[0]}=[1, 128]}}"',
         "optim-plugin-qnn",

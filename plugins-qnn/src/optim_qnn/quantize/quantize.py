@@ -94,7 +94,7 @@ class Quantize(Pass):
         counts = {"QuantizeLinear": kinds.count("QuantizeLinear"), "DequantizeLinear": kinds.count("DequantizeLinear")}
         if options.keep:
             counts["nodes at 16 bits"] = len(options.keep)
-        made_up = "" if context.feeds_given else "calibrated on samples that were made up: give --data with real ones"
+        made_up = "" if context.feeds_given else "calibrated on synthesized samples: give real ones with --data"
         opsets = [found.opset.get("", 0) for found in (model, after)]
         raised = f"opset {opsets[0]} became {opsets[1]}, which has 16 and 4 bits" if opsets[0] != opsets[1] else ""
         return PassResult(after, changed=True, counts=counts, notes=tuple(filter(None, (made_up, raised))))

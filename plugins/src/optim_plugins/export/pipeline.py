@@ -174,7 +174,7 @@ class Pipeline:
     def _stepped_back(self, source_pass: SourcePass) -> str:
         named = self._choice.named
         ahead = next((name for name in source_pass.yields_to if name in named and source_pass.name not in named), "")
-        return f"it makes way for {ahead}, which was asked for" if ahead else ""
+        return f"{ahead} was asked for and replaces it" if ahead else ""
 
     def _step(self, offered: OfferedPass, status: Any, reason: str, component: str = "", **more: Any) -> None:
         step = SourceStep(offered.name, offered.plugin.name, offered.stage, status, reason, component)

@@ -126,7 +126,7 @@ def _run(
         shapes = ", ".join(f"{name} {'x'.join(map(str, a.shape))}" for name, a in list(feeds.items())[:4])
         raise OptimError(
             "export-refuses",
-            f"the exported {component.name} does not run where its source does",
+            f"the exported {component.name} does not run on a trial on which its source does",
             f"{place_of(trial, step)} ({shapes}): {str(error).splitlines()[0][:300]}",
             "a size became a constant: give an example of another size, or leave the dimension fixed with --dynamic",
             status=ExitStatus.NOT_HELD,

@@ -31,7 +31,7 @@ class TritonOptions(PassOptions):
     """Of the layout ``triton``."""
 
     name: str = Field(default="model", pattern=rf"^{_PLAIN}$", description="of the model in the repository")
-    batch: int = Field(default=8, ge=1, le=4096, description="most samples in one batch, where the graph has a batch")
+    batch: int = Field(default=8, ge=1, le=4096, description="most samples in one batch, if the graph has a batch")
     delay_us: int = Field(default=100, ge=0, description="microseconds that a request waits for others")
     instances: int = Field(default=1, ge=1, le=64, description="copies of the model that run side by side")
 

@@ -26,7 +26,7 @@ class PerplexityOptions(AgreementOptions):
     label: str = Field(
         default="",
         description="name of the labels, shape (batch, sequence): the token that the logits at that place predict; "
-        "-100 does not count; where the feeds have no labels, the next one of 'tokens'",
+        "-100 does not count; if the samples have no labels, the next one of 'tokens'",
     )
     tokens: str = Field(default="input_ids", description="the input that holds token ids")
 
@@ -72,7 +72,7 @@ def token_agreement(options: AgreementOptions) -> Metric:
 def _next_tokens(feeds: Feeds, tokens: str, logits: Array) -> Array:
     """Each place's next token; the last has none, nor has padding."""
     if tokens not in feeds:
-        raise CannotJudge(f"the feeds have neither labels nor '{tokens}'")
+        raise CannotJudge(f"the samples have neither labels nor '{tokens}'")
     ids = np.asarray(feeds[tokens], np.int64)
     if ids.shape != logits.shape[:-1] or ids.shape[-1] < 2:
         raise CannotJudge(

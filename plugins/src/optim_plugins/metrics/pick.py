@@ -24,13 +24,13 @@ def pick_label(labels: Feeds, name: str) -> Array:
     """The label of that name; without one, ``label`` or ``labels``, else the only one."""
     if name:
         if name not in labels:
-            raise CannotJudge(f"there is no label '{name}'; the feeds have {', '.join(labels) or 'none'}")
+            raise CannotJudge(f"there is no label '{name}'; the samples have {', '.join(labels) or 'none'}")
         return np.asarray(labels[name])
     for usual in ("label", "labels"):
         if usual in labels:
             return np.asarray(labels[usual])
     if len(labels) != 1:
-        raise CannotJudge(f"the feeds have {len(labels)} labels, {', '.join(labels)}: say which with label=")
+        raise CannotJudge(f"the samples have {len(labels)} labels, {', '.join(labels)}: say which with label=")
     return np.asarray(next(iter(labels.values())))
 
 
@@ -61,5 +61,5 @@ def counted(label: NDArray[np.int64], classes: int) -> NDArray[np.bool_]:
     valid: NDArray[np.bool_] = label != IGNORED
     if valid.any() and (label[valid].min() < 0 or label[valid].max() >= classes):
         worst = int(label[valid].min()) if label[valid].min() < 0 else int(label[valid].max())
-        raise CannotJudge(f"label {worst} is none of the {classes} classes that the output has")
+        raise CannotJudge(f"label {worst} is not one of the {classes} classes of the output")
     return valid

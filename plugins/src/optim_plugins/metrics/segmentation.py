@@ -36,7 +36,7 @@ def mean_iou(options: MeanIouOptions) -> Metric:
         valid = (truth != ignore) & (truth != IGNORED)
         truth, found = truth[valid], found[valid]
         if truth.size and (truth.min() < 0 or truth.max() >= classes):
-            raise CannotJudge(f"label {int(truth.max())} is none of the {classes} classes that the output has")
+            raise CannotJudge(f"label {int(truth.max())} is not one of the {classes} classes of the output")
         both = np.bincount(truth[truth == found], minlength=classes)
         either = np.bincount(truth, minlength=classes) + np.bincount(found, minlength=classes) - both
         return np.concatenate([both, either])

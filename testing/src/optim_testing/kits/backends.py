@@ -175,7 +175,7 @@ class BackendConformance(Kit):
         before = {name: array.copy() for name, array in sample.items()}
         first = dict(session.run(sample))
         kept = {name: np.array(array) for name, array in first.items()}
-        assert all(np.array_equal(sample[name], before[name]) for name in sample), "a run wrote into its feeds"
+        assert all(np.array_equal(sample[name], before[name]) for name in sample), "a run wrote into its inputs"
         session.run({name: _other(array) for name, array in before.items()})
         assert all(np.array_equal(first[name], kept[name], equal_nan=_is_float(kept[name])) for name in kept), (
             "the next run changed the arrays that the last one returned: give each run arrays of its own"
@@ -270,7 +270,7 @@ class BackendConformance(Kit):
             assert said_s <= passed_s, f"{_TIMED} runs took {said_s:.3g} s of {passed_s:.3g} s that passed"
             assert said_s >= share * passed_s, (
                 f"{_TIMED} runs took {said_s:.3g} s of {passed_s:.3g} s that passed: "
-                "time_runs gives seconds, from the feeds to the outputs"
+                "time_runs gives seconds, from the inputs to the outputs"
             )
 
     def test_closing_leaves_nothing(

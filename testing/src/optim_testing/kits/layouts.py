@@ -89,7 +89,7 @@ class LayoutConformance(Kit):
         """A text: empty for what it takes, and a reason where its files are missing."""
         assert layout_class().refuse(files, options) == "", "it refuses the files of this test"
         reason = layout_class().refuse(None, options)
-        assert isinstance(reason, str), "refuse returns a text, empty where all is there"
+        assert isinstance(reason, str), "refuse returns a text, empty if nothing is missing"
 
     def test_it_writes_into_its_folder_alone(
         self, layout_class: type[Layout], result: Result, options: PassOptions, tmp_path: Path

@@ -236,7 +236,7 @@ class PassConformance(StageConformance):
             for name in (result.interface.feeds, result.interface.outputs):
                 assert not name or callable(imported(name)), f"{name} is no function"
             return
-        hint = "; return PassResult(interface=...) where they really must change"
+        hint = "; return PassResult(interface=...) if they really must change"
         assert after.inputs == before.inputs, "inputs changed" + hint
         assert after.outputs == before.outputs, "outputs changed" + hint
 
@@ -253,7 +253,7 @@ class PassConformance(StageConformance):
             for size, fixed in zip(said.shape or (), took.shape or (), strict=False):
                 assert not isinstance(fixed, int) or size == fixed, (
                     f"the result takes {list(took.shape or ())} of '{took.name}', and inputs_for says "
-                    f"{list(said.shape or ())}: samples are made up in sizes that it refuses"
+                    f"{list(said.shape or ())}: optim synthesizes samples in sizes that it refuses"
                 )
 
     def test_it_computes_the_same_within_the_tolerance(self, trial: Trial, result: PassResult) -> None:

@@ -105,7 +105,7 @@ class SourcePassConformance(StageConformance):
     ) -> None:
         """Names, inputs and outputs stay, and every output is within max_drift."""
         if pass_class.loads:
-            pytest.skip("it loads: what it gives is what others are held to")
+            pytest.skip("it loads: others are compared with what it gives")
         limit = getattr(self, "max_drift", None)
         assert isinstance(limit, float) and 0 < limit < 1, "say max_drift = 1e-5, or what is right for your pass"
         before = [(one.name, one.inputs, one.outputs, _computed(one)) for one in source.components]

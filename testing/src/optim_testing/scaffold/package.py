@@ -102,7 +102,7 @@ def write_package(
     except OSError as error:
         refused = disk_error(error, f"the package cannot be written to {folder}")
         if refused.reference == "not-writable":
-            refused.fix = f"optim plugins new {name} --folder FOLDER, where you may write"
+            refused.fix = f"optim plugins new {name} --folder FOLDER, in a folder that you may write to"
         raise refused from error
     return list(files)
 

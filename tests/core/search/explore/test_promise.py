@@ -93,7 +93,7 @@ def test_a_fusion_that_is_slower_by_itself_is_tried_on_as_long_as_it_costs_littl
 def test_a_slow_pass_of_which_nothing_came_is_not_tried_again_and_one_that_held_is(promises):
     promises.note_seconds("slow", 22.0)
     assert promises.reason_against(planned("slow"), 30.0).startswith(
-        "its first candidate took 22 s and nothing came of it"
+        "its first candidate took 22 s and led to no valid model"
     )
     promises.note_held(step("slow"))
     assert promises.reason_against(planned("slow"), 30.0) == ""

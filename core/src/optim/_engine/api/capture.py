@@ -71,12 +71,12 @@ def capture(
         if any(path.iterdir()):
             raise OptimError.usage(
                 "capture-folder-taken",
-                f"feeds cannot be captured into {path}",
+                f"input samples cannot be captured into {path}",
                 "there is something in it",
                 "name a new or an empty folder",
             )
     except OSError as error:
-        raise disk_error(error, f"feeds cannot be captured into {path}") from error
+        raise disk_error(error, f"input samples cannot be captured into {path}") from error
     recorder = Recorder(path, limit, max_bytes, seed)
     try:
         with _sessions(recorder) if module is None else _module(recorder, module):

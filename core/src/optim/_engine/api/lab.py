@@ -30,7 +30,7 @@ def lab(
         model: an ``.onnx`` file, a run folder, or a source, which is exported.
         data: as :func:`optim.run` takes it; by default the samples of a run folder, if it knows them, else made up.
         target: where models run.
-        seed: of made-up samples, and of passes.
+        seed: of synthesized samples, and of passes.
         beside: further models that will be looked at; samples of their run folders serve too.
         say: told what is going on, a line at a time.
 

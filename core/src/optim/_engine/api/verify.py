@@ -63,7 +63,7 @@ def verify(
         raise OptimError.usage(
             "nothing-to-compare",
             "optim verify needs a second model or a second target",
-            "neither a second model is given nor a second target",
+            "no second model and no second target is given",
             f"optim verify {reference} OTHER, or --other-target TARGET",
         )
     with named_data(data, seed) as feeds, named_metric(metric) as judged_by:

@@ -148,7 +148,7 @@ def _named_where_it_breaks(command: click.Command, offer: Offer) -> click.Comman
                 "command-failed",
                 f"command {offer.name} broke down",
                 describe_exception(error),
-                "run it as `optim --debug ...` to see where, and report that to the package below, which brings it",
+                "run it as `optim --debug ...`, and report the traceback to the package below, which brings it",
                 offer.plugin.release,
                 ExitStatus.INTERNAL,
             ) from error

@@ -48,8 +48,8 @@ def count(
             raise OptimError(
                 "metric-needs-labels",
                 f"metric {metric.name} needs labels",
-                f"sample {sample} of the feeds has none",
-                "put them into the feeds under names that begin with 'label'; cosine and token-agreement need none",
+                f"sample {sample} of the data has none",
+                "put them into the samples under names that begin with 'label'; cosine and token-agreement need none",
             )
         outputs, feeds = outputs_of(sample)
         try:

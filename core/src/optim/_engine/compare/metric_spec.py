@@ -109,7 +109,7 @@ def require_known(spec: MetricSpec, registry: Registry) -> MetricSpec:
             "unknown-metric",
             f"metric {spec.name} is not there any more",
             "it was a function of the program that made the lock",
-            "hand it over again: optim.run(model, recipe='recipe.lock.toml', metric=function)",
+            "pass it again: optim.run(model, recipe='recipe.lock.toml', metric=function)",
         )
     if spec.is_function:
         return spec

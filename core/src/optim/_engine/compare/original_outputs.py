@@ -41,5 +41,5 @@ def require_numbers(reference: Reference, target: Target) -> None:
             "only-nan",
             f"the original model computes only NaN on {target.name}",
             f"no output has one number, on {len(reference.compared)} samples",
-            "optim verify MODEL MODEL --target cpu tells whether it is the model or its feeds (--data), or the backend",
+            "optim verify MODEL MODEL --target cpu tells whether the model, its samples or the backend is the reason",
         )

@@ -183,7 +183,7 @@ def _not_itself(drift: float, backend: HeldBackend, target: Target, model: Model
         return OptimError(
             "target-differs",
             f"the original model is not right on {target.name}",
-            f"its outputs differ by {drift:.2g} from those that {backend.name} is held against",
+            f"its outputs differ by {drift:.2g} from those that {backend.name} is compared with",
             "this is an issue of the runtime, not of the model: choose another target, or another version of it",
             backend.release,
         )

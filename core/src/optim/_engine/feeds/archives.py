@@ -62,7 +62,7 @@ def read_archive(path: Path) -> Iterator[RawSample]:
         try:
             archive = zipfile.ZipFile(stream)
         except Exception as error:  # whatever a damaged file makes of zipfile
-            raise unreadable(path, "it is no whole .npz archive") from error
+            raise unreadable(path, "it is not a complete .npz archive") from error
         with archive:
             yield from _split(archive, path)
 

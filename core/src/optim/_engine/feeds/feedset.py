@@ -105,7 +105,7 @@ class FeedSet:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a report says of made-up samples, where nothing in the graph tells what they are like."""
+        """What a report says of synthesized samples, where nothing in the graph tells what they are like."""
         guessed = [f"'{one.input}' is {one.text}" if one.input else one.text for one in self.assumptions if one.guessed]
         if not guessed:
             return ()
@@ -118,7 +118,7 @@ class FeedSet:
 
     def name_of(self, index: int) -> str:
         """A sample in a message; counted from 0, as everywhere."""
-        return f"made-up sample {index}" if self.origin == SYNTHESIZED else f"sample {index} of {self.origin}"
+        return f"synthesized sample {index}" if self.origin == SYNTHESIZED else f"sample {index} of {self.origin}"
 
     def sample(self, index: int) -> Feeds:
         """Returns what to feed for sample ``index``, 0 first."""

@@ -32,7 +32,7 @@ def require_feeds(spec: str) -> None:
             "feeds-missing",
             "the input samples of this lock are not stored",
             "a program passed them as arrays",
-            "hand them over again: optim.run(model, recipe='recipe.lock.toml', data=arrays), or --data with a file",
+            "pass them again: optim.run(model, recipe='recipe.lock.toml', data=arrays), or --data with a file",
         )
     here = sorted(file.name for file in path.parent.glob("*.npz")) if path.parent.is_dir() else []
     raise OptimError(

@@ -1,4 +1,4 @@
-"""Pasts of made-up samples that the decoder made itself: it reads random tokens, and what it keeps of them is the past.
+"""Pasts of synthesized samples, made by the decoder: it reads random tokens, and its keys and values are the past.
 
 Noise is like no past: heads attend to it as they never do to text, so results drift by more on it than in use, and
 ranges that passes find are the noise's. A decoder that takes no prompt, or returns another past than it takes, gets

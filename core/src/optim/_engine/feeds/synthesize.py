@@ -167,7 +167,7 @@ def _too_large(plans: Sequence[PlannedInput], setting: Setting) -> str | None:
     total = sample_bytes(plans, setting)
     if total <= MOST_BYTES:
         return None
-    return f"its inputs would take {total / 2**20:.0f} MiB a sample; at most {MOST_BYTES >> 20} MiB are made up"
+    return f"its inputs would take {total / 2**20:.0f} MiB a sample; at most {MOST_BYTES >> 20} MiB are synthesized"
 
 
 def sample_bytes(plans: Sequence[PlannedInput], setting: Setting) -> int:
@@ -244,5 +244,5 @@ def _nothing_runs(model: Model, error: str) -> OptimError:
         "feeds-not-found",
         f"optim cannot synthesize inputs on which {model.path.name} runs",
         f"the usual sizes gave: {error}",
-        f"give feeds of your own: --data feeds.npz, written by numpy.savez('feeds.npz', **{{{names}}})",
+        f"give samples of your own: --data samples.npz, written by numpy.savez('samples.npz', **{{{names}}})",
     )

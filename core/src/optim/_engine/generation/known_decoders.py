@@ -40,7 +40,7 @@ def why_not_alone(model: Model) -> str:
     if "input_ids" not in interface.inputs or generates_alone(model) or not interface.past_like:
         return ""
     if lost := _lost_pasts(interface):
-        return f"'{lost[0]}' looks like its past, and no output is called so that it is known to be carried on in it"
+        return f"'{lost[0]}' looks like its past, but no output has a name that continues it"
     known = {*interface.state.values(), *MADE, "input_ids", KEPT_LOGITS}
     return f"it takes {', '.join(name for name in interface.inputs if name not in known)} too"
 
@@ -61,12 +61,12 @@ def require_decoder(interface: DecoderInterface) -> None:
 
 def _no_decoder(interface: DecoderInterface) -> OptimError:
     pasts = sorted(_lost_pasts(interface), key=lambda name: bool(_OF_ENCODER.search(name)))
-    lost = f"no output is called so that '{pasts[0]}' is known to be carried on in it: " if pasts else ""
+    lost = f"no output has a name that continues '{pasts[0]}': " if pasts else ""
     return OptimError.usage(
         "not-a-decoder",
         "the model is no decoder with a past",
         f"{lost}it takes {', '.join(interface.inputs)} and returns {', '.join(interface.outputs)}",
-        "export it with --state, or run its session yourself; a past X is carried on in the output present X",
+        "export it with --state, or run its session yourself; the output present X continues a past X",
     )
 
 

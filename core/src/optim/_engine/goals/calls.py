@@ -10,7 +10,15 @@ from optim.goal import Served
 
 @dataclass(frozen=True, slots=True)
 class Percentiles:
-    """How long calls took, in milliseconds; between two calls the time is interpolated."""
+    """How long calls took, in milliseconds; between two calls the time is interpolated.
+
+    Attributes:
+        p50: median.
+        p90: 90 of 100 calls take at most this.
+        p95: 95 of 100 calls take at most this.
+        p99: 99 of 100 calls take at most this.
+        calls: number of calls.
+    """
 
     p50: float
     p90: float

@@ -98,13 +98,13 @@ def run(request: Request, channel: Channel) -> Answer:
 
 
 def _unknown_to_keep(asked: NamedOptions, model: Model) -> list[str]:
-    """Which nodes to keep the model does not have; what earlier passes make of it may have them."""
+    """Why nodes to keep are unknown: the model does not have them, and no earlier pass can have made them."""
     kept = (asked.options or {}).get("keep")
     if not asked.written_here or not isinstance(kept, list):
         return []
     return [
         f"the model has no node '{name}' that {asked.name} could keep: "
-        + (f"did you mean {' or '.join(near)}?" if near else "what earlier passes make of it may")
+        + (f"did you mean {' or '.join(near)}?" if near else "earlier passes may rename nodes")
         for name, near in unknown_nodes(model, map(str, kept)).items()
     ]
 

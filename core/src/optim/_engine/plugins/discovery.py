@@ -185,7 +185,7 @@ def _slow_start(imported: Collection[str]) -> tuple[str, ...]:
     """A word about what loading the plugin brought in; one that another plugin brought before is that one's."""
     if not imported:
         return ()
-    return (f"imports {', '.join(sorted(imported))} while it loads, for which every command waits",)
+    return (f"imports {', '.join(sorted(imported))} while it loads, and every command waits for that",)
 
 
 def _info(entry: importlib.metadata.EntryPoint) -> PluginInfo:

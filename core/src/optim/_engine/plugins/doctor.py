@@ -189,7 +189,7 @@ def _offers(registry: Registry) -> Iterator[Finding]:
             Severity.PROBLEM,
             f"plugin {problem.plugin}",
             f"{problem.hook}: {problem.reason}",
-            f"optim --disable-plugin {problem.plugin.name} ...   # until {problem.plugin.package} is mended",
+            f"optim --disable-plugin {problem.plugin.name} ...   # until {problem.plugin.package} is repaired",
         )
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from optim._engine.search.settings import Named
 
 _OPENING = """\
-Written by optim: what was done to {file_name}, exactly. Keep it beside your code; do not edit it.
+Written by optim: the exact steps from {file_name} to the result. Keep it beside your code; do not edit it.
 Make and verify the same model again, without searching:
 
     optim run {file_name} --recipe recipe.lock.toml -o run

@@ -57,9 +57,9 @@ class ComparedFeeds(Answer):
     """What both models were run on."""
 
     origin: str
-    samples: int = Field(description="samples there are")
-    compared: int = Field(description="samples they were compared on")
-    note: str = Field(default="", description="what they leave open; empty where there is nothing to say")
+    samples: int = Field(description="number of samples")
+    compared: int = Field(description="number of samples on which the models were compared")
+    note: str = Field(default="", description="limit of synthesized samples; empty if there is none")
 
 
 class ComparedTask(Answer):
@@ -68,25 +68,25 @@ class ComparedTask(Answer):
     metric: str
     value: float
     original: float
-    loss: float = Field(description="how much worse, in the metric's own unit; negative: better")
-    error: float | None = Field(description="standard error of the loss, over samples; null for a single one")
+    loss: float = Field(description="how much worse OTHER is, in the unit of the metric; negative if it is better")
+    error: float | None = Field(description="standard error of the loss, over samples; null with one sample")
     samples: int
 
 
 class Verification(TabledAnswer):
     """One model against a reference."""
 
-    within: bool = Field(description="whether every output was judged, and drift and loss are within what was accepted")
-    judged: bool = Field(description="whether the samples could show a difference in every output")
-    reason: str = Field(description="why not; else empty")
+    within: bool = Field(description="true if every output was judged, and drift and loss are within the limits")
+    judged: bool = Field(description="true if the samples can show a difference in every output")
+    reason: str = Field(description="reason why within is false; else empty")
     tolerance: float = Field(description="largest drift that rounding explains, measured on the reference")
-    limit: Figure = Field(description="largest drift that was accepted; null where nothing bounds it")
-    lossless: bool = Field(description="whether rounding explains the drift")
+    limit: Figure = Field(description="largest accepted drift; null if there is no limit")
+    lossless: bool = Field(description="true if rounding explains the drift")
     drift: DriftReport
     outputs: tuple[OutputReport, ...]
     feeds: ComparedFeeds
-    task: ComparedTask | None = Field(default=None, description="null where no metric was asked for")
-    notes: tuple[str, ...] = Field(default=(), description="what to know of the reference and its outputs")
+    task: ComparedTask | None = Field(default=None, description="task metric; null without --metric")
+    notes: tuple[str, ...] = Field(default=(), description="notes about the reference and its outputs")
 
     @property
     def verdict(self) -> str:
@@ -121,34 +121,40 @@ class TimedShape(Answer):
     shape: str = Field(description="e.g. input_ids 1x128")
     latency_ms: float
     ratio: float
-    ci: tuple[float, float] | None = Field(description="95 % interval of the ratio; null below six rounds")
-    calls_ms: Percentiles | None = Field(default=None, description="single calls; null where none were kept")
+    ci: tuple[float, float] | None = Field(description="95 % interval of the ratio; null with fewer than six rounds")
+    calls_ms: Percentiles | None = Field(default=None, description="latency of single calls; null if not recorded")
 
 
 class TimedModel(Answer):
     """One of the models that were timed."""
 
-    model: str = Field(description="as it was named")
-    target: str = Field(default="", description="that it was timed on, where several were named; else empty")
-    error: str | None = Field(description="why it does not run; else null")
-    not_here: bool = Field(default=False, description="whether that is since the target is not on this machine")
-    latency_ms: float | None = Field(description="geometric mean over the shapes")
+    model: str = Field(description="model as the user named it")
+    target: str = Field(default="", description="target of this row; empty with one target")
+    error: str | None = Field(description="reason why it does not run; else null")
+    not_here: bool = Field(default=False, description="true if it does not run because this machine lacks the target")
+    latency_ms: float | None = Field(description="latency in milliseconds, the geometric mean over the shapes")
     size_bytes: int | None
-    peak_memory_bytes: int | None = Field(description="of opening and running it, imports excluded")
-    latency_ratio: float | None = Field(description="to the first model; below 1 is faster")
-    latency_ratio_ci: tuple[float, float] | None = Field(description="95 % interval; null below six rounds")
+    peak_memory_bytes: int | None = Field(
+        description="peak memory to open and run the model, without imported libraries"
+    )
+    latency_ratio: float | None = Field(description="latency divided by that of the first model; below 1 is faster")
+    latency_ratio_ci: tuple[float, float] | None = Field(
+        description="95 % interval of latency_ratio; null with fewer than six rounds"
+    )
     rounds: int
     shapes: tuple[TimedShape, ...]
-    throughput: ThroughputReport | None = Field(default=None, description="null where it was not asked for")
-    generation: GenerationReport | None = Field(default=None, description="an answer; null where none was asked for")
-    answer_ratio: GoalRatioReport | None = Field(default=None, description="of its time, to the first model's")
+    throughput: ThroughputReport | None = Field(default=None, description="best throughput; null without --throughput")
+    generation: GenerationReport | None = Field(default=None, description="times of an answer; null without --generate")
+    answer_ratio: GoalRatioReport | None = Field(
+        default=None, description="time of the answer divided by that of the first model"
+    )
 
 
 class Benchmark(TabledAnswer):
     """Models timed in turns; the first is what the others are compared with."""
 
-    target: str = Field(description="of several the names with commas between")
-    feeds: str = Field(description="where they came from")
+    target: str = Field(description="target; several with commas")
+    feeds: str = Field(description="origin of the samples, as text")
     models: tuple[TimedModel, ...]
 
     @property
@@ -247,18 +253,18 @@ class ExportedComponent(Answer):
     size_bytes: int
     inputs: tuple[dict[str, Any], ...]
     outputs: tuple[dict[str, Any], ...]
-    drift: Figure = Field(description="of the worst output on every trial")
-    trials: tuple[str, ...] = Field(description="shapes, padding and past lengths it was held against")
-    skipped: tuple[str, ...] = Field(description="trials that the source itself refuses, with the reason")
-    tokens: int = Field(description="greedy tokens compared one by one")
+    drift: Figure = Field(description="drift of the worst output over all trials")
+    trials: tuple[str, ...] = Field(description="shapes, padding and lengths of the past on which it was compared")
+    skipped: tuple[str, ...] = Field(description="trials that the source refuses, with the reason")
+    tokens: int = Field(description="number of compared tokens of greedy generation")
 
 
 class ExportedFolder(TabledAnswer):
     """What an export left behind."""
 
     source: str
-    output: str = Field(description="the folder")
-    facts: dict[str, Any] = Field(description="of the source: its kind, task, ids that begin and end a text")
+    output: str = Field(description="folder that was written")
+    facts: dict[str, Any] = Field(description="facts about the source: kind, task, tokens that begin and end a text")
     components: tuple[ExportedComponent, ...]
     steps: tuple[ExportStepReport, ...]
     notes: tuple[str, ...]

@@ -93,7 +93,10 @@ def _front_matter(report: Report, result: ResultReport, name: str) -> str:
                 "results": [
                     {
                         "task": {"type": "other", "name": "the same outputs as the original"},
-                        "dataset": {"type": "own", "name": f"feeds of the run: {printable(report.feeds.origin)}"},
+                        "dataset": {
+                            "type": "own",
+                            "name": f"input samples of the run: {printable(report.feeds.origin)}",
+                        },
                         "metrics": [metric for metric in metrics if metric["value"] is not None],
                     }
                 ],

@@ -76,7 +76,7 @@ class OutputReport(Part):
 
     name: str = Field(description="name of the output")
     dtype: str = Field(description="element type")
-    shape: tuple[int, ...]
+    shape: tuple[int, ...] = Field(description="shape on the first sample")
     compared: int = Field(description="number of compared elements, without padding")
     relative_error: Figure = Field(
         description="the drift: the worst error of any slice, in units of how the original varies"
@@ -90,7 +90,7 @@ class OutputReport(Part):
     )
     max_ulp: Figure = Field(description="largest distance in units in the last place; null if the output is not float")
     top1_agreement: Figure = Field(description="share of rows whose largest element has the same index")
-    problem: str = ""
+    problem: str = Field(default="", description="defect that no drift can express, such as another shape; else empty")
     limit: Figure = Field(default=None, description="limit for this output alone; null if the budget is its limit")
     each: tuple[Figure, ...] = Field(default=(), description="relative_error of each sample; empty with one sample")
     overflowed: bool = Field(
@@ -194,7 +194,7 @@ class StepReport(Part):
     """One pass with one set of options, tried on one chain of passes."""
 
     stage: str = Field(description="stage of the pass")
-    pass_name: str = Field(validation_alias="pass", serialization_alias="pass")
+    pass_name: str = Field(validation_alias="pass", serialization_alias="pass", description="name of the pass")
     plugin: str = Field(description="plugin with the pass")
     options: dict[str, Any] = Field(description="options of the pass")
     on: tuple[str, ...] = Field(description="passes that were applied before this one")
@@ -296,7 +296,7 @@ class DeviceReport(Part):
 
     by: str = Field(description="independent runtime that computed the original; empty if there is none")
     drift: Figure = Field(description="drift of the reference outputs from the outputs of that runtime")
-    samples: int
+    samples: int = Field(description="number of samples that both computed")
     reason: str = Field(default="", description="reason why the target was not checked; empty if it was")
 
 

@@ -101,7 +101,7 @@ def export_text(export: ExportReport) -> str:
 def device_text(found: DeviceReport) -> str:
     """How far the target itself is from an independent runtime, or that nobody knows."""
     if not found.by:
-        return "the device itself was held against no other runtime"
+        return "the device itself was compared with no other runtime"
     samples = count_text(found.samples, "sample")
     return f"the device itself drifts {figure_text(found.drift)} from {found.by}, on {samples}"
 

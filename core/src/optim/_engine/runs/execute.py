@@ -309,7 +309,9 @@ def _searched(bench: Workbench, plan: Plan, load: Load) -> Verdict:
     try:
         found = search_stand_in(bench, plan, stand_in, load)
     except OptimError as error:
-        bench.deadline.note(f"the whole model was searched, since {stand_in.text} could not be: {error.what}")
+        bench.deadline.note(
+            f"optim searched the whole model, because the search on {stand_in.text} failed: {error.what}"
+        )
         return judge_search(bench, plan)
     return judge_carried(bench, plan, stand_in, found)
 

@@ -48,12 +48,12 @@ def found_goal(bench: Workbench, model: Model, facts: Mapping[str, Any]) -> tupl
     settings = replace(settings, goal_is_said=True)
     if not bench.target.timed or not generates_alone(model):
         why = why_not_alone(model) if bench.target.timed else ""
-        return settings, f"the graph takes tokens and a past, and single runs of it are timed: {why}" if why else ""
+        return settings, f"the graph takes tokens and a past, but optim times single runs: {why}" if why else ""
     workload = settings.workload.within(facts)
     if "context" not in facts and (why := _why_not_so_far(bench, model, workload)):
         return settings, (
-            f"the graph is a decoder, and single runs of it are timed, for answers of {workload} fail: {why}; "
-            "--generate prompt=N,new=N times others"
+            f"the graph is a decoder, but optim times single runs, because answers of {workload} fail: {why}; "
+            "--generate prompt=N,new=N sets other lengths"
         )
     return replace(settings, goal="generate", workload=workload), (
         f"the graph is a decoder: the goal is generate, the time of answers of {workload} "
@@ -90,7 +90,7 @@ def planned_goal(settings: RunSettings, *, timed: bool) -> tuple[RunSettings, st
     if settings.goal_is_said or not timed or settings.chain is not None:
         return settings, ""
     if settings.export is not None:
-        return settings, "if what is exported is a decoder, the goal is generate: --goal generate shows that plan"
+        return settings, "if the exported model is a decoder, the goal is generate: --goal generate shows that plan"
     path = settings.source
     exported = read_export_file(path) if path.is_dir() else None
     if exported is not None and len(exported.components) == 1:

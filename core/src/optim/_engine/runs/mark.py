@@ -34,7 +34,7 @@ class Finished:
     def __post_init__(self) -> None:
         """Files lie in the folder itself: a mark that names others is not one that optim wrote."""
         if wrong := [name for name in self.files if not _is_bare(name)]:
-            raise ValueError(f"{wrong[0]!r} is no name of a file in the folder")
+            raise ValueError(f"{wrong[0]!r} is not the name of a file in the folder")
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,7 +153,7 @@ def _why_not(part: Part) -> str:
         return "its weights were folded with others, so that they cannot be told apart"
     if part.part not in (*_LORA, *_LOHA):
         return f"{part.part} is of another method than LoRA, DoRA and LoHa"
-    return "its nodes are not those of a linear layer: it adapts a convolution, or was folded or fused since"
+    return "its nodes are not those of a linear layer: it adapts a convolution, or was folded or fused later"
 
 
 class _Finder:

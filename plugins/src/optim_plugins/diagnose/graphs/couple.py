@@ -115,7 +115,7 @@ class Couple:
             self.ours.open_branches(found[0])
             self.other.open_branches(found[1])
         if count := len(self.other.taken):
-            self.notes.append(f"If nodes of which a branch is looked into, since every sample takes it: {count}")
+            self.notes.append(f"If nodes with one branch compared, because every sample takes it: {count}")
 
     def _chunks(self, names: Iterable[str]) -> Iterator[list[str]]:
         return chunks(names, lambda name: 3 * MOST_ELEMENT_BYTES * self.other.size(name))

@@ -122,7 +122,7 @@ def _told(spec: str) -> Iterator[None]:
             "address-not-found",
             f"{spec} cannot be had",
             said[-1] if said else type(error).__name__,
-            "look at the repository's page; hf auth login, where it is private or asks for consent",
+            "look at the repository's page; hf auth login, if it is private or asks for consent",
         ) from error
     except HTTPError as error:  # of the library below it, where a connection broke too often
         raise offline(spec, f"the download is incomplete ({error})") from error

@@ -35,7 +35,7 @@ def hub_address(spec: str) -> HubAddress:
     """
     found = _HUB.fullmatch(spec)
     if found is None or ".." in spec:
-        raise bad_hub_address(spec, "it is hf://ORG/NAME, with @REVISION and /FILE where they are wanted")
+        raise bad_hub_address(spec, "it is hf://ORG/NAME, with @REVISION and /FILE if you need them")
     return HubAddress(found[1], found[2], found[3] or "")
 
 

@@ -80,7 +80,7 @@ def _files_beside(graph: Path) -> list[str]:
             raise OptimError(
                 "external-data-outside",
                 f"{graph.name} refers to a file outside of its folder",
-                f"its weights lie in {name}",
+                f"its weights are in {name}",
                 "do not use a model that asks for other files of this machine",
             )
     return found

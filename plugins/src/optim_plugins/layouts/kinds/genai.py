@@ -85,7 +85,7 @@ def _config(result: Result, source: Mapping[str, Any], session: SessionConfig) -
     inputs = {info.name: info.name for info in result.model.inputs if info.name in _FED}
     strange = [info.name for info in result.model.inputs if info.name not in {*_FED, *past.inputs}]
     if strange:
-        raise does_not_fit(f"input '{strange[0]}' is none that it feeds: it knows {', '.join(_FED)} and a past")
+        raise does_not_fit(f"input '{strange[0]}' is not one that it feeds: it knows {', '.join(_FED)} and a past")
     decoder = {
         "session_options": {
             **{name: value for name, value in session.session_options.items() if name in _OPTIONS},

@@ -41,7 +41,9 @@ class OnnxRuntime(Layout):
 
         require_provider(result, layout=self.name, providers=("CPUExecutionProvider",))
         if model_size_bytes(result.model) > _LARGEST_BYTES:
-            raise _failed("the format has no room for more than 2 GB of weights", "take another layout")
+            raise _failed(
+                "the format has no room for more than 2 GB of weights", "choose another layout: optim layouts"
+            )
         request = ort_job.Request(result.model, result.target.plain, folder / "model.ort")
         try:
             said, _ = run_job(ort_job.__name__, to_wire(request), _SECONDS)

@@ -63,7 +63,7 @@ def _is_pooled(result: Result) -> bool:
 
 def _notes(carried: tuple[str, ...], *, pooled: bool) -> Iterator[str]:
     who = "sentence-transformers and optimum open" if MODULES_FILE in carried else "optimum opens"
-    yield f"{who} it with the runtime's defaults; {CONFIG_FILE} and what lies beside it are the source's"
+    yield f"{who} it with the runtime's defaults; {CONFIG_FILE} and the files beside it are the source's"
     if pooled:
         yield (
             f"pooling is in the graph, which gives no {_FOUND}: optimum alone opens it, as ORTModelForCustomTasks; for "

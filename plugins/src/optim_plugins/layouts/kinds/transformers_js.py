@@ -40,7 +40,7 @@ class TransformersJs(Layout):
 
     name = "transformers.js"
     summary = "a folder of the hub with onnx/, for @huggingface/transformers in Node and browsers"
-    consumer = "npm install @huggingface/transformers, where node_modules is in or above the working folder"
+    consumer = "npm install @huggingface/transformers, with node_modules in or above the working folder"
     opener = Path(__file__).parents[1] / "openers" / "transformers_js.py"
     options: ClassVar[str] = "optim_plugins.layouts.options:TransformersJsOptions"
 

@@ -23,7 +23,7 @@ class TuneProviderOptions(PassOptions):
     )
     fuse_conv_bias: bool | None = Field(None, description="compute bias and activation inside cuDNN's convolution")
     tf32: bool | None = Field(
-        None, description="compute float32 products in TF32 (10 bits of mantissa); the runtime's default since Ampere"
+        None, description="compute float32 products in TF32 (10 bits of mantissa); the runtime's default from Ampere on"
     )
     cuda_graph: bool | None = Field(
         None,

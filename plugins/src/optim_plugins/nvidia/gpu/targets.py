@@ -68,7 +68,7 @@ def _offline(name: str, provider: str, *, requires: tuple[str, ...] = ()) -> Tar
         prepares_for=provider,
         requires=requires,
         remark=(
-            "nothing was run on a GPU: onnxruntime's CPU computed what the graph says, 16-bit floats by conversion to "
+            "nothing was run on a GPU: onnxruntime computed the graph on the CPU, 16-bit floats by conversion to "
             f"float32. Open the result with --target {name} on the GPU before you trust it there"
         ),
         probe=_runtime_missing,

@@ -47,10 +47,10 @@ class Prepare(Pass):
         counts, left = write_plainly(graph)
         clean(graph)
         graph.metadata_props[_PREPARED] = "yes"
-        notes = [f"left to CUDA, since TensorRT does not have them: {', '.join(left)}"] if left else []
+        notes = [f"left to CUDA, because TensorRT does not have them: {', '.join(left)}"] if left else []
         others = other_engines(context.target.hardware) if context.target.timed else []
         if others:
-            notes.append(f"engines in the cache that others built are not used, and built anew: {'; '.join(others)}")
+            notes.append(f"engines in the cache that another version built are built again: {'; '.join(others)}")
         after = context.save(graph, model).with_session(switched_on(TENSORRT, types_of(graph)))
         if after.digest == model.digest:
             notes.append("the graph was prepared before")

@@ -43,7 +43,7 @@ def profile_options(inputs: Iterable[TensorInfo], samples: Iterable[Feeds]) -> t
     if odd:
         return {}, f"no profile: input '{odd[0]}' has no sample, or a name that the option cannot hold"
     if any(0 in shape for found in shapes.values() for shape in found):
-        return {}, "no profile: a sample has an axis of size 0, for which TensorRT builds no engine"
+        return {}, "no profile: a sample has an axis of size 0, and TensorRT builds no engine for it"
     rows = [dict(zip(shapes, each, strict=True)) for each in zip(*shapes.values(), strict=True)]
     chosen = {"min": _bound(rows, min), "opt": _most_frequent(rows), "max": _bound(rows, max)}
     return {f"trt_profile_{which}_shapes": _text(sizes) for which, sizes in chosen.items()}, ""

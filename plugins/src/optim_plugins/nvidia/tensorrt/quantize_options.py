@@ -15,7 +15,7 @@ class QuantizeOptions(PassOptions):
     format: Literal["int8", "float8", "int4-weights"] = Field(
         "int8",
         description=(
-            "int8 quantizes products and convolutions; float8 (E4M3) does the same on GPUs since Ada; "
+            "int8 quantizes products and convolutions; float8 (E4M3) does the same on GPUs from Ada on; "
             "int4-weights stores the weights of products in 4 bits, in blocks, and leaves activations in float"
         ),
     )

@@ -65,7 +65,7 @@ class ConvertOpset(Pass):
         if options.to == version:
             return PassResult(model, changed=False, notes=(f"the model has opset {version} already",))
         if options.to > newest:
-            note = f"this onnxruntime accepts opset {newest} at most, {options.to} was asked for"
+            note = f"this onnxruntime accepts opset {newest} at most, and {options.to} was given"
             return PassResult(model, changed=False, notes=(note,))
         graph = model.ir()
         is_asked = context.target.provider == CPU_PROVIDER and not refusal(graph)

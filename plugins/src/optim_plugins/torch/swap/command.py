@@ -84,7 +84,7 @@ def swap(
         return
     _print(rows)
     if chance := [name for name in operators(whole) if name.startswith(_RANDOM)]:
-        echo(f"rows differ by chance too, for the model draws numbers anew at each run: {', '.join(chance)}")
+        echo(f"rows differ by chance too, because the model draws random numbers in each run: {', '.join(chance)}")
 
 
 def _require_torch() -> None:

@@ -106,10 +106,7 @@ def _print_pass(item: SurveyedPass) -> None:
             ("summary", item.offered.pass_class.summary),
             ("stage", str(item.offered.stage)),
             ("role", fields["role"] or ""),
-            (
-                "lossy",
-                {True: "yes, held to the budget", False: "no, held to rounding error", None: ""}[fields["lossy"]],
-            ),
+            ("lossy", {True: "yes, within the budget", False: "no, rounding error only", None: ""}[fields["lossy"]]),
             ("plugin", str(item.offered.plugin)),
             ("targets", ", ".join(item.targets)),
             ("before", ", ".join(fields["before"])),

@@ -14,8 +14,8 @@ from optim.errors import ExitStatus, OptimError
 class BrokenPassReport(Part):
     """A pass whose own code broke: with an exception that is no diagnosis, or a crash of its process."""
 
-    pass_name: str = Field(validation_alias="pass", serialization_alias="pass")
-    plugin: str
+    pass_name: str = Field(validation_alias="pass", serialization_alias="pass", description="name of the pass")
+    plugin: str = Field(description="plugin with the pass")
     distribution: str = Field(description="distribution of the plugin")
     version: str = Field(description="version of the distribution")
     times: int = Field(description="number of steps in which the pass broke")

@@ -40,7 +40,9 @@ class SourceDriftReport(Part):
     skipped: tuple[str, ...] = Field(description="trials that the result does not accept, with the reason")
     worst: str = Field(description="output with the worst drift, and its trial")
     limit: Figure = Field(description="limit of the drift; null if there is none")
-    note: str = ""
+    note: str = Field(
+        default="", description="why the result was not compared with the source, or less of it; else empty"
+    )
 
 
 class ExportReport(Part):

@@ -24,7 +24,7 @@ class LayoutReport(Part):
     """A result in one layout."""
 
     layout: str = Field(description="layout with its options, as requested")
-    plugin: str
+    plugin: str = Field(description="plugin with the layout")
     folder: str = Field(
         description=(
             "folder of the layout, relative to the file that names it, or as the user named it; empty if it failed"
@@ -51,7 +51,7 @@ class LayoutReport(Part):
         default="",
         description="runtime and processor that the graph is for, if it was written after optimization; else empty",
     )
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = Field(default=(), description="notes of the layout")
 
     @property
     def line(self) -> str:
@@ -70,5 +70,5 @@ class LayoutReport(Part):
             parts.append(f"not carried: {', '.join(self.not_carried)}")
         if self.cost is not None:
             sure = f" [{self.cost.ci[0]:.2f}, {self.cost.ci[1]:.2f}]" if self.cost.ci else ""
-            parts.append(f"as it is opened there it takes {self.cost.ratio:.2f}{sure} times as long")
+            parts.append(f"opened there, it takes {self.cost.ratio:.2f}{sure} times as long")
         return "; ".join(parts)

@@ -100,7 +100,9 @@ class ThroughputReport(Part):
     limit_ms: float | None = Field(description="latency limit (p95) in milliseconds")
     as_it_came: float | None = Field(description="samples per second of the model as given: one session, no batch")
     tried: tuple[TriedReport, ...] = Field(description="settings that optim tried")
-    note: str = ""
+    note: str = Field(
+        default="", description="limit of these figures, such as a batch size that the model fixes; else empty"
+    )
 
 
 def throughput_report(found: Throughput | None) -> ThroughputReport | None:

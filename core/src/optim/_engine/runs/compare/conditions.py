@@ -185,7 +185,7 @@ def _require_fed(bench: Workbench, path: Path, other: Model) -> None:
         raise OptimError.usage(
             "other-inputs",
             f"{path} takes other inputs than {bench.settings.source}",
-            f"nothing is given to {_named(lacking)}; both are fed {_named(sorted(fed))}",
+            f"the samples lack {_named(lacking)}; they have {_named(sorted(fed))}",
             f"give them the same names; optim inspect {path} shows its inputs",
         )
 

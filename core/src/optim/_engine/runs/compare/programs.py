@@ -33,7 +33,7 @@ def require_programs(paths: Sequence[Path], *, generate: bool) -> None:
             raise OptimError.usage(
                 "conflicting-request",
                 f"{path} cannot be timed {'first' if generate else 'without --generate'}",
-                "it is a folder of onnxruntime-genai, which answers prompts and is given no feeds",
+                "it is a folder of onnxruntime-genai, which answers prompts and takes no input samples",
                 f"optim bench MODEL {path} --generate prompt=512,new=128",
             )
         require_installed(path)

@@ -33,11 +33,11 @@ def samples_of_runs(paths: Iterable[Path]) -> str | None:
 
 
 def about_made_up(paths: Iterable[Path]) -> str:
-    """What made-up samples leave open of the run folders among ``paths`` that were judged on others; else empty."""
+    """What synthesized samples leave open of the run folders among ``paths`` that were judged on others; else empty."""
     for path in paths:
         lock = _lock_of(path)
         if lock is not None and lock.feeds.data is not None:
-            return f"on made-up inputs, and {path} was judged on {lock.feeds.data}: give them with --data"
+            return f"on synthesized inputs, and {path} was judged on {lock.feeds.data}: give them with --data"
     return ""
 
 

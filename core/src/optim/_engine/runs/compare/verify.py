@@ -71,7 +71,7 @@ def verify_on(bench: Workbench, other: Path, asked: RunSettings, elsewhere: Targ
     if result.ready is None:
         raise OptimError(
             "other-failed",
-            f"{other} does not run on the same feeds",
+            f"{other} does not run on the same samples",
             result.failure,
             "optim inspect shows its inputs and operators",
         ).naming(names_in_messages(candidate.model.path, other))

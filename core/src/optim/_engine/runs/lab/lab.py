@@ -242,7 +242,10 @@ class Lab:
             (nodes,) = self.profiles([self._known(model)], seconds=seconds, within_s=self._bench.settings.timeout_s)
         except WorkerFailed as failed:
             raise failed.error or OptimError(
-                "profile-failed", f"could not profile {self.original.name}", failed.reason, "profile another model"
+                "profile-failed",
+                f"could not profile {self.original.name}",
+                failed.reason,
+                "optim profile MODEL --target cpu",
             ) from failed
         return nodes
 
@@ -336,7 +339,7 @@ class Lab:
         if found.ready is None or found.failure:
             raise OptimError(
                 "other-failed",
-                f"{one.name} does not run on the same feeds",
+                f"{one.name} does not run on the same samples",
                 found.failure,
                 "optim inspect shows its inputs and operators",
             ).naming(names_in_messages(one.model.path, Path(one.name)))

@@ -102,8 +102,8 @@ def ask(registry: Registry, texts: Sequence[str], files: Path | None = None, pyt
             raise OptimError.usage(
                 "layout-twice",
                 f"layout {name} was asked for twice",
-                "both would lie in one folder",
-                f"name one of them, and the other later: optim deliver RUN_FOLDER --as {name}:... -o DIR",
+                "both would be in one folder",
+                f"name one of them, and the other later: optim deliver RUN_FOLDER --layout {name}:... -o DIR",
             )
     return Deliveries(tuple(found), files, python or Path(sys.executable))
 
@@ -121,7 +121,7 @@ def require_files(deliveries: Deliveries, files: Path | None) -> None:
         if reason:
             raise OptimError.usage(
                 "layout-refused",
-                f"the result cannot be laid out as {one.layout.name}",
+                f"the result cannot be delivered as {one.layout.name}",
                 reason,
                 "--files FOLDER names the folder that has it, e.g. the one that the model was exported from",
                 one.plugin,
@@ -132,9 +132,9 @@ def of_several(asked: AskedLayout, components: Iterable[str]) -> OptimError:
     """The error for a source of several components, which no layout takes as one."""
     return OptimError.usage(
         "layout-of-several",
-        f"a source of several components is not laid out as {asked.layout.name}",
-        f"its components are {', '.join(components)}, and a layout is made of one graph",
-        "lay out each component's run folder: optim deliver RUN_FOLDER/COMPONENT --as LAYOUT -o DIR",
+        f"a source of several components cannot be delivered as {asked.layout.name}",
+        f"its components are {', '.join(components)}, and a layout has one graph",
+        "deliver each component's run folder: optim deliver RUN_FOLDER/COMPONENT --layout LAYOUT -o DIR",
     )
 
 

@@ -182,7 +182,7 @@ def _whole(one: AskedLayout, result: Result, output: Path, against: Bench | str,
             output.rmdir()  # empty: Windows renames nothing onto it
         stage.rename(output)
     except OSError as error:
-        refused = disk_error(error, f"the result cannot be laid out in {output}")
+        refused = disk_error(error, f"the result cannot be delivered in {output}")
         refused.fix = "free some space, or name another folder: -o DIR"
         raise refused from error
     finally:

@@ -33,9 +33,7 @@ class _Failed:
     reason: Objection
 
 
-_NO_MORE = (
-    "there was no time to apply what came next on the stand-in to the whole model: give more with --search-seconds"
-)
+_NO_MORE = "no time left to apply further results of the stand-in to the whole model; give more with --search-seconds"
 
 
 def judge_carried(bench: Workbench, plan: Plan, stand_in: StandIn, found: Found) -> Verdict:

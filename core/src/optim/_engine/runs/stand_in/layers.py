@@ -55,8 +55,8 @@ class StandIn:
     def note(self) -> str:
         """What a report says of it."""
         return (
-            f"searched on {self.text}: a search of the whole model would take about {in_words(self.search_s)}; what "
-            "was found there was applied to the whole model, compared and timed on it"
+            f"searched on {self.text}: a search of the whole model would take about {in_words(self.search_s)}; "
+            "optim applied the result to the whole model, and compared and timed it there"
         )
 
 

@@ -279,7 +279,7 @@ class Promises:
         if seconds > _DEAR * self._search_s and useless:
             if gain is None and name in self._stopped:
                 return "" if left_s >= _MORE_TIME * self._stopped[name] else _NO_MORE.format(self._stopped[name])
-            found = "nothing came of it" if gain is None else f"latency ratio {math.exp(-gain):.2f}"
+            found = "led to no valid model" if gain is None else f"latency ratio {math.exp(-gain):.2f}"
             return (
                 f"its first candidate took {seconds:.0f} s and {found}: other passes promise more in that time; "
                 "give more with --search-seconds"

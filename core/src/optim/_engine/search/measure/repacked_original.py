@@ -50,7 +50,7 @@ def repacked_original(bench: Workbench, result: Measured | None) -> str:
     needed_s = _START_S + _OPENED * bench.prepared.open_s + _RUNS * bench.prepared.run_s
     if not _fits(bench) or needed_s > left_s:
         return ""
-    bench.say("timing the original with its weights laid out anew")
+    bench.say("timing the original with repacked weights")
     copied = replace(original, model=original.model.with_session(original.model.session.updated(_COPIED)))
     effort = Effort(2.0, least_rounds=3, most_rounds=7, drop=False, fresh=False, most_samples=1, whole_s=left_s)
     try:
@@ -62,7 +62,7 @@ def repacked_original(bench: Workbench, result: Measured | None) -> str:
     interval = f" (95 % interval {found.low:.2f} to {found.high:.2f})" if found.interval else ""
     figures = f"{found.value:.2f} of that time{interval}"
     return (
-        f"timed once with its weights laid out anew, which takes a copy of them, the original takes {figures}: to that "
+        f"timed once with repacked weights, which need memory for a copy, the original takes {figures}: to that "
         f"the ratio is {ratio / found.value:.2f}"
     )
 

@@ -164,7 +164,7 @@ def _refuse_quantized(folder: Path, config: Mapping[str, Any], adapter: Path | N
             f"the weights of {folder} are quantized already",
             f"config.json says {kind}, which no exporter writes as ONNX",
             "save the model dequantized: model.dequantize().save_pretrained(FOLDER, save_original_format=False); "
-            + (f"optim run {adapter} --source-arg base=FOLDER" if adapter else "optim quantizes it anew"),
+            + (f"optim run {adapter} --source-arg base=FOLDER" if adapter else "optim quantizes it itself"),
         )
 
 

@@ -63,7 +63,7 @@ def _needs_a_factory(model: Any, task: str, error: Exception) -> OptimError:
     return OptimError.usage(
         "task-not-supported",
         f"{name} cannot be exported from its folder",
-        f"it does not run on inputs that were made up for {task}: {said}",
+        f"it does not run on inputs that were synthesized for {task}: {said}",
         f"write mine.py, whose factory() returns the {name} or a part of it, with example inputs: "
         "optim run mine:factory -o OUT",
     )
