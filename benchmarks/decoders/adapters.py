@@ -33,6 +33,7 @@ from optim.onnx import describe_model, open_session
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from samples import drift
+from samples import drifts as drifts_of
 
 TARGETS = ["q_proj", "v_proj"]
 ONE_THREAD = optim.SessionConfig({"intra_op_num_threads": 1})
@@ -155,12 +156,13 @@ def drifts(extracted: Path, files: list[Path], folder: Path) -> dict[str, Any]:
 
 def figures_of(plain: Any, four: Any, texts: list[dict[str, np.ndarray]]) -> dict[str, float]:
     """Of the logits, relative to those in floats with the same adapter."""
-    from optim._engine.gate.drift import foresee
+    from optim.drift import foresee
 
     pairs = [tuple(session.run(["logits"], feeds)[0] for session in (plain, four)) for feeds in texts]
-    each = [drift([one], [other]) for one, other in pairs]
+    each = drifts_of([({"logits": one}, {"logits": other}) for one, other in pairs])
     wanted, got = (np.concatenate(arrays) for arrays in zip(*pairs, strict=True))
-    return {"whole": drift([wanted], [got]), "worst": max(each), "foreseen": foresee(each)}
+    whole = drift([({"logits": wanted}, {"logits": got})])
+    return {"whole": whole, "worst": max(each), "foreseen": foresee(each)}
 
 
 def others_like(arrays: dict[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:

@@ -35,6 +35,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from measured import run
 from memory import high_water_bytes
+from samples import drifts as drifts_of
 
 HERE = Path(__file__).parent / "decoder_peers"
 sys.path.insert(0, str(HERE))
@@ -215,13 +216,12 @@ def serving(cache: Cache, name: str, entrant: Entrant, made: Path) -> Iterator[W
 
 
 def drift_of(worker: Worker, reference: np.ndarray) -> float:
-    """The mean over prompts of ||scores - reference|| / ||reference||, centred."""
-    drifts = []
+    """The mean over prompts of the gate's drift, of centred scores."""
+    pairs = []
     for prompt, expected in zip(prompts(), reference, strict=True):
         found = np.frombuffer(base64.b64decode(worker.ask(scores=prompt)["scores"]), np.float32)
-        centred = expected - expected.mean()
-        drifts.append(np.linalg.norm(found - found.mean() - centred) / np.linalg.norm(centred))
-    return float(np.mean(drifts))
+        pairs.append(tuple({"scores": one - one.mean()} for one in (expected, found)))
+    return float(np.mean(drifts_of(pairs)))
 
 
 def look_at(cache: Cache, names: Sequence[str]) -> tuple[dict[str, Figures], dict[str, str]]:

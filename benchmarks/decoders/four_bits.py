@@ -25,6 +25,9 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from samples import drifts as drifts_of
+
 from optim import Context, Metric, Model, Target
 from optim._engine.graphs.ingest import ingest
 from optim.onnx import model_size_bytes
@@ -134,7 +137,7 @@ class Bench:
         session = _session(path)
         self.plain = self.plain or session
         found = [self._run(session, feeds) for feeds in self.judged]
-        drifts = [_distance(a, b) for a, b in zip(self.expected, found, strict=True)]
+        drifts = drifts_of(zip(self.expected, found, strict=True))
         size = _size(path)
         cells = [label, f"{np.mean(drifts):.4f}", f"{size / 1e6:.1f} MB"]
         if self.metric:
@@ -177,10 +180,6 @@ def _session(path: Path) -> ort.InferenceSession:
     options = ort.SessionOptions()
     options.log_severity_level = 3
     return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-
-
-def _distance(expected: Outputs, found: Outputs) -> float:
-    return max(float(np.linalg.norm(found[name] - one) / np.linalg.norm(one)) for name, one in expected.items())
 
 
 def _size(path: Path) -> int:

@@ -221,7 +221,8 @@ def page(found: dict[str, dict[str, Any]], reasons: dict[str, str], device: str,
         "",
         f"Run on {datetime.date.today().isoformat()} on {device}; {versions}. Median of interleaved rounds in one",
         "process, inputs on the device; ratio to onnxruntime's float32 default, round by round with its 95 % interval,",
-        "below 1 is faster; drift is the worst relative L2 over the outputs. Made by `python benchmarks/gpu/gpu.py`.",
+        "below 1 is faster; drift is the worst over the outputs, as optim's gate defines it.",
+        "Made by `python benchmarks/gpu/gpu.py`.",
     ]
     missing = [f"- target {name}: {reason}" for name, reason in reasons.items() if reason]
     missing += [f"- {model}: its turn did not come" for model in asked.models if model not in found]

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from gpu import MODELS, write_batch
+from samples import drift
 
 HERE = Path(__file__).resolve().parent
 COMPUTES = not os.environ.get("AS_GPU")
@@ -168,10 +169,9 @@ def _chain_row(
             return
         session.time_runs(given, WARM)
         ms = 1e3 * statistics.median(session.time_runs(given, TIMED))
-    drift = max(_distance(expected[name], outputs[name]) for name in expected if name in outputs)
-    yield Row(
-        chain.text or "as it is", drift <= chain.bound, f"{ms:.3f} ms, drift {drift:.2g} of {chain.bound:g}; {said}"
-    )
+    both = [name for name in expected if name in outputs]
+    far = drift([tuple({name: np.asarray(side[name], np.float64) for name in both} for side in (expected, outputs))])
+    yield Row(chain.text or "as it is", far <= chain.bound, f"{ms:.3f} ms, drift {far:.2g} of {chain.bound:g}; {said}")
 
 
 def _pass_class(registry: Any, name: str, target: Any) -> Any:
@@ -185,10 +185,3 @@ def _given(info: Any, feeds: Mapping[str, Any]) -> Any:
         return np.zeros((), np.int64)
     array = feeds[info.name]
     return array.astype(np.float16) if "float16" in str(info.dtype) and array.dtype == np.float32 else array
-
-
-def _distance(reference: Any, other: Any) -> float:
-    reference, other = np.asarray(reference, np.float64), np.asarray(other, np.float64)
-    if reference.shape != other.shape:
-        return float("inf")
-    return float(np.linalg.norm(other - reference) / (np.linalg.norm(reference) or 1.0))

@@ -3,7 +3,7 @@
     python benchmarks/gpu/gpu_contenders.py '{"model": "minilm", "file": "...", "batch": 8, ...}'
 
 Prints lines of JSON, each with all that is known by then: for each contender its milliseconds (median of rounds), its
-ratio to the first that ran with a 95 % interval, its drift from it (worst relative L2 over the outputs) and on what it
+ratio to the first that ran with a 95 % interval, its drift from it, as the gate defines it, and on what it
 ran, or why it did not. The last line counts: a process that is ended for its time has said what ran before. Inputs lie
 on the device before a run, and a run is over when the device is done.
 """
@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from samples import drift
 from turns import in_turns, ratio
 
 HERE = Path(__file__).parent
@@ -63,8 +64,9 @@ def main() -> None:
             continue
         arrays = {key: np.asarray(value, np.float64) for key, value in outputs.items()}
         reference = reference or arrays
+        shared = {key: array for key, array in reference.items() if key in arrays}
         opened_s = round(time.perf_counter() - started, 1)
-        found[name] = {"on": where, "opened in s": opened_s, "drift": drift(reference, arrays)}
+        found[name] = {"on": where, "opened in s": opened_s, "drift": drift([(shared, arrays)])}
         runs[name] = run
         first = next(iter(runs))
         pair = {first: in_seconds(runs[first]), name: in_seconds(run)}
@@ -81,12 +83,6 @@ def main() -> None:
 def batched(feeds: Arrays, batch: int) -> Arrays:
     """The sample so many times; a decoder's past grows with it."""
     return {name: np.repeat(array, batch, axis=0) for name, array in feeds.items()}
-
-
-def drift(reference: Arrays, outputs: Arrays) -> float:
-    """The worst relative L2 over the outputs that both have."""
-    pairs = [(reference[name], outputs[name]) for name in reference if name in outputs]
-    return max(float(np.linalg.norm(b - a) / np.linalg.norm(a)) for a, b in pairs)
 
 
 def note(found: dict[str, dict[str, Any]], times: dict[str, list[float]], only: str = "") -> None:

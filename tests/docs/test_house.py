@@ -209,3 +209,16 @@ def test_a_long_file_and_a_long_signature_are_found(
     assert house.long_signatures(3) == ["a.py:1 f (3)"]
     assert house.long_interfaces(3) == ["a.py:3 verb (3)"]
     assert house.long_positional_calls(3) == ["a.py:4 (3)"]
+
+
+def test_what_is_called_drift_comes_from_the_gate() -> None:
+    """A norm in a function of that name would be another definition of it."""
+    folders = [top for name in ("core", "plugins*", "testing", "benchmarks", "tests") for top in ROOT.glob(name)]
+    own = []
+    for path in (path for folder in folders for path in folder.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        for found in ast.walk(ast.parse(text)) if "drift" in text and "norm" in text else ():
+            if isinstance(found, ast.FunctionDef) and "drift" in found.name and not found.name.startswith("test_"):
+                words = {one.attr for one in ast.walk(found) if isinstance(one, ast.Attribute)}
+                own += [f"{path.relative_to(ROOT)}: {found.name}"] if "norm" in words else []
+    assert own == []

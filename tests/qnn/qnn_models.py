@@ -136,8 +136,8 @@ def run_on_htp(model: Model, feeds: Mapping[str, Array], target: Any = QNN) -> d
         return dict(session.run(feeds))
 
 
-def drift(expected: Mapping[str, Array], got: Mapping[str, Array]) -> float:
-    """The worst relative distance over the outputs, which must agree in name, shape and dtype."""
+def relative_l2(expected: Mapping[str, Array], got: Mapping[str, Array]) -> float:
+    """The worst L2 distance of an output relative to its length, which a tolerance follows from; no drift."""
     assert list(expected) == list(got)
     worst = 0.0
     for name, array in expected.items():

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from onnx import helper
-from qnn_models import OFFLINE, QNN, apply, build, drift, images, on_htp, operators, run, run_on_htp, small_net
+from qnn_models import OFFLINE, QNN, apply, build, images, on_htp, operators, relative_l2, run, run_on_htp, small_net
 
 from optim import Target
 from optim._engine.compare.place import mapped_feeds, mapped_outputs
@@ -31,7 +31,7 @@ def test_everything_between_two_casts_is_float16_on_htp(tmp_path: Path) -> None:
     kinds = {value.dtype.name for value in result.model.ir().graph.initializers.values()}
     assert kinds == {"FLOAT16"}
     assert model_size_bytes(result.model) < 0.8 * model_size_bytes(model)
-    assert drift(run(model, feeds), run_on_htp(result.model, feeds)) < 0.01
+    assert relative_l2(run(model, feeds), run_on_htp(result.model, feeds)) < 0.01
 
 
 @on_htp
@@ -42,7 +42,7 @@ def test_inputs_and_outputs_too_where_that_is_asked_for(tmp_path: Path) -> None:
     assert result.interface is not None
     through = (result.interface,)
     got = mapped_outputs(run_on_htp(result.model, mapped_feeds(feeds, through)), through)
-    assert drift(run(model, feeds), got) < 0.01
+    assert relative_l2(run(model, feeds), got) < 0.01
 
 
 def test_constants_beyond_float16_are_brought_to_its_ends_and_told(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_constants_beyond_float16_are_brought_to_its_ends_and_told(tmp_path: Pat
     result = apply(ConvertFloat16, model, tmp_path)
     assert "1 constants were beyond the range" in result.notes[0]
     feeds = {"x": np.asarray([5, 5], np.float32)}
-    assert drift(run(model, feeds), run(result.model, feeds)) == 0
+    assert relative_l2(run(model, feeds), run(result.model, feeds)) == 0
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ from qnn_models import (
     apply,
     build,
     context,
-    drift,
     images,
     normal,
     on_htp,
     operators,
+    relative_l2,
     run,
     run_on_htp,
     small_net,
@@ -60,7 +60,7 @@ def test_an_encoder_gets_the_shape_of_its_samples_and_says_so(tmp_path: Path) ->
     expected = "dynamic inputs are fixed as in the samples: input_ids 1x16, attention_mask 1x16"
     assert result.notes == (expected,)
     assert not any(info.is_dynamic for info in (*result.model.inputs, *result.model.outputs))
-    assert drift(run(model, given[0]), run(result.model, given[0])) < 1e-5
+    assert relative_l2(run(model, given[0]), run(result.model, given[0])) < 1e-5
 
 
 def test_shapes_that_were_asked_for_go_before_the_samples(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_erf_becomes_gelu_and_every_node_has_a_name_of_its_own(tmp_path: Path) -
     assert all(names)
     assert len(set(names)) == len(names)
     feeds = {"x": normal(np.random.default_rng(1), 2, 8)}
-    assert drift(run(model, feeds), run(result.model, feeds)) < 1e-6
+    assert relative_l2(run(model, feeds), run(result.model, feeds)) < 1e-6
 
 
 def test_layer_normalization_is_fused_unless_that_is_switched_off(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_layer_normalization_is_fused_unless_that_is_switched_off(tmp_path: Path
     plain = apply(Preprocess, model, tmp_path, fuse_layer_norm=False)
     assert "LayerNormalization" not in operators(plain.model)
     feeds = {"x": normal(rng, 2, 8)}
-    assert drift(run(model, feeds), run(fused.model, feeds)) < 1e-5
+    assert relative_l2(run(model, feeds), run(fused.model, feeds)) < 1e-5
 
 
 def test_a_second_time_changes_nothing_and_says_why(tmp_path: Path) -> None:
@@ -169,8 +169,8 @@ def test_inputs_channels_last_are_compared_through_the_interface(tmp_path: Path)
     expected = run(model, feeds)
     turned = mapped_feeds(feeds, (result.interface,))
     assert turned["x"].shape == (1, 8, 8, 3)
-    assert drift(expected, mapped_outputs(run(result.model, turned), (result.interface,))) < 1e-6
-    assert drift(expected, mapped_outputs(run_on_htp(result.model, turned), (result.interface,))) < 0.01
+    assert relative_l2(expected, mapped_outputs(run(result.model, turned), (result.interface,))) < 1e-6
+    assert relative_l2(expected, mapped_outputs(run_on_htp(result.model, turned), (result.interface,))) < 0.01
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,20 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper
-from qnn_models import QNN, apply, build, drift, images, normal, on_htp, operators, run, run_on_htp, small_net, stored
+from qnn_models import (
+    QNN,
+    apply,
+    build,
+    images,
+    normal,
+    on_htp,
+    operators,
+    relative_l2,
+    run,
+    run_on_htp,
+    small_net,
+    stored,
+)
 
 from optim import ExitStatus, OptimError
 from optim_qnn.preprocess.preprocess import Preprocess
@@ -59,7 +72,7 @@ def test_every_kind_of_integers_runs_on_htp_alone(options, limit, tmp_path: Path
     model, given = small_net(tmp_path), images()
     result = apply(Quantize, model, tmp_path, given, **options)
     assert result.counts["QuantizeLinear"] > 0
-    assert drift(run(model, given[0]), run_on_htp(result.model, given[0])) < limit
+    assert relative_l2(run(model, given[0]), run_on_htp(result.model, given[0])) < limit
 
 
 @on_htp
@@ -67,7 +80,7 @@ def test_sixteen_bits_lose_less_than_eight_on_an_encoder(tmp_path: Path) -> None
     model, feeds = encoder(tmp_path), sentences()[0]
     expected = run(model, feeds)
     narrow, wide = (
-        drift(expected, run_on_htp(apply(Quantize, model, tmp_path, sentences(), activations=kind).model, feeds))
+        relative_l2(expected, run_on_htp(apply(Quantize, model, tmp_path, sentences(), activations=kind).model, feeds))
         for kind in ("uint8", "uint16")
     )
     assert wide < narrow / 2
@@ -104,7 +117,7 @@ def test_more_at_sixteen_bits_brings_the_drift_down(tmp_path: Path) -> None:
     expected = run(model, feeds)
     every = Quantize().keepable(model, None)
     none, all_of_them = (
-        drift(expected, run_on_htp(apply(Quantize, model, tmp_path, sentences(), keep=keep).model, feeds))
+        relative_l2(expected, run_on_htp(apply(Quantize, model, tmp_path, sentences(), keep=keep).model, feeds))
         for keep in ((), every)
     )
     assert all_of_them < none / 2
@@ -115,7 +128,7 @@ def test_an_override_is_in_the_result_and_runs_on_htp(tmp_path: Path) -> None:
     model, given = small_net(tmp_path), images()
     result = apply(Quantize, model, tmp_path, given, overrides={"c2": {"type": "uint16"}, "k1": {"symmetric": True}})
     assert types_of(result.model)["c2"] == "UINT16"
-    assert drift(run(model, given[0]), run_on_htp(result.model, given[0])) < 0.05
+    assert relative_l2(run(model, given[0]), run_on_htp(result.model, given[0])) < 0.05
 
 
 def test_a_scale_that_was_given_is_taken(tmp_path: Path) -> None:

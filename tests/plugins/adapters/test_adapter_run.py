@@ -34,7 +34,7 @@ def test_a_run_delivers_the_model_and_its_adapters_and_holds_it_with_each_and_wi
         np.testing.assert_allclose(found, reference(X, weights), atol=1e-5, rtol=1e-5)
 
 
-def drift(found, wanted):
+def relative_l2(found, wanted):
     return np.linalg.norm(found - wanted) / np.linalg.norm(wanted)
 
 
@@ -58,7 +58,7 @@ def test_a_base_in_four_bits_works_with_its_adapters_within_its_own_drift(tmp_pa
     session = optim.load(tmp_path / "out")
     for file, weights in (("default", adapter_weights("lora")), ("eight", adapter_weights("lora", 8, 3))):
         found = session.run(None, {"x": X}, adapter=tmp_path / "out" / f"{file}.onnx_adapter")[0]
-        assert drift(found, reference(X, weights)) < 1.5 * base
+        assert relative_l2(found, reference(X, weights)) < 1.5 * base
 
 
 def test_what_one_further_adapter_loses_beyond_the_budget_is_not_delivered(tmp_path):

@@ -44,7 +44,7 @@ def extracted(folder, **options):
     return trial.apply(ExtractPacked(), trial.model, trial.options(ExtractPacked, options))
 
 
-def drift(found, wanted):
+def relative_l2(found, wanted):
     return np.linalg.norm(found - wanted) / np.linalg.norm(wanted)
 
 
@@ -80,7 +80,7 @@ def test_the_graph_computes_what_its_packed_weights_say_and_the_base_exactly(tmp
     }
     found = outputs(result.model, {"x": X, **arrays})
     np.testing.assert_allclose(found, reference(X, as_peft), atol=1e-4, rtol=1e-4)
-    assert drift(found, reference(X, adapter_weights("lora"))) < (0.2 if bits == 4 else 0.02)
+    assert relative_l2(found, reference(X, adapter_weights("lora"))) < (0.2 if bits == 4 else 0.02)
     assert np.array_equal(outputs(result.model, {"x": X}), outputs(result.interface.variants[0].model, {"x": X}))
 
 
@@ -101,7 +101,7 @@ def test_an_adapter_is_converted_to_the_form_that_the_model_takes(tmp_path):
     arrays = read_adapter(file).arrays
     assert arrays["enc.up.lora_A"].dtype == np.uint8 and arrays["enc.up.lora_A"].shape == (8, 4, 16)
     found = outputs(result.model, {"x": X, **arrays})
-    assert drift(found, reference(X, adapter_weights("lora", 5, 3))) < 0.02
+    assert relative_l2(found, reference(X, adapter_weights("lora", 5, 3))) < 0.02
     for words in (("--dtype", "int4"), ("--dtype", "float32"), ("--block-size", "32"), ("--mode", "asymmetric")):
         with pytest.raises(OptimError) as caught:
             call(*words)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import onnx
 import pytest
-from ort_models import DATA, context, drift, export, feeds_for, names_and_shapes
+from ort_models import DATA, context, export, feeds_for, names_and_shapes, relative_l2
 
 from optim import Model, Target
 from optim._engine.cli.main import main
@@ -61,7 +61,7 @@ def test_graphs_and_settings_are_made_pass_the_checker_and_run_on_the_cpu(
     onnx.checker.check_model(str(model.path))
     assert names_and_shapes(model) == names_and_shapes(original)
     pairs = target.startswith("tensorrt")
-    assert drift(original, model, samples[0], as_written=pairs) < BUDGET[target]
+    assert relative_l2(original, model, samples[0], as_written=pairs) < BUDGET[target]
     tuned = model.session.provider_options[CUDA if target.startswith("cuda") else TENSORRT]
     if pairs:
         assert "EPContext" not in {node.op_type for node in onnx.load(model.path).graph.node}

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from ort_models import apply, build, context, drift, export, feeds_for, operators, random_weight, run
+from ort_models import apply, build, context, export, feeds_for, operators, random_weight, relative_l2, run
 
 from optim import Model, OptimError, SessionConfig, TensorInfo
 from optim.onnx import open_session
@@ -60,7 +60,7 @@ def test_operators_of_onnxruntimes_own_are_written_in_standard_ones(tmp_path: Pa
     assert result.counts == {operator: 1}
     graph = onnx.load(result.model.path)
     assert all(node.domain in ("", "ai.onnx") for node in graph.graph.node)
-    assert drift(model, result.model, {"x": random_weight(2, 3, 8)}) < 1e-5
+    assert relative_l2(model, result.model, {"x": random_weight(2, 3, 8)}) < 1e-5
     assert not apply(Prepare, result.model, tmp_path).changed
 
 
@@ -69,7 +69,7 @@ def test_what_has_no_standard_form_is_left_and_named(tmp_path: Path) -> None:
     result = apply(Prepare, fused, tmp_path)
     assert "left to CUDA, because TensorRT does not have them: MultiHeadAttention" in result.notes
     assert "BiasGelu" in result.counts and "SkipLayerNormalization" in result.counts
-    assert drift(fused, result.model, feeds_for("bert.dynamo", batch=2, sequence=6)) < 1e-5
+    assert relative_l2(fused, result.model, feeds_for("bert.dynamo", batch=2, sequence=6)) < 1e-5
 
 
 @pytest.mark.parametrize("name", ["convnet.dynamo", "bert.dynamo"])
@@ -84,7 +84,7 @@ def test_integers_are_symmetric_by_channel_and_biases_stay_in_float(tmp_path: Pa
     assert zeros
     assert all(zero.dtype == np.int8 and not zero.any() for zero in zeros)
     assert any(zero.ndim == 1 for zero in zeros)
-    assert drift(model, result.model, samples[0]) < 0.1
+    assert relative_l2(model, result.model, samples[0]) < 0.1
     assert result.model.session.disabled_optimizers == ("WeightBiasQuantization",)
     keep = Quantize().keepable(model, parse_options(Quantize, {}))
     assert keep
@@ -149,7 +149,7 @@ def test_weights_of_4_bits_lie_in_blocks_along_the_rows(tmp_path: Path, operator
     assert "w" not in stored, "nothing reads the floats any more"
     assert (numpy_helper.to_array(scale) > 0).all()
     assert any("no multiple of a block: narrow" in note for note in result.notes)
-    assert 0.02 < drift(model, result.model, {"x": random_weight(4, 256)}) < 0.15
+    assert 0.02 < relative_l2(model, result.model, {"x": random_weight(4, 256)}) < 0.15
     kept = apply(Quantize, model, tmp_path, format="int4-weights", keep=["wide"])
     assert not kept.changed
     assert Quantize().keepable(model, parse_options(Quantize, {"format": "int4-weights"})) == ["wide"]

@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 from onnx import NodeProto, helper
-from ort_models import CPU, Array, apply, build, context, drift, names_and_shapes, operators, proto, random_weight
+from ort_models import CPU, Array, apply, build, context, names_and_shapes, operators, proto, random_weight, relative_l2
 
 from optim import Model, Target
 from optim_plugins.ort.fuse.convolution.fuse_convolution import FuseConvolution
@@ -50,7 +50,7 @@ def changed(folder: Path, model: Model) -> Model:
     assert result.changed
     assert names_and_shapes(result.model) == names_and_shapes(model)
     assert not apply(FuseConvolution, result.model, folder, neighbours=True).changed
-    assert drift(model, result.model, FEEDS) < EXACT
+    assert relative_l2(model, result.model, FEEDS) < EXACT
     return result.model
 
 
@@ -153,7 +153,7 @@ def test_constants_are_written_in_full_where_short_axes_would_repeat_them(
     result = apply(FuseConvolution, model, tmp_path)
     assert result.counts == {"constants in full": 1}
     assert becomes in [tuple(one.dims) for one in proto(result.model).graph.initializer]
-    assert drift(model, result.model, {"x": random_weight(2, 4, 6, width)}) == 0
+    assert relative_l2(model, result.model, {"x": random_weight(2, 4, 6, width)}) == 0
     assert not apply(FuseConvolution, result.model, tmp_path).changed
 
 

@@ -9,7 +9,7 @@ import onnx.parser
 import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from ort_models import Array, apply, build, drift, operators, proto, random_weight, stored
+from ort_models import Array, apply, build, operators, proto, random_weight, relative_l2, stored
 
 from optim import Model, PassResult
 from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
@@ -86,7 +86,7 @@ def fused(graph: Graph, folder: Path, **more: Array) -> PassResult:
     model = graph.store(folder)
     result = apply(FuseTransformer, model, folder, leave_out=("attention",))
     if result.changed:
-        assert drift(model, result.model, feeds(**more)) <= LOSSLESS
+        assert relative_l2(model, result.model, feeds(**more)) <= LOSSLESS
     return result
 
 
@@ -242,7 +242,7 @@ def test_attention_between_two_sequences(tmp_path: Path) -> None:
     result = apply(FuseTransformer, model, tmp_path)
 
     assert dict(result.counts) == {"multi_head_attention": 1}
-    assert drift(model, result.model, feeds(memory=random_weight(BATCH, 9, HIDDEN, seed=1))) <= LOSSLESS
+    assert relative_l2(model, result.model, feeds(memory=random_weight(BATCH, 9, HIDDEN, seed=1))) <= LOSSLESS
 
 
 @pytest.mark.parametrize("said", [{"unidirectional": 1}, {"mask_filter_value": -5.0}])
@@ -258,7 +258,7 @@ def test_attention_that_says_more_than_heads_and_scale_keeps_its_projections(
     result = apply(FuseTransformer, model, tmp_path)
     assert operators(result.model).count("MultiHeadAttention") == 1
     assert any(f"MultiHeadAttention has attribute '{next(iter(said))}'" in note for note in result.notes)
-    assert drift(model, result.model, feeds()) <= LOSSLESS
+    assert relative_l2(model, result.model, feeds()) <= LOSSLESS
 
 
 def test_projections_without_a_bias_get_one_of_their_own_type() -> None:

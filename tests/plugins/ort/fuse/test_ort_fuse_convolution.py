@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import NodeProto, TensorProto, helper
-from ort_models import CPU, Array, apply, build, drift, names_and_shapes, operators, random_weight
+from ort_models import CPU, Array, apply, build, names_and_shapes, operators, random_weight, relative_l2
 
 from optim import Model, PassResult
 from optim.onnx import read_constant
@@ -43,7 +43,7 @@ def folded(folder: Path, model: Model) -> tuple[PassResult, float]:
     if result.changed:
         assert names_and_shapes(result.model) == names_and_shapes(model)
         assert not apply(FuseConvolution, result.model, folder).changed
-    return result, drift(model, result.model, FEEDS)
+    return result, relative_l2(model, result.model, FEEDS)
 
 
 def hard_swish(source: str, output: str) -> list[NodeProto]:

@@ -12,7 +12,7 @@ import onnx
 import onnxruntime as ort
 import ort_models
 import pytest
-from ort_models import apply, context, drift, export, feeds_for, names_and_shapes, operators, proto, stored
+from ort_models import apply, context, export, feeds_for, names_and_shapes, operators, proto, relative_l2, stored
 
 from optim import Model, OptimError, PassResult
 from optim.options import parse_options
@@ -90,7 +90,7 @@ def test_what_is_fused_computes_the_same_with_and_without_a_past_and_with_paddin
 
     for batch, sequence, past in ((1, 2, 7), (2, 3, 5), (2, 4, 0)):
         feeds = feeds_for(name, batch=batch, sequence=sequence, past=past)
-        assert drift(found.model, found.result.model, feeds) <= LOSSLESS
+        assert relative_l2(found.model, found.result.model, feeds) <= LOSSLESS
 
 
 @pytest.mark.parametrize("name", TRANSFORMERS)
@@ -224,7 +224,7 @@ def test_onnxruntimes_own_optimizer_is_the_other_engine(name: str, tmp_path: Pat
     result = apply(FuseTransformer, model, tmp_path, engine="onnxruntime")
 
     assert result.counts["SkipLayerNormalization"] == 4
-    assert drift(model, result.model, feeds_for(name)) <= LOSSLESS
+    assert relative_l2(model, result.model, feeds_for(name)) <= LOSSLESS
     assert names_and_shapes(result.model) == names_and_shapes(model)
 
 
@@ -239,7 +239,7 @@ def test_a_crash_of_onnxruntimes_optimizer_costs_one_model_type_and_is_told(tmp_
     result = apply(FuseTransformer, model, tmp_path, engine="onnxruntime")
 
     assert result.notes[0].startswith("as model type gpt2 it crashed: ")
-    assert drift(model, result.model, feeds_for("gpt2.dynamo")) <= LOSSLESS
+    assert relative_l2(model, result.model, feeds_for("gpt2.dynamo")) <= LOSSLESS
 
 
 def test_onnxruntimes_optimizer_leaves_rms_normalization_alone(tmp_path: Path) -> None:

@@ -8,7 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import helper
-from ort_models import CPU, apply, build, drift, export, feeds_for, names_and_shapes, operators, proto, random_weight
+from ort_models import (
+    CPU,
+    apply,
+    build,
+    export,
+    feeds_for,
+    names_and_shapes,
+    operators,
+    proto,
+    random_weight,
+    relative_l2,
+)
 
 from optim import Model, Role
 from optim_plugins.ort.prepare.gemm_to_matmul import GemmToMatMul
@@ -34,7 +45,7 @@ def test_a_plain_gemm_becomes_matmul_and_add(bias: tuple[int, ...], transposed: 
     assert result.counts == {"Gemm": 1, "weights transposed": transposed}
     assert names_and_shapes(result.model) == names_and_shapes(model)
     assert proto(result.model).graph.node[0].name == "dense"
-    assert drift(model, result.model, _FEEDS) <= 1e-6
+    assert relative_l2(model, result.model, _FEEDS) <= 1e-6
 
 
 def test_without_a_bias_it_is_a_matmul_alone(tmp_path: Path) -> None:
@@ -50,7 +61,7 @@ def test_a_weight_that_two_read_transposed_is_written_once(tmp_path: Path) -> No
     model = build(tmp_path, nodes, {"w": random_weight(16, 16)}, {"x": ["n", 16]}, {"y": ["n", 16]})
     result = apply(GemmToMatMul, model, tmp_path)
     assert [value.name for value in proto(result.model).graph.initializer] == ["w_transposed"]
-    assert drift(model, result.model, _FEEDS) <= 1e-6
+    assert relative_l2(model, result.model, _FEEDS) <= 1e-6
 
 
 @pytest.mark.parametrize("attributes", [{"alpha": 0.5}, {"beta": 2.0}, {"transA": 1}])
@@ -83,7 +94,7 @@ def test_exports_compute_the_same(name: str, tmp_path: Path) -> None:
     result = apply(GemmToMatMul, model, tmp_path)
     assert "Gemm" not in operators(result.model)
     assert names_and_shapes(result.model) == names_and_shapes(model)
-    assert drift(model, result.model, feeds_for(name)) <= 1e-6
+    assert relative_l2(model, result.model, feeds_for(name)) <= 1e-6
 
 
 def test_weights_of_two_branches_with_one_name_are_not_mixed_up(tmp_path: Path) -> None:
@@ -102,7 +113,7 @@ def test_weights_of_two_branches_with_one_name_are_not_mixed_up(tmp_path: Path) 
     assert result.counts["Gemm"] == 2
     for sign in (1, -1):
         feeds = {"x": sign * np.abs(random_weight(2, 16, seed=3))}
-        assert drift(model, result.model, feeds) <= 1e-6
+        assert relative_l2(model, result.model, feeds) <= 1e-6
 
 
 def test_it_only_makes_way_for_others() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ort_models import apply, drift, operators, parsed, random_weight
+from ort_models import apply, operators, parsed, random_weight, relative_l2
 
 from optim_plugins.ort.fuse.convolution.fuse_convolution import FuseConvolution
 from optim_plugins.ort.fuse.fuse_tanh_gelu import fuse_tanh_gelu
@@ -70,4 +70,4 @@ def test_behind_a_convolution_it_is_written_for_cpus(tmp_path: Path) -> None:
     result = apply(FuseConvolution, model, tmp_path)
     assert result.counts["Gelus written"] == 1
     assert operators(result.model) == ["Conv", "FastGelu"]
-    assert drift(model, result.model, {"x": random_weight(2, 4, 6)}) <= 1e-6
+    assert relative_l2(model, result.model, {"x": random_weight(2, 4, 6)}) <= 1e-6

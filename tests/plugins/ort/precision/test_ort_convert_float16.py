@@ -14,13 +14,13 @@ from ort_models import (
     EXPORTS,
     apply,
     build,
-    drift,
     export,
     feeds_for,
     names_and_shapes,
     operators,
     proto,
     random_weight,
+    relative_l2,
     run,
 )
 
@@ -42,7 +42,7 @@ def test_products_and_their_weights_become_float16_between_two_casts(tmp_path: P
     assert {value.data_type for value in weights_of(result.model).values()} == {TensorProto.FLOAT16}
     assert names_and_shapes(result.model) == names_and_shapes(model)
     assert result.counts == {"nodes in float16": 2, "weights converted": 1, "Cast added": 2, "nodes left in float32": 0}
-    assert 1e-5 < drift(model, result.model, FEEDS) < CLOSE
+    assert 1e-5 < relative_l2(model, result.model, FEEDS) < CLOSE
 
 
 def test_ranges_are_measured_under_the_settings_of_the_model(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_exports_stay_valid_and_near(name: str, before: str, tmp_path: Path) -> 
         return
     assert names_and_shapes(result.model) == names_and_shapes(model)
     bound = 0.06 if before == "quantized" else CLOSE  # a rounded number may fall on the other side of an 8-bit step
-    assert 1e-5 < drift(model, result.model, feeds_for(name)) < bound
+    assert 1e-5 < relative_l2(model, result.model, feeds_for(name)) < bound
 
 
 def test_a_mask_of_huge_numbers_is_brought_into_the_range(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_mask_of_huge_numbers_is_brought_into_the_range(tmp_path: Path) -> Non
     assert result.counts["nodes left in float32"] == 0
     everything = {"x": np.full((1, 64), -30.0, np.float32)}
     assert np.isfinite(run(result.model, everything)["y"]).all()
-    assert drift(model, result.model, FEEDS) < 3 * CLOSE
+    assert relative_l2(model, result.model, FEEDS) < 3 * CLOSE
 
 
 def test_a_mask_that_is_an_input_is_bounded_before_it_is_cast(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_mask_that_is_an_input_is_bounded_before_it_is_cast(tmp_path: Path) ->
     result = converted(model, tmp_path, feeds)
     assert operators(result.model).count("Clip") == 1
     assert "masks beyond the range brought into it: mask" in result.notes
-    assert drift(model, result.model, feeds) < 3 * CLOSE
+    assert relative_l2(model, result.model, feeds) < 3 * CLOSE
 
 
 def test_a_value_read_in_both_types_is_cast_once(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_a_value_read_in_both_types_is_cast_once(tmp_path: Path) -> None:
     casts = [node.input[0] for node in proto(result.model).graph.node if node.op_type == "Cast"]
     assert len(casts) == len(set(casts))
     assert {value.data_type for value in weights_of(result.model).values()} == {TensorProto.FLOAT16, TensorProto.FLOAT}
-    assert drift(model, result.model, FEEDS) < CLOSE
+    assert relative_l2(model, result.model, FEEDS) < CLOSE
 
 
 def test_branches_read_the_type_they_compute_in(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_branches_read_the_type_they_compute_in(tmp_path: Path) -> None:
     assert result.counts["nodes in float16"] >= 3
     for sign in (1, -1):
         feeds = {"x": sign * np.abs(random_weight(5, 64, seed=3))}
-        assert 1e-5 < drift(model, result.model, feeds) < CLOSE
+        assert 1e-5 < relative_l2(model, result.model, feeds) < CLOSE
 
 
 def test_an_output_that_others_read_and_an_input_that_is_an_output_keep_their_names(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_an_output_that_others_read_and_an_input_that_is_an_output_keep_their_na
         result = converted(model, tmp_path, io=io)
         assert [value.name for value in result.model.outputs] == ["y", "p", "x"]
         assert list(run(result.model, mapped_feeds(FEEDS, [result.interface] if result.interface else ())))
-    assert drift(model, converted(model, tmp_path).model, FEEDS) < CLOSE
+    assert relative_l2(model, converted(model, tmp_path).model, FEEDS) < CLOSE
 
 
 def test_weights_alone_are_stored_in_half_the_bytes(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_weights_alone_are_stored_in_half_the_bytes(tmp_path: Path) -> None:
     result = converted(model, tmp_path, weights_only=True)
     assert result.counts == {"weights converted": 1, "weights left in float32": 1}
     assert sorted(operators(result.model)) == ["Cast", "Gemm", "MatMul"]
-    assert 1e-5 < drift(model, result.model, FEEDS) < 1e-3
+    assert 1e-5 < relative_l2(model, result.model, FEEDS) < 1e-3
     assert ConvertFloat16().keepable(model, parse_options(ConvertFloat16, {"weights_only": True})) == []
 
 
@@ -179,7 +179,7 @@ def test_weights_listed_among_the_inputs_are_converted_too(tmp_path: Path) -> No
     model = layers(tmp_path, [node], {"w": random_weight(64, 64)}, weights_are_inputs=True)
     result = converted(model, tmp_path)
     assert [value.name for value in proto(result.model).graph.input] == ["x"]
-    assert drift(model, result.model, FEEDS) < CLOSE
+    assert relative_l2(model, result.model, FEEDS) < CLOSE
 
 
 def test_a_second_time_there_is_nothing_left(tmp_path: Path) -> None:
@@ -215,4 +215,4 @@ def test_weights_of_branches_are_not_kept_twice(tmp_path: Path) -> None:
         branches = [part for part in result.model.ir().graphs() if part.name == "yes"]
         stored = [value.dtype.name for part in branches for value in part.initializers.values() if value.dtype]
         assert stored == ["FLOAT16"]
-        assert drift(model, result.model, FEEDS) < CLOSE
+        assert relative_l2(model, result.model, FEEDS) < CLOSE

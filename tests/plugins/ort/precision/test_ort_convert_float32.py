@@ -10,7 +10,7 @@ import onnx
 import pytest
 from float16_cases import CLOSE, FEEDS, converted, layers, types_of, weights_of
 from onnx import TensorProto, helper
-from ort_models import CPU, EXPORTS, apply, drift, export, feeds_for, operators, random_weight, run
+from ort_models import CPU, EXPORTS, apply, export, feeds_for, operators, random_weight, relative_l2, run
 
 from optim import Model
 from optim.onnx import describe_model
@@ -63,7 +63,7 @@ def test_inputs_and_outputs_keep_their_types(type_name: str, tmp_path: Path) -> 
     assert {value.data_type for value in weights_of(result.model).values()} == {TensorProto.FLOAT}
     if type_name == "FLOAT16":
         x = random_weight(5, 8, seed=3).astype(np.float16)
-        assert drift(narrow, result.model, {"x": x}) < CLOSE
+        assert relative_l2(narrow, result.model, {"x": x}) < CLOSE
 
 
 def test_casts_constants_and_branches_are_widened_too(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_exports_in_16_bits_come_back(name: str, tmp_path: Path) -> None:
     narrow = converted(model, tmp_path, feeds).model
     result = apply(ConvertFloat32, narrow, tmp_path)
     assert not apply(ConvertFloat32, result.model, tmp_path).changed
-    assert drift(model, result.model, feeds) < CLOSE
+    assert relative_l2(model, result.model, feeds) < CLOSE
     assert TensorProto.FLOAT16 not in {value.data_type for value in weights_of(result.model).values()}
 
 
@@ -125,14 +125,14 @@ def test_weights_stored_in_16_bits_become_constants_of_products(tmp_path: Path) 
     assert operators(stored) == ["Cast", "MatMul", "Relu"]
     result = apply(ConvertFloat32, stored, tmp_path)
     assert operators(result.model) == ["MatMul", "Relu"]
-    assert drift(stored, result.model, FEEDS) <= _EXACT
+    assert relative_l2(stored, result.model, FEEDS) <= _EXACT
 
 
 def test_bfloat16_comes_back(tmp_path: Path) -> None:
     stored = apply(ConvertBfloat16, _layer(tmp_path), tmp_path, weights_only=True).model
     result = apply(ConvertFloat32, stored, tmp_path)
     assert {value.data_type for value in weights_of(result.model).values()} == {TensorProto.FLOAT}
-    assert drift(stored, result.model, FEEDS) <= _EXACT
+    assert relative_l2(stored, result.model, FEEDS) <= _EXACT
 
 
 def test_what_is_not_in_16_bits_is_declined(tmp_path: Path) -> None:

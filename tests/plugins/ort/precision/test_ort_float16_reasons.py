@@ -12,7 +12,7 @@ import onnxruntime
 import pytest
 from float16_cases import CLOSE, FEEDS, converted, layers, types_of
 from onnx import TensorProto, helper
-from ort_models import CPU, apply, context, drift, operators, parsed, random_weight, run
+from ort_models import CPU, apply, context, operators, parsed, random_weight, relative_l2, run
 from packaging.version import Version
 
 from optim import Model, PassResult, Target
@@ -38,7 +38,7 @@ def test_a_node_that_goes_beyond_the_range_on_the_samples_stays_float32_with_wha
     result = converted(model, tmp_path, large)
     assert result.counts["nodes left in float32"] == 2
     assert "2 nodes: its numbers go beyond 65504" in result.notes[0]
-    assert drift(model, result.model, large) < CLOSE
+    assert relative_l2(model, result.model, large) < CLOSE
     blind = apply(ConvertFloat16, model, tmp_path)
     assert "ranges were not measured: the model ran on no sample" in blind.notes
     assert blind.counts["nodes left in float32"] == 0
@@ -54,7 +54,7 @@ def test_a_weight_that_rounding_destroys_keeps_its_node_in_float32(tmp_path: Pat
     model = layers(tmp_path, nodes, weights)
     result = converted(model, tmp_path)
     assert result.counts["nodes left in float32"] == 2
-    assert drift(model, result.model, FEEDS) < CLOSE
+    assert relative_l2(model, result.model, FEEDS) < CLOSE
 
 
 def test_what_keeps_a_number_from_being_zero_still_does(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_indices_and_angles_are_computed_in_float32(tmp_path: Path) -> None:
     feeds = {"x": np.full((1, 64), 64.25, np.float32)}  # the index 4112 and the angle are not float16 numbers
     result = converted(model, tmp_path, feeds)
     assert {name for name, kind in types_of(result.model).items() if kind == TensorProto.FLOAT16} >= {"g", "h"}
-    assert drift(model, result.model, feeds) < CLOSE
+    assert relative_l2(model, result.model, feeds) < CLOSE
 
 
 def test_names_to_keep_stay_float32(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_what_has_no_16_bits_is_left_in_float32_with_the_reason(nodes: str, reas
     outputs = run(result.model, feeds)
     assert {name: array.dtype for name, array in outputs.items()} == {"y": np.float32}
     if "Dropout" not in nodes:
-        assert drift(model, result.model, feeds) < CLOSE
+        assert relative_l2(model, result.model, feeds) < CLOSE
 
 
 def _indices(nodes: str) -> str:
@@ -201,7 +201,7 @@ def test_a_normalization_that_the_runtime_writes_out_stays_float32(tmp_path: Pat
     model = parsed(tmp_path, text)
     result = converted(model, tmp_path, {"x": random_weight(1, 2, 2, 2)})
     assert "MeanVarianceNormalization is not for 16 bits" in " ".join(result.notes)
-    assert drift(model, result.model, {"x": random_weight(1, 2, 2, 2)}) < CLOSE * 10
+    assert relative_l2(model, result.model, {"x": random_weight(1, 2, 2, 2)}) < CLOSE * 10
 
 
 def _normalization(x: str, y: str) -> list[Any]:
@@ -224,10 +224,10 @@ def test_a_normalization_keeps_its_own_epsilon(tmp_path: Path, epsilon: float, m
     small = {"x": FEEDS["x"] / np.abs(FEEDS["x"]).max() * 0.01}
     result = converted(model, tmp_path, small)
     assert "10 nodes: onnxruntime would take another epsilon" in result.notes[0]
-    assert drift(model, result.model, small) < CLOSE
+    assert relative_l2(model, result.model, small) < CLOSE
     monkeypatch.setattr(precision_plan, "misread_epsilons", lambda _graph: set())
     misread = converted(model, tmp_path, small)
-    reads = drift(model, misread.model, small) < CLOSE
+    reads = relative_l2(model, misread.model, small) < CLOSE
     assert reads == (Version(onnxruntime.__version__) >= Version("1.32")), (
         "misread_epsilons.py says which runtimes read it"
     )

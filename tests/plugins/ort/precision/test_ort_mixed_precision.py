@@ -16,13 +16,13 @@ from ort_models import (
     apply,
     build,
     context,
-    drift,
     export,
     feeds_for,
     names_and_shapes,
     operators,
     proto,
     random_weight,
+    relative_l2,
 )
 
 from optim import Context, Model, Target
@@ -63,7 +63,7 @@ def test_delicate_operators_stay_float32_and_products_do_not(tmp_path: Path) -> 
     assert operators(result.model) == ["Cast", "MatMul", "Relu", "MatMul", "Cast", "Softmax", "Cast", "MatMul", "Cast"]
     assert result.counts["nodes in float16"] == 4
     assert "1 node: Softmax is kept" in result.notes[-1]
-    assert 1e-6 < drift(model, result.model, _FEEDS) < 3e-3
+    assert 1e-6 < relative_l2(model, result.model, _FEEDS) < 3e-3
 
 
 def test_which_operators_are_delicate_can_be_said(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_exports_stay_valid_and_nearer_than_the_budget(name: str, tmp_path: Path
     model = export(name, tmp_path)
     result = apply(MixedPrecision, model, tmp_path)
     assert names_and_shapes(result.model) == names_and_shapes(model)
-    assert 1e-6 < drift(model, result.model, feeds_for(name)) < 3e-3
+    assert 1e-6 < relative_l2(model, result.model, feeds_for(name)) < 3e-3
 
 
 def test_bfloat16_on_a_provider_that_has_it_is_a_valid_graph_that_computes_the_same(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_bfloat16_without_kernels_says_so_and_can_still_store_weights(tmp_path: 
     assert [one.weights_only for one in ConvertBfloat16().candidates(model, CPU, context(tmp_path))] == [True]
     stored = apply(ConvertBfloat16, model, tmp_path, weights_only=True)
     assert {value.data_type for value in proto(stored.model).graph.initializer} == {TensorProto.BFLOAT16}
-    assert 1e-4 < drift(model, stored.model, _FEEDS) < 0.02
+    assert 1e-4 < relative_l2(model, stored.model, _FEEDS) < 0.02
 
 
 def test_bfloat16_needs_opset_13(tmp_path: Path) -> None:

@@ -6,7 +6,19 @@ from pathlib import Path
 
 import pytest
 from onnx import helper
-from ort_models import CPU, apply, build, context, drift, export, feeds_for, operators, parsed, proto, random_weight
+from ort_models import (
+    CPU,
+    apply,
+    build,
+    context,
+    export,
+    feeds_for,
+    operators,
+    parsed,
+    proto,
+    random_weight,
+    relative_l2,
+)
 
 from optim import Model
 from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
@@ -35,7 +47,7 @@ def test_an_old_model_computes_the_same_in_a_newer_version(to: int, tmp_path: Pa
     assert [name for name in operators(result.model) if name != "Constant"] == operators(model)
     assert {"dense", "sum"} <= {node.name for node in proto(result.model).graph.node}
     assert (result.model.inputs, result.model.outputs) == (model.inputs, model.outputs)
-    assert drift(model, result.model, _FEEDS) < 1e-6
+    assert relative_l2(model, result.model, _FEEDS) < 1e-6
 
 
 def test_weights_are_not_written_again(tmp_path: Path) -> None:
@@ -54,7 +66,7 @@ def test_exports_and_their_fused_selves_are_converted(name: str, tmp_path: Path)
         result = apply(ConvertOpset, one, tmp_path, to=21)
         assert result.model.opset[""] == 21
         assert result.model.opset.get("com.microsoft") == one.opset.get("com.microsoft")
-        assert drift(one, result.model, feeds_for(name)) < 1e-5
+        assert relative_l2(one, result.model, feeds_for(name)) < 1e-5
 
 
 def test_auto_leaves_models_alone_that_are_new_enough(tmp_path: Path) -> None:
@@ -122,7 +134,7 @@ def test_an_attribute_that_goes_without_saying_is_taken_out(node: str, before: i
     )
     result = apply(ConvertOpset, model, tmp_path, to=to)
     assert result.model.opset[""] == to
-    assert drift(model, result.model, {"x": random_weight(1, 3, 8)}) < 1e-6
+    assert relative_l2(model, result.model, {"x": random_weight(1, 3, 8)}) < 1e-6
 
 
 def test_a_scan_over_batches_is_declined(tmp_path: Path) -> None:
@@ -146,7 +158,7 @@ def test_a_file_of_ir_3_gets_the_constants_that_converters_write(tmp_path: Path)
     node = helper.make_node("Pad", ["x"], ["y"], pads=[0, 1, 0, 1])
     model = build(tmp_path, [node], {}, {"x": [2, 3]}, {"y": [2, 5]}, opset=9, ir_version=3)
     result = apply(ConvertOpset, model, tmp_path, to=13)
-    assert drift(model, result.model, {"x": random_weight(2, 3)}) == 0
+    assert relative_l2(model, result.model, {"x": random_weight(2, 3)}) == 0
 
 
 def test_weights_of_branches_are_found_in_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +175,7 @@ def test_weights_of_branches_are_found_in_the_store(tmp_path: Path, monkeypatch:
     model = build(tmp_path, nodes, {}, {"x": [20, 20]}, {"y": [20, 20]}, opset=11)
     result = apply(ConvertOpset, model, tmp_path, to=17)
     assert result.model.opset[""] == 17
-    assert drift(model, result.model, {"x": random_weight(20, 20)}) < 1e-6
+    assert relative_l2(model, result.model, {"x": random_weight(20, 20)}) < 1e-6
 
 
 def test_a_model_without_standard_operators_is_declined(tmp_path: Path) -> None:

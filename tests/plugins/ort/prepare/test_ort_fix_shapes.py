@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ort_models import CPU, apply, context, drift, export, feeds_for, parsed
+from ort_models import CPU, apply, context, export, feeds_for, parsed, relative_l2
 
 from optim import ExitStatus, OptimError
 from optim.options import parse_options
@@ -25,7 +25,7 @@ def test_an_export_with_fixed_dimensions_computes_the_same(tmp_path: Path) -> No
     by_shape = apply(FixShapes, model, tmp_path, shapes={name: array.shape for name, array in feeds.items()})
     assert by_name.model.digest == by_shape.model.digest
     assert not any(info.is_dynamic for info in (*by_name.model.inputs, *by_name.model.outputs))
-    assert drift(model, by_name.model, feeds) < 1e-6
+    assert relative_l2(model, by_name.model, feeds) < 1e-6
 
 
 def test_without_options_the_samples_say_the_shape(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime as ort
 import pytest
-from ort_models import apply, drift, operators, parsed, proto
+from ort_models import apply, operators, parsed, proto, relative_l2
 
 from optim import Model
 from optim_plugins.ort.prepare.clean import Clean
@@ -46,7 +46,7 @@ def _all_operators(model: Model) -> list[str]:
 def _same(model: Model, result: Model) -> None:
     for shape in SHAPES:
         x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
-        assert drift(model, result, {"x": x}) == 0
+        assert relative_l2(model, result, {"x": x}) == 0
 
 
 def test_the_branch_that_a_later_operator_refuses_goes_and_what_hangs_on_it(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_a_branch_inside_a_branch_is_looked_at_too(tmp_path: Path) -> None:
     assert _all_operators(result.model).count("If") == 1
     x = np.random.default_rng(0).normal(size=(2, 4, 1)).astype(np.float32)
     for taken in (True, False):
-        assert drift(model, result.model, {"x": x, "c": np.array(taken)}) == 0
+        assert relative_l2(model, result.model, {"x": x, "c": np.array(taken)}) == 0
 
 
 def test_a_branch_with_a_loop_that_reads_what_lies_outside(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_refusal_that_only_another_branch_meets_says_nothing(tmp_path: Path) -
     result = apply(Clean, model, tmp_path)
     assert _all_operators(result.model).count("If") == 2
     for shape, taken in (((2, 4, 1), True), ((2, 4, 1), False)):
-        assert drift(model, result.model, {"x": np.ones(shape, np.float32), "c": np.array(taken)}) == 0
+        assert relative_l2(model, result.model, {"x": np.ones(shape, np.float32), "c": np.array(taken)}) == 0
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_names_of_the_branch_may_be_those_of_what_follows(tmp_path: Path) -> Non
     result = apply(Clean, model, tmp_path)
     assert operators(result.model).count("If") == 1
     for taken in (True, False):
-        assert drift(model, result.model, {"x": np.ones((2, 4, 1), np.float32), "c": np.array(taken)}) == 0
+        assert relative_l2(model, result.model, {"x": np.ones((2, 4, 1), np.float32), "c": np.array(taken)}) == 0
 
 
 def test_a_condition_that_a_run_may_replace_is_no_constant(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_a_condition_that_a_run_may_replace_is_no_constant(tmp_path: Path) -> No
     assert operators(result.model) == ["If"]
     x = np.array([-1.0, 2.0], np.float32)
     for feeds in ({"x": x}, {"x": x, "yes": np.array(False)}):
-        assert drift(model, result.model, feeds) == 0
+        assert relative_l2(model, result.model, feeds) == 0
 
 
 def test_what_holds_in_a_branch_is_not_said_of_the_value_outside(tmp_path: Path) -> None:
@@ -194,4 +194,4 @@ def test_what_holds_in_a_branch_is_not_said_of_the_value_outside(tmp_path: Path)
     result = apply(Clean, model, tmp_path)
     x = np.arange(6, dtype=np.float32)
     for shape in ((2, 3), (1, 2, 3), (6,)):
-        assert drift(model, result.model, {"x": x, "s": np.array(shape)}) == 0
+        assert relative_l2(model, result.model, {"x": x, "s": np.array(shape)}) == 0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ort_models import apply, drift, names_and_shapes, operators, parsed
+from ort_models import apply, names_and_shapes, operators, parsed, relative_l2
 
 from optim import Model
 from optim_plugins.ort.prepare.clean import Clean
@@ -65,7 +65,7 @@ def test_a_mask_that_is_looked_up_at_every_place_is_the_mask_itself(tmp_path: Pa
     assert sorted(operators(result.model)) == ["Add", "Cast", "MatMul", "Unsqueeze", "Where"]
     assert names_and_shapes(result.model) == names_and_shapes(model)
     for sizes in ((1, 1), (1, 7), (3, 5)):
-        assert drift(model, result.model, _feeds(*sizes)) == 0
+        assert relative_l2(model, result.model, _feeds(*sizes)) == 0
 
 
 @pytest.mark.parametrize(("start", "limit", "left"), [("one", "zero", "GatherND"), ("zero", "one", "GreaterOrEqual")])
@@ -74,7 +74,7 @@ def test_positions_that_leave_something_out_stay(start: str, limit: str, left: s
     result = apply(Clean, model, tmp_path)
     assert left in operators(result.model)
     if start == "zero":
-        assert drift(model, result.model, _feeds(3, 5)) == 0
+        assert relative_l2(model, result.model, _feeds(3, 5)) == 0
 
 
 _HEAD = '<ir_version: 10, opset_import: ["" : 20]> agraph '
@@ -110,7 +110,7 @@ def test_an_expand_goes_where_another_operand_has_its_size(text: str, expands: i
     rng = np.random.default_rng(0)
     sizes = {"x": (1, 3), "w": (1, 3), "z": (4, 3)}
     feeds = {one.name: rng.standard_normal(sizes[one.name], np.float32) for one in model.inputs}
-    assert drift(model, result.model, feeds) == 0
+    assert relative_l2(model, result.model, feeds) == 0
 
 
 def test_a_target_that_is_chosen_by_another_number_than_minus_one_stays(tmp_path: Path) -> None:
@@ -119,4 +119,4 @@ def test_a_target_that_is_chosen_by_another_number_than_minus_one_stays(tmp_path
         s = Shape(x) test = Equal(s, one) target = Where(test, fives, s) e = Expand(x, target) y = Neg(e) }"""
     model = parsed(tmp_path, _HEAD + text)
     result = apply(Clean, model, tmp_path)
-    assert drift(model, result.model, {"x": np.ones((1, 7), np.float32)}) == 0
+    assert relative_l2(model, result.model, {"x": np.ones((1, 7), np.float32)}) == 0

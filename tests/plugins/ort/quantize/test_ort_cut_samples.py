@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from onnx import helper
-from ort_models import Array, build, context, drift, random_weight
+from ort_models import Array, build, context, random_weight, relative_l2
 
 from optim import Model
 from optim.options import parse_options
@@ -39,7 +39,7 @@ def test_ranges_of_samples_of_one_size_hold_for_shorter_ones(tmp_path: Path) -> 
     options = parse_options(QuantizeStatic, {"calibration": "foreseen"})
     alone = replace(context(tmp_path, samples), feeds_given=False)
     before, after = (QuantizeStatic().apply(model, options, one) for one in (alone, context(tmp_path, samples)))
-    assert drift(model, after.model, short) < 0.06 < 0.3 < drift(model, before.model, short)
+    assert relative_l2(model, after.model, short) < 0.06 < 0.3 < relative_l2(model, before.model, short)
 
 
 def test_each_sample_has_a_part_of_it_beside_it(tmp_path: Path) -> None:

@@ -14,13 +14,13 @@ from ort_models import (
     apply,
     build,
     context,
-    drift,
     export,
     feeds_for,
     names_and_shapes,
     operators,
     proto,
     random_weight,
+    relative_l2,
     run,
 )
 from rounding import narrowed, rounding
@@ -52,7 +52,7 @@ def test_a_product_alone_with_its_input_becomes_one_operator(tmp_path: Path) -> 
     assert operators(result.model) == ["DynamicQuantizeMatMul"]
     assert result.counts == {"products quantized": 1, "products kept": 0, **narrowed(1)}
     assert names_and_shapes(result.model) == names_and_shapes(model)
-    assert 1e-4 < drift(model, result.model, _FEEDS) < _CLOSE
+    assert 1e-4 < relative_l2(model, result.model, _FEEDS) < _CLOSE
 
 
 def test_products_of_one_input_share_its_quantization(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_products_of_one_input_share_its_quantization(tmp_path: Path) -> None:
     result = apply(QuantizeDynamic, model, tmp_path)
     assert operators(result.model).count("DynamicQuantizeLinear") == 1
     assert operators(result.model).count("MatMulIntegerToFloat") == 3
-    assert drift(model, result.model, _FEEDS) < _CLOSE
+    assert relative_l2(model, result.model, _FEEDS) < _CLOSE
 
 
 def test_a_bias_goes_into_the_product(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_bias_goes_into_the_product(tmp_path: Path) -> None:
     model = _model(tmp_path, nodes, {"w": random_weight(64, 96), "b": random_weight(96)})
     result = apply(QuantizeDynamic, model, tmp_path)
     assert operators(result.model) == ["DynamicQuantizeMatMul"]
-    assert drift(model, result.model, _FEEDS) < _CLOSE
+    assert relative_l2(model, result.model, _FEEDS) < _CLOSE
 
 
 @pytest.mark.parametrize("shape", [(1,), (), (7, 96), (1, 96)])
@@ -79,7 +79,7 @@ def test_an_addend_of_another_shape_stays_an_add(shape: tuple[int, ...], tmp_pat
     model = _model(tmp_path, nodes, {"w": random_weight(64, 96), "b": random_weight(*shape)})
     result = apply(QuantizeDynamic, model, tmp_path)
     assert operators(result.model) == ["DynamicQuantizeMatMul", "Add"]
-    assert drift(model, result.model, _FEEDS) < _CLOSE
+    assert relative_l2(model, result.model, _FEEDS) < _CLOSE
 
 
 def test_a_bias_of_a_single_column_is_not_taken_for_one_of_many(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_bias_of_a_single_column_is_not_taken_for_one_of_many(tmp_path: Path) 
     model = build(tmp_path, nodes, weights, {"x": ["n", 4096]}, {"y": ["n", 96]})
     result = apply(QuantizeDynamic, model, tmp_path)
     assert operators(result.model) == ["DynamicQuantizeMatMul", "Add"]
-    assert drift(model, result.model, {"x": random_weight(3, 4096)}) < _CLOSE
+    assert relative_l2(model, result.model, {"x": random_weight(3, 4096)}) < _CLOSE
 
 
 def test_a_product_that_others_read_too_keeps_its_bias_apart(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_a_bias_that_a_fusion_moved_into_an_activation_comes_back(activation: st
     model = _model(tmp_path, nodes, weights)
     result = apply(QuantizeDynamic, model, tmp_path)
     assert operators(result.model) == ["DynamicQuantizeMatMul", left, "DynamicQuantizeMatMul"]
-    assert drift(model, result.model, _FEEDS) < rounding(products=2)
+    assert relative_l2(model, result.model, _FEEDS) < rounding(products=2)
 
 
 @pytest.mark.parametrize("transposed", [0, 1])
@@ -126,7 +126,7 @@ def test_a_gemm_is_quantized_as_it_is(transposed: int, bias: tuple[int, ...] | N
     model = _model(tmp_path, [node], weights)
     result = apply(QuantizeDynamic, model, tmp_path)
     assert operators(result.model) == ["DynamicQuantizeMatMul", *(["Add"] if bias == (7, 96) else [])]
-    assert drift(model, result.model, _FEEDS) < _CLOSE
+    assert relative_l2(model, result.model, _FEEDS) < _CLOSE
 
 
 def test_what_a_gemm_adds_may_come_from_another_quantized_product(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_what_a_gemm_adds_may_come_from_another_quantized_product(tmp_path: Path
     model = _model(tmp_path, nodes, {"u": random_weight(64, 96), "w": random_weight(64, 96, seed=1)})
     result = apply(QuantizeDynamic, model, tmp_path)
     assert result.counts["products quantized"] == 2
-    assert drift(model, result.model, _FEEDS) < _CLOSE
+    assert relative_l2(model, result.model, _FEEDS) < _CLOSE
 
 
 def test_a_head_tied_to_the_embedding_is_reached_and_the_embedding_keeps_its_own(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_head_tied_to_the_embedding_is_reached_and_the_embedding_keeps_its_own
     shapes = {value.name: tuple(value.dims) for value in proto(result.model).graph.initializer}
     assert shapes["e"] == (300, 64)
     assert shapes["e_quantized"] == (64, 300)
-    assert drift(model, result.model, _FEEDS) < _CLOSE
+    assert relative_l2(model, result.model, _FEEDS) < _CLOSE
 
 
 def test_fused_products_with_a_transposed_weight_are_reached(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_fused_products_with_a_transposed_weight_are_reached(tmp_path: Path) -> 
     model = _model(tmp_path, [node], {"w": random_weight(96, 64)})
     result = apply(QuantizeDynamic, model, tmp_path)
     assert operators(result.model) == ["DynamicQuantizeMatMul"]
-    assert drift(model, result.model, _FEEDS) < _CLOSE
+    assert relative_l2(model, result.model, _FEEDS) < _CLOSE
     scaled = helper.make_node("FusedMatMul", ["x", "w"], ["y"], transB=1, alpha=0.5, domain="com.microsoft")
     assert not QuantizeDynamic().applicable(_model(tmp_path, [scaled], {"w": random_weight(96, 64)}), CPU)
 
@@ -259,7 +259,7 @@ def test_products_in_branches_are_quantized_in_their_own_scope(tmp_path: Path) -
     assert result.counts["products quantized"] == 4
     for sign in (1, -1):
         feeds = {"x": sign * np.abs(random_weight(5, 64, seed=3))}
-        assert 1e-4 < drift(model, result.model, feeds) < _CLOSE
+        assert 1e-4 < relative_l2(model, result.model, feeds) < _CLOSE
 
 
 @pytest.mark.slow
@@ -272,7 +272,7 @@ def test_exports_stay_near(name: str, per_channel: bool, tmp_path: Path) -> None
     assert result.counts["products quantized"] == products
     assert names_and_shapes(result.model) == names_and_shapes(model)
     coarser = 1 if per_channel else 2.5  # one scale for a whole weight: the largest of all columns
-    assert 1e-4 < drift(model, result.model, feeds_for(name)) < coarser * rounding(products)
+    assert 1e-4 < relative_l2(model, result.model, feeds_for(name)) < coarser * rounding(products)
 
 
 def test_auto_smooths_where_samples_have_rows_enough(tmp_path: Path) -> None:

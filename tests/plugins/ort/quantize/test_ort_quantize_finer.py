@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 from onnx import helper
-from ort_models import apply, build, drift, names_and_shapes, operators, random_weight
+from ort_models import apply, build, names_and_shapes, operators, random_weight, relative_l2
 from rounding import narrowed
 
 from optim import Model
@@ -37,7 +37,7 @@ def test_sixteen_bits_of_activations_leave_the_error_of_the_weights(tmp_path: Pa
     coarse = apply(QuantizeDynamic, model, tmp_path)
     fine = apply(QuantizeDynamic, model, tmp_path, activation_bits=16)
     assert fine.counts == {"products quantized": 3, "products kept": 0, "with 16-bit activations": 3, **narrowed(3)}
-    assert 1e-4 < drift(model, fine.model, _OUTLIERS) < drift(model, coarse.model, _OUTLIERS) / 3
+    assert 1e-4 < relative_l2(model, fine.model, _OUTLIERS) < relative_l2(model, coarse.model, _OUTLIERS) / 3
     assert names_and_shapes(fine.model) == names_and_shapes(model)
     found = operators(fine.model)
     assert found.count("MatMulIntegerToFloat") == 6
@@ -53,7 +53,7 @@ def test_single_nodes_get_sixteen_bits(tmp_path: Path) -> None:
     assert found.count("MatMulIntegerToFloat") == 3
     assert found.count("MatMul") == 1
     coarse = apply(QuantizeDynamic, model, tmp_path, keep=("three",))
-    assert drift(model, result.model, _OUTLIERS) < drift(model, coarse.model, _OUTLIERS)
+    assert relative_l2(model, result.model, _OUTLIERS) < relative_l2(model, coarse.model, _OUTLIERS)
 
 
 def test_what_only_sixteen_bits_read_is_smoothed_less(tmp_path: Path) -> None:

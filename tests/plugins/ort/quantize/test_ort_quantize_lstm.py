@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import NodeProto, helper
-from ort_models import CPU, Array, apply, build, drift, names_and_shapes, operators, random_weight
+from ort_models import CPU, Array, apply, build, names_and_shapes, operators, random_weight, relative_l2
 from rounding import rounding
 
 from optim import Model
@@ -53,7 +53,7 @@ def test_an_lstm_is_quantized_in_each_direction(direction: str, per_channel: boo
     assert operators(result.model) == ["DynamicQuantizeLSTM"]
     assert result.counts["LSTM quantized"] == 1
     assert names_and_shapes(result.model) == names_and_shapes(model)
-    assert 1e-4 < drift(model, result.model, FEEDS) < _CLOSE
+    assert 1e-4 < relative_l2(model, result.model, FEEDS) < _CLOSE
     assert not apply(QuantizeDynamic, result.model, tmp_path).changed
 
 
@@ -63,7 +63,7 @@ def test_states_and_lengths_go_along(tmp_path: Path) -> None:
     model = net(tmp_path, lstm("x W R B n h0 c0", clip=3.0), **states, **lengths)
     result = apply(QuantizeDynamic, model, tmp_path, reduce_range=True)
     assert operators(result.model) == ["DynamicQuantizeLSTM"]
-    assert 1e-4 < drift(model, result.model, FEEDS) < _CLOSE
+    assert 1e-4 < relative_l2(model, result.model, FEEDS) < _CLOSE
 
 
 def test_one_that_is_kept_stays(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_static_quantization_reaches_it_beside_convolutions(tmp_path: Path) -> N
     assert QuantizeStatic().keepable(model, QuantizeStaticOptions(format="qdq")) == ["conv"]
     result = apply(QuantizeStatic, model, tmp_path, samples)
     assert {"QLinearConv", "DynamicQuantizeLSTM"} < set(operators(result.model))
-    assert 1e-4 < drift(model, result.model, samples[0]) < _CLOSE
+    assert 1e-4 < relative_l2(model, result.model, samples[0]) < _CLOSE
     kept = apply(QuantizeStatic, model, tmp_path, samples, keep=("cell",))
     assert "LSTM" in operators(kept.model)
 

@@ -37,8 +37,8 @@ def _quantized(model: Model, name: str, folder: Path, **options: object) -> Pass
     return apply(QuantizePast, model, folder, samples, **options)
 
 
-def _drift(model: Model, result: PassResult, feeds: dict[str, np.ndarray]) -> dict[str, float]:
-    """Of each output, as the gate compares: with the feeds and the outputs that the pass's interface makes."""
+def _distances(model: Model, result: PassResult, feeds: dict[str, np.ndarray]) -> dict[str, float]:
+    """Relative distance of each output, with the feeds and the outputs that the pass's interface makes."""
     assert result.interface is not None
     expected = run(model, feeds)
     made = run(result.model, stored_past.integers_of(feeds, **result.interface.parameters))
@@ -56,7 +56,7 @@ def test_it_computes_with_a_past_of_few_bits(name: str, bits: int, most: float, 
     pasts = [one for one in result.model.inputs if one.name.startswith("past_")]
     assert {one.dtype for one in pasts} == {"int8" if bits == 8 else "uint8"}
     assert {one.shape[-1] for one in pasts if one.shape} == {16 * bits // 8}
-    found = _drift(model, result, feeds_for(name, sequence=1, past=4, batch=1))
+    found = _distances(model, result, feeds_for(name, sequence=1, past=4, batch=1))
     assert max(found.values()) < most
     assert max(found.values()) > most / 100  # something was rounded
 

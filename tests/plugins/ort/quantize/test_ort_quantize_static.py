@@ -17,7 +17,6 @@ from ort_models import (
     build,
     context,
     conv_weights,
-    drift,
     export,
     feeds_for,
     names_and_shapes,
@@ -25,6 +24,7 @@ from ort_models import (
     parsed,
     proto,
     random_weight,
+    relative_l2,
     run,
 )
 from rounding import narrowed, rounding
@@ -78,7 +78,7 @@ def test_a_residual_net_stays_in_integers_from_end_to_end(written: str, calibrat
     counts = {"Conv quantized": 2, "products quantized": 1, "carriers quantized": 3}
     assert result.counts == counts | narrowed(3)
     assert names_and_shapes(result.model) == names_and_shapes(model)
-    assert 1e-4 < drift(model, result.model, _FEEDS) < _CLOSE
+    assert 1e-4 < relative_l2(model, result.model, _FEEDS) < _CLOSE
     really = after_fusion(result.model)
     assert really["QLinearConv"] == 2
     assert really["QLinearAdd"] == really["QLinearGlobalAveragePool"] == 1
@@ -99,7 +99,7 @@ def test_both_formats_compute_the_same(tmp_path: Path) -> None:
 def test_a_product_gets_integers_and_gives_floats(written: str, tmp_path: Path) -> None:
     model = _product(tmp_path)
     result = apply(QuantizeStatic, model, tmp_path, _ROWS, format=written)
-    assert drift(model, result.model, _ROWS[0]) < _CLOSE
+    assert relative_l2(model, result.model, _ROWS[0]) < _CLOSE
     assert after_fusion(result.model)["MatMulIntegerToFloat" if written == "qoperator" else "QGemm"] == 1
     if written == "qoperator":
         assert operators(result.model) == ["QuantizeLinear", "MatMulIntegerToFloat"]
@@ -111,7 +111,7 @@ def test_every_pair_of_integers_runs(activations: str, weights: str, written: st
     model = _residual(tmp_path)
     options = {"activations": activations, "weights": weights, "format": written}
     result = apply(QuantizeStatic, model, tmp_path, _IMAGES, **options)
-    assert drift(model, result.model, _FEEDS) < _CLOSE
+    assert relative_l2(model, result.model, _FEEDS) < _CLOSE
 
 
 @pytest.mark.parametrize("activations", ["uint16", "int16"])
@@ -122,14 +122,14 @@ def test_sixteen_bits_raise_the_opset_and_are_closer(activations: str, tmp_path:
     wide = apply(QuantizeStatic, model, tmp_path, _IMAGES, activations=activations, **options)
     narrow = apply(QuantizeStatic, model, tmp_path, _IMAGES, **options)
     assert wide.model.opset[""] == 21
-    assert drift(model, wide.model, _FEEDS) < drift(model, narrow.model, _FEEDS)
+    assert relative_l2(model, wide.model, _FEEDS) < relative_l2(model, narrow.model, _FEEDS)
 
 
 def test_an_old_opset_is_raised(tmp_path: Path) -> None:
     model = _residual(tmp_path, opset=11)
     result = apply(QuantizeStatic, model, tmp_path, _IMAGES, format="qdq")
     assert result.model.opset[""] == 13
-    assert drift(model, result.model, _FEEDS) < _CLOSE
+    assert relative_l2(model, result.model, _FEEDS) < _CLOSE
 
 
 @_FORMATS
@@ -141,7 +141,7 @@ def test_a_bound_of_a_relu_becomes_the_end_of_the_range(written: str, tmp_path: 
     outputs = run(result.model, _FEEDS)["y"]
     assert outputs.min() == 0
     assert outputs.max() == pytest.approx(0.5, abs=1e-3)
-    assert drift(model, result.model, _FEEDS) < _CLOSE
+    assert relative_l2(model, result.model, _FEEDS) < _CLOSE
 
 
 @_FORMATS
@@ -151,7 +151,7 @@ def test_depthwise_and_grouped_convolutions(written: str, tmp_path: Path) -> Non
     model = build(tmp_path, nodes, weights, {"x": ["n", 3, 12, 12]}, {"y": ["n", 4, 12, 12]})
     result = apply(QuantizeStatic, model, tmp_path, _IMAGES, format=written, correct_bias=True)
     assert result.counts["Conv quantized"] == 3
-    assert drift(model, result.model, _FEEDS) < _CLOSE
+    assert relative_l2(model, result.model, _FEEDS) < _CLOSE
 
 
 @_FORMATS
@@ -171,7 +171,7 @@ def test_every_carrier_has_an_integer_form(written: str, tmp_path: Path) -> None
     model = build(tmp_path, nodes, weights, {"x": ["n", 3, 12, 12]}, {"y": ["n", 4, 6, 6]})
     result = apply(QuantizeStatic, model, tmp_path, _IMAGES, format=written)
     assert result.counts["carriers quantized"] == 7
-    assert drift(model, result.model, _FEEDS) < 2 * _CLOSE
+    assert relative_l2(model, result.model, _FEEDS) < 2 * _CLOSE
     really = after_fusion(result.model)
     assert really["QuantizeLinear"] == 1
     assert really["DequantizeLinear"] == 1
@@ -189,7 +189,7 @@ def test_what_reads_floats_gets_floats(tmp_path: Path) -> None:
     model = build(tmp_path, nodes, weights, {"x": ["n", 3, 12, 12]}, {"y": ["n", 8, 12, 12]})
     for written in ("qoperator", "qdq"):
         result = apply(QuantizeStatic, model, tmp_path, _IMAGES, format=written)
-        assert drift(model, result.model, _FEEDS) < _CLOSE
+        assert relative_l2(model, result.model, _FEEDS) < _CLOSE
         assert after_fusion(result.model)["QLinearConv"] == 2
 
 
@@ -201,7 +201,7 @@ def test_names_to_keep_stay_float(tmp_path: Path) -> None:
         result = apply(QuantizeStatic, model, tmp_path, _IMAGES, keep=("b1", "nobody"), format=written)
         assert result.notes[0] == "keep names no quantizable node: nobody"
         assert after_fusion(result.model)["QLinearConv"] == 1
-        assert drift(model, result.model, _FEEDS) < _CLOSE
+        assert relative_l2(model, result.model, _FEEDS) < _CLOSE
     nothing = apply(QuantizeStatic, model, tmp_path, _IMAGES, keep=tuple(names))
     assert not nothing.changed
 
@@ -259,12 +259,12 @@ def test_nodes_that_share_a_weight_store_it_once_and_keep_their_own_biases(writt
     stored = [tuple(value.dims) for value in proto(result.model).graph.initializer]
     assert stored.count((64, 64, 3, 3)) == 1
     assert stored.count((64, 64)) == 1
-    assert drift(model, result.model, _FEEDS) < _CLOSE
+    assert relative_l2(model, result.model, _FEEDS) < _CLOSE
 
 
 def test_one_sample_is_enough(tmp_path: Path) -> None:
     model = _residual(tmp_path)
-    assert drift(model, apply(QuantizeStatic, model, tmp_path, _IMAGES[:1]).model, _IMAGES[0]) < _CLOSE
+    assert relative_l2(model, apply(QuantizeStatic, model, tmp_path, _IMAGES[:1]).model, _IMAGES[0]) < _CLOSE
 
 
 def test_a_weight_that_is_not_finite_stays_float(tmp_path: Path) -> None:
@@ -321,7 +321,7 @@ def test_exports_stay_near(name: str, written: str, tmp_path: Path) -> None:
     samples = [feeds_for(name), feeds_for(name, sequence=9)]
     result = apply(QuantizeStatic, model, tmp_path, samples, format=written)
     assert names_and_shapes(result.model)[:2] == names_and_shapes(model)[:2]
-    assert 1e-4 < drift(model, result.model, samples[0]) < 0.2
+    assert 1e-4 < relative_l2(model, result.model, samples[0]) < 0.2
 
 
 def test_auto_offers_it_to_convolutions_and_to_many_rows(tmp_path: Path) -> None:

@@ -16,13 +16,13 @@ from ort_models import (
     apply,
     build,
     context,
-    drift,
     export,
     feeds_for,
     names_and_shapes,
     operators,
     proto,
     random_weight,
+    relative_l2,
     run,
     stored,
 )
@@ -77,7 +77,7 @@ def test_a_product_becomes_one_operator(bits: int, symmetric: bool, tmp_path: Pa
     assert operators(result.model) == ["MatMulNBits"]
     assert result.counts == {"products quantized": 1, "tables quantized": 0, "left in float": 0}
     assert names_and_shapes(result.model) == names_and_shapes(model)
-    assert 1e-4 < drift(model, result.model, _FEEDS) < _CLOSE[bits]
+    assert 1e-4 < relative_l2(model, result.model, _FEEDS) < _CLOSE[bits]
 
 
 @pytest.mark.parametrize("method", ["rtn", "k-quant", "hqq"])
@@ -86,7 +86,7 @@ def test_every_method_runs_at_every_level(method: str, level: int, tmp_path: Pat
     options = {"bits": 4, "block_size": 32, "symmetric": False, "method": method, "accuracy_level": level}
     model = _product(tmp_path)
     result = apply(QuantizeWeights, model, tmp_path, **options)
-    assert 1e-4 < drift(model, result.model, _FEEDS) < _CLOSE[4]
+    assert 1e-4 < relative_l2(model, result.model, _FEEDS) < _CLOSE[4]
 
 
 @pytest.mark.parametrize("symmetric", [True, False])
@@ -95,7 +95,7 @@ def test_a_bias_goes_into_the_product(symmetric: bool, tmp_path: Path) -> None:
     model = _model(tmp_path, nodes, {"w": random_weight(64, 96), "b": 9 * random_weight(96)})
     result = apply(QuantizeWeights, model, tmp_path, bits=4, block_size=16, symmetric=symmetric)
     assert operators(result.model) == ["MatMulNBits"]
-    assert drift(model, result.model, _FEEDS) < _CLOSE[4]
+    assert relative_l2(model, result.model, _FEEDS) < _CLOSE[4]
 
 
 @pytest.mark.parametrize("transposed", [0, 1])
@@ -108,7 +108,7 @@ def test_a_gemm_is_quantized_as_it_is(transposed: int, bias: tuple[int, ...] | N
     model = _model(tmp_path, [node], weights)
     result = apply(QuantizeWeights, model, tmp_path)
     assert operators(result.model) == ["MatMulNBits", *(["Add"] if bias == (7, 96) else [])]
-    assert drift(model, result.model, _FEEDS) < _CLOSE[8]
+    assert relative_l2(model, result.model, _FEEDS) < _CLOSE[8]
 
 
 @pytest.mark.parametrize("bits", [4, 8])
@@ -118,7 +118,7 @@ def test_a_table_and_the_head_tied_to_it_are_reached_and_stored_once(bits: int, 
     assert operators(result.model) == ["GatherBlockQuantized", "MatMulNBits"]
     feeds = {"ids": np.array([0, 299, 7, 7])}
     assert run(result.model, feeds)["y"].shape == (4, 300)
-    assert drift(model, result.model, feeds) < 2 * _CLOSE[bits]
+    assert relative_l2(model, result.model, feeds) < 2 * _CLOSE[bits]
     integers = 300 * 64 * bits // 8
     assert model_size_bytes(result.model) < 1.2 * integers + 2 * 4 * 300 * 2
 
@@ -133,7 +133,7 @@ def test_a_table_can_stay_float(tmp_path: Path) -> None:
 def test_rows_of_a_table_that_do_not_fill_the_last_block_keep_their_width(tmp_path: Path) -> None:
     model = _with_table(tmp_path, width=72)
     result = apply(QuantizeWeights, model, tmp_path, block_size=64, embedding_bits=4)
-    assert drift(model, result.model, {"ids": np.array([5, 6])}) < _CLOSE[4]
+    assert relative_l2(model, result.model, {"ids": np.array([5, 6])}) < _CLOSE[4]
 
 
 def test_a_repair_may_give_8_bits_to_what_has_fewer(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_gptq_measures_what_products_are_given(tmp_path: Path) -> None:
     without = apply(QuantizeWeights, model, tmp_path, method="k-quant", **options)
     feeds = {"x": rng.standard_normal((40, 6)).astype(np.float32) @ mix}
     assert not with_data.notes
-    assert drift(model, with_data.model, feeds) < 0.9 * drift(model, without.model, feeds)
+    assert relative_l2(model, with_data.model, feeds) < 0.9 * relative_l2(model, without.model, feeds)
 
 
 def test_a_repair_rounds_no_weight_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,7 +197,7 @@ def test_a_repair_rounds_no_weight_again(tmp_path: Path, monkeypatch: pytest.Mon
 
     def drift_with(kept: tuple[str, ...], applied: QuantizeWeights, asked: Context) -> float:
         options = parse_options(QuantizeWeights, {"bits": 4, "block_size": 32, "method": "gptq", "keep": list(kept)})
-        return drift(model, applied.apply(model, options, asked).model, _FEEDS)
+        return relative_l2(model, applied.apply(model, options, asked).model, _FEEDS)
 
     both = drift_with((), transformation, measured)
     assert drift_with(("one",), transformation, measured) < both
@@ -233,7 +233,7 @@ def test_awq_lets_a_normalization_scale_large_channels_down(method: str, tmp_pat
     assert operators(scaled.model) == operators(plain.model)
     assert model_size_bytes(scaled.model) == pytest.approx(model_size_bytes(plain.model), abs=200)
     feeds = {"x": random_weight(40, 64, seed=9)}
-    assert drift(model, scaled.model, feeds) < 0.8 * drift(model, plain.model, feeds)
+    assert relative_l2(model, scaled.model, feeds) < 0.8 * relative_l2(model, plain.model, feeds)
 
 
 def _behind_a_gate(folder: Path, *, read_by_a_sum: bool) -> Model:
@@ -260,9 +260,9 @@ def test_awq_lets_a_product_behind_a_gate_scale_large_channels_down(tmp_path: Pa
     plain, scaled = (apply(QuantizeWeights, model, tmp_path, samples, awq=awq, **options) for awq in (False, True))
     assert scaled.counts["scaled before them"] == 1
     assert operators(scaled.model) == operators(plain.model)
-    assert drift(model, scaled.model, feeds) < 0.8 * drift(model, plain.model, feeds)
+    assert relative_l2(model, scaled.model, feeds) < 0.8 * relative_l2(model, plain.model, feeds)
     both = apply(QuantizeWeights, model, tmp_path, samples, awq=True, **{**options, "keep": ()})
-    assert drift(model, both.model, feeds) < 0.15
+    assert relative_l2(model, both.model, feeds) < 0.15
     read = apply(QuantizeWeights, _behind_a_gate(tmp_path, read_by_a_sum=True), tmp_path, samples, awq=True, **options)
     assert read.counts["scaled before them"] == 0
 
@@ -291,7 +291,7 @@ def test_without_samples_that_show_something_it_says_so(method: str, why: str, t
     model = _product(tmp_path)
     result = apply(QuantizeWeights, model, tmp_path, samples, method=method, bits=4)
     assert result.notes == (f"k-quant in place of {method}, no sample shows what they are given: 1 nodes, first dense",)
-    assert drift(model, result.model, _FEEDS) < _CLOSE[4]
+    assert relative_l2(model, result.model, _FEEDS) < _CLOSE[4]
 
 
 def test_a_weight_that_is_not_finite_stays_float(tmp_path: Path) -> None:
@@ -405,6 +405,6 @@ def test_exports_stay_near(name: str, tmp_path: Path) -> None:
         pytest.skip("nothing to quantize")
     result = apply(QuantizeWeights, model, tmp_path, block_size=32)
     assert names_and_shapes(result.model) == names_and_shapes(model)
-    assert 1e-4 < drift(model, result.model, feeds_for(name)) < 0.05
+    assert 1e-4 < relative_l2(model, result.model, feeds_for(name)) < 0.05
     again = QuantizeWeights().apply(result.model, QuantizeWeightsOptions(), context(tmp_path))
     assert not again.changed

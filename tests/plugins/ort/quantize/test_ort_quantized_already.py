@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from ort_models import CPU, context, drift, random_weight, stored
+from ort_models import CPU, context, random_weight, relative_l2, stored
 
 from optim import Model, Pass
 from optim._engine.plugins.registry import load_registry
@@ -65,4 +65,4 @@ def test_every_pass_works_on_a_quantized_model_or_says_why_not(how: str, tmp_pat
             options = options_class(offered.over_models)()
             result = transformation.apply(model, options, context(tmp_path, [FEEDS]))
             assert result.notes or result.changed, offered.name
-            assert drift(model, result.model, FEEDS) < (0.05 if offered.over_models.lossy else 0.02), offered.name
+            assert relative_l2(model, result.model, FEEDS) < (0.05 if offered.over_models.lossy else 0.02), offered.name

@@ -13,7 +13,7 @@ import onnx_ir as ir
 import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from ort_models import CPU, Array, apply, build, context, drift, proto, random_weight
+from ort_models import CPU, Array, apply, build, context, proto, random_weight, relative_l2
 from processors import Command
 from rounding import rounding
 
@@ -135,7 +135,7 @@ def drifts_of_a_small_map(folder: Path) -> tuple[str, float, float]:
     (proposed,) = {one.reduce_range for one in QuantizeStatic().candidates(model, CPU, context(folder, SMALL))}
     narrow = apply(QuantizeStatic, model, folder, SMALL, reduce_range=proposed)
     wide = apply(QuantizeStatic, model, folder, SMALL, reduce_range=False)
-    return str(proposed), drift(model, narrow.model, SMALL[0]), drift(model, wide.model, SMALL[0])
+    return str(proposed), relative_l2(model, narrow.model, SMALL[0]), relative_l2(model, wide.model, SMALL[0])
 
 
 _CONVOLUTIONS = {

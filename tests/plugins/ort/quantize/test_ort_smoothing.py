@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import helper
-from ort_models import Array, apply, build, drift, operators, random_weight
+from ort_models import Array, apply, build, operators, random_weight, relative_l2
 from rounding import rounding
 
 from optim import Model, Pass
@@ -41,7 +41,7 @@ def test_a_product_of_outliers_comes_much_closer(pass_class: type[Pass], tmp_pat
     smoothed = apply(pass_class, model, tmp_path, _SAMPLES, smoothing=0.5)
     assert smoothed.counts["inputs smoothed"] == 1
     assert operators(smoothed.model).count("Mul") == 1
-    assert drift(model, smoothed.model, _outliers(9)) < 0.1 * drift(model, plain.model, _outliers(9))
+    assert relative_l2(model, smoothed.model, _outliers(9)) < 0.1 * relative_l2(model, plain.model, _outliers(9))
 
 
 @_PASSES
@@ -57,7 +57,7 @@ def test_what_was_smoothed_before_is_smoothed_again_under_names_of_its_own(
     model = _model(tmp_path, nodes, {"x_smoothing": np.full(64, 0.01, np.float32), "v": random_weight(64, 96)})
     result = apply(pass_class, model, tmp_path, _SAMPLES, smoothing=0.5, keep=["kept"])
     assert result.counts["inputs smoothed"] == 1
-    assert drift(model, result.model, _outliers(9)) < rounding()
+    assert relative_l2(model, result.model, _outliers(9)) < rounding()
 
 
 @_PASSES
@@ -79,7 +79,7 @@ def test_where_a_normalization_scales_anyway_it_costs_nothing(
     result = apply(pass_class, model, tmp_path, samples, smoothing=0.5)
     assert result.counts["smoothed for nothing"] == 1
     assert operators(result.model).count("Mul") == (operator == "Mul")
-    assert drift(model, result.model, {"x": random_weight(60, 64, seed=7)}) < rounding()
+    assert relative_l2(model, result.model, {"x": random_weight(60, 64, seed=7)}) < rounding()
 
 
 @_PASSES
@@ -97,7 +97,7 @@ def test_others_that_read_the_normalization_read_it_unchanged(pass_class: type[P
     result = apply(pass_class, model, tmp_path, samples, smoothing=0.5, keep=("kept",))
     assert result.counts["smoothed for nothing"] == 0
     assert "MatMul" in operators(result.model)
-    assert drift(model, result.model, samples[0]) < rounding()
+    assert relative_l2(model, result.model, samples[0]) < rounding()
 
 
 @_PASSES
@@ -106,7 +106,7 @@ def test_a_channel_that_never_was_seen_stays_finite(pass_class: type[Pass], tmp_
     silent = {"x": random_weight(60, 64)}
     silent["x"][:, 3] = 0
     result = apply(pass_class, model, tmp_path, [silent], smoothing=0.8)
-    assert drift(model, result.model, silent) < 2 * rounding()
+    assert relative_l2(model, result.model, silent) < 2 * rounding()
 
 
 @_PASSES
@@ -116,14 +116,14 @@ def test_a_channel_that_was_quiet_may_be_as_large_as_others_later(pass_class: ty
     for sample in quiet:
         sample["x"][:, 3] /= 1000
     result = apply(pass_class, model, tmp_path, quiet, smoothing=0.8)
-    assert drift(model, result.model, later) < 2 * rounding()
+    assert relative_l2(model, result.model, later) < 2 * rounding()
 
 
 def test_without_samples_nothing_is_smoothed_and_the_counts_say_so(tmp_path: Path) -> None:
     model = _model(tmp_path, [helper.make_node("MatMul", ["x", "w"], ["y"], name="dense")])
     result = apply(QuantizeDynamic, model, tmp_path, smoothing=0.5)
     assert result.counts["inputs smoothed"] == 0
-    assert drift(model, result.model, {"x": random_weight(5, 64)}) < rounding()
+    assert relative_l2(model, result.model, {"x": random_weight(5, 64)}) < rounding()
 
 
 def test_samples_that_are_not_finite_smooth_nothing(tmp_path: Path) -> None:

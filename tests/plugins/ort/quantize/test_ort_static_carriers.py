@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import NodeProto, TensorProto, helper
-from ort_models import Array, apply, build, drift, operators, proto, random_weight
+from ort_models import Array, apply, build, operators, proto, random_weight, relative_l2
 from rounding import rounding
 
 from optim import Model
@@ -36,7 +36,7 @@ def net(folder: Path, *middle: NodeProto, **weights: Array) -> Model:
 def quantized(folder: Path, model: Model, **options: object) -> tuple[list[str], float]:
     """Operators, and the drift on a sample, which is finite and not 0."""
     result = apply(QuantizeStatic, model, folder, SAMPLES, **options)
-    return operators(result.model), drift(model, result.model, SAMPLES[0])
+    return operators(result.model), relative_l2(model, result.model, SAMPLES[0])
 
 
 GATE = node("HardSigmoid", "c", "s", alpha=1 / 6, beta=0.5)
@@ -49,7 +49,7 @@ def test_hard_swish_clips_integers_and_multiplies_them(middle: list[NodeProto], 
     made = apply(QuantizeStatic, model, tmp_path, SAMPLES).model
     between = ["Clip", "QLinearMul"]
     assert operators(made) == ["QuantizeLinear", "QLinearConv", *between, "QLinearConv", "DequantizeLinear"]
-    assert drift(model, made, SAMPLES[0]) < _ROUNDING
+    assert relative_l2(model, made, SAMPLES[0]) < _ROUNDING
     clip, product = (one for one in proto(made).graph.node if one.op_type in between)
     least, most, size, closed = (
         float(onnx.numpy_helper.to_array(initializer(made, name))) for name in (*clip.input[1:], *product.input[4:6])
@@ -64,7 +64,7 @@ def test_a_gate_that_would_cost_its_source_much_of_its_range_is_a_sum(tmp_path: 
     model = net(tmp_path, *HARD_SWISH[0], w=0.1 * weight)  # nothing is below 0, where half of the gate lies
     made = apply(QuantizeStatic, model, tmp_path, samples).model
     assert Counter(operators(made))["QLinearAdd"] == 1
-    assert drift(model, made, samples[0]) < _ROUNDING
+    assert relative_l2(model, made, samples[0]) < _ROUNDING
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_a_silu_of_what_is_far_below_zero_spends_no_integers_on_it(tmp_path: Pat
     made = {how: apply(QuantizeStatic, model, tmp_path, SAMPLES, calibration=how).model for how in ("mse", "minmax")}
     steps = {how: onnx.numpy_helper.to_array(initializer(one, "c_scale")) for how, one in made.items()}
     assert steps["mse"] < 0.4 * steps["minmax"]
-    assert drift(model, made["mse"], SAMPLES[0]) < drift(model, made["minmax"], SAMPLES[0])
+    assert relative_l2(model, made["mse"], SAMPLES[0]) < relative_l2(model, made["minmax"], SAMPLES[0])
 
 
 def test_the_range_of_a_hard_sigmoid_clips_as_it_does(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_parts_and_enlarged_tensors_stay_in_integers(tmp_path: Path) -> None:
     found = operators(result.model)
     assert found.count("DequantizeLinear") == found.count("QuantizeLinear") == 1
     assert {"Split", "Resize", "QLinearConcat"} <= set(found)
-    assert drift(model, result.model, SAMPLES[0]) < _ROUNDING
+    assert relative_l2(model, result.model, SAMPLES[0]) < _ROUNDING
     inferred = onnx.shape_inference.infer_shapes(proto(result.model)).graph.value_info
     types = {value.name: value.type.tensor_type.elem_type for value in inferred}
     assert types["a_quantized"] == types["b_quantized"] == TensorProto.UINT8

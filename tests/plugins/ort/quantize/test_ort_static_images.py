@@ -17,10 +17,10 @@ from ort_models import (
     build,
     context,
     conv_weights,
-    drift,
     operators,
     proto,
     random_weight,
+    relative_l2,
     run,
 )
 from rounding import rounding
@@ -64,7 +64,7 @@ def test_filling_up_channels_changes_no_number(written: str, channels: int, weig
     filled = apply(QuantizeStatic, model, tmp_path, samples, **options, fill_channels=True).model
     feeds = samples[0]
     assert np.array_equal(run(plain, feeds)["y"], run(filled, feeds)["y"])
-    assert drift(model, filled, feeds) < rounding()
+    assert relative_l2(model, filled, feeds) < rounding()
     really = after_fusion(filled)
     assert really["Pad"] == really["QLinearConv"] == really["QuantizeLinear"] == 1
     assert not really["Conv"]
@@ -89,7 +89,7 @@ def test_sounds_and_signed_activations_are_filled_up_too(written: str, tmp_path:
     options = {"format": written, "activations": "int8", "fill_channels": True}
     filled = apply(QuantizeStatic, model, tmp_path, [feeds], **options).model
     assert operators(filled).count("Pad") == 1
-    assert drift(model, filled, feeds) < rounding()
+    assert relative_l2(model, filled, feeds) < rounding()
 
 
 def test_sixteen_bits_are_not_filled_up() -> None:
@@ -103,7 +103,7 @@ def test_convolutions_of_one_image_share_what_is_filled_up(tmp_path: Path) -> No
     model = build(tmp_path, nodes, weights, {"x": ["n", 3, 10, 10]}, {"y": ["n", 16, 8, 8]})
     filled = apply(QuantizeStatic, model, tmp_path, [_images()], fill_channels=True).model
     assert operators(filled).count("Pad") == 1
-    assert drift(model, filled, _images()) < rounding()
+    assert relative_l2(model, filled, _images()) < rounding()
 
 
 def test_only_what_the_kernel_then_takes_is_filled_up() -> None:
@@ -175,7 +175,7 @@ def test_a_trained_net_stays_in_integers_to_its_classifier_and_keeps_its_accurac
     assert really["QLinearAdd"] == really["QLinearGlobalAveragePool"] == really["Gemm"] == 1
     assert really["QuantizeLinear"] == really["DequantizeLinear"] == 1
     assert not {"Conv", "Add", "Relu", "GlobalAveragePool"} & set(really)
-    assert 1e-4 < drift(model, result.model, held_out) < 0.1
+    assert 1e-4 < relative_l2(model, result.model, held_out) < 0.1
 
     def accuracy(which: Model) -> float:
         return float((run(which, held_out)["y"].argmax(axis=1) == labels[900:]).mean())

@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from ort_models import Array, apply, build, context, drift, operators, random_weight, run
+from ort_models import Array, apply, build, context, operators, random_weight, relative_l2, run
 
 from optim import Model
 from optim.onnx.files import save_in_store
@@ -55,7 +55,7 @@ def test_a_batch_normalization_goes_into_the_convolution_before_it(bias: bool, t
     made, counts = _friendly(tmp_path, model)
     assert counts == {"normalizations folded": 1}
     assert operators(made) == ["Conv"]
-    assert drift(model, made, _FEEDS) < 1e-5
+    assert relative_l2(model, made, _FEEDS) < 1e-5
 
 
 def test_zeros_around_an_image_become_the_convolutions_own(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_zeros_around_an_image_become_the_convolutions_own(tmp_path: Path) -> No
     model = build(tmp_path, nodes, weights, {"x": ["n", 3, 8, 8]}, {"y": ["n", 4, 9, 7]})
     made, counts = _friendly(tmp_path, model)
     assert counts == {"Pad folded": 1}
-    assert drift(model, made, _FEEDS) < 1e-6
+    assert relative_l2(model, made, _FEEDS) < 1e-6
 
 
 @pytest.mark.parametrize("mode", ["reflect", "constant of 1"])
@@ -104,7 +104,7 @@ def test_a_mean_over_the_image_becomes_pooling(keep: int, opset: int, tmp_path: 
     counts = make_friendly(graph)
     made = save_in_store(graph, tmp_path / "store")
     assert counts == {"ReduceMean as pooling": 1}
-    assert drift(model, made, _FEEDS) < 1e-6
+    assert relative_l2(model, made, _FEEDS) < 1e-6
 
 
 @pytest.mark.parametrize("centred", [True, False])
@@ -161,7 +161,7 @@ def test_a_path_that_carries_indices_is_left_alone(tmp_path: Path) -> None:
     assert make_plan(prepared(model, "uint8")).choices == ["plain"]
     result = apply(QuantizeStatic, model, tmp_path, [{"x": random_weight(30, 64)}])
     assert operators(result.model).count("MatMul") == 1
-    assert drift(model, result.model, {"x": random_weight(30, 64, seed=3)}) < 0.05
+    assert relative_l2(model, result.model, {"x": random_weight(30, 64, seed=3)}) < 0.05
 
 
 def test_a_choice_among_values_ends_an_index_path(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_convolutions_in_branches_stay_float(tmp_path: Path) -> None:
     model = build(tmp_path, nodes, weights, {"x": ["n", 3, 8, 8]}, {"y": ["n", 4, 4, 4]})
     result = apply(QuantizeStatic, model, tmp_path, [_FEEDS])
     assert result.counts["Conv quantized"] == 1
-    assert drift(model, result.model, _FEEDS) < 0.03
+    assert relative_l2(model, result.model, _FEEDS) < 0.03
 
 
 def _histogram(values: Array) -> Histogram:
