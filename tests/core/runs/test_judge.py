@@ -222,7 +222,4 @@ def test_a_named_pass_that_is_no_faster_is_blamed_and_not_one_that_only_prepares
     beam = SimpleNamespace(journal=journal, archive=archive)
     ending = judge._Ending(bench, beam, SimpleNamespace(forced=lambda: forced), selection)
     found = ending.nothing_better()
-    assert (found.status, found.reason) == (
-        RunStatus.FAILED,
-        "settings was asked for, but it failed: no faster",
-    )
+    assert (found.status, found.reason) == (RunStatus.FAILED, "settings was asked for, but it failed: no faster")

@@ -203,7 +203,8 @@ def _gbytes() -> float:
 
 def _times(work: Callable[[], object]) -> list[float]:
     """Seconds of each call in a second: another program seldom takes the processor for so long without a break."""
-    times, end = [], time.perf_counter() + _MEASURED_S
+    times: list[float] = []
+    end = time.perf_counter() + _MEASURED_S
     while (started := time.perf_counter()) < end or not times:
         work()
         times.append(time.perf_counter() - started)

@@ -20,7 +20,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from optim_plugins.ort.quantize.integer_weights import Floats, quantize_weight
+from optim_plugins.ort.quantize.integer_weights import EightBits, Floats, quantize_weight
 
 _HIGHEST, _LOWEST = 2**15 - 1, -(2**15)
 _MOST_PAIRS = 1 << 21
@@ -55,7 +55,7 @@ def narrower_is_closer(rows: Floats, weight: Floats, scale: float, zero: int) ->
     return with_saturation > error(moved @ narrow.integers.astype(np.float64), narrow.scale)
 
 
-def lost_to_saturation(rows: Integers, weight: NDArray[np.int8]) -> Integers:
+def lost_to_saturation(rows: Integers, weight: EightBits) -> Integers:
     """How much the sums would be larger if pairs did not saturate, [R, N].
 
     Args:

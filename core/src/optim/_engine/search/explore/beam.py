@@ -29,7 +29,7 @@ from optim._engine.search.explore.rest import (
     share_of_later,
 )
 from optim._engine.search.explore.second_looks import SecondLooks
-from optim._engine.search.journal import Journal, chain_key, failures, failing_of, step_of
+from optim._engine.search.journal import Journal, chain_key, failing_of, failures, step_of
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.plan import Plan, Planned, legs, slots
 from optim._engine.search.select.archive import ParetoArchive

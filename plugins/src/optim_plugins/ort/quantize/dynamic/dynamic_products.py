@@ -180,6 +180,8 @@ class ProductQuantizer(ProductRewriter):
                 per_channel=options.per_channel,
                 reduce_range=narrow,
                 factor=factor,
+                dtype=options.weights,
+                symmetric=options.symmetric,
             )
             self._weights[key] = (
                 None
@@ -187,7 +189,7 @@ class ProductQuantizer(ProductRewriter):
                 else _Weight(
                     self.initializer(f"{product.weight.name}_quantized", quantized.integers),
                     self.initializer(f"{product.weight.name}_scale", quantized.scale),
-                    self.initializer(f"{product.weight.name}_zero_point", np.zeros(quantized.scale.shape, np.int8)),
+                    self.initializer(f"{product.weight.name}_zero_point", quantized.zero),
                     None if mean is None else mean_error(tensor.numpy(), quantized, mean, product.transposed, factor),
                 )
             )
