@@ -15,7 +15,7 @@ from optim import Model, OptimError
 from optim.options import parse_options
 from optim_plugins.ort.measure.integer_ranges import Range, average_range
 from optim_plugins.ort.quantize.dynamic.quantize_dynamic import QuantizeDynamic
-from optim_plugins.ort.quantize.integer_weights import quantize_weight
+from optim_plugins.ort.quantize.integer_weights import IntegerGrid, quantize_weight
 from optim_plugins.ort.quantize.static.quantize_static import QuantizeStatic
 from optim_plugins.ort.quantize.weights.quantize_weights import QuantizeWeights
 
@@ -81,8 +81,7 @@ def test_an_asymmetric_weight_uses_all_integers_for_its_own_range(
     found = quantize_weight(
         weight.T if transposed else weight,
         transposed=transposed,
-        dtype=dtype,
-        symmetric=False,
+        grid=IntegerGrid(dtype, symmetric=False),
         reduce_range=reduce_range,
     )
     assert found is not None

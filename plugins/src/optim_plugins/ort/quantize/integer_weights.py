@@ -22,6 +22,19 @@ _BLOCK_ELEMENTS = 1 << 20
 """How much of a weight is worked on at a time: a head of 150 MB must not be held three times over."""
 
 
+@dataclass(frozen=True, slots=True)
+class IntegerGrid:
+    """Which integers a weight becomes.
+
+    Attributes:
+        dtype: of the integers.
+        symmetric: the range reaches as far below 0 as above it; else it is that of the weight, and has 0 in it.
+    """
+
+    dtype: Literal["int8", "uint8"] = "int8"
+    symmetric: bool = True
+
+
 @dataclass(frozen=True)
 class IntegerWeight:
     """``weight ~ (integers - zero) * scale``.
@@ -45,8 +58,7 @@ def quantize_weight(
     reduce_range: bool = False,
     least_scale: Floats | None = None,
     factor: Floats | None = None,
-    dtype: Literal["int8", "uint8"] = "int8",
-    symmetric: bool = True,
+    grid: IntegerGrid | None = None,
 ) -> IntegerWeight | None:
     """8-bit integers of a weight, over the range that holds all of it.
 
@@ -59,8 +71,7 @@ def quantize_weight(
         reduce_range: use 7 of the 8 bits, for processors that add pairs of products in 16 bits.
         least_scale: no column has a smaller one, [N].
         factor: multiplies each row first, [K].
-        dtype: of the integers.
-        symmetric: the range reaches as far below 0 as above it; else it is that of the weight, and has 0 in it.
+        grid: which integers they become; by default symmetric int8.
 
     Returns:
         The quantized weight, or None where the weight is not finite.
@@ -69,6 +80,8 @@ def quantize_weight(
     low, high = _extents(columns, factor, per_channel=per_channel)
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         return None
+    grid = grid or IntegerGrid()
+    symmetric = grid.symmetric
     largest = 63 if reduce_range else 127
     least = -largest if symmetric else -largest - 1
     extent, steps = (np.maximum(-low, high), largest) if symmetric else (high - low, largest - least)
@@ -76,13 +89,13 @@ def quantize_weight(
     if least_scale is not None:
         scale = np.maximum(scale, least_scale if per_channel else least_scale.max())
     middle = np.zeros_like(scale) if symmetric else np.clip(np.rint(least - low / scale), least, largest)
-    shift = 0 if dtype == "int8" else 64 if reduce_range else 128
-    integers = np.empty((columns.shape[1], columns.shape[0]), dtype)
+    shift = 0 if grid.dtype == "int8" else 64 if reduce_range else 128
+    integers = np.empty((columns.shape[1], columns.shape[0]), grid.dtype)
     for start, block in _blocks(columns, factor):
         stop = start + block.shape[0]
         rounded = np.rint(block / scale[start:stop, None]) + middle[start:stop, None]
         integers[:, start:stop] = (np.clip(rounded, least, largest, out=rounded) + shift).T
-    zero = (middle + shift).astype(dtype)
+    zero = (middle + shift).astype(grid.dtype)
     if not per_channel:
         scale, zero = scale[:1].reshape(()), zero[:1].reshape(())
     return IntegerWeight(integers, scale, zero)

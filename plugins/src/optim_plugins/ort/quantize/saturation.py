@@ -20,7 +20,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from optim_plugins.ort.quantize.integer_weights import EightBits, Floats, quantize_weight
+from optim_plugins.ort.quantize.integer_weights import Floats, quantize_weight
 
 _HIGHEST, _LOWEST = 2**15 - 1, -(2**15)
 _MOST_PAIRS = 1 << 21
@@ -42,7 +42,7 @@ def narrower_is_closer(rows: Floats, weight: Floats, scale: float, zero: int) ->
     if wide is None or narrow is None or not len(rows):
         return False
     integers = np.clip(np.rint(rows.astype(np.float64) / scale) + zero, 0, 255).astype(np.int32)
-    lost = lost_to_saturation(integers, wide.integers)
+    lost = lost_to_saturation(integers, wide.integers.astype(np.int8, copy=False))
     if not lost.any():
         return False
     exact = rows.astype(np.float64) @ weight.astype(np.float64)
@@ -55,7 +55,7 @@ def narrower_is_closer(rows: Floats, weight: Floats, scale: float, zero: int) ->
     return with_saturation > error(moved @ narrow.integers.astype(np.float64), narrow.scale)
 
 
-def lost_to_saturation(rows: Integers, weight: EightBits) -> Integers:
+def lost_to_saturation(rows: Integers, weight: NDArray[np.int8]) -> Integers:
     """How much the sums would be larger if pairs did not saturate, [R, N].
 
     Args:

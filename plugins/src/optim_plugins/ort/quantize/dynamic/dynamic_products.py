@@ -14,7 +14,7 @@ from optim.onnx import read_constant
 from optim_plugins.ort.graph.products import Product
 from optim_plugins.ort.measure.channel_means import Means
 from optim_plugins.ort.quantize.dynamic.row_scales import scale_rows
-from optim_plugins.ort.quantize.integer_weights import Floats, mean_error, quantize_weight
+from optim_plugins.ort.quantize.integer_weights import Floats, IntegerGrid, mean_error, quantize_weight
 from optim_plugins.ort.quantize.product_rewriter import MICROSOFT, ProductRewriter
 from optim_plugins.ort.quantize.smoothing import Factors, add_smoothed, connect_smoothed, fold_smoothing
 
@@ -180,8 +180,7 @@ class ProductQuantizer(ProductRewriter):
                 per_channel=options.per_channel,
                 reduce_range=narrow,
                 factor=factor,
-                dtype=options.weights,
-                symmetric=options.symmetric,
+                grid=IntegerGrid(options.weights, options.symmetric),
             )
             self._weights[key] = (
                 None
