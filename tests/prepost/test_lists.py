@@ -258,6 +258,13 @@ def test_more_inputs_than_the_first_step_takes_are_refused_by_their_names(compos
         ({"preset": "speech", "mean": [1.0], "std": [0.0]}, "std must not be 0"),
         ({"preset": "speech", "settings": "no/such/folder"}, "there is no no/such/folder"),
         ({"preset": "reading"}, "preset"),
+        (
+            {
+                "pre": [{"ConvertImageToBGR": {}}],
+                "tool_command_args": [{"name": "image", "data_type": "uint8", "shape": [1000]}],
+            },
+            "give 'image' the shape [\"num_bytes\"] instead of [1000]",
+        ),
     ],
 )
 def test_options_that_do_not_fit_together_are_refused(options, said):

@@ -202,3 +202,24 @@ def test_what_is_undecided_is_not_delivered_and_the_verdict_says_what_to_type(ve
     monkeypatch.setattr(Selection, "undecided", said)
     found = verdict(0.7, 0.65, 0.75, max_drift=None)
     assert (found.status, found.result.candidate, found.reason) == (RunStatus.UNCHANGED, ORIGINAL, said)
+
+
+def test_a_named_pass_that_is_no_faster_is_blamed_and_not_one_that_only_prepares():
+    journal, archive = Journal(), ParetoArchive(Budget(0.01, 1e-4))
+    journal.open(replace(ROUND, pass_name="settings"), ORIGINAL).settle(StepStatus.DROPPED, "no faster")
+    names = [("fix", Role.REQUESTED), ("settings", Role.IMPROVE)]
+    forced = [
+        SimpleNamespace(
+            ordered=SimpleNamespace(name=name),
+            is_named=True,
+            why="was asked for",
+            pass_class=SimpleNamespace(role=role),
+        )
+        for name, role in names
+    ]
+    bench = SimpleNamespace(original=ORIGINAL, prepared=SimpleNamespace(inexact=None))
+    selection = SimpleNamespace(undecided="", clock=SimpleNamespace(board=SimpleNamespace(objections=())))
+    beam = SimpleNamespace(journal=journal, archive=archive)
+    ending = judge._Ending(bench, beam, SimpleNamespace(forced=lambda: forced), selection)
+    found = ending.nothing_better()
+    assert (found.status, found.reason) == (RunStatus.FAILED, "settings was asked for, but it failed: no faster")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from optim._engine.gate.budget import Objection
 from optim._engine.goals.known import OWN_GOALS
-from optim._engine.search.journal import Journal, chain_key, failures, missing_rows
+from optim._engine.search.journal import Journal, chain_key, failing_of, failures, missing_rows
 from optim._engine.search.state import Candidate, Measured, Step, StepStatus
 from optim.model import Model
 from optim.passes import Role, Stage
@@ -169,3 +170,12 @@ def test_a_pass_that_did_not_hold_says_why_its_fastest_did_not():
     assert failures(rows, "a") == "not clearly faster"
     assert failures([untimed], "a") == "it holds, and was not timed by itself"
     assert failures(rows, "c") == "none of its candidates was left at the end"
+
+
+def test_a_pass_that_found_nothing_is_blamed_and_not_the_one_before_it_that_held():
+    journal, held, idle, later = Journal(), step("held"), step("idle"), step("later")
+    journal.open(held, ORIGINAL)
+    journal.open(idle, after(ORIGINAL, held)).settle(StepStatus.NOT_APPLICABLE, "there is nothing to fuse")
+    forced = [SimpleNamespace(ordered=SimpleNamespace(name=one.pass_name)) for one in (held, idle, later)]
+    assert failing_of(forced, journal.attempts).ordered.name == "idle"
+    assert failures(journal.attempts, "idle") == "there is nothing to fuse"

@@ -25,9 +25,16 @@ from optim.laboratory import NodeTime
 from optim.model import Model
 from optim.onnx.backend import OnnxRuntimeBackend
 from optim.onnx.files import describe_model
+from optim_plugins.diagnose.profile import profile_job
+from optim_plugins.diagnose.profile.command import _print
 from optim_plugins.diagnose.profile.origin import joined
 
-pytestmark = pytest.mark.usefixtures("jobs_here")
+pytestmark = pytest.mark.usefixtures("jobs_here", "measured_briefly")
+
+
+@pytest.fixture
+def measured_briefly(monkeypatch):
+    monkeypatch.setattr(profile_job, "_MEASURED_S", 0.02)
 
 
 def product(path: Path, fused: bool = False, middle: str = "s") -> Path:
@@ -265,3 +272,18 @@ def test_runs_that_something_slowed_down_do_not_count(tmp_path, share, ms, told)
     (tmp_path / "p.json").write_text(json.dumps(events))
     found = read_timeline(tmp_path / "p.json", {0}, share, {})
     assert (found.run_ms, [node.ms for node in found.nodes]) == (ms, [pytest.approx(told)])
+
+
+@pytest.mark.parametrize(("usual", "is_busy"), [(90.0, False), (40.0, True)])
+def test_a_busy_machine_is_named_beside_what_its_processor_can_do(capsys, usual, is_busy):
+    _print(profile_job.Answer((), (), 93.0, usual, 10.0, {}), [], 5)
+    said = capsys.readouterr().out
+    assert "this machine's processor: 93 GFLOP/s" in said
+    assert ("half of the products ran at 40 GFLOP/s or less" in said) is is_busy
+
+
+def test_the_processor_is_measured_for_as_long_as_it_takes_and_not_for_a_number_of_calls(monkeypatch):
+    seconds = iter(range(100))
+    monkeypatch.setattr(profile_job, "_MEASURED_S", 8.5)
+    monkeypatch.setattr(profile_job.time, "perf_counter", lambda: float(next(seconds)))
+    assert profile_job._times(lambda: None) == [1.0] * 4

@@ -90,7 +90,9 @@ def test_what_a_provider_reads_is_offered_whatever_backend_runs_it(
 def test_fusions_are_those_of_the_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[bool] = []
 
-    def fuse(model: Model, scratch: Path, *, use_gpu: bool) -> tuple[Path, dict[str, int], tuple[str, ...]]:
+    def fuse(
+        model: Model, chosen: FuseTransformerOptions, scratch: Path, *, use_gpu: bool
+    ) -> tuple[Path, dict[str, int], tuple[str, ...]]:
         told.append(use_gpu)
         return model.path, {}, ()
 

@@ -145,6 +145,13 @@ class AppendOptions(PassOptions):
             raise ValueError("give one of preset, tool_command, or lists pre and post")
         if explicit and (not isinstance(self.tool_command_args, tuple) or not self.tool_command_args) and self.pre:
             raise ValueError("pre needs tool_command_args: a list of inputs with name, data_type and shape")
+        first = next(iter(self.pre[0]), "") if self.pre else ""
+        given = self.tool_command_args if isinstance(self.tool_command_args, tuple) else ()
+        if first in _READS_FILES and given and any(isinstance(size, int) for size in given[0].shape):
+            raise ValueError(
+                f"{first} takes the bytes of a file, whose number differs from file to file: "
+                f"give '{given[0].name}' the shape [\"num_bytes\"] instead of {list(given[0].shape)}"
+            )
         if (self.mean is None) != (self.std is None) or (self.mean and len(self.mean) != len(self.std or ())):
             raise ValueError("mean and std belong together, one of each for each channel")
         if self.std and any(value == 0 for value in self.std):
@@ -172,5 +179,8 @@ def _digest_of_files(options: AppendOptions) -> str:
         digest.update(path.read_bytes())
     return digest.hexdigest() if paths else ""
 
+
+_READS_FILES = ("ConvertImageToBGR", "AudioDecoder")
+"""Steps whose input is a whole file in memory."""
 
 _READ = (".json", ".txt", ".png", ".jpg", ".jpeg", ".wav")

@@ -121,7 +121,7 @@ def test_a_run_never_delivers_settings_that_change_nothing(run):
 
 @pytest.mark.slow
 def test_what_the_user_names_is_applied_though_it_changes_nothing(run):
-    outcome = run(named=(Named(TUNE, {"disabled_optimizers": ["LayerNormFusion"]}),))
-    rows = [one for one in outcome.attempts if one.step.options.get("disabled_optimizers") == ["LayerNormFusion"]]
+    outcome = run(named=(Named(TUNE, {"disabled_optimizers": ["LayerNormFusionL2"]}),))
+    rows = [one for one in outcome.attempts if one.step.options.get("disabled_optimizers") == ["LayerNormFusionL2"]]
     assert rows
     assert not any(one.reason.startswith("no change") for one in rows)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import onnxruntime as ort
 import pytest
 from onnx import helper
 from ort_models import CPU, apply, build, context, export
 
 from optim import Model, OptimError, SessionConfig, Target
+from optim.onnx import open_session
+from optim.options import parse_options
 from optim_plugins.ort.plugin import OrtBackend
+from optim_plugins.ort.tune.optimizer_names import TRANSFORMERS
 from optim_plugins.ort.tune.tune_session import TuneSession
 from optim_plugins.ort.tune.tune_session_options import TuneSessionOptions
 
@@ -94,3 +100,59 @@ def test_a_level_that_does_not_exist_is_refused(tmp_path: Path) -> None:
 def test_it_changes_settings_only_and_is_always_applicable(tmp_path: Path) -> None:
     assert TuneSession.session_only
     assert TuneSession().applicable(_plain(tmp_path), CPU)
+
+
+def test_a_name_that_no_optimizer_has_is_refused_with_the_near_ones() -> None:
+    options = TuneSessionOptions(disabled_optimizers=("LayerNormFusion",))
+    with pytest.raises(OptimError, match="there is no optimizer 'LayerNormFusion'") as refused:
+        TuneSession().refuse(options, CPU)
+    assert refused.value.reference == "unknown-optimizer"
+    assert "LayerNormFusionL1" in refused.value.cause
+    TuneSession().refuse(TuneSessionOptions(disabled_optimizers=("LayerNormFusionL1", "ConvBNFusion")), CPU)
+
+
+def test_every_transformer_of_the_runtime_is_known_and_can_be_left_out(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    model = _plain(tmp_path)
+
+    def used(disabled: tuple[str, ...] = ()) -> set[str]:
+        options = ort.SessionOptions()
+        options.log_severity_level = 1
+        ort.InferenceSession(model.path, options, ["CPUExecutionProvider"], disabled_optimizers=list(disabled))
+        return set(re.findall(r"GraphTransformer (\S+) modified", capfd.readouterr().err))
+
+    required = {
+        "CastFloat16Transformer",
+        "EnsureUniqueDQForNodeUnit",
+        "MemcpyTransformer",
+        "RemoveDuplicateCastTransformer",
+    }
+    assert used() - required <= TRANSFORMERS
+    assert used(tuple(TRANSFORMERS)) <= required
+
+
+def test_every_name_that_a_search_proposes_is_one_of_the_runtime(tmp_path: Path) -> None:
+    for options in TuneSession().candidates(export("bert.ts", tmp_path), CPU, context(tmp_path)):
+        TuneSession().refuse(options, CPU)
+
+
+def test_threads_are_bound_to_processors(tmp_path: Path) -> None:
+    options = {"intra_op_num_threads": 2, "intra_op_thread_affinities": ("1",)}
+    model = apply(TuneSession, _plain(tmp_path), tmp_path, **options).model
+    assert model.session.session_config == {"session.intra_op_thread_affinities": "1"}
+    open_session(model.path, model.session)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"intra_op_thread_affinities": ["1"]}, "1 affinities are for intra_op_num_threads=2"),
+        ({"intra_op_thread_affinities": ["0"], "intra_op_num_threads": 2}, "'0' names no processors"),
+        ({"intra_op_thread_affinities": ["a"], "intra_op_num_threads": 2}, "'a' names no processors"),
+    ],
+)
+def test_affinities_that_do_not_fit_are_refused(options: Any, said: str) -> None:
+    with pytest.raises(OptimError) as refused:
+        parse_options(TuneSession, options)
+    assert said in refused.value.cause

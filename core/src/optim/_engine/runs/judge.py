@@ -22,6 +22,7 @@ from optim._engine.search.state import LaneResult, Measured, StepStatus
 from optim._engine.search.targets.contest import Contender, Contest
 from optim._engine.search.workbench import Workbench
 from optim.errors import ExitStatus, OptimError
+from optim.passes import Role
 
 _UNTIMED = "there was no time to time the original; give more with --search-seconds"
 
@@ -157,11 +158,13 @@ class _Ending:
         if (exact := self.made_right()) is not None:
             return exact
         if forced:
-            name = forced[0].ordered.name
+            # what only prepares need not be better: the pass that had to be was not
+            first = next((one for one in forced if one.pass_class.role is Role.IMPROVE), forced[0])
+            name = first.ordered.name
             self.beam.journal.conclude(self.bench.original)
             tried = failures([a for a in self.beam.journal.attempts if a.status is not StepStatus.SKIPPED], name)
             why = next(iter(self.selection.clock.board.objections), undecided or tried)
-            return self.not_held(f"{name} {forced[0].why}, but it failed: {why}")
+            return self.not_held(f"{name} {first.why}, but it failed: {why}")
         reason = undecided or "no candidate is better than the original"
         base = self._base
         if base is not None and base.throughput is not None and (late := base.throughput.objection):

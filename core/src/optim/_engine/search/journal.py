@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from optim._engine.goals.own import LATENCY
 from optim._engine.plugins.offers import OfferedPass
+from optim._engine.search.plan import Planned
 from optim._engine.search.state import Attempt, Candidate, ChainKey, Measured, Step, StepStatus
 from optim.cli_kit.output import options_text, size_text
 from optim.goal import Basis, Goal
@@ -142,6 +143,20 @@ def failures(attempts: Iterable[Attempt], pass_name: str) -> str:
     if not found:
         return "none of its candidates was left at the end"
     return min(found, key=lambda attempt: math.inf if attempt.ratio is None else attempt.ratio).why
+
+
+def failing_of(forced: Sequence[Planned], attempts: Iterable[Attempt]) -> Planned:
+    """The pass to blame where passes that must hold did not: the last that was tried and of which nothing held.
+
+    Passes of a stage are tried in order, and no pass is tried after one that did not hold.
+    """
+    rows = list(attempts)
+
+    def did_not_hold(planned: Planned) -> bool:
+        own = [attempt for attempt in rows if attempt.step.pass_name == planned.ordered.name]
+        return bool(own) and all(attempt.reason for attempt in own)
+
+    return next(filter(did_not_hold, reversed(forced)), forced[0])
 
 
 def _why_kept(attempt: Attempt, goal: Goal) -> str:

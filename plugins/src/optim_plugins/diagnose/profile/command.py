@@ -117,6 +117,9 @@ def _print(answer: Answer, names: list[str], top: int) -> None:
         print_table(["before", "ms", "after", "ms", "x"], [_joined(origin) for origin in answer.origins[:top]])
         echo()
     echo(f"this machine's processor: {answer.gflops:.0f} GFLOP/s in float32 (product of matrices, all threads)")
+    if answer.usual_gflops < _STEADY * answer.gflops:
+        usual = f"half of the products ran at {answer.usual_gflops:.0f} GFLOP/s or less"
+        echo(f"note: other programs used this machine: {usual}; repeat this on a quiet machine")
     echo(f"this machine's memory: {answer.gbytes:.1f} GB/s (copy)")
 
 
@@ -126,6 +129,9 @@ def _count(nodes: int) -> str:
 
 _PROFILER_COSTS = 1.1
 """How much longer a run with the profiler may be until that is told."""
+
+_STEADY = 0.8
+"""Least share of the fastest product's rate that the median one has on a quiet machine."""
 
 _RATES = ("GFLOP/s", "GB/s", "allocates")
 

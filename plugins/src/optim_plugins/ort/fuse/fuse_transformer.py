@@ -3,7 +3,9 @@
 Two engines. ``optim`` runs the fusions of :mod:`optim_plugins.ort.fuse.fusions`, each of which can be left out: a fused
 kernel is not always faster than its parts (SkipLayerNormalization on CPU), and an Attention operator that takes its
 projections in cannot be quantized like matrix products can. ``onnxruntime`` runs
-``onnxruntime.transformers.optimizer`` with the model type found from the graph.
+``onnxruntime.transformers.optimizer`` with the model type found from the graph. Its switches have options by their
+names. Only ``force_fp16_inputs`` and int32 inputs have none: ``ort.convert-float16`` converts afterwards, and the
+inputs keep their types so that your program stays as it is.
 
 Before, for one attention block::
 
@@ -20,7 +22,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Target
+from optim import APPLICABLE, Applicable, Context, Model, OptimError, Pass, PassResult, Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,6 +54,20 @@ class FuseTransformer(Pass):
             return APPLICABLE
         return Applicable.no("the graph has no attention to fuse: no Softmax beside a MatMul")
 
+    def refuse(self, options: FuseTransformerOptions, target: Target) -> None:
+        """Packed attention for anything but CUDA.
+
+        Raises:
+            OptimError[no-packing]: the target has no kernels for it.
+        """
+        if options.packing and target.made_for != CUDA:
+            raise OptimError.usage(
+                "no-packing",
+                f"pass {self.name} cannot pack attention for target {target.name}",
+                "onnxruntime only has kernels of PackedAttention for CUDA",
+                "leave packing out, or use --target cuda",
+            )
+
     def candidates(self, model: Model, target: Target, context: Context) -> Iterator[FuseTransformerOptions]:
         """On processors without the normalizations first, whose fused kernels are no faster there; on CUDA with.
 
@@ -78,7 +94,7 @@ class FuseTransformer(Pass):
     def apply(self, model: Model, options: FuseTransformerOptions, context: Context) -> PassResult:
         """Fuse; what fused is in ``counts``."""
         if options.engine == "onnxruntime":
-            return _by_onnxruntime(model, context, use_gpu=context.target.made_for == CUDA)
+            return _by_onnxruntime(model, options, context)
         from optim_plugins.ort.fuse.fusions import fuse_graph
 
         graph = model.ir()
@@ -89,7 +105,7 @@ class FuseTransformer(Pass):
         return PassResult(context.save(graph, model), changed=True, notes=notes, counts=counts)
 
 
-def _by_onnxruntime(model: Model, context: Context, *, use_gpu: bool) -> PassResult:
+def _by_onnxruntime(model: Model, options: FuseTransformerOptions, context: Context) -> PassResult:
     from optim.onnx import model_size_bytes
     from optim_plugins.ort.fuse.fusions_onnxruntime import fuse
 
@@ -100,7 +116,7 @@ def _by_onnxruntime(model: Model, context: Context, *, use_gpu: bool) -> PassRes
             f"{_MEMORY_FACTOR} times the model, more than {_MEMORY_LIMIT_BYTES >> 30} GiB"
         )
         return PassResult(model, changed=False, notes=(reason,))
-    path, counts, notes = fuse(model, context.scratch, use_gpu=use_gpu)
+    path, counts, notes = fuse(model, options, context.scratch, use_gpu=context.target.made_for == CUDA)
     if not counts:
         return PassResult(model, changed=False, notes=("onnxruntime's optimizer found nothing to fuse", *notes))
     return PassResult(context.adopt(path, model), changed=True, notes=notes, counts=counts)

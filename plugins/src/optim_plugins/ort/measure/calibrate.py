@@ -26,6 +26,7 @@ from optim_plugins.ort.measure.integer_ranges import (
     Activation,
     Histogram,
     Range,
+    average_range,
     choose_range,
     foreseen_range,
     whole_range,
@@ -40,7 +41,7 @@ class Calibration:
     """How ranges are found.
 
     Attributes:
-        method: ``minmax``, ``foreseen``, ``percentile``, ``mse`` or ``entropy``.
+        method: ``minmax``, ``average``, ``foreseen``, ``percentile``, ``mse`` or ``entropy``.
         percentile: of values covered, for ``percentile``.
         levels: how many integers there are.
         activations: by name of a tensor, what reads it where nothing else does.
@@ -59,6 +60,7 @@ class Measured:
     Attributes:
         ranges: by name of the tensor, of all samples; not finite where a sample had NaN or infinity there.
         foreseen: the same for a further sample; without those that are not finite.
+        average: from the mean of the least values of the samples to that of the greatest; finite ones too.
         means: of each channel as far as the samples agree, float32 [C], by name of the tensor, for those that were
             asked for and finite.
         samples: how many there were.
@@ -68,6 +70,7 @@ class Measured:
     means: dict[str, NDArray[np.float32]]
     samples: int
     foreseen: dict[str, Range] = field(default_factory=dict)
+    average: dict[str, Range] = field(default_factory=dict)
 
 
 def calibrate(
@@ -96,6 +99,8 @@ def calibrate(
     ranges = dict(whole.ranges)
     if how.method == "foreseen":
         ranges |= whole.foreseen
+    elif how.method == "average":
+        ranges |= whole.average
     elif how.method != "minmax":
         left = [name for name, one in ranges.items() if one.is_finite and one.high > one.low]
         for group in groups_that_fit(left, sizes):
@@ -135,7 +140,8 @@ def _whole_ranges(
             means[name].append(values[output].astype(np.float32))
     ranges = {name: whole_range(found) for name, found in seen.items()}
     foreseen = {name: foreseen_range(found) for name, found in seen.items() if ranges[name].is_finite}
-    return Measured(ranges, believed_means(means), samples, foreseen), sizes
+    average = {name: average_range(found) for name, found in seen.items() if ranges[name].is_finite}
+    return Measured(ranges, believed_means(means), samples, foreseen, average), sizes
 
 
 def _reader(graph: ir.Model, value: ir.Value, number: int) -> tuple[str, ...]:

@@ -90,6 +90,11 @@ def whole_range(seen: Sequence[Range]) -> Range:
     return Range(float(np.min([one.low for one in seen])), float(np.max([one.high for one in seen])))
 
 
+def average_range(seen: Sequence[Range]) -> Range:
+    """From the mean of the samples' least values to that of their greatest; all finite."""
+    return Range(float(np.mean([one.low for one in seen])), float(np.mean([one.high for one in seen])))
+
+
 def foreseen_range(seen: Sequence[Range]) -> Range:
     """The range that a further sample's values stay within, with 99 % probability, by the spread of the samples' ends.
 

@@ -1,31 +1,53 @@
-"""A float weight as 8-bit integers and scales: symmetric, so that products need no correction for its zero point."""
+"""A float weight as 8-bit integers and scales.
+
+It is symmetric by default, so that products need no correction for its zero point::
+
+    W ~ integers * scale                          scale = max |W| / 127
+    W ~ (integers - zero) * scale                 scale = (max W - min W) / 255, where it is not
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats: TypeAlias = NDArray[np.float32]
+EightBits: TypeAlias = NDArray[np.int8] | NDArray[np.uint8]
 
 _BLOCK_ELEMENTS = 1 << 20
 """How much of a weight is worked on at a time: a head of 150 MB must not be held three times over."""
 
 
-@dataclass(frozen=True)
-class IntegerWeight:
-    """``weight ~ integers * scale``.
+@dataclass(frozen=True, slots=True)
+class IntegerGrid:
+    """Which integers a weight becomes.
 
     Attributes:
-        integers: int8 [K, N], contiguous.
-        scale: float32, [N] with one scale a column, or of no axis.
+        dtype: of the integers.
+        symmetric: the range reaches as far below 0 as above it; else it is that of the weight, and has 0 in it.
     """
 
-    integers: NDArray[np.int8]
+    dtype: Literal["int8", "uint8"] = "int8"
+    symmetric: bool = True
+
+
+@dataclass(frozen=True)
+class IntegerWeight:
+    """``weight ~ (integers - zero) * scale``.
+
+    Attributes:
+        integers: int8 or uint8 [K, N], contiguous.
+        scale: float32, [N] with one scale a column, or of no axis.
+        zero: of the integers' type, shaped as ``scale``; 0 for int8 of a symmetric weight, 128 for uint8.
+    """
+
+    integers: EightBits
     scale: Floats
+    zero: EightBits
 
 
 def quantize_weight(
@@ -36,8 +58,9 @@ def quantize_weight(
     reduce_range: bool = False,
     least_scale: Floats | None = None,
     factor: Floats | None = None,
+    grid: IntegerGrid | None = None,
 ) -> IntegerWeight | None:
-    """Symmetric int8 of a weight, over the range that holds all of it.
+    """8-bit integers of a weight, over the range that holds all of it.
 
     A narrower range of least squared error was tried: with 8 bits a column gains nothing from it.
 
@@ -48,25 +71,44 @@ def quantize_weight(
         reduce_range: use 7 of the 8 bits, for processors that add pairs of products in 16 bits.
         least_scale: no column has a smaller one, [N].
         factor: multiplies each row first, [K].
+        grid: which integers they become; by default symmetric int8.
 
     Returns:
         The quantized weight, or None where the weight is not finite.
     """
     columns = weight if transposed else weight.T
-    largest = 63 if reduce_range else 127
-    extent = np.concatenate([np.abs(block).max(axis=1) for _, block in _blocks(columns, factor)])
-    if not np.isfinite(extent).all():
+    low, high = _extents(columns, factor, per_channel=per_channel)
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
         return None
-    if not per_channel:
-        extent = np.full_like(extent, extent.max())
-    scale = (np.maximum(extent, np.finfo(np.float32).tiny * 1e3) / largest).astype(np.float32)
+    grid = grid or IntegerGrid()
+    symmetric = grid.symmetric
+    largest = 63 if reduce_range else 127
+    least = -largest if symmetric else -largest - 1
+    extent, steps = (np.maximum(-low, high), largest) if symmetric else (high - low, largest - least)
+    scale = (np.maximum(extent, np.finfo(np.float32).tiny * 1e3) / steps).astype(np.float32)
     if least_scale is not None:
         scale = np.maximum(scale, least_scale if per_channel else least_scale.max())
-    integers = np.empty((columns.shape[1], columns.shape[0]), np.int8)
+    middle = np.zeros_like(scale) if symmetric else np.clip(np.rint(least - low / scale), least, largest)
+    shift = 0 if grid.dtype == "int8" else 64 if reduce_range else 128
+    integers = np.empty((columns.shape[1], columns.shape[0]), grid.dtype)
     for start, block in _blocks(columns, factor):
         stop = start + block.shape[0]
-        integers[:, start:stop] = _rounded(block, scale[start:stop], largest).T
-    return IntegerWeight(integers, scale if per_channel else scale[:1].reshape(()))
+        rounded = np.rint(block / scale[start:stop, None]) + middle[start:stop, None]
+        integers[:, start:stop] = (np.clip(rounded, least, largest, out=rounded) + shift).T
+    zero = (middle + shift).astype(grid.dtype)
+    if not per_channel:
+        scale, zero = scale[:1].reshape(()), zero[:1].reshape(())
+    return IntegerWeight(integers, scale, zero)
+
+
+def _extents(columns: Floats, factor: Floats | None, *, per_channel: bool) -> tuple[Floats, Floats]:
+    """The least and the greatest number of each column, at most and at least 0; of all columns where they share it."""
+    blocks = [(block.min(axis=1), block.max(axis=1)) for _, block in _blocks(columns, factor)]
+    low = np.minimum(np.concatenate([one for one, _ in blocks]), 0)
+    high = np.maximum(np.concatenate([one for _, one in blocks]), 0)
+    if not per_channel:
+        low, high = np.full_like(low, low.min()), np.full_like(high, high.max())
+    return low, high
 
 
 def mean_error(
@@ -85,9 +127,11 @@ def mean_error(
     divided = mean if factor is None else mean / factor
     found = np.empty(len(columns), np.float32)
     scale = np.broadcast_to(rounded.scale, found.shape)
+    zero = np.broadcast_to(rounded.zero.astype(np.float32), found.shape)
     for start, block in _blocks(columns, None):
         stop = start + len(block)
-        found[start:stop] = divided @ rounded.integers[:, start:stop] * scale[start:stop] - block @ mean
+        integers = rounded.integers[:, start:stop].astype(np.float32) - zero[start:stop]
+        found[start:stop] = divided @ integers * scale[start:stop] - block @ mean
     return found
 
 
@@ -97,8 +141,3 @@ def _blocks(columns: Floats, factor: Floats | None) -> Iterator[tuple[int, Float
     for start in range(0, columns.shape[0], step):
         block = columns[start : start + step]
         yield start, block if factor is None else block * factor
-
-
-def _rounded(block: Floats, scale: Floats, largest: int) -> Floats:
-    scaled: Floats = np.rint(block / scale[:, None])
-    return np.clip(scaled, -largest, largest, out=scaled)

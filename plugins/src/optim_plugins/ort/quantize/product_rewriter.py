@@ -19,6 +19,7 @@ class ProductRewriter:
     """Rewrites products of one graph.
 
     Attributes:
+        graph: that is rewritten.
         names: of values, those that are free.
         opset: of standard operators.
         refused: names of products that stay float because their weight is not finite.
@@ -26,7 +27,7 @@ class ProductRewriter:
 
     def __init__(self, graph: ir.Model) -> None:
         self.refused: list[str] = []
-        self._graph = graph
+        self.graph = graph
         self.names = UniqueNames(graph)
         self.opset = graph.graph.opset_imports.get("", 1)
 
@@ -54,9 +55,9 @@ class ProductRewriter:
 
     def finish(self) -> None:
         """Drop weights and Transposes that nothing reads any more, and say which operators are used."""
-        RemoveUnusedNodesPass()(self._graph)
-        self._graph.graph.opset_imports.setdefault(MICROSOFT, 1)
+        RemoveUnusedNodesPass()(self.graph)
+        self.graph.graph.opset_imports.setdefault(MICROSOFT, 1)
 
     def initializer(self, name: str, array: NDArray[np.generic]) -> ir.Value:
         """A new constant of the main graph, under this name or one made from it."""
-        return add_constant(self._graph.graph, self.names.take(name), array)
+        return add_constant(self.graph.graph, self.names.take(name), array)

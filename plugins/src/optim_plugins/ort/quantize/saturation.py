@@ -42,7 +42,7 @@ def narrower_is_closer(rows: Floats, weight: Floats, scale: float, zero: int) ->
     if wide is None or narrow is None or not len(rows):
         return False
     integers = np.clip(np.rint(rows.astype(np.float64) / scale) + zero, 0, 255).astype(np.int32)
-    lost = lost_to_saturation(integers, wide.integers)
+    lost = lost_to_saturation(integers, wide.integers.astype(np.int8, copy=False))
     if not lost.any():
         return False
     exact = rows.astype(np.float64) @ weight.astype(np.float64)

@@ -29,7 +29,7 @@ from optim._engine.search.explore.rest import (
     share_of_later,
 )
 from optim._engine.search.explore.second_looks import SecondLooks
-from optim._engine.search.journal import Journal, chain_key, failures, step_of
+from optim._engine.search.journal import Journal, chain_key, failing_of, failures, step_of
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.plan import Plan, Planned, legs, slots
 from optim._engine.search.select.archive import ParetoArchive
@@ -349,8 +349,7 @@ class Beam:
         return self._rank.within_reach(chosen)
 
     def _fail(self, passes: Sequence[Planned]) -> None:
-        named = [planned for planned in passes if planned.forced]
-        first = named[0] if named else passes[0]
+        first = failing_of([planned for planned in passes if planned.forced] or passes, self.journal.attempts)
         name = first.ordered.name
         raise NamedPassError(
             "pass-did-not-hold",

@@ -115,8 +115,13 @@ class ShorterChains:
         return found if found is not item.candidate else None
 
     def only_what_was_asked_for(self, candidate: Candidate) -> list[Candidate]:
-        """Returns the candidate with only what the user asked for, to be delivered where nothing else helps."""
-        asked = [step for step in candidate.steps if step.role is not Role.IMPROVE and self.was_asked_for(step)]
+        """Returns the candidate with only what the user asked for, to be delivered where nothing else helps.
+
+        Nothing where an improving pass was asked for: without that pass the chain is not what the user wants.
+        """
+        asked = [step for step in candidate.steps if self.was_asked_for(step)]
+        if any(step.role is Role.IMPROVE for step in asked):
+            return []
         found = self._chains.apply(asked) if asked and len(asked) < len(candidate.steps) else None
         return [found] if found is not None else []
 

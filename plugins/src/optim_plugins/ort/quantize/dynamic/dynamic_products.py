@@ -14,7 +14,7 @@ from optim.onnx import read_constant
 from optim_plugins.ort.graph.products import Product
 from optim_plugins.ort.measure.channel_means import Means
 from optim_plugins.ort.quantize.dynamic.row_scales import scale_rows
-from optim_plugins.ort.quantize.integer_weights import Floats, mean_error, quantize_weight
+from optim_plugins.ort.quantize.integer_weights import Floats, IntegerGrid, mean_error, quantize_weight
 from optim_plugins.ort.quantize.product_rewriter import MICROSOFT, ProductRewriter
 from optim_plugins.ort.quantize.smoothing import Factors, add_smoothed, connect_smoothed, fold_smoothing
 
@@ -180,6 +180,7 @@ class ProductQuantizer(ProductRewriter):
                 per_channel=options.per_channel,
                 reduce_range=narrow,
                 factor=factor,
+                grid=IntegerGrid(options.weights, options.symmetric),
             )
             self._weights[key] = (
                 None
@@ -187,7 +188,7 @@ class ProductQuantizer(ProductRewriter):
                 else _Weight(
                     self.initializer(f"{product.weight.name}_quantized", quantized.integers),
                     self.initializer(f"{product.weight.name}_scale", quantized.scale),
-                    self.initializer(f"{product.weight.name}_zero_point", np.zeros(quantized.scale.shape, np.int8)),
+                    self.initializer(f"{product.weight.name}_zero_point", quantized.zero),
                     None if mean is None else mean_error(tensor.numpy(), quantized, mean, product.transposed, factor),
                 )
             )

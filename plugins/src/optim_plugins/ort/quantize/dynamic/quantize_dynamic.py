@@ -9,7 +9,8 @@ After, with one quantization of ``a`` for all products that read it::
     a_q, a_scale, a_zero = DynamicQuantizeLinear(a)
     y = com.microsoft.MatMulIntegerToFloat(a_q, W_q, a_scale, W_scale, a_zero, W_zero, bias)
 
-``W_q`` is int8, symmetric, per column (or one scale for all): ``W ~ W_q * W_scale``. A product that is alone with its
+``W_q`` is int8, symmetric, per column (or one scale for all): ``W ~ W_q * W_scale``. With ``symmetric = false`` a scale
+covers the range from the least to the greatest weight, and has a zero point. A product that is alone with its
 input becomes one ``com.microsoft.DynamicQuantizeMatMul``. A Gemm is quantized as it is. A bias that an earlier fusion
 moved into BiasGelu goes back into the product, where it costs nothing. Weights are quantized one at a time and in
 blocks, so memory stays near that of what is written. Operators: onnxruntime ``docs/ContribOperators.md``.
@@ -141,6 +142,7 @@ class QuantizeDynamic(Pass):
     def apply(self, model: Model, options: QuantizeDynamicOptions, context: Context) -> PassResult:
         """Rewrite every product and LSTM that is not kept."""
         from optim_plugins.ort.graph.products import find_products
+        from optim_plugins.ort.quantize.chosen_nodes import ChosenNodes, operator_of
         from optim_plugins.ort.quantize.dynamic.dynamic_products import ProductQuantizer
         from optim_plugins.ort.quantize.dynamic.recurrent import find_lstms, name_of, quantize_lstm
         from optim_plugins.ort.quantize.narrow_weights import judged_product, narrow_nodes
@@ -151,12 +153,18 @@ class QuantizeDynamic(Pass):
             return PassResult(model, changed=False, notes=(applicable.reason,))
         graph = _fixed(model)
         found = list(find_products(graph, _LEAST_ELEMENTS))
-        chosen = [product for product in found if product.name not in options.keep]
+        lstms = list(find_lstms(graph))
+        nodes = ChosenNodes.of(options)
+        operators = {product.name: operator_of(product) for product in found} | {
+            name_of(node): "LSTM" for node in lstms
+        }
+        left_out = nodes.left_out(operators)
+        chosen = [product for product in found if product.name not in left_out]
         factors: Factors = {}
         if options.smoothing:
             factors = find_factors(model, _fixed(model), chosen, options.smoothing, context, options.finer)
         narrow: frozenset[str] = frozenset()
-        if options.reduce_range:
+        if options.reduce_range and options.weights == "int8":  # kernels for unsigned weights add in 32 bits
             judged = [judged_product(one, one.a.name or "", factors.get(one.a.name or "")) for one in chosen]
             everywhere = options.reduce_range is True
             narrow = narrow_nodes(lambda: _fixed(model), judged, model, context, everywhere=everywhere)
@@ -166,13 +174,10 @@ class QuantizeDynamic(Pass):
         for done, product in enumerate(chosen):
             count += quantizer.rewrite(product)
             context.report_progress((done + 1) / len(chosen), "quantizing weights")
-        lstms = list(find_lstms(graph))
-        named = {product.name for product in found} | {name_of(node) for node in lstms}
         how = {"per_channel": options.per_channel, "reduce_range": bool(options.reduce_range)}
-        left = [node for node in lstms if name_of(node) not in options.keep]
+        left = [node for node in find_lstms(graph) if name_of(node) not in left_out]
         recurrent = sum(quantize_lstm(graph, node, **how) for node in left)
-        unknown = sorted({*options.keep, *options.finer} - named)
-        notes = [f"keep names no quantizable node: {', '.join(unknown)}"] if unknown else []
+        notes = nodes.notes(operators, options.finer)
         notes += [f"left in float, its weight is not finite: {name}" for name in quantizer.refused]
         if not count + recurrent:
             return PassResult(model, changed=False, notes=(*notes, "no product is left to quantize"))

@@ -12,6 +12,17 @@ from optim import PassOptions
 class QuantizeDynamicOptions(PassOptions):
     """Kernels always take uint8 activations: those of x86-64 and Arm are fast for that."""
 
+    weights: Literal["int8", "uint8"] = Field(
+        "int8",
+        description="type of weights of products; uint8 is for kernels that take no signed weights; LSTMs have int8",
+    )
+    symmetric: bool = Field(
+        True,
+        description=(
+            "let the zero point of weights stand for 0; false lets the range of each scale follow the weights, which "
+            "is more accurate for weights that are not centered"
+        ),
+    )
     per_channel: bool = Field(True, description="use a scale for each output column of a weight instead of one for all")
     reduce_range: bool | Literal["saturating"] = Field(
         False,
@@ -50,3 +61,7 @@ class QuantizeDynamicOptions(PassOptions):
         (), description="names of nodes whose activations get 16 bits while the others have 8"
     )
     keep: tuple[str, ...] = Field((), description="names of nodes that stay in float")
+    only: tuple[str, ...] = Field((), description="names of nodes to quantize; all others stay in float")
+    operators: tuple[Literal["MatMul", "Gemm", "LSTM"], ...] = Field(
+        (), description="operators to quantize; by default all that the pass can quantize"
+    )

@@ -71,6 +71,7 @@ class StaticRewriter(ProductRewriter, ABC):
 
     Attributes:
         scales: of tensors, by name.
+        style: of weights.
     """
 
     # ``_made``: what stands for a tensor now (its integers, or floats made of them), and ``_originals`` the way back;
@@ -90,7 +91,7 @@ class StaticRewriter(ProductRewriter, ABC):
         super().__init__(graph)
         self.scales = scales
         self._means = measured.means if correct_bias else {}
-        self._style = style
+        self.style = style
         self._narrow = narrow
         self._factors = factors
         self._made: dict[ir.Value, ir.Value] = {}
@@ -142,7 +143,7 @@ class StaticRewriter(ProductRewriter, ABC):
             correction = _mean_error(found.error, means, groups)
             bias = -correction if bias is None else bias - correction
         name = node.inputs[1].name or "weight"  # type: ignore[union-attr]
-        missing = missing_channels(weight.shape, groups) if self._style.fill_channels else 0
+        missing = missing_channels(weight.shape, groups) if self.style.fill_channels else 0
         stored = self._weight(name, fill_weight(found, missing) if missing else found)
         return StoredConvolution(stored, self._bias(name, bias, given, found), missing)
 
@@ -197,7 +198,7 @@ class StaticRewriter(ProductRewriter, ABC):
         return self._bias_values(product.weight.name or "weight", np.rint(vector / step.astype(np.float64)), step)
 
     def _style_of(self, name: str) -> WeightStyle:
-        return replace(self._style, reduce_range=name in self._narrow)
+        return replace(self.style, reduce_range=name in self._narrow)
 
     def behind(self, value: ir.Value, nodes: list[ir.Node]) -> None:
         """Put nodes behind the one that computes a tensor, or first where it is an input or a weight."""
@@ -205,7 +206,7 @@ class StaticRewriter(ProductRewriter, ABC):
         if producer is not None and producer.graph is not None:
             producer.graph.insert_after(producer, nodes)
         else:
-            self._graph.graph.insert_before(self._graph.graph[0], nodes)
+            self.graph.graph.insert_before(self.graph.graph[0], nodes)
 
     def _weight(self, name: str, weight: Weight) -> Stored:
         """A weight that several nodes share is stored once, as long as they share its scale too."""

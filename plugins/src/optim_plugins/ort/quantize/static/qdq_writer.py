@@ -17,8 +17,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import numpy as np
 import onnx_ir as ir
 
+from optim.onnx import read_constant
 from optim_plugins.ort.graph.products import Product
 from optim_plugins.ort.quantize.static.integer_initializers import StaticRewriter, Stored, StoredConvolution
 from optim_plugins.ort.quantize.static.static_plan import Quantized
@@ -32,8 +34,9 @@ class PairRewriter(StaticRewriter):
 
     def rewrite(self, one: Quantized) -> bool:
         """Put pairs before and behind a convolution or a carrier; False where it stays float."""
-        stored = self.convolution(one) if one.node.op_type == "Conv" else None
-        if one.node.op_type == "Conv" and stored is None:
+        has_weight = one.node.op_type == "Conv" and self.style.dtype != "float32"
+        stored = self.convolution(one) if has_weight else None
+        if has_weight and stored is None:
             self.refused.append(one.name)
             return False
         for place, source in enumerate(one.sources):
@@ -51,6 +54,9 @@ class PairRewriter(StaticRewriter):
 
     def rewrite_product(self, product: Product) -> bool:
         """Replace a product; False where it stays float."""
+        if self.style.dtype == "float32":
+            product.node.replace_input_with(0, self._pair(self.original(product.a)))
+            return True
         stored = self.product(product)
         if stored is None:
             self.refused.append(product.name)
@@ -119,14 +125,58 @@ class PairRewriter(StaticRewriter):
         """A weight as what its integers stand for."""
         name = stored.integers.name
         per_channel = bool(stored.scale.shape is not None and len(stored.scale.shape))
-        operands = [stored.integers, stored.scale, stored.zero]
         attributes = {"axis": axis} if per_channel else {}
-        node = ir.node("DequantizeLinear", operands, attributes, name=self.names.take(f"{name}_dequantize"))
+        integers, numbers = stored.integers, (stored.scale, stored.zero)
+        if self.style.pairs and integers.dtype is not ir.DataType.INT32:  # QuantizeLinear makes no integers of 32 bits
+            quantize = ir.node(
+                "QuantizeLinear", [self._weight_in_floats(stored, axis), *numbers], attributes, name=f"{name}_quantize"
+            )
+            assert reader.graph is not None
+            reader.graph.insert_before(reader, quantize)
+            quantize.outputs[0].name, quantize.outputs[0].type = self.names.take(f"{name}_integers"), integers.type
+            integers = quantize.outputs[0]
+        node = ir.node("DequantizeLinear", [integers, *numbers], attributes, name=self.names.take(f"{name}_dequantize"))
         node.outputs[0].name = self.names.take(f"{name}_dequantized")
         node.outputs[0].type = ir.TensorType(ir.DataType.FLOAT)
         assert reader.graph is not None
         reader.graph.insert_before(reader, node)
         return node.outputs[0]
+
+    def _weight_in_floats(self, stored: Stored, axis: int) -> ir.Value:
+        """What the integers of a weight stand for, which QuantizeLinear makes the same integers of."""
+        integers, scale, zero = (read_constant(value) for value in (stored.integers, stored.scale, stored.zero))
+        assert integers is not None
+        assert scale is not None
+        assert zero is not None
+        shape = [-1 if place == axis else 1 for place in range(integers.ndim)] if scale.ndim else []
+        floats = (integers.astype(np.float32) - zero.astype(np.float32).reshape(shape)) * scale.reshape(shape)
+        return self.initializer(f"{stored.integers.name}_floats", floats.astype(np.float32))
+
+    def finish(self) -> None:
+        """As for every rewriter, and each reader of a tensor gets a pair of its own, if that is asked for."""
+        if self.style.readers_apart:
+            for node in list(self.graph.graph):
+                quantize = node.inputs[0].producer() if node.op_type == "DequantizeLinear" and node.inputs[0] else None
+                if quantize is not None and quantize.op_type == "QuantizeLinear":
+                    self._part_readers(quantize, node)
+        super().finish()
+
+    def _part_readers(self, quantize: ir.Node, dequantize: ir.Node) -> None:
+        """A copy of the pair for each use but the first; an output of the graph keeps the first."""
+        floats = dequantize.outputs[0]
+        for use in list(floats.uses())[0 if floats.is_graph_output() else 1 :]:
+            copies: list[ir.Node] = []
+            source = quantize.inputs[0]
+            for one in (quantize, dequantize):
+                operands = [source, *one.inputs[1:]]
+                name = self.names.take(f"{one.name}_of_{use.node.name}")
+                copies.append(ir.node(one.op_type, operands, dict(one.attributes), name=name))
+                source = copies[-1].outputs[0]
+                source.name, source.type = self.names.take(f"{name}_output"), one.outputs[0].type
+                source.shape = one.outputs[0].shape
+            assert dequantize.graph is not None
+            dequantize.graph.insert_after(dequantize, copies)
+            use.node.replace_input_with(use.idx, source)
 
 
 class FloatBiasRewriter(PairRewriter):

@@ -6,6 +6,15 @@ What becomes integers is in ``static_plan``, the two ways to write it, with patt
 
 It suits convolutional nets. In transformers ``ort.quantize-dynamic`` is about as fast and takes its ranges from each
 input; outliers of some channels hurt both, and ``smoothing`` helps both.
+
+These have no option:
+
+- Weights are symmetric, with one zero point, because onnxruntime's convolutions take no zero point for each channel.
+- Scales of a weight are those of its output channels, because kernels take no other axis.
+- Nodes inside branches (merged decoders) stay in float, because onnxruntime does not show their tensors for
+  calibration. ``ort.quantize-dynamic`` needs no calibration and quantizes them.
+- A node is not forced into integers if its neighbours are floats, because the conversions take longer than the node.
+- Calibration reads one sample at a time and counts in a fixed number of bins, so no option limits its memory.
 """
 
 from __future__ import annotations
@@ -85,7 +94,12 @@ class QuantizeStatic(Pass):
         from optim_plugins.ort.quantize.static.static_plan import make_plan
 
         graph = prepared(model, options.activations)
-        return make_plan(graph, products=options.products, lstms=options.quantizes_lstms).choices
+        return make_plan(
+            graph,
+            products=options.products,
+            lstms=options.quantizes_lstms,
+            activation_products=options.activation_products,
+        ).choices
 
     def kernels(self, options: QuantizeStaticOptions) -> tuple[KernelUse, ...]:
         """Those of the integers or floats that it writes."""

@@ -19,11 +19,11 @@ class QuantizeStaticOptions(PassOptions):
             "float operators between QuantizeLinear and DequantizeLinear, which every runtime reads and some fuse"
         ),
     )
-    calibration: Literal["minmax", "foreseen", "percentile", "mse", "entropy"] = Field(
+    calibration: Literal["minmax", "average", "foreseen", "percentile", "mse", "entropy"] = Field(
         "minmax",
         description=(
-            "how the range of a tensor follows from the samples: minmax covers all values, foreseen also covers "
-            "the values expected in a further sample"
+            "how the range of a tensor follows from the samples: minmax covers all values, average has the mean of "
+            "the samples' ends, foreseen also covers the values expected in a further sample"
         ),
     )
     percentile: float = Field(
@@ -32,11 +32,28 @@ class QuantizeStaticOptions(PassOptions):
         le=100,
         description="share of the values that a range covers, in percent; for calibration percentile",
     )
+    ranges: dict[str, tuple[float, float]] = Field(
+        default_factory=dict,
+        description="least and greatest value by the name of a tensor, instead of those that the samples show",
+    )
     activations: Literal["uint8", "int8", "uint16", "int16", "float8_e4m3fn"] = Field(
         "uint8",
         description="type of activations; 16 bits and float8_e4m3fn need format qdq, and have no fast kernel on a CPU",
     )
-    weights: Literal["int8", "uint8", "float8_e4m3fn"] = Field("int8", description="type of weights")
+    weights: Literal["int8", "uint8", "float8_e4m3fn", "float32"] = Field(
+        "int8", description="type of weights; float32 quantizes activations alone, with format qdq"
+    )
+    pairs_at_weights: bool = Field(
+        False,
+        description=(
+            "store weights in float before QuantizeLinear and DequantizeLinear, for runtimes that quantize them "
+            "themselves; with format qdq"
+        ),
+    )
+    pairs_per_reader: bool = Field(
+        False,
+        description="give each reader of a tensor a QuantizeLinear and DequantizeLinear of its own; with format qdq",
+    )
     symmetric: bool = Field(
         False, description="make ranges symmetric around 0, so that every zero point is 0; for int8 activations"
     )
@@ -68,6 +85,12 @@ class QuantizeStaticOptions(PassOptions):
             "activations are quantized at each step"
         ),
     )
+    activation_products: bool = Field(
+        False,
+        description=(
+            "also quantize MatMul of two activations, such as queries and keys; with format qdq, for accelerators"
+        ),
+    )
     smoothing: float = Field(
         0.0,
         ge=0,
@@ -78,6 +101,10 @@ class QuantizeStaticOptions(PassOptions):
         ),
     )
     keep: tuple[str, ...] = Field((), description="names of nodes that stay in float")
+    only: tuple[str, ...] = Field((), description="names of nodes to quantize; all others stay in float")
+    operators: tuple[Literal["Conv", "MatMul", "Gemm", "LSTM"], ...] = Field(
+        (), description="operators to quantize; by default all that the pass can quantize"
+    )
 
     @property
     def quantizes_lstms(self) -> bool:
@@ -106,6 +133,23 @@ class QuantizeStaticOptions(PassOptions):
             raise ValueError(
                 "float8_e4m3fn takes calibration minmax, foreseen or percentile: the others count steps of one size"
             )
+        of_pairs = {
+            "weights float32": self.weights == "float32",
+            "pairs_at_weights": self.pairs_at_weights,
+            "pairs_per_reader": self.pairs_per_reader,
+            "activation_products": self.activation_products,
+        }
+        if self.format != "qdq" and (asked := next((name for name, given in of_pairs.items() if given), "")):
+            raise ValueError(f"{asked} needs format qdq: onnxruntime's 8-bit operators have no such form")
+        if self.weights == "float32" and (self.pairs_at_weights or self.correct_bias or self.reduce_range):
+            raise ValueError("weights float32 are not rounded: leave out pairs_at_weights, correct_bias, reduce_range")
+        if self.weights == "float32" and self.biases != "float32":
+            raise ValueError("weights float32 need biases float32: integers of the accumulator need integer weights")
+        if self.pairs_at_weights and (self.weights == "float8_e4m3fn" or self.fill_channels):
+            raise ValueError("pairs_at_weights takes 8-bit integers, without fill_channels")
+        for name, (low, high) in self.ranges.items():
+            if not (low < high and abs(low) < float("inf") and abs(high) < float("inf")):
+                raise ValueError(f"the range of '{name}' is [{low}, {high}]: the first number must be the smaller one")
         if self.activations == "int8" and self.weights == "uint8":
             raise ValueError("int8 activations need int8 weights: onnxruntime has no other kernel")
         return self

@@ -61,16 +61,20 @@ class WeightStyle:
     """Which integers weights become.
 
     Attributes:
-        dtype: ``int8``, ``uint8`` or :data:`FLOAT8`.
+        dtype: ``int8``, ``uint8``, :data:`FLOAT8`, or ``float32``: they stay as they are.
         per_channel: one scale for each output channel, not one for all.
         reduce_range: 7 bits, not 8.
         fill_channels: fill up the input channels of convolutions with zeros, for kernels that take multiples of four.
+        pairs: store them in float before a pair of QuantizeLinear and DequantizeLinear.
+        readers_apart: each reader of a tensor has a pair of its own.
     """
 
     dtype: str
     per_channel: bool
     reduce_range: bool = False
     fill_channels: bool = False
+    pairs: bool = False
+    readers_apart: bool = False
 
 
 def scale_of(one: Range, dtype: str, *, symmetric: bool = False) -> Scale:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
 from optim import Context, Model, OptimError, PassResult, SessionConfig
+from optim.errors import unknown_name
 from optim_plugins.ort.graph.fixed_weights import fix_weights
 from optim_plugins.ort.hardware import signed_are_slow
 from optim_plugins.ort.measure.calibrate import Calibration, Measured, calibrate
+from optim_plugins.ort.measure.integer_ranges import Range
 from optim_plugins.ort.prepare.converted_graph import convert_graph
+from optim_plugins.ort.quantize.chosen_nodes import ChosenNodes
 from optim_plugins.ort.quantize.dynamic.recurrent import quantize_lstm
 from optim_plugins.ort.quantize.narrow_weights import judged_convolution, judged_product, narrow_nodes
 from optim_plugins.ort.quantize.smoothing import Factors, add_smoothed, connect_smoothed, find_factors, fold_smoothing
@@ -66,15 +70,16 @@ def prepared(model: Model, activations: str) -> ir.Model:
 def quantize_graph(model: Model, options: QuantizeStaticOptions, context: Context) -> PassResult:
     """What ``ort.quantize-static`` makes of a model."""
     graph = prepared(model, options.activations)
+    nodes = ChosenNodes.of(options)
     plan = make_plan(
         graph,
-        options.keep,
+        nodes,
         products=options.products,
         lstms=options.quantizes_lstms,
         in_floats=options.format == "qoperator",
+        activation_products=options.activation_products,
     )
-    unknown = sorted(set(options.keep) - set(plan.choices))
-    notes = [f"keep names no quantizable node: {', '.join(unknown)}"] if unknown else []
+    notes = nodes.notes(plan.choices)
     notes += [f"known not to have a fast kernel: {why}"] if (why := _known_to_be_slow(options)) else []
     if not plan.measured():
         return PassResult(model, changed=False, notes=(*notes, "no node is left to quantize"))
@@ -86,7 +91,13 @@ def quantize_graph(model: Model, options: QuantizeStaticOptions, context: Contex
     if not measured.samples:
         return PassResult(model, changed=False, notes=(*notes, "there is no sample to measure ranges on: give --data"))
     scales = _scales(plan, measured, options)
-    style = WeightStyle(options.weights, options.per_channel, fill_channels=options.fill_channels)
+    style = WeightStyle(
+        options.weights,
+        options.per_channel,
+        fill_channels=options.fill_channels,
+        pairs=options.pairs_at_weights,
+        readers_apart=options.pairs_per_reader,
+    )
     pairs = PairRewriter if options.biases == "int32" else FloatBiasRewriter
     writer = OperatorRewriter if options.format == "qoperator" else pairs
     narrow = _narrow(plan, given, factors, scales, model, options, context)
@@ -117,6 +128,8 @@ def _known_to_be_slow(options: QuantizeStaticOptions) -> str:
         return "products with float8_e4m3fn run in float between conversions; they are for accelerators"
     if options.activations.endswith("16"):
         return f"products with {options.activations} run in float between conversions; they are for accelerators"
+    if options.weights == "float32":
+        return "with weights float32 products run in float between conversions; they are for accelerators"
     if options.activations == "int8" and options.format == "qoperator" and signed_are_slow():
         return "8-bit operators with int8 activations run slower than float on x86; uint8, or format qdq, does not"
     return ""
@@ -145,7 +158,12 @@ def _measured(plan: Plan, factors: Factors, model: Model, options: QuantizeStati
         add_smoothed(graph, factors)
         return graph
 
-    return calibrate(measurable, [value.name or "" for value in plan.measured()], channels, how, model, context)
+    names = [value.name or "" for value in plan.measured()]
+    if unknown := sorted(options.ranges.keys() - names):
+        raise unknown_name("tensor", unknown[0], names, fix="correct the name in ranges, or leave it out")
+    found = calibrate(measurable, names, channels, how, model, context)
+    given = {name: Range.around(low, high) for name, (low, high) in options.ranges.items()}
+    return replace(found, ranges=found.ranges | given)
 
 
 def _narrow(

@@ -6,6 +6,7 @@
   pooling, behind which there are fewer values to make floats of.
 - Products with a constant weight: integers in, floats out, so that what follows (softmax, normalization, Gelu) stays
   exact.
+- Products of two activations, where asked for and with format qdq: integers in, integers out.
 - Large LSTMs, where asked for: as in :mod:`optim_plugins.ort.quantize.dynamic.recurrent`.
 
 Nothing on a path that carries indices or shapes is touched; see :mod:`optim_plugins.ort.quantize.static.index_paths`.
@@ -13,7 +14,7 @@ Nothing on a path that carries indices or shapes is touched; see :mod:`optim_plu
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -23,6 +24,7 @@ from optim.onnx import only_reader, read_constant
 from optim_plugins.ort.fuse.convolution.affine_steps import Affine, affine_step
 from optim_plugins.ort.graph.products import Product, find_products
 from optim_plugins.ort.graph.written_gelu import WrittenGelu, written_gelus
+from optim_plugins.ort.quantize.chosen_nodes import ChosenNodes, operator_of
 from optim_plugins.ort.quantize.dynamic.recurrent import find_lstms, name_of
 from optim_plugins.ort.quantize.static.activations import gate_of
 from optim_plugins.ort.quantize.static.index_paths import index_values
@@ -115,17 +117,24 @@ class Plan:
 
 
 def make_plan(
-    graph: ir.Model, keep: Collection[str] = (), *, products: bool = True, lstms: bool = False, in_floats: bool = True
+    graph: ir.Model,
+    nodes: ChosenNodes | None = None,
+    *,
+    products: bool = True,
+    lstms: bool = False,
+    in_floats: bool = True,
+    activation_products: bool = False,
 ) -> Plan:
     """Sort the nodes of the main graph and of its branches.
 
     Args:
         graph: friendly, with types where they are known.
-        keep: names of convolutions, products and LSTMs that stay float.
+        nodes: which convolutions, products and LSTMs are quantized; by default all.
         products: quantize MatMul and Gemm, too.
         lstms: and large LSTMs of the main graph.
         in_floats: compute SiLU and Gelu in floats between integers; else their parts are carriers like any other, as
             accelerators need it.
+        activation_products: quantize products of two activations, too.
     """
     indices = index_values(graph)
     main = graph.graph
@@ -136,22 +145,26 @@ def make_plan(
         if product.node.graph is main and product.last.outputs[0] not in indices
     ]
     order = {node: number for number, node in enumerate(main)}
-    names = [(order[node], one.name) for node, one in convolutions.items()]
-    names += [(order[product.node], product.name) for product in found]
     recurrent = [node for node in find_lstms(graph) if node.graph is main] if lstms else []
-    names += [(order[node], name_of(node)) for node in recurrent]
-    choices = [name for _, name in sorted(names)]
-    chosen = {node: one for node, one in convolutions.items() if one.name not in keep}
-    left = [product for product in found if product.name not in keep]
+    if activation_products:
+        both = {node: _of_activations(node) for node in main}
+        convolutions |= {node: one for node, one in both.items() if one is not None and one.result not in indices}
+    operators = {node: (one.name, node.op_type) for node, one in convolutions.items()}
+    operators |= {product.node: (product.name, operator_of(product)) for product in found}
+    operators |= {node: (name_of(node), "LSTM") for node in recurrent}
+    choices = [operators[node][0] for node in sorted(operators, key=lambda node: order[node])]
+    left_out = (nodes or ChosenNodes()).left_out(dict(operators.values()))
+    chosen = {node: one for node, one in convolutions.items() if one.name not in left_out}
+    left = [product for product in found if product.name not in left_out]
     same: dict[ir.Value, ir.Value] = {}
     gelus = {gelu.source: gelu for gelu in written_gelus(graph) if gelu.last.graph is main}
     sources = {gelu.last: gelu.source for gelu in gelus.values()} if in_floats else None
-    nodes = _with_carriers(main, chosen, left, indices, sources)
-    for one in nodes:
+    quantized = _with_carriers(main, chosen, left, indices, sources)
+    for one in quantized:
         if one.node.op_type in SAME_RANGE:
             same |= dict.fromkeys(one.results, one.sources[0])
-    recurrent = [node for node in recurrent if name_of(node) not in keep]
-    return Plan(nodes, left, recurrent, same, choices, gelus)
+    recurrent = [node for node in recurrent if name_of(node) not in left_out]
+    return Plan(quantized, left, recurrent, same, choices, gelus)
 
 
 def _convolution(node: ir.Node) -> Quantized | None:
@@ -163,6 +176,15 @@ def _convolution(node: ir.Node) -> Quantized | None:
     if weight is None or bias is None or weight.dtype != "float32" or not 3 <= weight.ndim <= 5:
         return None
     return Quantized(node, (node.inputs[0],), *_behind_activation(node))
+
+
+def _of_activations(node: ir.Node) -> Quantized | None:
+    """A MatMul of two float tensors that each run computes."""
+    if node.op_type != "MatMul" or node.domain not in _STANDARD or len(node.inputs) != 2:
+        return None
+    sources = tuple(value for value in node.inputs if value is not None and read_constant(value) is None)
+    is_float = all(value.dtype in (None, ir.DataType.FLOAT) for value in (*sources, node.outputs[0]))
+    return Quantized(node, sources, node.outputs[0]) if len(sources) == 2 and is_float else None
 
 
 def _behind_activation(node: ir.Node) -> tuple[ir.Value, ir.Node | None]:

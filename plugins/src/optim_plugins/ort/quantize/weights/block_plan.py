@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import onnx_ir as ir
 
 from optim_plugins.ort.graph.products import Product, find_products
+from optim_plugins.ort.quantize.chosen_nodes import ChosenNodes, operator_of
 from optim_plugins.ort.quantize.weights.block_weights import Grid
 from optim_plugins.ort.quantize.weights.embeddings import Embedding, find_embeddings
 from optim_plugins.ort.quantize.weights.seen_inputs import PART
@@ -122,7 +123,8 @@ def _unmoved(value: ir.Value | None) -> ir.Value | None:
 def rounding_of(place: Place, options: QuantizeWeightsOptions) -> Rounding | None:
     """How its weight is rounded; None where it stays float."""
     bits: int = options.bits if isinstance(place, Product) else options.embedding_bits
-    if place.name in options.keep or not bits:
+    operator = operator_of(place) if isinstance(place, Product) else "Gather"
+    if not bits or not ChosenNodes.of(options).takes(place.name, operator):
         return None
     bits = FINER_BITS if place.name in options.finer else bits
     method = "rtn" if bits == FINER_BITS else options.method

@@ -177,9 +177,9 @@ class QuantizeWeights(Pass):
 
 
 def _notes(options: QuantizeWeightsOptions, names: set[str], rewriter: BlockRewriter) -> Iterator[str]:
-    unknown = sorted({*options.keep, *options.finer} - names)
-    if unknown:
-        yield f"keep names no quantizable node: {', '.join(unknown)}"
+    from optim_plugins.ort.quantize.chosen_nodes import ChosenNodes
+
+    yield from ChosenNodes.of(options).notes(names, options.finer)
     if options.accuracy_level < _IN_INTEGERS and options.bits != _FAST_BITS:
         yield (
             f"known not to have a fast kernel: onnxruntime makes floats of weights of {options.bits} bits at each run "

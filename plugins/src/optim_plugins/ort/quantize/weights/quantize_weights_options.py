@@ -45,6 +45,10 @@ class QuantizeWeightsOptions(PassOptions):
         (), description="names of nodes whose weights get 8 bits while the others have fewer"
     )
     keep: tuple[str, ...] = Field((), description="names of nodes that stay in float")
+    only: tuple[str, ...] = Field((), description="names of nodes to quantize; all others stay in float")
+    operators: tuple[Literal["MatMul", "Gemm", "Gather"], ...] = Field(
+        (), description="operators to quantize; by default all that the pass can quantize"
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

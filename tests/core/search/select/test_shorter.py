@@ -1,0 +1,30 @@
+"""What a chain may be shortened to, without any pass that is run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from optim._engine.search.select.shorter import ShorterChains
+from optim._engine.search.state import Candidate, Step
+from optim.model import Model
+from optim.passes import Role, Stage
+
+FIX = Step(Stage.FUSE, "fix", "ours", {}, Role.REQUESTED, lossy=False)
+FUSE = Step(Stage.FUSE, "fuse", "ours", {}, Role.IMPROVE, lossy=False)
+
+
+@pytest.mark.parametrize(("named", "left"), [(("fix",), ["fix"]), (("fix", "fuse"), [])])
+def test_a_chain_without_a_named_improving_pass_is_no_result(monkeypatch, named, left):
+    bench = SimpleNamespace(
+        settings=SimpleNamespace(named_options=lambda name: {} if name in named else None),
+        target=SimpleNamespace(requires=()),
+    )
+    chains = SimpleNamespace(apply=lambda steps: [step.pass_name for step in steps])
+    monkeypatch.setattr("optim._engine.search.select.shorter.Chains", lambda *_: chains)
+    monkeypatch.setattr("optim._engine.search.select.shorter.IdleSettings", lambda *_: None)
+    shorter = ShorterChains(bench, None, SimpleNamespace(last_sameness=None, verdict_sameness=None))
+    candidate = Candidate(Model(Path("m"), "m", (), (), {}, 9), 1, (FIX, FUSE))
+    assert shorter.only_what_was_asked_for(candidate) == ([left] if left else [])
