@@ -32,7 +32,7 @@ from optim.workplace import Workplace, WorkplaceRequest
 if TYPE_CHECKING:
     from optim._engine.recipes.lock import Lock
     from optim._engine.reports.schema import Report
-    from optim._engine.runs.layouts.asked import Deliveries
+    from optim._engine.runs.delivering import LayoutRequest
     from optim._engine.sources.exported import ExportedSource
 
 
@@ -48,7 +48,7 @@ class ToDeliver:
 
     lock: Lock | None = None
     pick: str = ""
-    layouts: Deliveries | None = None
+    layouts: LayoutRequest | None = None
 
 
 def run_settings(
