@@ -109,7 +109,10 @@ RESERVED_NAMES: Mapping[str, Mapping[str, str]] = {
         "web": "prepost",
     },
     "workplace": {"dask": "fleet"},
-    "goal": dict.fromkeys(("latency", "size", "memory", "startup", "throughput", "generate"), "optim"),
+    "goal": {
+        **dict.fromkeys(("latency", "size", "memory"), "optim"),
+        **dict.fromkeys(("startup", "throughput", "generate"), "goals"),
+    },
     "origin": dict.fromkeys(("hf", "http", "https"), "export"),
     "layout": {**dict.fromkeys(_LAYOUTS, "layouts"), "openvino": "openvino"},
     "metric": dict.fromkeys(_METRICS, "metrics"),

@@ -358,7 +358,7 @@ def _name(item: Any) -> str:
 
 _FOLDERS = {
     **dict.fromkeys(
-        ("adapters", "cuda", "diagnose", "export", "layouts", "metrics", "ort", "tensorrt", "torch"), "plugins"
+        ("adapters", "cuda", "diagnose", "export", "goals", "layouts", "metrics", "ort", "tensorrt", "torch"), "plugins"
     ),
     **{name: f"plugins-{name}" for name in ("fleet", "inc", "openvino", "prepost", "qnn")},
 }
