@@ -37,7 +37,7 @@ GROUPS = {
     "The model": ("graphs", "onnx", "providers"),
     "Sources and their export": ("sources", "generation", "runs/source_run.py"),
     "The feeds": ("feeds", "api/given.py"),
-    "Layouts for other programs": ("layout", "runs/layouts", "cli/layouts.py"),
+    "Layouts for other programs": ("layout", "runs/delivering.py", "cli/layouts.py"),
     "Adapters": ("adapters",),
     "Task metrics": (
         "compare/metric_callback.py",
@@ -80,7 +80,7 @@ GROUPS = {
 }
 """Heading, and where in core or in ``testing`` the error is raised; the longest place that fits decides."""
 
-OF_PLUGINS = {"export": "Sources and their export"}
+OF_PLUGINS = {"export": "Sources and their export", "layouts": "Layouts for other programs"}
 """Headings of plugins that only do what users know as a part of optim; others have a heading of their own."""
 
 COMPUTED = {

@@ -22,6 +22,8 @@ ENGINE_USERS = {
     "testing/src": "optim.engine.testing",
     "plugins-fleet/src": "optim.engine.fleet",
     "plugins/src/optim_plugins/export": "optim.engine.export",
+    "plugins/src/optim_plugins/goals": "optim.engine.goals",
+    "plugins/src/optim_plugins/layouts": "optim.engine.layouts",
 }
 """Folders that may use the engine, each with the module that has what it may use."""
 FACES = ("optim", "optim_testing", "optim.model", "optim._engine.reports.schema", "optim._engine.reports.answers")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -58,6 +58,12 @@ def _size(dimension: onnx.TensorShapeProto.Dimension) -> Dimension:
     if dimension.HasField("dim_value"):
         return dimension.dim_value if dimension.dim_value >= 0 else None
     return dimension.dim_param or None
+
+
+def row_inputs(inputs: Iterable[TensorInfo]) -> list[str]:
+    """Inputs that have a row for each sample; none where they do not agree on which dimension that is."""
+    dynamic = {info.name: info.shape[0] for info in inputs if info.shape and not isinstance(info.shape[0], int)}
+    return list(dynamic) if len(set(dynamic.values())) == 1 and None not in dynamic.values() else []
 
 
 def dtype_name(elem_type: int) -> str:

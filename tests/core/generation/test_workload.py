@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from all_goals import GOALS
 
 import optim
 from optim._engine.api.request import settings_from
 from optim._engine.generation.workload import Workload, asked_workload
-from optim._engine.goals.generate import GenerateClock
-from optim._engine.goals.known import OWN_GOALS
 from optim._engine.recipes.recipe import recipe_from
 from optim._engine.runs.locking import apply_recipe
 from optim._engine.search.settings import RunSettings
 from optim._engine.sources.export_file import foretold_facts
 from optim.errors import OptimError
 from optim.goal import GenerationTimes
+from optim_plugins.goals.generate import GenerateClock
 
 TIMES = GenerationTimes(4, 5, 1.0, (4, 6, 8), (0.1, 0.2, 0.3), (40, 60, 80))
 
@@ -49,7 +49,7 @@ def test_a_recipe_says_the_workload_too() -> None:
     settings, _ = apply_recipe(RunSettings(Path("model.onnx")), recipe)
     assert settings.goal == "generate" and settings.workload == Workload(32, 4)
     told, _ = settings_from(Path("model.onnx"), None, None, asked_workload("prompt=32,new=4", None), trust_code=False)
-    assert OWN_GOALS[told.goal].clock(told.goal_request) == GenerateClock(32, 4)
+    assert GOALS[told.goal].clock(told.goal_request) == GenerateClock(32, 4)
 
 
 def test_an_answer_is_its_first_token_and_the_others_at_their_depths() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from all_goals import GOALS
 
 from optim._engine.goals.known import OWN_GOALS, find_goal, release_of
 from optim._engine.jobs.lane_clock import LaneClock
@@ -99,7 +100,7 @@ def test_a_clock_that_gives_no_seconds_is_named_with_its_plugin(joules, cause):
         ({"basis": Basis.SIZE}, "has no clock of its own"),
         ({"summary": ""}, "summary"),
         ({"words": "faster"}, "must be Words"),
-        ({"name": "startup"}, "reserved for plugin optim"),
+        ({"name": "startup"}, "reserved for plugin goals"),
         ({"name": "Energy"}, "lower case"),
     ],
 )
@@ -109,7 +110,16 @@ def test_what_a_plugin_offers_as_a_goal_is_checked(changes, defect):
 
 
 def test_every_goal_of_optim_has_a_reserved_name():
-    assert list(RESERVED_NAMES["goal"]) == list(OWN_GOALS)
+    found = load_registry()
+    owners = dict.fromkeys(OWN_GOALS, "optim") | {name: o.plugin.name for name, o in found.offered("goal").items()}
+    assert {name: owners.get(name) for name in RESERVED_NAMES["goal"]} == RESERVED_NAMES["goal"]
+
+
+def test_a_goal_of_a_package_that_is_missing_names_the_line_that_installs_it(registry):
+    with pytest.raises(OptimError) as refused:
+        find_goal(registry, "throughput", GoalRequest(max_latency_ms=5.0))
+    assert "plugin goals, which is not installed" in refused.value.cause
+    assert refused.value.fix == "in a clone of optim: pip install ./plugins"
 
 
 @pytest.mark.parametrize(
@@ -123,12 +133,12 @@ def test_every_goal_of_optim_has_a_reserved_name():
 )
 def test_a_goal_is_reached_beyond_the_noise(name, better, same):
     original = ModelFigures(100_000, 100)
-    assert OWN_GOALS[name].is_reached(better, original)
-    assert not OWN_GOALS[name].is_reached(same, original)
-    assert not OWN_GOALS[name].is_reached(ModelFigures(100_000), original)
+    assert GOALS[name].is_reached(better, original)
+    assert not GOALS[name].is_reached(same, original)
+    assert not GOALS[name].is_reached(ModelFigures(100_000), original)
 
 
 def test_keeping_within_a_limit_that_the_original_breaks_reaches_a_timed_goal():
     slower, limited = Ratio(1.2, 1.1, 1.3, 9), ModelFigures(1, broken_limit="the p95 latency is 9 ms")
-    assert OWN_GOALS["throughput"].is_reached(ModelFigures(1, clock=slower), limited)
-    assert not OWN_GOALS["throughput"].is_reached(ModelFigures(1, clock=slower), ModelFigures(1))
+    assert GOALS["throughput"].is_reached(ModelFigures(1, clock=slower), limited)
+    assert not GOALS["throughput"].is_reached(ModelFigures(1, clock=slower), ModelFigures(1))

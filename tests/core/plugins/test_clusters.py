@@ -72,6 +72,8 @@ def test_a_plugin_that_is_disabled_is_named(monkeypatch):
         ("profile", "plugins"),
         ("sensitivity", "plugins"),
         ("reduce", "plugins"),
+        ("deliver", "plugins"),
+        ("layouts", "plugins"),
     ],
 )
 def test_a_verb_without_its_package_names_the_line_that_installs_it(verb, folder, monkeypatch, capsys):

@@ -7,11 +7,11 @@ import math
 from types import SimpleNamespace
 
 import pytest
+from all_goals import GOALS
 
 from optim._engine.gate.node_costs import NodeCost, precisions_of
 from optim._engine.gate.repair import MeasuredSet, OutOfEvaluations, Repair
 from optim._engine.gate.units import seams
-from optim._engine.goals.known import OWN_GOALS
 from optim._engine.repair import repair_job
 from optim._engine.repair.repair_job import COSTS, HOLDS, Request, _by_costs, _costliest, _Measured
 from optim._engine.search.deadline import LEAST_REPAIR_S
@@ -192,7 +192,7 @@ def test_a_repair_that_is_stopped_answers_what_held(told):
 
     bench = SimpleNamespace(
         prepared=SimpleNamespace(compared=(0,)),
-        goal=OWN_GOALS["latency"],
+        goal=GOALS["latency"],
         keys=SimpleNamespace(repair=lambda *_: "key"),
         runner=SimpleNamespace(known=lambda *_: None, call=call),
         say=lambda text: None,
@@ -218,7 +218,7 @@ def test_a_repair_has_time_for_what_it_began_and_no_more_than_the_end_leaves(mos
 
     bench = SimpleNamespace(
         prepared=SimpleNamespace(compared=(0,)),
-        goal=OWN_GOALS["latency"],
+        goal=GOALS["latency"],
         keys=SimpleNamespace(repair=lambda *_: "key"),
         runner=SimpleNamespace(known=lambda *_: None, call=call),
         say=lambda text: None,
@@ -302,7 +302,7 @@ def test_a_failed_repair_is_told_from_one_that_found_nothing_in_time(kind, raise
 
     bench = SimpleNamespace(
         prepared=SimpleNamespace(compared=(0,)),
-        goal=OWN_GOALS["latency"],
+        goal=GOALS["latency"],
         keys=SimpleNamespace(repair=lambda *_: "key"),
         runner=SimpleNamespace(known=lambda *_: None, call=call),
         say=lambda text: None,

@@ -7,11 +7,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from all_goals import GOALS
 from deadlines import search_of
 
 from optim._engine.gate.budget import Budget, Objection
 from optim._engine.gate.drift import Drift
-from optim._engine.goals.known import OWN_GOALS
 from optim._engine.reports.outcome import EXIT_STATUS, RunStatus
 from optim._engine.runs import judge
 from optim._engine.search.deadline import Deadline
@@ -47,8 +47,8 @@ def verdict(monkeypatch):
         settings = RunSettings(Path("m.onnx"), **{"max_drift": 0.01, **changes})
         bench = SimpleNamespace(
             settings=settings,
-            goal=OWN_GOALS[settings.goal],
-            objective=Objective(OWN_GOALS[settings.goal], timed=True),
+            goal=GOALS[settings.goal],
+            objective=Objective(GOALS[settings.goal], timed=True),
             target=SimpleNamespace(timed=True, requires=(), exact=True),
             original=ORIGINAL,
             prepared=SimpleNamespace(open_s=0.0, run_s=0.0, timed=(0,), inexact=None),

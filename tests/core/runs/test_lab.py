@@ -52,6 +52,16 @@ def test_an_option_that_a_pass_does_not_have_is_refused(lab):
     assert caught.value.reference == "unknown-option"
 
 
+def test_outputs_of_another_program_are_held_against_the_original(lab):
+    fed = [(lab.sample(number), lab.expected(number)) for number in lab.setup.samples]
+    (same,) = lab.compare_outputs((feeds, expected, expected) for feeds, expected in fed)
+    assert (same.relative_error, same.is_rounding) == (0, True)
+    far = [(feeds, expected, {name: 1.1 * value for name, value in expected.items()}) for feeds, expected in fed]
+    (other,) = lab.compare_outputs(far)
+    assert other.relative_error > 0.05
+    assert not other.is_rounding
+
+
 def broken(run):
     raise RuntimeError("no disk")
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from all_goals import GOALS
 
 from optim._engine.gate.budget import Objection
-from optim._engine.goals.known import OWN_GOALS
 from optim._engine.search.journal import Journal, chain_key, failing_of, failures, missing_rows
 from optim._engine.search.state import Candidate, Measured, Step, StepStatus
 from optim.model import Model
@@ -126,7 +126,7 @@ def test_what_is_settled_again_for_another_reason_is_no_longer_beyond_the_budget
     ],
 )
 def test_the_reason_of_a_dropped_step_speaks_of_the_goal(goal, reason):
-    journal = Journal(OWN_GOALS[goal])
+    journal = Journal(GOALS[goal])
     rival, best = (replace(after(ORIGINAL, step(name)), size_bytes=size) for name, size in (("a", 60e6), ("b", 40e6)))
     rows = [journal.open(one.steps[-1], ORIGINAL) for one in (rival, best)]
     for row, one, peak in zip(rows, (rival, best), (90_000_000, 70_000_000), strict=True):
@@ -141,7 +141,7 @@ def test_the_reason_of_a_dropped_step_speaks_of_the_goal(goal, reason):
 
 @pytest.mark.parametrize("peak", [0, 90_000_000])
 def test_where_memory_is_the_goal_nothing_is_dropped_as_no_faster(peak):
-    journal, first = Journal(OWN_GOALS["memory"]), step("first")
+    journal, first = Journal(GOALS["memory"]), step("first")
     row = journal.open(first, ORIGINAL)
     journal.timed(Measured(after(ORIGINAL, first), 1.2, peak_memory_bytes=peak), 1.0)
     journal.conclude(ORIGINAL)

@@ -17,7 +17,7 @@ from optim.passes import MODEL_STAGES, Stage
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory):
     with installed(tmp_path_factory.mktemp("plan"), "timed_plugin"):
-        yield load_registry(only=["ort", "timed"])
+        yield load_registry(only=["goals", "ort", "timed"])
 
 
 @pytest.fixture(scope="module")

@@ -246,14 +246,13 @@ def test_another_point_is_delivered_without_running_anything(whole, folder, tmp_
 
 
 def test_another_point_is_laid_out_as_it_is_picked_with_the_files_that_the_run_folder_keeps(whole, tmp_path):
-    from optim._engine.plugins.registry import load_registry
-    from optim._engine.runs.layouts.asked import ask
+    from optim._engine.runs.delivering import LayoutRequest
     from optim._engine.runs.pick import pick_from
     from optim._engine.runs.run import run_settings
 
     run_settings(whole.settings, tmp_path / "out", lambda text: None)
     (tmp_path / "out" / "config.json").write_text('{"model_type": "bert"}')
-    asked = ask(load_registry(), ["onnxruntime", "optimum"])
+    asked = LayoutRequest(("onnxruntime", "optimum"))
     picked = pick_from(tmp_path / "out", "most-accurate", tmp_path / "other", lambda text: None, asked)
     opened, written = picked.layouts
     assert (opened.status, opened.folder) == ("opened", "onnxruntime"), opened.text

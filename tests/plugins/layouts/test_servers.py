@@ -137,7 +137,7 @@ def test_a_type_that_triton_does_not_have_is_refused(tmp_path, monkeypatch):
 
 
 def test_a_configuration_that_is_not_the_graphs_is_noticed(tuned, consumers, tmp_path):
-    from optim._engine.runs.layouts.opening import open_laid
+    from optim.layout import open_laid
 
     laid = Triton().write(tuned, tmp_path, TritonOptions())
     file = tmp_path / "model" / "config.pbtxt"
@@ -147,7 +147,7 @@ def test_a_configuration_that_is_not_the_graphs_is_noticed(tuned, consumers, tmp
 
 
 def test_a_size_that_onnxruntime_infers_may_be_free_in_the_graph(consumers, tmp_path):
-    from optim._engine.runs.layouts.opening import open_laid
+    from optim.layout import open_laid
 
     (tmp_path / "run").mkdir()
     path = tmp_path / "run" / "model.onnx"

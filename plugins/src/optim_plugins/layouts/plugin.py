@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from optim import hookimpl
+from optim import Command, hookimpl
 from optim.layout import Layout
 from optim_plugins.layouts.kinds.genai import Genai
 from optim_plugins.layouts.kinds.mlflow import MLflow
@@ -22,3 +22,19 @@ LAYOUTS: tuple[type[Layout], ...] = (Genai, MLflow, OnnxRuntime, Optimum, Transf
 def optim_layouts() -> Sequence[type[Layout]]:
     """All of them."""
     return LAYOUTS
+
+
+@hookimpl
+def optim_deliverers() -> Sequence[str]:
+    """What lays a result out, has its consumer open it, and compares."""
+    return ("optim_plugins.layouts.deliver.delivery:OpenedAndCompared",)
+
+
+@hookimpl
+def optim_commands() -> Sequence[Command]:
+    """``optim deliver`` and ``optim layouts``."""
+    verbs = "optim_plugins.layouts.deliver.command"
+    return (
+        Command(f"{verbs}:deliver", "Write the result of a run for another program."),
+        Command(f"{verbs}:layouts", "List the layouts for other programs."),
+    )

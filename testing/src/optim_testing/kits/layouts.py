@@ -13,8 +13,8 @@ import pytest
 
 from optim.arrays import Feeds
 from optim.drift import compare_outputs, objection
-from optim.engine.testing import PLAIN_CPU, PluginInfo, layout_defect, open_laid
-from optim.layout import Layout, Result
+from optim.engine.testing import PLAIN_CPU, PluginInfo, layout_defect
+from optim.layout import Layout, Result, open_laid
 from optim.model import SessionConfig
 from optim.onnx import describe_model, open_session
 from optim.options import PassOptions, parse_options

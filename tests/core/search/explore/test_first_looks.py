@@ -8,10 +8,10 @@ from types import SimpleNamespace
 
 import dawdling_plugin
 import pytest
+from all_goals import GOALS
 from installed_plugin import installed
 from timed_models import write_network
 
-from optim._engine.goals.known import OWN_GOALS
 from optim._engine.jobs.start_up import StartUp
 from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.execute import execute
@@ -189,9 +189,9 @@ def test_calls_and_starts_stand_for_the_clock_of_a_goal(goal, expected):
         return LaneResult(ready=ready, ratio=Ratio(ratio, ratio, ratio, 3))
 
     base, own = lane(1.0, 0.3, 0.1), lane(0.5, 0.08, 0.02)
-    assert expected_of(OWN_GOALS[goal], own, base) == pytest.approx(expected)
-    assert expected_of(OWN_GOALS["latency"], own, base) is None
-    assert expected_of(OWN_GOALS[goal], LaneResult(), base) is None
+    assert expected_of(GOALS[goal], own, base) == pytest.approx(expected)
+    assert expected_of(GOALS["latency"], own, base) is None
+    assert expected_of(GOALS[goal], LaneResult(), base) is None
 
 
 def test_what_was_not_timed_by_the_goal_is_ranked_by_what_its_calls_let_expect(tmp_path):
@@ -201,7 +201,7 @@ def test_what_was_not_timed_by_the_goal_is_ranked_by_what_its_calls_let_expect(t
         return Measured(Candidate(Model(tmp_path / name, name, (), (), {"": 17}, 9), 1, steps), ratio, goal=goal)
 
     original = item("o", 1.0, steps=()).candidate
-    ranking = Ranking(Objective(OWN_GOALS["throughput"], timed=True), SimpleNamespace(base=None), original, timed=True)
+    ranking = Ranking(Objective(GOALS["throughput"], timed=True), SimpleNamespace(base=None), original, timed=True)
     raced, looked, unknown = item("raced", 0.9, Ratio(0.8, 0.8, 0.8, 2)), item("looked", 0.6), item("unknown", 0.1)
     ranking.hoped = {"looked": 0.6, "raced": 0.1, "o": 1.0}
     assert [one.digest for one in ranking.of([unknown, raced, looked])] == ["looked", "raced", "unknown"]
@@ -221,7 +221,7 @@ def test_where_answers_are_the_goal_no_chain_goes_on_that_is_far_behind(tmp_path
         )
         for name, figure in figures.items()
     ]
-    objective = Objective(OWN_GOALS[goal], timed=True)
+    objective = Objective(GOALS[goal], timed=True)
     ranking = Ranking(objective, SimpleNamespace(base=None), items[0].candidate, timed=True)
     assert [one.digest for one in ranking.within_reach(items)] == (going_on or list(figures))
 

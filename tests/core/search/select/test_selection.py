@@ -10,11 +10,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from all_goals import GOALS
 from deadlines import search_of
 
 from optim._engine.gate.budget import Budget, Objection
 from optim._engine.gate.drift import NO_DRIFT
-from optim._engine.goals.known import OWN_GOALS
 from optim._engine.jobs.start_up import Ready
 from optim._engine.search.allowance import Allowance
 from optim._engine.search.deadline import Deadline
@@ -81,8 +81,8 @@ def decide(monkeypatch):
         settings = RunSettings(Path("m.onnx"), **changes)
         bench = SimpleNamespace(
             settings=settings,
-            goal=OWN_GOALS[settings.goal],
-            objective=Objective(OWN_GOALS[settings.goal], timed=True),
+            goal=GOALS[settings.goal],
+            objective=Objective(GOALS[settings.goal], timed=True),
             target=Target("cpu", "ort", "CPUExecutionProvider"),
             original=candidate(),
             entry=None,
@@ -436,7 +436,7 @@ def test_whether_a_recast_candidate_is_better_is_asked_without_applying_anything
     original, smaller, larger = (replace(candidate("recast", size=size), recast=recast) for size in (100, 90, 110))
     bench = SimpleNamespace(  # nothing of it can run a job
         settings=RunSettings(Path("m.onnx"), goal="size"),
-        objective=Objective(OWN_GOALS["size"], timed=True),
+        objective=Objective(GOALS["size"], timed=True),
         target=Target("cpu", "ort", "CPUExecutionProvider"),
         prepared=SimpleNamespace(open_s=0.0, run_s=0.0, timed=(0,)),
         unanswered=set(),
@@ -465,7 +465,7 @@ def test_of_what_is_beyond_the_budget_the_nearest_that_would_help_is_kept_aside(
     """One that is slow and a little nearer says nothing of a larger budget; of what is late its first look stands."""
     bench = SimpleNamespace(
         settings=RunSettings(Path("m.onnx")),
-        objective=Objective(OWN_GOALS["latency"], timed=True),
+        objective=Objective(GOALS["latency"], timed=True),
         target=Target("cpu", "ort", "CPUExecutionProvider"),
         prepared=SimpleNamespace(open_s=0.0, run_s=0.0, timed=(0,)),
         unanswered=set(),

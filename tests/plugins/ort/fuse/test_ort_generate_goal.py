@@ -128,7 +128,7 @@ def test_a_dry_run_shows_the_plan_of_the_goal_that_a_run_has(
 
 def test_where_answers_are_the_goal_the_likeliest_chain_comes_first(tmp_path: Path) -> None:
     """A past in one buffer and weights in integers, together, before any stage has the time."""
-    registry = load_registry(only={"ort"})
+    registry = load_registry(only={"goals", "ort"})
     target = registry.target("cpu")
     wanted = {"ort.clean", "ort.share-past", "ort.quantize-weights", "ort.fuse-transformer", "ort.quantize-past"}
     settings = RunSettings(

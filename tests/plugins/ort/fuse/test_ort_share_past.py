@@ -317,7 +317,7 @@ def test_an_answer_is_timed_in_whole_steps(in_place: bool, tmp_path: Path) -> No
 
 
 def test_it_is_tried_where_answers_are_the_goal(tmp_path: Path) -> None:
-    settings, registry = RunSettings(tmp_path / "model.onnx"), load_registry(only={"ort"})
+    settings, registry = RunSettings(tmp_path / "model.onnx"), load_registry(only={"goals", "ort"})
     plan = make_plan(settings, registry, CPU)
     reasons = {one.offered.name: one.reason for one in plan.left_out}
     assert "--goal generate" in reasons["ort.share-past"]

@@ -127,7 +127,7 @@ def test_without_samples_or_a_shared_past_it_says_so(tmp_path: Path) -> None:
 
 
 def test_it_is_tried_where_answers_are_the_goal(tmp_path: Path) -> None:
-    settings, registry = RunSettings(tmp_path / "model.onnx", goal="generate"), load_registry(only={"ort"})
+    settings, registry = RunSettings(tmp_path / "model.onnx", goal="generate"), load_registry(only={"goals", "ort"})
     names = make_plan(settings, registry, CPU).names
     assert names.index("ort.quantize-past") > names.index("ort.quantize-weights")
     assert "ort.quantize-past" not in make_plan(RunSettings(tmp_path / "model.onnx"), registry, CPU).names

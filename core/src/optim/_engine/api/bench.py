@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from optim._engine.api.given import Data, named_data
 from optim._engine.api.request import conditions_for
 from optim._engine.generation.workload import asked_workload
-from optim._engine.goals.known import OWN_GOALS, require_taken
+from optim._engine.goals.known import find_goal
 from optim._engine.search.settings import RunSettings, joined_targets
 from optim._engine.sources.address import fetched, quiet
 
@@ -141,11 +141,15 @@ def _asked(first: Path, *, throughput: bool, max_latency_ms: float | None, gener
         OptimError[bad-budget]: a limit that cannot be one.
         OptimError[bad-workload]: an answer that cannot be one.
         OptimError[conflicting-request]: a limit of nothing, or two clocks at once.
+        OptimError[unknown-goal]: the plugin that has the clock is not installed.
     """
     goal = "throughput" if throughput else "latency"
     asked = RunSettings(first, goal=goal, max_latency_ms=max_latency_ms)
     if generate is not None:
         asked = replace(asked, **asked_workload(generate, goal if throughput else None))
     asked.require_sound()
-    require_taken(OWN_GOALS[asked.goal], asked.goal_request)
+    if (asked.goal, max_latency_ms) != ("latency", None):
+        from optim._engine.plugins.registry import load_registry
+
+        find_goal(load_registry(), asked.goal, asked.goal_request)
     return asked

@@ -46,10 +46,11 @@ def deliver(
         'by optimum-onnx 0.1.0, sentence-transformers 5.2.0'
     """
     from optim._engine.plugins.registry import load_registry
-    from optim._engine.runs.layouts.asked import ask
-    from optim._engine.runs.layouts.deliver import deliver as deliver_result
+    from optim._engine.runs.delivering import LayoutRequest, find_deliverer
+    from optim._engine.sources.address import quiet
 
     registry = load_registry()
-    asked = ask(registry, [layout], Path(files) if files else None, Path(opened_by) if opened_by else None)
+    asked = LayoutRequest((layout,), Path(files) if files else None, Path(opened_by) if opened_by else None)
+    deliverer = find_deliverer(registry)
     with named_data(data, 0) as feeds:
-        return deliver_result(Path(run_folder), asked, Path(output), registry, say or (lambda text: None), feeds)
+        return deliverer.deliver(registry, asked, Path(run_folder), Path(output), say or quiet, feeds)

@@ -16,7 +16,7 @@ from optim.source import SourceRequest
 
 if TYPE_CHECKING:
     from optim._engine.reports.schema import Report
-    from optim._engine.runs.layouts.asked import Deliveries
+    from optim._engine.runs.delivering import LayoutRequest
     from optim._engine.search.settings import RunSettings
 
 
@@ -144,30 +144,28 @@ def run(
         settings, lock = settings_from(path, export, laid, said, trust_code=trust_code)
         require_run(settings)
         folder = Path(output) if output is not None else default_output(path)
-        deliveries = _deliveries(deliver, files, opened_by, settings, folder)
+        layouts = _layouts(deliver, files, opened_by, settings, folder)
         from optim._engine.reports.outcome import exit_status
         from optim._engine.runs.run import ToDeliver
         from optim._engine.runs.source_run import run_asked
 
-        reports = run_asked(settings, folder, say, ToDeliver(lock, pick, deliveries))
+        reports = run_asked(settings, folder, say, ToDeliver(lock, pick, layouts))
     return max(reports.values(), key=exit_status)
 
 
-def _deliveries(
+def _layouts(
     texts: Sequence[str],
     files: str | PathLike[str] | None,
     opened_by: str | PathLike[str] | None,
     settings: RunSettings,
     folder: Path,
-) -> Deliveries | None:
+) -> LayoutRequest | None:
     """The layouts that were asked for, which this run can write."""
     if not texts:
         return None
     from optim._engine.plugins.registry import load_registry
-    from optim._engine.runs.layouts.asked import ask, require_deliverable
-    from optim._engine.sources.kept_files import files_of
+    from optim._engine.runs.delivering import LayoutRequest, require_layouts
 
-    python = Path(opened_by) if opened_by else None
-    found = ask(load_registry(), texts, Path(files) if files else None, python)
-    require_deliverable(found, files_of(settings.source, settings.export), folder)
-    return found
+    asked = LayoutRequest(tuple(texts), Path(files) if files else None, Path(opened_by) if opened_by else None)
+    require_layouts(load_registry(), asked, settings, folder)
+    return asked

@@ -22,7 +22,7 @@ GROUPS = {
     "Look up": ("passes", "targets", "metrics", "layouts", "help"),
     "Installation": ("plugins", "cache", "completion"),
 }
-"""Commands by heading of ``optim --help``: our own, and those of the plugin ``diagnose`` where it is installed."""
+"""Commands by heading of ``optim --help``: our own, and those of the standard plugins that are installed."""
 
 
 class OptimGroup(click.Group):

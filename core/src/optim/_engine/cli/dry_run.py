@@ -27,7 +27,7 @@ def print_plan(settings: RunSettings, *, as_json: bool) -> None:
     if settings.chain is not None:
         _print_chain(settings.chain, registry, chosen.targets[0], as_json=as_json)
         return
-    settings, remark = planned_goal(settings, timed=chosen.baseline.timed)
+    settings, remark = planned_goal(settings, registry, timed=chosen.baseline.timed)
     if remark and not as_json:
         echo(remark)
     plans = Plans(settings, registry, chosen)

@@ -12,8 +12,7 @@ from optim.cli_kit.names import LAYOUT_NAME
 from optim.errors import OptimError
 
 if TYPE_CHECKING:
-    from optim._engine.runs.layouts.asked import Deliveries
-    from optim._engine.search.settings import RunSettings
+    from optim._engine.runs.delivering import LayoutRequest
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -55,7 +54,7 @@ def layout_options(function: Decorated) -> Decorated:
     return asked(how_options(function))
 
 
-def deliveries_of(words: Mapping[str, Any]) -> Deliveries | None:
+def layouts_of(words: Mapping[str, Any]) -> LayoutRequest | None:
     """What the user wrote; None where no layout was asked for.
 
     Raises:
@@ -72,16 +71,6 @@ def deliveries_of(words: Mapping[str, Any]) -> Deliveries | None:
         )
     if not texts:
         return None
-    from optim._engine.plugins.registry import load_registry
-    from optim._engine.runs.layouts.asked import ask
+    from optim._engine.runs.delivering import LayoutRequest
 
-    return ask(load_registry(), texts, words["files"], words["opened_by"])
-
-
-def require_layouts(deliveries: Deliveries | None, settings: RunSettings, output: Path) -> None:
-    """Refuse layouts that this run cannot write, before it begins."""
-    if deliveries is not None:
-        from optim._engine.runs.layouts.asked import require_deliverable
-        from optim._engine.sources.kept_files import files_of
-
-        require_deliverable(deliveries, files_of(settings.source, settings.export), output)
+    return LayoutRequest(tuple(texts), words["files"], words["opened_by"])

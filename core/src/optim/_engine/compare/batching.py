@@ -16,7 +16,7 @@ from optim._engine.gate.variation import Variation
 from optim.arrays import Array, Feeds, Outputs
 from optim.backend import Session
 from optim.errors import describe_exception
-from optim.model import TensorInfo
+from optim.model import TensorInfo, row_inputs
 
 _MOST_ROWS = 4
 """Samples in the batch: with more the answer moves little further, and a run takes longer."""
@@ -58,7 +58,7 @@ def _batched(
     variations: Mapping[str, Variation],
 ) -> tuple[BatchDrift, str]:
     """Each row of a batch against the same sample alone."""
-    rows = row_inputs(infos)
+    rows = row_inputs(infos.values())
     alike = _alike(samples, rows)
     if not rows:
         return found, "batched: the model has no dynamic first dimension that its inputs share"
@@ -101,12 +101,6 @@ def _padded(
     shown = {name: _cut(array, alone[name].shape) for name, array in answer.items()}
     drifts = _drifts(alone, shown, variations)
     return BatchDrift(found.batched, max(drifts), found.rows, more), ""
-
-
-def row_inputs(infos: dict[str, TensorInfo]) -> list[str]:
-    """Inputs that have a row for each sample; none where they do not agree on which dimension that is."""
-    dynamic = {name: info.shape[0] for name, info in infos.items() if info.shape and not isinstance(info.shape[0], int)}
-    return list(dynamic) if len(set(dynamic.values())) == 1 and None not in dynamic.values() else []
 
 
 def _alike(samples: Sequence[Feeds], rows: Sequence[str]) -> list[Feeds]:

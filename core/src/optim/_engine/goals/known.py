@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from optim._engine.goals.generate import GenerateGoal
 from optim._engine.goals.own import LATENCY, MEMORY, SIZE
-from optim._engine.goals.startup import StartUpGoal
-from optim._engine.goals.throughput import ThroughputGoal
 from optim._engine.plugins.registry import Registry
 from optim.errors import OptimError, unknown_name
 from optim.goal import Goal, GoalRequest
 
-OWN_GOALS: Mapping[str, Goal] = {
-    goal.name: goal for goal in (LATENCY, SIZE, MEMORY, StartUpGoal(), ThroughputGoal(), GenerateGoal())
-}
+OWN_GOALS: Mapping[str, Goal] = {goal.name: goal for goal in (LATENCY, SIZE, MEMORY)}
 
 
 def goals(registry: Registry) -> Mapping[str, Goal]:
@@ -34,31 +29,15 @@ def find_goal(registry: Registry, name: str, asked: GoalRequest) -> Goal:
     if goal is None:
         registry.raise_if_lost("goal", name)
         raise unknown_name("goal", name, goals(registry), fix="optim run --help")
-    require_taken(goal, asked, registry)
+    if asked.max_latency_ms is not None and "max_latency_ms" not in goal.takes:
+        takers = [one.name for one in goals(registry).values() if "max_latency_ms" in one.takes] or ["throughput"]
+        raise OptimError.usage(
+            "conflicting-request",
+            f"--max-latency needs --goal {' or '.join(takers)}; the goal is {goal.name}",
+            "only that goal trades latency for throughput",
+            fix=f"add --goal {takers[0]}",
+        )
     return goal
-
-
-def require_taken(goal: Goal, asked: GoalRequest, registry: Registry | None = None) -> None:
-    """Refuse what the user says of a goal that does not look at it.
-
-    Args:
-        goal: of the run.
-        asked: what the user says.
-        registry: names goals of plugins that would look at it; None: only optim's own.
-
-    Raises:
-        OptimError[conflicting-request]: a limit of latency, and the goal knows none.
-    """
-    if asked.max_latency_ms is None or "max_latency_ms" in goal.takes:
-        return
-    known = OWN_GOALS if registry is None else goals(registry)
-    takers = [one.name for one in known.values() if "max_latency_ms" in one.takes]
-    raise OptimError.usage(
-        "conflicting-request",
-        f"--max-latency needs --goal {' or '.join(takers)}; the goal is {goal.name}",
-        "only that goal trades latency for throughput",
-        fix=f"add --goal {takers[0]}",
-    )
 
 
 def release_of(registry: Registry, goal: Goal) -> str:

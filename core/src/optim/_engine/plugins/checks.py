@@ -119,12 +119,6 @@ def origin_defect(item: Any, plugin: PluginInfo) -> str:
     return defect or _reserved_defect("origin", item.name, plugin)
 
 
-def pipeline_defect(item: Any, plugin: PluginInfo) -> str:
-    """Returns why ``item`` names no pipeline of exports."""
-    is_path = isinstance(item, str) and FUNCTION_NAME.fullmatch(item)
-    return "" if is_path else f"returned {item!r}, not 'package.module:Pipeline'"
-
-
 def command_defect(item: Any, plugin: PluginInfo) -> str:
     """Returns why ``item`` names no command that a plugin may add."""
     path = item.path if isinstance(item, Command) else item
@@ -137,7 +131,7 @@ def command_defect(item: Any, plugin: PluginInfo) -> str:
 
 
 def function_defect(item: Any, plugin: PluginInfo) -> str:
-    """Returns why ``item`` names no function."""
+    """Returns why ``item`` names no function, or class."""
     named = isinstance(item, str) and FUNCTION_NAME.fullmatch(item)
     return "" if named else f"returned {item!r}, not 'package.module:function'"
 

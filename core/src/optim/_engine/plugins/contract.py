@@ -27,6 +27,10 @@ class EngineHooks:
     def optim_pipelines(self) -> Sequence[str]:  # type: ignore[empty-body]
         """``package.module:Class`` of an :class:`~optim._engine.sources.exported.ExportPipeline`; the first is used."""
 
+    @hookspec
+    def optim_deliverers(self) -> Sequence[str]:  # type: ignore[empty-body]
+        """``package.module:Class`` of a :class:`~optim._engine.runs.delivering.Deliverer`; the first is used."""
+
 
 _HOOKS = {name for spec in (OptimHooks, EngineHooks) for name in vars(spec) if name.startswith(_PREFIX)}
 

@@ -233,6 +233,25 @@ class Registry:
                 f"in a clone of optim: pip install ./{_FOLDERS[name]}",
             )
 
+    def part(self, kind: str, owner: str, what: str) -> Any:
+        """What one of optim's own plugins does for core: an instance of the first class that is offered.
+
+        Args:
+            kind: ``pipeline`` or ``deliverer``.
+            owner: the plugin that has it.
+            what: cannot be done without it.
+
+        Raises:
+            OptimError[plugin-missing]: there is none; says what to install.
+            OptimError[plugin-failed]: its plugin cannot be used.
+        """
+        for path in self.offered(kind):
+            from optim.options import import_named
+
+            return import_named(path)()
+        self.require_plugin(owner, what)
+        raise OptimError.usage("plugin-failed", what, f"plugin {owner} offers no {kind}", "optim plugins doctor")
+
     def raise_if_lost(self, kind: str, name: str) -> None:
         """Say why something is not there, where that is known, better than that its name is unknown.
 
@@ -339,7 +358,7 @@ def _name(item: Any) -> str:
 
 _FOLDERS = {
     **dict.fromkeys(
-        ("adapters", "cuda", "diagnose", "export", "layouts", "metrics", "ort", "tensorrt", "torch"), "plugins"
+        ("adapters", "cuda", "diagnose", "export", "goals", "layouts", "metrics", "ort", "tensorrt", "torch"), "plugins"
     ),
     **{name: f"plugins-{name}" for name in ("fleet", "inc", "openvino", "prepost", "qnn")},
 }
@@ -361,5 +380,6 @@ _KINDS: dict[str, tuple[Check, Callable[[Any], str]]] = {
     "workplace": (checks.workplace_defect, _name),
     "goal": (checks.goal_defect, _name),
     "origin": (checks.origin_defect, _name),
-    "pipeline": (checks.pipeline_defect, str),
+    "pipeline": (checks.function_defect, str),
+    "deliverer": (checks.function_defect, str),
 }

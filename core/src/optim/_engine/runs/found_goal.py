@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 
 from optim._engine.generation.known_decoders import generates_alone, why_not_alone
 from optim._engine.generation.workload import Workload
-from optim._engine.goals.known import find_goal
+from optim._engine.goals.known import find_goal, goals
 from optim._engine.plugins.registry import Registry
 from optim._engine.search.measure import reach_job
 from optim._engine.search.settings import RunSettings
@@ -22,6 +22,9 @@ from optim.jobs.process import WorkerFailed
 from optim.model import Model
 from optim.onnx.files import describe_model
 from optim.source import SourceRequest
+
+GENERATE = "generate"
+"""The goal of decoders, if its plugin is installed."""
 
 _REACH_S = 120.0
 """For opening the model and one token: it only ends one that hangs."""
@@ -46,7 +49,7 @@ def found_goal(bench: Workbench, model: Model, facts: Mapping[str, Any]) -> tupl
         bench.goal.require(settings.goal_request, facts, model)
         return settings, ""
     settings = replace(settings, goal_is_said=True)
-    if not bench.target.timed or not generates_alone(model):
+    if not bench.target.timed or not generates_alone(model) or GENERATE not in goals(bench.registry):
         why = why_not_alone(model) if bench.target.timed else ""
         return settings, f"the graph takes tokens and a past, but optim times single runs: {why}" if why else ""
     workload = settings.workload.within(facts)
@@ -55,7 +58,7 @@ def found_goal(bench: Workbench, model: Model, facts: Mapping[str, Any]) -> tupl
             f"the graph is a decoder, but optim times single runs, because answers of {workload} fail: {why}; "
             "--generate prompt=N,new=N sets other lengths"
         )
-    return replace(settings, goal="generate", workload=workload), (
+    return replace(settings, goal=GENERATE, workload=workload), (
         f"the graph is a decoder: the goal is generate, the time of answers of {workload} "
         "(--goal latency times single runs, --generate prompt=N,new=N other answers)"
     )
@@ -77,17 +80,18 @@ def require_foretold_context(settings: RunSettings, registry: Registry, source: 
         goal.require(asked, foretold_facts(source.folder), None)
 
 
-def planned_goal(settings: RunSettings, *, timed: bool) -> tuple[RunSettings, str]:
+def planned_goal(settings: RunSettings, registry: Registry, *, timed: bool) -> tuple[RunSettings, str]:
     """The goal of a run as far as the interface of its graph tells it; nothing runs, and no weights are read.
 
     Args:
         settings: of a run, whose source may be missing.
+        registry: of the plugins.
         timed: whether anything is timed on its target.
 
     Returns:
         The settings, and a line about the goal; empty where the user named it, or it is latency.
     """
-    if settings.goal_is_said or not timed or settings.chain is not None:
+    if settings.goal_is_said or not timed or settings.chain is not None or GENERATE not in goals(registry):
         return settings, ""
     if settings.export is not None:
         return settings, "if the exported model is a decoder, the goal is generate: --goal generate shows that plan"
@@ -102,7 +106,7 @@ def planned_goal(settings: RunSettings, *, timed: bool) -> tuple[RunSettings, st
     workload = settings.workload.within(facts)
     until = "" if "context" in facts else f", if it runs as far as {workload}"
     told = f"the graph is a decoder: the goal is generate{until} (--goal latency shows the plan for single runs)"
-    return replace(settings, goal="generate", workload=workload, goal_is_said=True), told
+    return replace(settings, goal=GENERATE, workload=workload, goal_is_said=True), told
 
 
 def _read(path: Path) -> Model | None:

@@ -11,6 +11,7 @@ from optim._engine.goals.known import find_goal
 from optim._engine.json_file import read_json
 from optim._engine.plugins.registry import Registry, load_registry
 from optim._engine.reports.outcome import Outcome, RunStatus
+from optim._engine.runs.delivering import find_deliverer
 from optim._engine.runs.execute import finished_run
 from optim._engine.runs.folder import RunFolder
 from optim._engine.runs.mark import read_mark
@@ -27,11 +28,11 @@ from optim.source import CONFIG_FILE
 
 if TYPE_CHECKING:
     from optim._engine.reports.schema import Report
-    from optim._engine.runs.layouts.asked import Deliveries
+    from optim._engine.runs.delivering import LayoutRequest
 
 
 def pick_from(
-    folder: Path, wanted: str, output: Path, say: Callable[[str], None], deliveries: Deliveries | None = None
+    folder: Path, wanted: str, output: Path, say: Callable[[str], None], layouts: LayoutRequest | None = None
 ) -> Report:
     """Deliver another point of the run that filled ``folder``.
 
@@ -40,7 +41,7 @@ def pick_from(
         wanted: ``fastest``, ``smallest``, ``most-accurate``, or a number of the front.
         output: the run folder to fill; may be the same.
         say: told what is going on.
-        deliveries: layouts that the point is written in too.
+        layouts: that the point is written in too.
 
     Raises:
         OptimError[not-a-run-folder]: it is none, or was not finished.
@@ -62,13 +63,11 @@ def pick_from(
             )
         kept = folder if (folder / CONFIG_FILE).is_file() else None
         outcome.cached, outcome.first_s, outcome.seconds = True, outcome.seconds, 0.0
-        if deliveries is not None:
-            from optim._engine.runs.layouts.asked import require_deliverable
-
-            asked = outcome.settings
-            require_deliverable(deliveries, kept or files_of(asked.source, asked.export), output)
         registry = load_registry()
-        return publish(picked(outcome, wanted, registry), registry, claimed, say, deliveries, kept)
+        if layouts is not None:
+            asked, deliverer = outcome.settings, find_deliverer(registry)
+            deliverer.require(registry, layouts, kept or files_of(asked.source, asked.export), output)
+        return publish(picked(outcome, wanted, registry), registry, claimed, say, layouts, kept)
 
 
 def picked(outcome: Outcome, wanted: str, registry: Registry) -> Outcome:

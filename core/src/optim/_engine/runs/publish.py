@@ -25,7 +25,7 @@ from optim.onnx.libraries import operator_libraries
 if TYPE_CHECKING:
     from optim._engine.reports.parts.laid_out import LayoutReport
     from optim._engine.reports.schema import Report
-    from optim._engine.runs.layouts.asked import Deliveries
+    from optim._engine.runs.delivering import LayoutRequest
     from optim._engine.sources.exported import ExportedSource
     from optim.model import Model
 
@@ -35,7 +35,7 @@ def publish(
     registry: Registry,
     folder: RunFolder,
     say: Callable[[str], None],
-    deliveries: Deliveries | None = None,
+    layouts: LayoutRequest | None = None,
     kept: Path | None = None,
 ) -> Report:
     """Fill a claimed folder with what came of a run; only a new model takes the place of an earlier one.
@@ -45,7 +45,7 @@ def publish(
         registry: of the plugins.
         folder: the claimed one.
         say: told what is going on.
-        deliveries: layouts that the result is written in too.
+        layouts: that the result is written in too.
         kept: run folder that keeps the files of the source already; None: they are taken from the source.
     """
     say("writing the result")
@@ -55,11 +55,11 @@ def publish(
 
     def write(path: Path) -> None:
         lay_out = None
-        if deliveries is not None and outcome.delivered is not None:
-            from optim._engine.runs.layouts.deliver import deliver_in_run
+        if layouts is not None and outcome.delivered is not None:
+            from optim._engine.runs.delivering import find_deliverer
 
-            lay_out = partial(deliver_in_run, path, deliveries, registry, say, outcome.settings.data)
-        files = _files(outcome, kept, deliveries.files if deliveries is not None else None)
+            lay_out = partial(find_deliverer(registry).add, registry, layouts, path, say, outcome.settings.data)
+        files = _files(outcome, kept, layouts.files if layouts is not None else None)
         reports.append(write_run(outcome, registry, path, lay_out, files))
 
     fill(write)

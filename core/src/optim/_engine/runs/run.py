@@ -16,6 +16,7 @@ from optim._engine.plugins.versions import version_of
 from optim._engine.reports.outcome import Outcome
 from optim._engine.runs.execute import execute
 from optim._engine.runs.folder import RunFolder
+from optim._engine.runs.found_goal import GENERATE
 from optim._engine.runs.locking import require_source
 from optim._engine.runs.pick import picked
 from optim._engine.runs.publish import publish
@@ -32,7 +33,7 @@ from optim.workplace import Workplace, WorkplaceRequest
 if TYPE_CHECKING:
     from optim._engine.recipes.lock import Lock
     from optim._engine.reports.schema import Report
-    from optim._engine.runs.layouts.asked import Deliveries
+    from optim._engine.runs.delivering import LayoutRequest
     from optim._engine.sources.exported import ExportedSource
 
 
@@ -48,7 +49,7 @@ class ToDeliver:
 
     lock: Lock | None = None
     pick: str = ""
-    layouts: Deliveries | None = None
+    layouts: LayoutRequest | None = None
 
 
 def run_settings(
@@ -112,11 +113,13 @@ def _workplace(
 def workplace_request(
     settings: RunSettings, registry: Registry, store: Store, say: Callable[[str], None]
 ) -> WorkplaceRequest:
-    """What a run asks of a cluster: plugins take part that have passes or backends for its targets."""
+    """What a run asks of a cluster: plugins take part that have passes or backends for its targets, or its goal."""
     chosen = choose_targets(registry, settings.target, here=False)
     targets = tuple({one.name: one for one in (chosen.baseline, *chosen.targets)}.values())
     plugins = {offered.plugin.name for target in targets for offered in registry.offers(target)}
     plugins |= {registry.offered("backend")[target.backend].plugin.name for target in targets}
+    goals = (settings.goal,) if settings.goal_is_said else (settings.goal, GENERATE)  # a decoder is found out later
+    plugins |= {offer.plugin.name for name, offer in registry.offered("goal").items() if name in goals}
     required = () if chosen.compete else (targets[0].name,)
     return WorkplaceRequest(
         settings.cluster, settings.store_url, targets, required, frozenset(plugins), store.root, say

@@ -131,9 +131,9 @@ def _run_each(
             "run it without --recipe",
         )
     if deliver.layouts is not None:
-        from optim._engine.runs.layouts.asked import of_several
+        from optim._engine.runs.delivering import of_several
 
-        raise of_several(deliver.layouts.layouts[0], parts)
+        raise of_several(deliver.layouts.texts[0].partition(":")[0], parts)
     _require_ours(output, list(parts))
     reports = {}
     for name, part in parts.items():

@@ -14,9 +14,7 @@ from typing import Any, Literal, Protocol
 from optim._engine.gate.drift import Drift, OutputComparison
 from optim._engine.plugins.registry import Registry
 from optim._engine.store import Store
-from optim.errors import OptimError
 from optim.model import Model
-from optim.options import import_named
 from optim.passes import Stage
 from optim.source import SourceRequest
 from optim.target import Target
@@ -175,12 +173,8 @@ def find_pipeline(registry: Registry, spec: str) -> ExportPipeline:
         OptimError[plugin-missing]: there is none; says what to install.
         OptimError[plugin-failed]: its plugin cannot be used.
     """
-    for path in registry.offered("pipeline"):
-        made: ExportPipeline = import_named(path)()
-        return made
-    what = f"{spec} cannot be exported to ONNX"
-    registry.require_plugin("export", what)
-    raise OptimError.usage("plugin-failed", what, "plugin export offers no pipeline", "optim plugins doctor")
+    made: ExportPipeline = registry.part("pipeline", "export", f"{spec} cannot be exported to ONNX")
+    return made
 
 
 def export(request: SourceRequest, conditions: ExportConditions) -> ExportedSource:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from optim._engine.cli.layouts import OLD_NAMES, deliveries_of, layout_options
+from optim._engine.cli.layouts import OLD_NAMES, layout_options, layouts_of
 from optim._engine.cli.verbs.run import deliver_point
 from optim.cli_kit.commands import OptimCommand
 from optim.cli_kit.names import POINT_NAME
@@ -26,6 +26,4 @@ def pick(run_folder: Path, point: str, output: Path | None, verbose: bool, as_js
 
     POINT is fastest, smallest, most-accurate, or a number of report.html. The run proved every one of these results.
     """
-    return deliver_point(
-        run_folder, point, output or run_folder, deliveries_of(words), as_json=as_json, verbose=verbose
-    )
+    return deliver_point(run_folder, point, output or run_folder, layouts_of(words), as_json=as_json, verbose=verbose)

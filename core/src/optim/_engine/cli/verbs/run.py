@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from optim._engine.cli.layouts import OLD_NAMES, deliveries_of, layout_options, require_layouts
+from optim._engine.cli.layouts import OLD_NAMES, layout_options, layouts_of
 from optim._engine.cli.request import source_options
 from optim.cli_kit.commands import OptimCommand
 from optim.cli_kit.names import GOAL_NAME, PASS_NAME, POINT_NAME, STAGE_NAME, hidden_disable_option
@@ -28,7 +28,7 @@ from optim.errors import ExitStatus, OptimError
 
 if TYPE_CHECKING:
     from optim._engine.reports.schema import Report
-    from optim._engine.runs.layouts.asked import Deliveries
+    from optim._engine.runs.delivering import LayoutRequest
 
 
 _SECTIONS = {
@@ -165,9 +165,9 @@ def run(
 
     The same command again is served from the cache. After an interrupted run, it continues that run.
     """
-    deliveries = deliveries_of(words)
+    layouts = layouts_of(words)
     if pick is not None and _is_run_folder(source):  # as before there was optim pick
-        return deliver_point(source, pick, output or source, deliveries, as_json=as_json, verbose=verbose)
+        return deliver_point(source, pick, output or source, layouts, as_json=as_json, verbose=verbose)
     from optim._engine.api.request import default_output, require_run
     from optim._engine.cli.request import settings_of
 
@@ -180,13 +180,17 @@ def run(
         return ExitStatus.DELIVERED
     require_run(settings)
     output = output or default_output(source)
-    require_layouts(deliveries, settings, output)
+    if layouts is not None:
+        from optim._engine.plugins.registry import load_registry
+        from optim._engine.runs.delivering import require_layouts
+
+        require_layouts(load_registry(), layouts, settings, output)
     from optim._engine.runs.run import ToDeliver
     from optim._engine.runs.source_run import run_asked
     from optim.cli_kit.live_lines import progress
 
     with progress() as say:
-        reports = run_asked(settings, output, say, ToDeliver(lock, pick or "", deliveries))
+        reports = run_asked(settings, output, say, ToDeliver(lock, pick or "", layouts))
     return _tell(reports, output, as_json, verbose)
 
 
@@ -197,14 +201,14 @@ def _is_run_folder(path: Path) -> bool:
 
 
 def deliver_point(
-    folder: Path, wanted: str, output: Path, deliveries: Deliveries | None, *, as_json: bool, verbose: bool
+    folder: Path, wanted: str, output: Path, layouts: LayoutRequest | None, *, as_json: bool, verbose: bool
 ) -> int:
     """Deliver another result of an earlier run, and print its report; returns the exit status."""
     from optim._engine.runs.pick import pick_from
     from optim.cli_kit.live_lines import progress
 
     with progress() as say:
-        report = pick_from(folder, wanted, output, say, deliveries)
+        report = pick_from(folder, wanted, output, say, layouts)
     return _tell({"": report}, output, as_json, verbose)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from copy import copy
 from dataclasses import replace
@@ -10,7 +10,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Self, TypeAlias, TypeVar, cast
 
-from optim._engine.gate.drift import OutputComparison, worst_drift
+from optim._engine.gate.drift import OutputComparison, merge_samples, worst_drift
+from optim._engine.gate.outputs import compare_sample
 from optim._engine.jobs.job import Job
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.runs.compare.conditions import (
@@ -30,12 +31,13 @@ from optim._engine.search.state import Candidate, LaneResult, Trial
 from optim._engine.search.workbench import Workbench
 from optim._engine.store import names_in_messages
 from optim._engine.timing import nodes_job
-from optim.arrays import Feeds
+from optim.arrays import Feeds, Outputs
 from optim.backend import Session
 from optim.errors import OptimError
 from optim.jobs.process import WorkerFailed
 from optim.jobs.wire import to_wire
 from optim.laboratory import LabModel, LabTiming, NodeTime, Sensitivity
+from optim.model import SessionConfig
 from optim.options import parse_options
 from optim.passes import MODEL_STAGES, Pass
 
@@ -111,18 +113,28 @@ class Lab:
         """The inputs of one sample, by name."""
         return self.setup.sample(number)
 
-    def model(self, path: str | PathLike[str], *, renamed: bool = False) -> LabModel:
+    def expected(self, number: int = 0) -> Outputs:
+        """What the original computed on one of :attr:`optim.LabSetup.samples`."""
+        return self._bench.reference.expected(number)
+
+    def model(
+        self, path: str | PathLike[str], *, renamed: bool = False, session: SessionConfig | None = None
+    ) -> LabModel:
         """A further model.
 
         Args:
             path: an ``.onnx`` file, a run folder, or a source, which is exported.
             renamed: its inputs may have other names.
+            session: settings that it is opened with; None: its own.
 
         Raises:
             OptimError[other-inputs]: the samples lack an input of it.
             OptimError: it cannot be used.
         """
-        return self._named(str(path), other_model(self._bench, Path(path), renamed=renamed))
+        found = other_model(self._bench, Path(path), renamed=renamed)
+        if session is not None:
+            found = replace(found, model=found.model.with_session(session))
+        return self._named(str(path), found)
 
     def open(self, model: Chosen | None = None) -> AbstractContextManager[Session]:
         """A session of a model in this process, on the target: ``session.run(lab.sample())``.
@@ -144,6 +156,20 @@ class Lab:
         one = self._known(model)
         found = check_candidate(self._bench, one._candidate, batched=False)
         return _with_drift(one, self._ready(one, found))
+
+    def compare_outputs(self, runs: Iterable[tuple[Feeds, Outputs, Outputs]]) -> tuple[OutputComparison, ...]:
+        """What another program computed, beside what the original does: each output over all runs, as the gate counts.
+
+        Args:
+            runs: of each what it was fed, what is expected, and what the program computed.
+        """
+        reference, model = self._bench.reference, self.original.model
+        variations = reference.variations()
+        found: dict[str, OutputComparison] = {}
+        for feeds, expected, computed in runs:
+            one = compare_sample(expected, computed, feeds, model.inputs, model.outputs, variations)
+            found = merge_samples(found, one)
+        return tuple(found.values())
 
     def time(self, first: Chosen, second: Chosen, *, seconds: float = 5.0) -> LabTiming:
         """Time two models in turns, each in a process of its own.

@@ -12,10 +12,10 @@ from fusing_run import fusing_run
 from installed_plugin import installed
 from jobs_here import done_here
 
-from optim._engine.goals.startup import StartupClock
 from optim._engine.reports.build import build_report
 from optim._engine.reports.outcome import RunStatus
 from optim.goal import Figure, Subject
+from optim_plugins.goals.startup import StartupClock
 
 SECONDS_A_NODE = 0.01
 RUN_S = 0.02

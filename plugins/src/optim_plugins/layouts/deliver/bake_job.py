@@ -9,11 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from optim._engine.jobs.job import Job
+from optim.engine.layouts import operations_digest
 from optim.errors import OptimError
-from optim.jobs.channel import Channel
+from optim.jobs import Channel
 from optim.model import Model, SessionConfig
-from optim.onnx.digests import operations_digest
 from optim.target import Target
 
 _SAVED = "optimized_model_filepath"
@@ -42,31 +41,32 @@ class Answer:
 
     Attributes:
         graph: what the runtime made of the result; None where it has not stayed as it was.
-        reason: why not.
+        runtime: that made it, with its version.
+        reason: why there is none.
     """
 
     graph: Path | None
+    runtime: str = ""
     reason: str = ""
-
-
-JOB = Job(__name__, Request, Answer)
 
 
 def run(request: Request, channel: Channel) -> Answer:
     """Save the runtime's own graph, and see whether it stays as it is when it is opened as the consumer does."""
-    from optim.onnx.sessions import open_session
+    import onnxruntime
+
+    from optim.onnx import open_session
 
     baked, again = request.folder / "model.onnx", request.folder / "again.onnx"
     try:
         open_session(request.model.path, _saving(request.model.session, baked), request.target)
         open_session(baked, _saving(request.carried, again), request.target)
     except OptimError as error:
-        return Answer(None, f"{error.what}: {error.cause}")
+        return Answer(None, reason=f"{error.what}: {error.cause}")
     same = operations_digest(baked.read_bytes()) == operations_digest(again.read_bytes())
     again.unlink()
     if not same:
-        return Answer(None, "the consumer's own optimizers would change the graph again")
-    return Answer(baked)
+        return Answer(None, reason="the consumer's own optimizers would change the graph again")
+    return Answer(baked, f"onnxruntime {onnxruntime.__version__}")
 
 
 def _saving(session: SessionConfig, path: Path) -> SessionConfig:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from optim._engine.plugins.registry import Registry
-from optim._engine.runs.mark import read_mark
+from optim.engine.layouts import LayoutRequest, Registry, read_mark
 from optim.errors import ExitStatus, OptimError, describe_exception
 from optim.layout import Layout
 from optim.options import PassOptions, parse_options, written_options
@@ -57,29 +55,12 @@ class AskedLayout:
             ) from error
 
 
-@dataclass(frozen=True, slots=True)
-class Deliveries:
-    """What is to be laid out, and how it is opened.
-
-    Attributes:
-        layouts: one or several.
-        files: folder with config, tokenizer and whatever else belongs to the model; None: what the source has.
-        python: the Python that has the consumers.
-    """
-
-    layouts: tuple[AskedLayout, ...]
-    files: Path | None = None
-    python: Path = Path(sys.executable)
-
-
-def ask(registry: Registry, texts: Sequence[str], files: Path | None = None, python: Path | None = None) -> Deliveries:
+def ask(registry: Registry, request: LayoutRequest) -> tuple[AskedLayout, ...]:
     """Find what the user named.
 
     Args:
         registry: of the plugins.
-        texts: ``NAME`` or ``NAME:key=value,...`` with TOML values.
-        files: what the user named after ``--files``.
-        python: what the user named after ``--python``.
+        request: what the user wrote.
 
     Raises:
         OptimError[unknown-layout]: nobody offers it; lists the near ones.
@@ -87,6 +68,7 @@ def ask(registry: Registry, texts: Sequence[str], files: Path | None = None, pyt
         OptimError[layout-twice]: two of one name would take each other's place.
         OptimError[no-such-files]: ``files`` is no folder, or ``python`` is no file.
     """
+    files, python = request.files, request.python
     if files is not None and not files.is_dir():
         raise _not_there(f"--files {files}", "there is no such folder", "name the folder that has config.json")
     if python is not None and not python.is_file():
@@ -95,7 +77,7 @@ def ask(registry: Registry, texts: Sequence[str], files: Path | None = None, pyt
             "there is no such file",
             "give the path of a Python interpreter: --python .venv/bin/python",
         )
-    found = [_asked(registry, text) for text in texts]
+    found = tuple(_asked(registry, text) for text in request.texts)
     names = [one.layout.name for one in found]
     for name in names:
         if names.count(name) > 1:
@@ -105,17 +87,17 @@ def ask(registry: Registry, texts: Sequence[str], files: Path | None = None, pyt
                 "both would be in one folder",
                 f"name one of them, and the other later: optim deliver RUN_FOLDER --layout {name}:... -o DIR",
             )
-    return Deliveries(tuple(found), files, python or Path(sys.executable))
+    return found
 
 
-def require_files(deliveries: Deliveries, files: Path | None) -> None:
+def require_files(layouts: Iterable[AskedLayout], files: Path | None) -> None:
     """Refuse what cannot be laid out, before anybody waits for it.
 
     Raises:
         OptimError[layout-refused]: says what is missing.
         OptimError[layout-failed]: the plugin of a layout broke.
     """
-    for one in deliveries.layouts:
+    for one in layouts:
         with one.blaming("could not say what it needs"):
             reason = one.layout.refuse(files, one.options)
         if reason:
@@ -128,33 +110,16 @@ def require_files(deliveries: Deliveries, files: Path | None) -> None:
             )
 
 
-def of_several(asked: AskedLayout, components: Iterable[str]) -> OptimError:
-    """The error for a source of several components, which no layout takes as one."""
-    return OptimError.usage(
-        "layout-of-several",
-        f"a source of several components cannot be delivered as {asked.layout.name}",
-        f"its components are {', '.join(components)}, and a layout has one graph",
-        "deliver each component's run folder: optim deliver RUN_FOLDER/COMPONENT --layout LAYOUT -o DIR",
-    )
-
-
-def require_deliverable(deliveries: Deliveries, files: Path | None, output: Path) -> None:
-    """Refuse what a run cannot lay out into its own folder, before anybody waits for it.
-
-    Args:
-        deliveries: of the run.
-        files: what the source has, where the user named no other folder.
-        output: the run folder.
+def require_places(layouts: Iterable[AskedLayout], folder: Path) -> None:
+    """Refuse what a run cannot lay out into its own folder.
 
     Raises:
-        OptimError[layout-refused]: says what is missing.
         OptimError[folder-taken]: the user has something of that name there.
     """
-    require_files(deliveries, deliveries.files or files)
-    mark = read_mark(output)
-    ours = set(mark.holds.files) if mark and mark.holds else set()
-    for one in deliveries.layouts:
-        place = output / one.layout.name
+    mark = read_mark(folder)
+    ours = set(mark.holds.files if mark and mark.holds else ())
+    for one in layouts:
+        place = folder / one.layout.name
         if not one.layout.in_place and place.exists() and place.name not in ours:
             raise OptimError.usage(
                 "folder-taken",

@@ -16,9 +16,9 @@ from optim.arrays import Feeds
 from optim.backend import Session
 from optim.errors import OptimError, describe_exception
 from optim.goal import Figure, Goal, GoalClock, GoalRequest, Served, Serving, Subject, Timer, Tried, Words
-from optim.jobs.resources import usable_processors
-from optim.model import THREADS, SessionConfig
-from optim.providers.names import CPU
+from optim.jobs import usable_processors
+from optim.model import THREADS, SessionConfig, row_inputs
+from optim.providers import CPU
 
 _LOOK_S = 0.2
 """For one way to run it: with less one slow call decides, with more a lane's first round takes many seconds."""
@@ -147,9 +147,7 @@ class _Throughput(Timer):
         return Tried(serving, rate, p95_s, "beyond the latency limit" if beyond else "")
 
     def _has_rows(self) -> bool:
-        from optim._engine.compare.batching import row_inputs
-
-        return bool(row_inputs({info.name: info for info in self._subject.model.inputs}))
+        return bool(row_inputs(self._subject.model.inputs))
 
     def _shares(self) -> list[tuple[int, int | None]]:
         """Ways to share the processors, or the target's threads: one session with all, and more with fewer each."""
@@ -205,10 +203,8 @@ def _batch(subject: Subject, batch: int) -> tuple[Feeds, int]:
     """The first timed sample so many times, and the rows that makes; with 1 it is as it came."""
     import numpy as np
 
-    from optim._engine.compare.batching import row_inputs
-
     feeds = subject.feeds[0]
-    rows = row_inputs({info.name: info for info in subject.model.inputs})
+    rows = row_inputs(subject.model.inputs)
     many = {name: np.concatenate([array] * batch) if name in rows else array for name, array in feeds.items()}
     return many, next((many[name].shape[0] for name in rows if name in many), 1)
 

@@ -8,17 +8,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from optim._engine.runs.layouts import bake_job
-from optim._engine.search.workbench import Workbench
-from optim.jobs.process import WorkerFailed
-from optim.layout import Laid, Result
-from optim.layout.settings import SWITCHED_OFF
+from optim import Lab
+from optim.engine.layouts import this_machine
+from optim.jobs import WorkerFailed
+from optim.layout import SWITCHED_OFF, Laid, Result
 from optim.model import SessionConfig
-from optim.onnx.files import describe_model, model_size_bytes
+from optim.onnx import describe_model, model_size_bytes
+from optim_plugins.layouts.deliver import bake_job
 
 _LEVEL = "graph_optimization_level"
 _LARGEST_BYTES = 1 << 30
 """The runtime writes weights into the graph, which protobuf bounds at 2 GiB, and opens it twice."""
+
+_MOST_S = 900.0
+"""As long as a candidate of a run may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +40,11 @@ class Baked:
 
 
 @contextmanager
-def baked(bench: Workbench, result: Result, laid: Laid) -> Iterator[Baked | None]:
+def baked(lab: Lab, result: Result, laid: Laid) -> Iterator[Baked | None]:
     """While it lasts, the result with the runtime's own graph; None where that is not possible, or changes nothing.
 
     Args:
-        bench: prepared on the result.
+        lab: of the result.
         result: with its tuned settings.
         laid: how a layout wrote it.
     """
@@ -54,10 +57,10 @@ def baked(bench: Workbench, result: Result, laid: Laid) -> Iterator[Baked | None
         yield None
         return
     with tempfile.TemporaryDirectory(prefix="optim-bake-") as scratch:
-        bench.say("baking the settings into the graph")
-        request = bake_job.Request(result.model, bench.target, laid.session, Path(scratch))
+        lab.say("baking the settings into the graph")
+        request = bake_job.Request(result.model, lab.setup.target, laid.session, Path(scratch))
         try:
-            answer = bench.runner.call(bake_job.JOB, request, timeout_s=bench.settings.timeout_s)
+            answer = lab.call(bake_job.__name__, request, bake_job.Answer, timeout_s=_MOST_S)
         except WorkerFailed:
             yield None
             return
@@ -65,10 +68,7 @@ def baked(bench: Workbench, result: Result, laid: Laid) -> Iterator[Baked | None
             yield None
             return
         model = describe_model(answer.graph, session=left, digest=answer.graph.name)
-        versions = " ".join(f"{name} {version}" for name, version in sorted(bench.prepared.versions.items()))
-        from optim._engine.machine import this_machine
-
-        yield Baked(replace(result, model=model), left, f"{versions} on {this_machine().cpu}")
+        yield Baked(replace(result, model=model), left, f"{answer.runtime} on {this_machine().cpu}")
 
 
 def _left(session: SessionConfig) -> SessionConfig:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from optim.layout.settings import SWITCHED_OFF, switched_off
+from optim.layout import SWITCHED_OFF, switched_off
 from optim.model import PACKED_WEIGHTS, SessionConfig
 
 

@@ -16,10 +16,8 @@ from installed_plugin import installed
 from jobs_here import done_here
 from timed_models import write_network
 
-from optim._engine.goals import throughput
 from optim._engine.goals.calls import percentiles
 from optim._engine.goals.known import find_goal
-from optim._engine.goals.throughput import ThroughputClock
 from optim._engine.plugins.registry import load_registry
 from optim._engine.reports.build import build_report
 from optim._engine.reports.outcome import Outcome, RunStatus
@@ -30,6 +28,8 @@ from optim.errors import OptimError
 from optim.goal import Figure, Served, Serving, Subject, Tried
 from optim.model import Model, SessionConfig, TensorInfo
 from optim.target import Target
+from optim_plugins.goals import throughput
+from optim_plugins.goals.throughput import ThroughputClock
 
 pytestmark = pytest.mark.slow
 

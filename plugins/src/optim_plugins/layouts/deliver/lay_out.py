@@ -6,20 +6,15 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from optim._engine.gate.drift import OutputComparison, is_rounding, merge_samples, worst_drift
-from optim._engine.gate.outputs import compare_sample
-from optim._engine.reports.parts.laid_out import LayoutReport, OpenedCost
-from optim._engine.runs.layouts.asked import AskedLayout
-from optim._engine.runs.layouts.baking import baked
-from optim._engine.runs.layouts.not_carried import not_carried
-from optim._engine.runs.layouts.opening import Opened, open_laid
-from optim._engine.search.effort import Effort
-from optim._engine.search.measure.racing import Wanted, race_candidates
-from optim._engine.search.state import Candidate
-from optim._engine.search.workbench import Workbench
+from optim import Lab
+from optim.arrays import Feeds, Outputs
+from optim.engine.layouts import LayoutReport, OpenedCost, is_rounding, worst_drift
 from optim.errors import ExitStatus, OptimError
-from optim.layout import Laid, Result
+from optim.layout import Laid, Opened, Result, open_laid
 from optim.model import PACKED_WEIGHTS, SessionConfig
+from optim_plugins.layouts.deliver.asked import AskedLayout
+from optim_plugins.layouts.deliver.baking import baked
+from optim_plugins.layouts.deliver.not_carried import not_carried
 
 _NOT_PACKED = "its weights are not packed there, so it opens later: load.py and optim.load map packed ones"
 
@@ -27,27 +22,14 @@ _SAMPLES = 4
 """That the consumer runs: its outputs are the result's or they are not, and a long sample takes seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """What a layout is held against.
-
-    Attributes:
-        bench: prepared on the result's own graph and feeds.
-        own: the result with its tuned settings.
-    """
-
-    bench: Workbench
-    own: Candidate
-
-
-def lay_out(asked: AskedLayout, result: Result, folder: Path, against: Bench | str, python: Path) -> LayoutReport:
+def lay_out(asked: AskedLayout, result: Result, folder: Path, against: Lab | str, python: Path) -> LayoutReport:
     """Write a layout, have it opened, compare and time.
 
     Args:
         asked: which layout.
         result: what is laid out.
         folder: to write into.
-        against: what it is held against; or why nothing can be run here.
+        against: the result on its target, which the layout is held against; or why nothing can be run here.
         python: that has the consumer.
 
     Returns:
@@ -70,19 +52,19 @@ def lay_out(asked: AskedLayout, result: Result, folder: Path, against: Bench | s
     )
     if isinstance(against, str):
         return report.model_copy(update={"text": against})
-    if PACKED_WEIGHTS in against.own.model.session.session_config:
+    if PACKED_WEIGHTS in against.original.model.session.session_config:
         report = report.model_copy(update={"notes": (*report.notes, _NOT_PACKED)})
     if report.not_carried and folder != result.folder and not laid.tied_to:
-        with baked(against.bench, result, laid) as better:
+        with baked(against, result, laid) as better:
             if better is not None:
                 _empty(folder)
                 laid = _written(asked, better.result, folder)
                 lost = not_carried(better.left, laid.session)
                 report = report.model_copy(update={"not_carried": lost, "baked": better.tied_to})
     if report.not_carried:
-        cost = opened_cost(against.bench, against.own, folder / laid.graph, laid.session)
+        cost = opened_cost(against, folder / laid.graph, laid.session)
         report = report.model_copy(update={"cost": cost})
-    return _compared(asked, result, _Place(folder, laid, python), against.bench, report)
+    return _compared(asked, result, _Place(folder, laid, python), against, report)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,17 +76,15 @@ class _Place:
     python: Path
 
 
-def _compared(
-    asked: AskedLayout, result: Result, place: _Place, bench: Workbench, report: LayoutReport
-) -> LayoutReport:
+def _compared(asked: AskedLayout, result: Result, place: _Place, lab: Lab, report: LayoutReport) -> LayoutReport:
     """The report with what the consumer made of it.
 
     Raises:
         OptimError[layout-differs]: it computes something else.
     """
-    bench.say(f"opening {asked.layout.name} by its consumer")
-    indexes = bench.prepared.compared[:_SAMPLES]
-    feeds = [bench.reference.feed_set().sample(index) for index in indexes]
+    lab.say(f"opening {asked.layout.name} by its consumer")
+    numbers = lab.setup.samples[:_SAMPLES]
+    feeds = [lab.sample(number) for number in numbers]
     with asked.blaming("could not say what its consumer runs"):
         samples = asked.layout.samples(result, feeds)
         if len(samples) != len(feeds):
@@ -113,23 +93,21 @@ def _compared(
     if opened.missing:
         text = f"{opened.missing}; {asked.layout.consumer}, then optim deliver opens it too"
         return report.model_copy(update={"text": text})
-    found: dict[str, OutputComparison] = {}
+    runs: list[tuple[Feeds, Outputs, Outputs]] = []
     left_out: tuple[str, ...] = ()
-    variations = bench.reference.variations()
-    for index, sample, outputs in zip(indexes, samples, opened.outputs, strict=True):
+    for number, sample, outputs in zip(numbers, samples, opened.outputs, strict=True):
         with asked.blaming("could not say what its consumer should give"):
             own = asked.layout.expected(result, sample, outputs)
-        expected = bench.reference.expected(index) if own is None else own
+        expected = lab.expected(number) if own is None else own
         if not outputs or not expected.keys() >= outputs.keys():
             gives = f"it gives {', '.join(outputs) or 'nothing'}, and the result {', '.join(expected)}"
             raise _differs(asked, opened, gives)
         left_out = tuple(name for name in expected if name not in outputs)
-        both = {name: expected[name] for name in outputs}
-        compared = compare_sample(both, outputs, sample, result.model.inputs, result.model.outputs, variations)
-        found = merge_samples(found, compared)
-    drift, tolerance = worst_drift(found.values()).relative_error, bench.prepared.tolerance
-    problem = next((f"{one.name}: {one.problem}" for one in found.values() if one.problem), "")
-    if problem or not is_rounding(found.values()):
+        runs.append((sample, {name: expected[name] for name in outputs}, outputs))
+    found = lab.compare_outputs(runs)
+    drift, tolerance = worst_drift(found).relative_error, lab.setup.tolerance
+    problem = next((f"{one.name}: {one.problem}" for one in found if one.problem), "")
+    if problem or not is_rounding(found):
         far = f"its outputs drift by {drift:.3g}, and rounding explains {tolerance:.3g}"
         raise _differs(asked, opened, problem or far)
     measured = {"drift": drift, "tolerance": tolerance, "samples": len(samples)}
@@ -168,26 +146,22 @@ def _written(asked: AskedLayout, result: Result, folder: Path) -> Laid:
     return laid
 
 
-_RACE = Effort(5.0, least_rounds=10, most_rounds=40, width=0.02, drop=False)
-"""Five seconds, as long as the last race of a small run: who delivers waits for it."""
-
-
-def opened_cost(bench: Workbench, own: Candidate, graph: Path, session: SessionConfig) -> OpenedCost | None:
+def opened_cost(lab: Lab, graph: Path, session: SessionConfig) -> OpenedCost | None:
     """The ratio of a graph as its consumer opens it to the result with its own settings; None where nothing is timed.
 
     Args:
-        bench: prepared on the result's own graph.
-        own: the result with its settings.
+        lab: of the result, with its settings.
         graph: that the consumer opens.
         session: settings that it opens it with.
     """
-    if not bench.target.timed or graph.suffix != ".onnx":
+    if not lab.setup.target.timed or graph.suffix != ".onnx":
         return None
-    bench.say("timing it as its consumer opens it")
-    found = bench.ingest_file(graph)
-    there = Candidate(found.model.with_session(session), found.size_bytes)
-    bench.original = own
-    _, (other,) = race_candidates(bench, [there], _RACE, Wanted("layout"))
-    if other.ratio is None:
+    there = lab.model(graph, session=session)
+    lab.say("timing it as its consumer opens it")
+    try:
+        found = lab.time(lab.original, there)
+    except OptimError as error:
+        if error.reference != "other-failed":
+            raise
         return None
-    return OpenedCost(ratio=other.ratio.value, ci=other.ratio.interval)
+    return OpenedCost(ratio=found.ratio, ci=found.interval)

@@ -16,7 +16,6 @@ from onnx import TensorProto, helper
 import optim
 from optim import Model, OptimError, SessionConfig
 from optim._engine.cli.main import optim as command
-from optim._engine.runs.layouts.not_carried import not_carried
 from optim._engine.runs.session_file import write_session_files
 from optim._engine.sources.export_file import ComponentFile, export_file, write_export_file
 from optim.errors import ExitStatus
@@ -24,6 +23,7 @@ from optim.layout import Laid, Layout, Result, disabled_as_config, place_graph
 from optim.onnx.files import describe_model
 from optim.onnx.sessions import PLAIN_CPU
 from optim_plugins.layouts import plugin
+from optim_plugins.layouts.deliver.not_carried import not_carried
 from optim_testing import models
 
 OPENER = """
@@ -129,7 +129,7 @@ def test_a_consumer_that_does_something_else_leaves_nothing(run_folder, viewer, 
 
 
 def test_a_consumer_that_hangs_is_ended(run_folder, viewer, tmp_path, monkeypatch):
-    monkeypatch.setattr("optim._engine.runs.layouts.opening._OPEN_S", 0.5)
+    monkeypatch.setattr("optim.layout.opening._OPEN_S", 0.5)
     viewer(first="import time; time.sleep(60)")
     with pytest.raises(OptimError, match="it was not done within 0 s"):
         optim.deliver(run_folder, "viewer", tmp_path / "out")
@@ -297,6 +297,15 @@ def test_a_layout_that_fails_costs_the_run_nothing_but_itself(viewer, tmp_path):
     assert "error[layout-failed]: layout viewer was not delivered" in found.stderr
     assert (tmp_path / "out" / "model.onnx").is_file()
     assert not (tmp_path / "out" / "viewer").exists()
+
+
+def test_without_the_plugin_nothing_runs_and_the_error_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPTIM_DISABLE_PLUGINS", "layouts")
+    write_model(tmp_path / "model.onnx")
+    with pytest.raises(OptimError, match="plugin layouts is disabled") as refused:
+        optim.run(tmp_path / "model.onnx", tmp_path / "out", deliver=["optimum"])
+    assert refused.value.what == "a result cannot be laid out for another program"
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_folder_of_yours_in_the_run_folder_is_not_replaced(viewer, run_folder, tmp_path):

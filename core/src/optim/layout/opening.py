@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from optim._engine.runs.layouts import open_program
 from optim.arrays import Feeds, Outputs
 from optim.errors import ExitStatus, OptimError
-from optim.layout import Laid, Layout
+from optim.layout import open_program
+from optim.layout.contract import Laid, Layout
 
 _OPEN_S = 300.0
 """For imports, opening and all samples: sentence-transformers took 40 s to import from a cold disk."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from optim._engine.generation.workload import Workload
 from optim.goal import Figure, Goal, GoalClock, GoalRequest, Subject, Timer, Words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from optim._engine.generation.timing import WorkloadTimer
+    from optim.engine.goals import WorkloadTimer
     from optim.model import Model
 
 
@@ -35,9 +34,9 @@ class GenerateGoal(Goal):
             OptimError[not-a-decoder]: the model has no past.
             OptimError[bad-workload]: answers of so many tokens go beyond the context of the model.
         """
-        if model is not None:
-            from optim._engine.generation.known_decoders import require_generating
+        from optim.engine.goals import Workload, require_generating
 
+        if model is not None:
             require_generating(model)
         Workload(asked.prompt, asked.new).require_context(facts)
 
@@ -60,10 +59,7 @@ class GenerateClock(GoalClock):
         Raises:
             OptimError[not-a-decoder]: the model has no past.
         """
-        from optim._engine.backends.own_session import bindable
-        from optim._engine.generation.decoder import session_interface
-        from optim._engine.generation.known_decoders import require_decoder
-        from optim._engine.generation.timing import WorkloadTimer
+        from optim.engine.goals import Workload, WorkloadTimer, bindable, require_decoder, session_interface
 
         session = bindable(subject.session, subject.model)
         interface = session_interface(session)
