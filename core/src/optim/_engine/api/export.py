@@ -22,7 +22,9 @@ def export(
     arguments: Mapping[str, Any] | None = None,
     dynamic: Mapping[str, Sequence[str]] | None = None,
     state: Sequence[str] = (),
+    rename: Mapping[str, str] | None = None,
     task: str = "",
+    max_drift: float | None = None,
     weights: Weights = "copy",
     allow_pickle: bool = False,
     trust_remote_code: bool = False,
@@ -42,7 +44,9 @@ def export(
         arguments: keyword arguments of the factory.
         dynamic: by input, a name for each dimension; an empty name leaves it fixed.
         state: arguments of the module that are its memory.
+        rename: by input or output of the module, its name in the graph.
         task: of a Hugging Face model; by default what its architecture is for.
+        max_drift: of each output of the graph from the source's; by default what rounding explains.
         weights: ``link``: the graph points into the user's safetensors files.
         allow_pickle: read weights from a pickle, which can run any code.
         trust_remote_code: run the code that the folder brings.
@@ -73,7 +77,9 @@ def export(
         arguments=dict(arguments or {}),
         dynamic={name: tuple(dimensions) for name, dimensions in (dynamic or {}).items()},
         state=tuple(state),
+        rename=dict(rename or {}),
         task=task,
+        max_drift=max_drift,
         weights=weights,
         allow_pickle=allow_pickle,
         trust_remote_code=trust_remote_code,
