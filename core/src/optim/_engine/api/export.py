@@ -7,6 +7,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from optim.errors import OptimError
 from optim.source import SourceRequest, Weights
 
 if TYPE_CHECKING:
@@ -108,15 +109,22 @@ def export_request(
     """
     from optim._engine.plugins.registry import load_registry, require_target
     from optim._engine.sources.exported import ExportConditions, find_pipeline
-    from optim._engine.sources.naming import needs_export, nothing_to_export
+    from optim._engine.sources.naming import may_be_loaded, needs_export, nothing_to_export
     from optim._engine.store import Store
 
-    if not needs_export(request.spec):
+    known = needs_export(request.spec)
+    if not known and not may_be_loaded(request.spec):
         raise nothing_to_export(request.spec, output)
     registry = load_registry()
     pipeline, device = find_pipeline(registry, request.spec), require_target(registry, target)
     conditions = ExportConditions(registry, Store(), say, device, timeout_s, choice, fresh)
-    return _described(pipeline.write(request, output, conditions), output)
+    try:
+        made = pipeline.write(request, output, conditions)
+    except OptimError as error:
+        if known or error.reference != "source-not-loadable":
+            raise
+        raise nothing_to_export(request.spec, output) from error
+    return _described(made, output)
 
 
 def _described(made: ExportedSource, output: Path) -> ExportedFolder:
