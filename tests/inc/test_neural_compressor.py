@@ -28,6 +28,12 @@ def trial(tmp_path_factory) -> Trial:
     return Trial.of(models.encoder(folder), folder / "trial", CPU, OnnxRuntimeCpu())
 
 
+@pytest.fixture(scope="module")
+def convolutions(tmp_path_factory) -> Trial:
+    folder = tmp_path_factory.mktemp("convolutions")
+    return Trial.of(models.convnet(folder), folder / "trial", CPU, OnnxRuntimeCpu())
+
+
 @pytest.mark.parametrize(
     ("pass_class", "options", "operators", "most"),
     [
@@ -59,6 +65,40 @@ def test_other_options_make_other_models(trial):
     assert len(weights) == 3
 
 
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [
+        ("convolutions", {"operators": ["Gemm"]}),
+        ("convolutions", {"quant_level": 0}),
+        ("convolutions", {"graph_optimization": "none"}),
+        ("convolutions", {"weight_bits": 7}),
+        ("convolutions", {"qdq_at_weights": True}),
+        ("trial", {"qdq_for_each_consumer": True}),
+    ],
+    ids=str,
+)
+def test_each_option_of_static_quantization_changes_the_model(request, model, options):
+    on: Trial = request.getfixturevalue(model)
+    plain = {"weight_bits": 8, "quant_level": 1, "graph_optimization": "basic", "samples": 4}  # on any processor
+    before, after = (
+        on.apply(QuantizeStatic(), on.model, on.options(QuantizeStatic, one)) for one in (plain, plain | options)
+    )
+    assert before.model.digest != after.model.digest
+    assert on.drift(after).relative_error < 0.2
+
+
+def test_dynamic_quantization_is_held_to_types_of_operators_and_bits(convolutions):
+    def made(**options):
+        options = convolutions.options(QuantizeDynamic, {"weight_bits": 8, **options})
+        return convolutions.apply(QuantizeDynamic(), convolutions.model, options)
+
+    assert {"ConvInteger", "MatMulInteger"} <= set(made().counts)
+    assert "ConvInteger" not in made(operators=["MatMul"]).counts
+    assert (
+        len({made().model.digest, made(weight_bits=7).model.digest, made(graph_optimization="none").model.digest}) == 3
+    )
+
+
 def test_weights_that_the_runtime_would_refuse_stay_in_float(trial):
     asymmetric = {"symmetric": False, "group_size": 32}
     result = trial.apply(QuantizeWeights(), trial.model, trial.options(QuantizeWeights, asymmetric))
@@ -76,7 +116,22 @@ def test_tuning_ends_at_the_first_model_that_the_host_finds_good(trial):
     assert result.notes[1].count(",") == 0
 
 
-@pytest.mark.parametrize("strategy", ["basic", "bayesian", "mse", "mse_v2", "exhaustive"])
+def test_an_objective_goes_on_after_the_first_model_that_is_good(trial):
+    first, best = (
+        _tuned(trial, tolerable_loss=0.5, max_trials=3, seconds=30, objective=objective)
+        for objective in ("first", "performance")
+    )
+    assert best.changed
+    assert [note.count(",") for note in (first.notes[1], best.notes[1])] == [0, 2]
+
+
+def test_a_relative_loss_is_a_share_of_the_original_metric(trial):
+    """The original agrees with itself: a share of one is what the absolute loss is, and half of it is half."""
+    assert _tuned(trial, tolerable_loss=0.5, relative_loss=True, max_trials=3).changed
+    assert not _tuned(trial, tolerable_loss=1e-9, relative_loss=True, max_trials=2).changed
+
+
+@pytest.mark.parametrize("strategy", ["basic", "bayesian", "mse", "mse_v2", "exhaustive", "random"])
 def test_a_goal_that_no_model_reaches_is_no_failure_and_no_model(trial, strategy):
     result = _tuned(trial, strategy=strategy, tolerable_loss=1e-9, max_trials=3)
     assert not result.changed

@@ -269,7 +269,7 @@ def test_what_pip_installs_of_the_kits_has_everything_that_a_new_plugin_is_made_
 def gadget(environment, listed, tmp_path_factory):
     """A new plugin with a pass in every stage, a metric and a command, installed for a while."""
     folder = tmp_path_factory.mktemp("new") / "optim-plugin-gadget"
-    stages = ("fuse", "quantize", "convert-precision", "tune", "post-process")
+    stages = ("pre-export", "export", "fuse", "quantize", "convert-precision", "tune", "post-process")
     arguments = [word for stage in stages for word in ("--stage", stage)]
     arguments += ["--also", "metric", "--also", "command"]
     if "gadget" in listed:  # left by tests that were killed
@@ -299,7 +299,7 @@ def test_a_new_plugin_with_a_runtime_of_its_own_passes_its_tests_at_once(environ
 
 def test_a_new_plugin_keeps_no_command_waiting(environment, gadget):
     (found,) = [one for one in environment.optim_json("--plugins", "list")["plugins"] if one["name"] == "gadget"]
-    assert (found["state"], found["warnings"], len(found["passes"])) == ("ok", [], 5)
+    assert (found["state"], found["warnings"], len(found["passes"])) == ("ok", [], 7)
 
 
 def test_a_new_plugin_is_used_by_a_run(environment, gadget, model, tmp_path):

@@ -37,11 +37,13 @@ class SourceRequest:
         arguments: keyword arguments of the factory.
         dynamic: by input, a name for each dimension; an empty name leaves it fixed.
         state: arguments of the module that are its memory: what it returns for them is fed to its next step.
+        rename: by input or output of the module, its name in the graph.
         task: of a Hugging Face model; empty: what its architecture is for.
         weights: ``copy``: the graph has data files of its own; ``link``: it points into the user's files.
         allow_pickle: weights may be read from a pickle, which runs code.
         trust_remote_code: code in the folder may be run.
         seed: of everything random.
+        max_drift: of each output of the graph from the source's; None: what rounding explains.
         layers: only its first so many layers, of a source whose facts tell how many it has; 0: all.
     """
 
@@ -49,11 +51,13 @@ class SourceRequest:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     dynamic: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     state: tuple[str, ...] = ()
+    rename: Mapping[str, str] = field(default_factory=dict)
     task: str = ""
     weights: Weights = "copy"
     allow_pickle: bool = False
     trust_remote_code: bool = False
     seed: int = 0
+    max_drift: float | None = None
     layers: int = 0
 
     @property

@@ -39,7 +39,8 @@ def quantize(request: dict[str, Any], host: Any) -> dict[str, Any]:
     Args:
         request: ``model``, ``output``: paths; ``config``: of PostTrainingQuantConfig; ``keep``: node names left in
             float; ``samples``: paths of ``.npz``, empty where none are needed; ``tuning``: where models are to be
-            tried until one is accurate enough, ``strategy``, ``max_trials``, ``tolerable_loss``, ``seconds``.
+            tried until one is accurate enough, ``strategy``, ``confidence_batches``, ``max_trials``,
+            ``tolerable_loss``, ``relative_loss``, ``objective``, ``seconds``.
         host: has to answer ``accuracy`` of the path of a model with a number, higher is better, where ``tuning`` is
             given.
 
@@ -75,13 +76,18 @@ def _configured(request: dict[str, Any]) -> PostTrainingQuantConfig:
     keep = {rf"{re.escape(name)}(/MatMulAddFusion\w*)?(_MatMul)?": _FLOAT for name in request["keep"]}
     tuning: dict[str, Any] = {}
     if asked := request.get("tuning"):
+        first = asked["objective"] == "first"
         tuning["tuning_criterion"] = TuningCriterion(
             strategy=asked["strategy"],
+            strategy_kwargs={"confidence_batches": asked["confidence_batches"]},
             max_trials=asked["max_trials"],
-            timeout=0,  # ends at the first that is good
+            timeout=0 if first else asked["seconds"],  # 0 ends at the first that is good
+            objective="performance" if first else asked["objective"],
         )
         tuning["accuracy_criterion"] = AccuracyCriterion(
-            criterion="absolute", higher_is_better=True, tolerable_loss=asked["tolerable_loss"]
+            criterion="relative" if asked["relative_loss"] else "absolute",
+            higher_is_better=True,
+            tolerable_loss=asked["tolerable_loss"],
         )
     return PostTrainingQuantConfig(**request["config"], **tuning, op_name_dict=keep or None)
 

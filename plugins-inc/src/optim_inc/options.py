@@ -12,10 +12,24 @@ Share = Annotated[float, Field(ge=0, le=1)]
 _KEEP = "names of nodes that stay in float"
 _SAMPLES = "largest number of calibration samples"
 
+GraphLevel = Literal["auto", "none", "basic", "extended", "all"]
+_GRAPH = "optimizations of ONNX Runtime before quantization; auto is extended for language models, else basic"
+
+_Bits = Literal["auto", 7, 8]
+_WEIGHT_BITS = "bits of weights; auto is 8 on processors with VNNI, else 7, which their kernels do not saturate"
+
+_QuantLevel = Literal["auto", 0, 1]
+_LEVEL = "0 quantizes few types of operators, 1 all that the options allow, auto tries both"
+
 
 class QuantizeDynamicOptions(PassOptions):
     """Of ``inc.quantize-dynamic``."""
 
+    operators: tuple[
+        Literal["MatMul", "Gemm", "Conv", "Gather", "LSTM", "Attention", "EmbedLayerNormalization"], ...
+    ] = Field((), description="types of operators to quantize; none: all that Neural Compressor can")
+    graph_optimization: GraphLevel = Field("auto", description=_GRAPH)
+    weight_bits: _Bits = Field("auto", description=_WEIGHT_BITS)
     keep: tuple[str, ...] = Field((), description=_KEEP)
 
 
@@ -32,6 +46,18 @@ class QuantizeStaticOptions(PassOptions):
     )
     per_channel: bool = Field(
         True, description="use a scale for each output channel of a weight instead of one for all"
+    )
+    operators: tuple[Literal["MatMul", "Gemm", "Conv"], ...] = Field(
+        ("MatMul", "Gemm", "Conv"), min_length=1, description="types of operators to quantize"
+    )
+    quant_level: _QuantLevel = Field("auto", description=_LEVEL)
+    graph_optimization: GraphLevel = Field("auto", description=_GRAPH)
+    weight_bits: _Bits = Field("auto", description=_WEIGHT_BITS)
+    qdq_at_weights: bool = Field(
+        False, description="store weights in float with QuantizeLinear beside them, as TensorRT reads them"
+    )
+    qdq_for_each_consumer: bool = Field(
+        False, description="give each reader of a tensor QuantizeLinear and DequantizeLinear of its own"
     )
     first_last_in_float: bool = Field(False, description="leave the first and the last quantizable node in float")
     product_outputs: bool = Field(
@@ -60,14 +86,22 @@ class QuantizeWeightsOptions(PassOptions):
 class QuantizeAwareOfAccuracyOptions(PassOptions):
     """Of ``inc.quantize-aware-of-accuracy``."""
 
-    strategy: Literal["basic", "bayesian", "mse", "mse_v2", "exhaustive"] = Field(
+    strategy: Literal["basic", "bayesian", "mse", "mse_v2", "exhaustive", "random"] = Field(
         "basic", description="strategy of neural-compressor's search"
     )
     approach: Literal["static", "dynamic", "auto"] = Field("auto", description="kind of quantization; auto tries both")
+    confidence_batches: int = Field(2, ge=1, description="samples on which strategy mse_v2 judges one operator")
+    quant_level: _QuantLevel = Field(1, description=_LEVEL)
+    graph_optimization: GraphLevel = Field("auto", description=_GRAPH)
+    weight_bits: _Bits = Field("auto", description=_WEIGHT_BITS)
     tolerable_loss: float = Field(
-        0.05,
-        gt=0,
-        description="largest accepted loss of the run's metric, or largest drift if the run has no metric; absolute",
+        0.05, gt=0, description="largest accepted loss of the run's metric, or largest drift if the run has no metric"
+    )
+    relative_loss: bool = Field(False, description="take the tolerable loss as a share of the original's metric")
+    objective: Literal["first", "performance", "footprint"] = Field(
+        "first",
+        description="first ends at the first model that is accurate enough; "
+        "others use all trials or seconds, and keep the best by Neural Compressor's own measurement",
     )
     max_trials: int = Field(20, ge=1, description="largest number of models to try")
     seconds: float = Field(600, gt=0, description="time limit for all trials, in seconds")

@@ -2,7 +2,8 @@
 
 Its strategies choose for each node between static and dynamic, calibrations, granularities and float; every model
 they try is measured here, on the run's own target, by the run's task metric, else by its drift from the original.
-The patterns are those of ``inc.quantize-dynamic`` and ``inc.quantize-static``.
+The patterns are those of ``inc.quantize-dynamic`` and ``inc.quantize-static``. The objective ``modelsize`` is not
+offered: the library measures it with tensorflow alone.
 """
 
 from __future__ import annotations
@@ -30,21 +31,28 @@ class QuantizeAwareOfAccuracy(ProductQuantizer):
 
     def apply(self, model: Model, options: QuantizeAwareOfAccuracyOptions, context: Context) -> PassResult:
         """Let the worker try, and answer how accurate each model is."""
-        from optim_inc.quantizing import quantize
+        from optim_inc.quantizing import graph_recipe, quantize, reduce_range
 
         if context.score is None:
             return PassResult(model, changed=False, notes=("there is nothing to measure accuracy with",))
         config = {
             "approach": options.approach,
-            "quant_level": 1,
+            "quant_level": options.quant_level,
+            "reduce_range": reduce_range(options.weight_bits),
             "quant_format": "QDQ",
             "calibration_sampling_size": [options.samples],
-            "recipes": {"optypes_to_exclude_output_quant": ["MatMul", "Gemm"]},
+            "recipes": {
+                "optypes_to_exclude_output_quant": ["MatMul", "Gemm"],
+                **graph_recipe(options.graph_optimization),
+            },
         }
         tuning = {
             "strategy": options.strategy,
             "max_trials": options.max_trials,
             "seconds": options.seconds,
             "tolerable_loss": options.tolerable_loss,
+            "relative_loss": options.relative_loss,
+            "confidence_batches": options.confidence_batches,
+            "objective": options.objective,
         }
         return quantize(model, context, config, options.keep, samples=options.samples, alike=True, tuning=tuning)

@@ -12,7 +12,7 @@ After::
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from optim import Context, Model, PassResult
 from optim_inc.product_quantizer import ProductQuantizer
@@ -31,6 +31,13 @@ class QuantizeDynamic(ProductQuantizer):
 
     def apply(self, model: Model, options: QuantizeDynamicOptions, context: Context) -> PassResult:
         """Let the worker quantize."""
-        from optim_inc.quantizing import quantize
+        from optim_inc.quantizing import IN_FLOAT, graph_recipe, quantize, reduce_range
 
-        return quantize(model, context, {"approach": "dynamic"}, options.keep)
+        config: dict[str, Any] = {
+            "approach": "dynamic",
+            "recipes": graph_recipe(options.graph_optimization),
+            "reduce_range": reduce_range(options.weight_bits),
+        }
+        if options.operators:
+            config["op_type_dict"] = {f"(?!({'|'.join(options.operators)})$).*": IN_FLOAT}
+        return quantize(model, context, config, options.keep)

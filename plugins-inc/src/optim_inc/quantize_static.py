@@ -10,6 +10,12 @@ After (QDQ)::
 
 SmoothQuant first divides ``a`` by s and multiplies the rows of W by it, s = max|a|^alpha / max|W|^(1 - alpha)
 (https://arxiv.org/abs/2211.10438).
+
+Some options of neural-compressor 3.7.1 are not offered. With ``fast_bias_correction``, ``weight_correction`` and
+``excluded_precisions`` it makes the same file for ONNX models on the CPU. ``domain`` chooses nothing but the
+optimizations of the graph, which ``graph_optimization`` names. Backends for CUDA, TensorRT and DirectML need an
+onnxruntime for GPUs in its environment, which is made for the CPU. It has no ``diagnosis`` any more: ``optim
+sensitivity`` says which node drifts.
 """
 
 from __future__ import annotations
@@ -25,8 +31,6 @@ if TYPE_CHECKING:
 
 _BEST_ALPHA = 0.8
 """Of least drift on MiniLM."""
-
-_FLOAT = {"activation": {"dtype": ["fp32"]}, "weight": {"dtype": ["fp32"]}}
 
 
 class QuantizeStatic(ProductQuantizer):
@@ -59,10 +63,15 @@ class QuantizeStatic(ProductQuantizer):
 
 
 def _config(options: QuantizeStaticOptions) -> dict[str, Any]:
+    from optim_inc.quantizing import IN_FLOAT, graph_recipe, reduce_range
+
     recipes: dict[str, Any] = {
         "first_conv_or_matmul_quantization": not options.first_last_in_float,
         "last_conv_or_matmul_quantization": not options.first_last_in_float,
         "gemm_to_matmul": options.gemm_to_matmul,
+        "add_qdq_pair_to_weight": options.qdq_at_weights,
+        "dedicated_qdq_pair": options.qdq_for_each_consumer,
+        **graph_recipe(options.graph_optimization),
     }
     if options.smooth_quant:
         recipes |= {"smooth_quant": True, "smooth_quant_args": {"alpha": options.alpha}}
@@ -73,10 +82,13 @@ def _config(options: QuantizeStaticOptions) -> dict[str, Any]:
         "activation": {"dtype": ["uint8"], "algorithm": [options.calibration]},
         "weight": {"dtype": ["int8"], "granularity": ["per_channel" if options.per_channel else "per_tensor"]},
     }
+    quantized = "|".join(options.operators)
     return {
         "approach": "static",
         "quant_format": "QDQ" if options.format == "QDQ" else "default",
         "recipes": recipes,
-        "op_type_dict": {"MatMul|Gemm|Conv": types, "(?!(MatMul|Gemm|Conv)$).*": _FLOAT},
+        "op_type_dict": {quantized: types, f"(?!({quantized})$).*": IN_FLOAT},
+        "quant_level": options.quant_level,
+        "reduce_range": reduce_range(options.weight_bits),
         "calibration_sampling_size": [options.samples],
     }

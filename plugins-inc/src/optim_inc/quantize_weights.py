@@ -9,8 +9,10 @@ After::
     y = com.microsoft.MatMulNBits(a, W_q, scales, zero_points)
 
 RTN rounds to nearest. GPTQ (https://arxiv.org/abs/2210.17323) lets later columns make up for the error of earlier
-ones. AWQ (https://arxiv.org/abs/2306.00978) scales up the channels that activations are large in. TEQ is not offered:
-its name is taken for RTN without a word.
+ones. AWQ (https://arxiv.org/abs/2306.00978) scales up the channels that activations are large in.
+
+TEQ is not offered, because its name is taken for RTN without a word. A group of a whole column is not offered, because
+ONNX Runtime takes groups of 16 to 256.
 """
 
 from __future__ import annotations

@@ -4,14 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from optim import Context, Model, PassResult
 from optim.isolation import run_isolated
 from optim_inc.environment import ISOLATION
 from optim_inc.product_quantizer import PRODUCTS, quantizable
 
+if TYPE_CHECKING:
+    from optim_inc.options import GraphLevel
+
 _MOST_SECONDS = 3600.0
+
+IN_FLOAT = {"activation": {"dtype": ["fp32"]}, "weight": {"dtype": ["fp32"]}}
+"""Of an operator that is not quantized."""
+
+_GRAPH_LEVELS = {"none": "DISABLE_ALL", "basic": "ENABLE_BASIC", "extended": "ENABLE_EXTENDED", "all": "ENABLE_ALL"}
+
+
+def graph_recipe(level: GraphLevel) -> dict[str, Any]:
+    """The recipe for what ONNX Runtime does to the graph before it is quantized; the library's choice for auto."""
+    return {} if level == "auto" else {"graph_optimization_level": _GRAPH_LEVELS[level]}
+
+
+def reduce_range(weight_bits: int | str) -> bool | None:
+    """Whether weights have 7 bits; None leaves it to the library."""
+    return None if weight_bits == "auto" else weight_bits == 7
 
 
 def quantize(

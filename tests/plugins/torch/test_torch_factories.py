@@ -116,6 +116,39 @@ def test_torchscript_takes_what_dynamo_cannot_and_the_report_says_so(tmp_path: P
     assert found.steps["torch.torchscript"].reason == "instead of torch.dynamo, which failed"
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*deprecated:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:Converting a tensor")
+def test_a_scripted_module_keeps_its_branches_and_a_traced_one_has_none(tmp_path: Path) -> None:
+    found = export(f"{MODULE}:scripted", tmp_path / "scripted")
+    assert "If" in {node.op_type for node in found.proto().graph.node}
+    assert "torch.export reads Python alone" in found.steps["torch.dynamo"].reason
+    assert not found.steps["torch.torchscript"].notes
+    traced = export(f"{MODULE}:scripted", tmp_path / "traced", arguments={"how": "trace"})
+    assert {node.op_type for node in traced.proto().graph.node} == {"Constant", "Mul"}
+
+
+def test_inputs_outputs_and_states_get_other_names(tmp_path: Path) -> None:
+    rename = {"x": "pixels", "scores": "logits"}
+    found = export(f"{MODULE}:several_examples", tmp_path, rename=rename, dynamic={"pixels": ("rows", "steps", "")})
+    assert [value.name for value in found.session().get_inputs()] == ["pixels", "scale"]
+    assert [value.name for value in found.session().get_outputs()] == ["logits", "sum"]
+    rename = {"state.hidden": "memory", "present.state.hidden": "new_memory"}
+    found = export(f"{MODULE}:recurrent", tmp_path / "recurrent", state=("state",), rename=rename)
+    assert found.graphs["model"].state["new_memory"] == "memory"
+
+
+def test_a_name_that_is_nobody_s_or_taken_is_refused(tmp_path: Path) -> None:
+    error = refusal("one_example", tmp_path, rename={"y": "pixels"})
+    assert error.reference == "unknown-input" and "'y'" in error.what
+    assert refusal("one_example", tmp_path, rename={"x": "scale"}).reference == "bad-source-option"
+
+
+def test_the_user_s_own_limit_of_drift_holds(tmp_path: Path) -> None:
+    cast = {"torch.cast-dtype": {"dtype": "float16"}}
+    error = refusal("several_examples", tmp_path, named=cast, max_drift=1e-6)
+    assert error.reference == "export-differs" and "1e-06 allowed" in error.cause
+
+
 def test_a_memory_may_be_absent_nested_and_partly_of_fixed_size(tmp_path: Path) -> None:
     found = export(f"{MODULE}:recurrent", tmp_path, state=("state",))
     shapes = {value.name: value.shape for value in found.session().get_inputs()}

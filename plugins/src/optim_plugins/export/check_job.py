@@ -27,6 +27,7 @@ class Request:
         evidence: folder.
         target: where the graphs will run.
         lossy: a pass that the user named has changed precision.
+        max_drift: that the user allows; None: what rounding explains.
         generate: also generate text, where the source does.
     """
 
@@ -34,6 +35,7 @@ class Request:
     evidence: Path
     target: Target
     lossy: bool
+    max_drift: float | None = None
     generate: bool = True
 
 
@@ -55,9 +57,11 @@ def run(request: Request, channel: Channel) -> Answer:
         channel.event("progress", text=f"verifying {name} against the source")
         session = _opened(name, model, request.target)
         recorded = evidence.component(name)
-        verified.append(verify_component(session, request.evidence, recorded, lossy=request.lossy))
+        verified.append(
+            verify_component(session, request.evidence, recorded, lossy=request.lossy, max_drift=request.max_drift)
+        )
         del session
-    if evidence.generations and request.generate and not request.lossy:
+    if evidence.generations and request.generate and not request.lossy and request.max_drift is None:
         from optim import Decoder
 
         channel.event("progress", text="generating, token for token")

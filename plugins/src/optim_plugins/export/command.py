@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,11 @@ if TYPE_CHECKING:
 )
 @click.option("--without", multiple=True, type=PASS_NAME, help="Exclude this pass or exporter. Can be repeated.")
 @click.option(
+    "--max-drift",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Largest drift of an output from the source. [default: what rounding explains]",
+)
+@click.option(
     "--timeout",
     type=SECONDS,
     default=3600.0,
@@ -67,6 +73,7 @@ def export(
     target: str,
     named: tuple[str, ...],
     without: tuple[str, ...],
+    max_drift: float | None,
     timeout: float,
     fresh: bool,
     seed: int,
@@ -85,7 +92,7 @@ def export(
     choice = Choice({one.name: one.options for one in passes}, tuple(sorted(set(without))))
     with progress() as say:
         made = export_request(
-            source_request(str(fetched(source, say)), words, seed),
+            replace(source_request(str(fetched(source, say)), words, seed), max_drift=max_drift),
             output,
             say,
             target=target,

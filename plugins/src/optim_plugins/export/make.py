@@ -80,7 +80,7 @@ def make_graphs(request: SourceRequest, conditions: ExportConditions) -> Exporte
         try:
             checked = runner.need(
                 check_job.JOB,
-                check_job.Request(models, evidence, target, exported.lossy),
+                check_job.Request(models, evidence, target, exported.lossy, request.max_drift),
                 timeout_s=conditions.timeout_s,
                 reference="source-verify-failed",
                 doing=f"verify {request.spec}",

@@ -35,7 +35,12 @@ _LOSSY_LIMIT = 5e-2
 
 
 def verify_component(
-    session: onnxruntime.InferenceSession, folder: Path, component: RecordedComponent, *, lossy: bool = False
+    session: onnxruntime.InferenceSession,
+    folder: Path,
+    component: RecordedComponent,
+    *,
+    lossy: bool = False,
+    max_drift: float | None = None,
 ) -> Verified:
     """Repeat every trial on a session, feeding it its own state, and compare every output.
 
@@ -44,6 +49,7 @@ def verify_component(
         folder: with the evidence.
         component: as recorded.
         lossy: a pass that the user named has changed precision.
+        max_drift: that the user allows; None: what rounding explains.
 
     Raises:
         OptimError[export-differs]: an output is too far from the source's; names the output, the trial and the step.
@@ -59,6 +65,8 @@ def verify_component(
             compared = compare_step(step, outputs, variations, cast=lossy)
             for comparison in compared:
                 limit = _LOSSY_LIMIT if lossy else LIMITS.get(comparison.dtype, 0.0)
+                if max_drift is not None and comparison.dtype in LIMITS:  # whole numbers stay exact
+                    limit = max_drift
                 if comparison.problem or comparison.relative_error > limit:
                     raise _differs(component, trial, index, comparison, limit)
             worst = merge_samples(worst, compared)

@@ -9,7 +9,7 @@ import click
 from optim.cli_kit import echo, json_option, print_json
 from optim.passes import Stage
 
-_STAGES = ("fuse", "quantize", "convert-precision", "tune", "post-process")
+_STAGES = ("pre-export", "export", "fuse", "quantize", "convert-precision", "tune", "post-process")
 
 
 @click.command("new")

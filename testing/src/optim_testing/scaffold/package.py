@@ -25,6 +25,8 @@ class _Sample:
 
     Attributes:
         nothing_to_do: the model of ``optim_testing.models`` that it leaves alone, where that is not the usual one.
+        base: the class that it is of.
+        needs: other files of this package that it imports.
     """
 
     stage: Stage
@@ -34,6 +36,8 @@ class _Sample:
     fires_on_everything: bool = False
     nothing_to_do: str = ""
     has_options: bool = False
+    base: str = "Pass"
+    needs: tuple[str, ...] = ()
 
     @property
     def pass_name(self) -> str:
@@ -51,6 +55,8 @@ class _Sample:
 _SAMPLES = {
     sample.stage: sample
     for sample in (
+        _Sample(Stage.PRE_EXPORT, "load_linear", "LoadLinear", 1e-6, base="SourcePass", needs=("linear",)),
+        _Sample(Stage.EXPORT, "export_linear", "ExportLinear", 1e-5, base="Exporter", needs=("linear",)),
         _Sample(Stage.FUSE, "drop_identities", "DropIdentities", 1e-6),
         _Sample(Stage.QUANTIZE, "round_weights", "RoundWeights", 0.05, has_options=True),
         _Sample(Stage.CONVERT_PRECISION, "store_float16", "StoreFloat16", 1e-2),
@@ -179,6 +185,7 @@ def _rendered(
         templates[source / f"{sample.file}.py"] = f"{template}.py"
         if sample.has_options:
             templates[source / f"{sample.file}_options.py"] = f"{template}_options.py"
+        templates |= {source / f"{file}.py": f"passes/{file}.py" for file in sample.needs}
     for extra in extras:
         templates |= {source / f"{file}.py": f"{file}.py" for file in _EXTRAS[extra]}
     files = {path: environment.get_template(f"{template}.j2").render(values) for path, template in templates.items()}
@@ -191,6 +198,8 @@ def _tested(name: str, module: str, passes: Sequence[_Sample], extras: Sequence[
     """The imports of the plugin's own tests, in order."""
     prefix = "".join(part.capitalize() for part in name.split("-"))
     named = {one.file: [one.class_name] for one in passes} | {"target": ["TARGET", f"{prefix}Backend"]}
+    if any("linear" in one.needs for one in passes):
+        named["linear"] = ["Linear"]
     if extras:
         named["plugin"] = [f"optim_{extra}s" for extra in sorted(extras)]
     return [f"from {module}.{file} import {', '.join(names)}" for file, names in sorted(named.items())]

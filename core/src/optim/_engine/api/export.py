@@ -7,6 +7,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from optim.errors import OptimError
 from optim.source import SourceRequest, Weights
 
 if TYPE_CHECKING:
@@ -22,7 +23,9 @@ def export(
     arguments: Mapping[str, Any] | None = None,
     dynamic: Mapping[str, Sequence[str]] | None = None,
     state: Sequence[str] = (),
+    rename: Mapping[str, str] | None = None,
     task: str = "",
+    max_drift: float | None = None,
     weights: Weights = "copy",
     allow_pickle: bool = False,
     trust_remote_code: bool = False,
@@ -42,7 +45,9 @@ def export(
         arguments: keyword arguments of the factory.
         dynamic: by input, a name for each dimension; an empty name leaves it fixed.
         state: arguments of the module that are its memory.
+        rename: by input or output of the module, its name in the graph.
         task: of a Hugging Face model; by default what its architecture is for.
+        max_drift: of each output of the graph from the source's; by default what rounding explains.
         weights: ``link``: the graph points into the user's safetensors files.
         allow_pickle: read weights from a pickle, which can run any code.
         trust_remote_code: run the code that the folder brings.
@@ -73,7 +78,9 @@ def export(
         arguments=dict(arguments or {}),
         dynamic={name: tuple(dimensions) for name, dimensions in (dynamic or {}).items()},
         state=tuple(state),
+        rename=dict(rename or {}),
         task=task,
+        max_drift=max_drift,
         weights=weights,
         allow_pickle=allow_pickle,
         trust_remote_code=trust_remote_code,
@@ -102,15 +109,22 @@ def export_request(
     """
     from optim._engine.plugins.registry import load_registry, require_target
     from optim._engine.sources.exported import ExportConditions, find_pipeline
-    from optim._engine.sources.naming import needs_export, nothing_to_export
+    from optim._engine.sources.naming import may_be_loaded, needs_export, nothing_to_export
     from optim._engine.store import Store
 
-    if not needs_export(request.spec):
+    known = needs_export(request.spec)
+    if not known and not may_be_loaded(request.spec):
         raise nothing_to_export(request.spec, output)
     registry = load_registry()
     pipeline, device = find_pipeline(registry, request.spec), require_target(registry, target)
     conditions = ExportConditions(registry, Store(), say, device, timeout_s, choice, fresh)
-    return _described(pipeline.write(request, output, conditions), output)
+    try:
+        made = pipeline.write(request, output, conditions)
+    except OptimError as error:
+        if known or error.reference != "source-not-loadable":
+            raise
+        raise nothing_to_export(request.spec, output) from error
+    return _described(made, output)
 
 
 def _described(made: ExportedSource, output: Path) -> ExportedFolder:

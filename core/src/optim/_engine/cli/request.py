@@ -36,6 +36,12 @@ _OPTIONS = (
     click.option(
         "--state", multiple=True, metavar="ARGUMENT", help="An argument that holds the module's state. Can be repeated."
     ),
+    click.option(
+        "--rename",
+        multiple=True,
+        metavar="OLD=NEW",
+        help="Name in the graph for an input or output of the module. Can be repeated.",
+    ),
     click.option("--task", help="Task to export a Hugging Face model for. [default: that of its architecture]"),
     click.option(
         "--weights",
@@ -67,6 +73,7 @@ def source_request(spec: str, words: Mapping[str, Any], seed: int = 0) -> Source
         arguments=dict(map(_argument, words.get("source_args") or ())),
         dynamic=dict(map(_dimensions, words.get("dynamic") or ())),
         state=tuple(words.get("state") or ()),
+        rename=dict(map(_renamed, words.get("rename") or ())),
         task=words.get("task") or "",
         weights=words.get("weights") or "copy",
         allow_pickle=bool(words.get("allow_pickle")),
@@ -81,6 +88,7 @@ def _given_source_options(words: Mapping[str, Any]) -> list[str]:
         "dynamic": "--dynamic",
         "source_args": "--source-arg",
         "state": "--state",
+        "rename": "--rename",
         "task": "--task",
         "weights": "--weights",
         "allow_pickle": "--allow-pickle",
@@ -107,6 +115,13 @@ def _dimensions(text: str) -> tuple[str, tuple[str, ...]]:
     if any(dimension and not dimension.isidentifier() for dimension in names):
         raise _bad("--dynamic", text, "--dynamic input_ids=batch,sequence")
     return name, names
+
+
+def _renamed(text: str) -> tuple[str, str]:
+    old, equals, new = text.partition("=")
+    if not equals or not old or not new:
+        raise _bad("--rename", text, "--rename output=logits")
+    return old, new
 
 
 def _bad(option: str, text: str, example: str) -> OptimError:

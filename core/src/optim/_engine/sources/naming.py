@@ -44,6 +44,12 @@ def needs_export(spec: str) -> bool:
     return False
 
 
+def may_be_loaded(spec: str) -> bool:
+    """Returns whether ``spec`` is a folder of another kind, without graphs: a plugin may know how to load it."""
+    path = Path(spec)
+    return path.is_dir() and not _is_ours(path) and any(path.iterdir()) and not any(path.glob("*.onnx"))
+
+
 def nothing_to_export(spec: str, output: Path) -> OptimError:
     """Returns why a source for which :func:`needs_export` says no cannot be exported."""
     path = Path(spec)

@@ -96,7 +96,7 @@ def bind(module: torch.nn.Module, example: tuple[Any, ...] | Mapping[str, Any]) 
     Raises:
         OptimError[example-does-not-fit]: the module takes other arguments.
     """
-    signature = inspect.signature(module.forward)
+    signature = signature_of(module)
     try:
         bound = signature.bind(**example) if isinstance(example, Mapping) else signature.bind(*example)
     except TypeError as error:
@@ -121,6 +121,23 @@ def bind(module: torch.nn.Module, example: tuple[Any, ...] | Mapping[str, Any]) 
         else:
             found[name] = value
     return found
+
+
+def signature_of(module: torch.nn.Module) -> inspect.Signature:
+    """What a module's forward takes; of one that is scripted or traced, by its schema."""
+    if not isinstance(module, torch.jit.ScriptModule):
+        return inspect.signature(module.forward)
+    arguments = module.forward.schema.arguments[1:]  # after self
+    return inspect.Signature(
+        [
+            inspect.Parameter(
+                one.name,
+                inspect.Parameter.KEYWORD_ONLY if one.kwarg_only else inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                default=one.default_value if one.has_default_value() else inspect.Parameter.empty,
+            )
+            for one in arguments
+        ]
+    )
 
 
 def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -39,6 +39,11 @@ class FlatModule(torch.nn.Module):  # type: ignore[misc]  # torch is not type-ch
         self.names = tuple(names)
         self.output_names = tuple(output_names)
 
+    @property
+    def is_scripted(self) -> bool:
+        """Whether a part of the user's module was made by ``torch.jit.script`` or ``torch.jit.trace``."""
+        return any(isinstance(module, torch.jit.ScriptModule) for module in self.module.modules())
+
     def train(self, mode: bool = True) -> FlatModule:
         """Set the mode, also around what torch.export made, which has none."""
         try:
@@ -51,6 +56,20 @@ class FlatModule(torch.nn.Module):  # type: ignore[misc]  # torch is not type-ch
         """Call the module; by default with every tensor as a keyword, and take its outputs by name."""
         found = self.module(**dict(zip(self.names, tensors, strict=True)), return_dict=True)
         return tuple(found[name] for name in self.output_names)
+
+
+def in_a_row(module: FlatModule) -> torch.nn.Module:
+    """The same module with an argument for each tensor: ``torch.jit.trace`` makes no inputs of a list."""
+
+    class InARow(torch.nn.Module):  # type: ignore[misc]  # torch is not type-checked here
+        def __init__(self) -> None:
+            super().__init__()
+            self.module = module
+
+        def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return module(list(tensors))  # type: ignore[no-any-return]
+
+    return InARow()
 
 
 def run_flat(module: FlatModule, feeds: Feeds) -> dict[str, Array]:

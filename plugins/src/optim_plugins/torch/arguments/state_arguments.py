@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
 from optim import OptimError
 from optim.errors import unknown_name
-from optim_plugins.torch.arguments.argument_tree import same_structure, take_apart
+from optim_plugins.torch.arguments.argument_tree import same_structure, signature_of, take_apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +26,18 @@ class StateArguments:
     places: Mapping[str, Any] = field(default_factory=dict)
     carried: Mapping[str, str] = field(default_factory=dict)
     growing: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def renamed(self, names: Mapping[str, str]) -> StateArguments:
+        """The same under the names of the graph.
+
+        Args:
+            names: by a name of the module's, that of the graph.
+        """
+        return replace(
+            self,
+            carried={names.get(giver, giver): names.get(taker, taker) for giver, taker in self.carried.items()},
+            growing={names.get(name, name): axes for name, axes in self.growing.items()},
+        )
 
     def split(self, found: Any) -> tuple[Any, dict[str, torch.Tensor]]:
         """What a module returned, without its new state; and that, by name of the output."""
@@ -66,7 +77,7 @@ def find_state(
     if not names:
         return StateArguments(), complete
 
-    known = inspect.signature(module.forward).parameters
+    known = signature_of(module).parameters
     for name in names:
         if name not in known:
             raise unknown_name("input", name, known, fix="look at --state")

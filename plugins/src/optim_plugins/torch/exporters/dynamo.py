@@ -39,8 +39,11 @@ class Dynamo(Exporter):
             return available
         from optim_plugins.torch.arguments.flat_module import FlatModule
 
-        flat = isinstance(component.module, FlatModule)
-        return APPLICABLE if flat else Applicable.no(f"{component.name} is no module of this plugin")
+        if not isinstance(component.module, FlatModule):
+            return Applicable.no(f"{component.name} is no module of this plugin")
+        if component.module.is_scripted:
+            return Applicable.no(f"{component.name} is scripted or traced, and torch.export reads Python alone")
+        return APPLICABLE
 
     def export(self, component: Component, options: DynamoOptions, context: SourceContext) -> Exported:
         """Trace the module on its example, every named dimension dynamic."""

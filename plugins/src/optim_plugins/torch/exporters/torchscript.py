@@ -44,7 +44,7 @@ class TorchScript(Exporter):
         import onnx_ir as ir
 
         path = context.scratch / f"{component.name}.torchscript.onnx"
-        notes = ["branches on values are fixed as on the example"]
+        notes = [] if component.module.is_scripted else ["branches on values are fixed as on the example"]
         folds = not has_adapters(component.module)
         if not folds:
             notes.append("adapters keep their own names: constants are not folded")
@@ -62,7 +62,7 @@ class TorchScript(Exporter):
 def _export(component: Component, options: TorchScriptOptions, path: Path, *, folds: bool) -> None:
     import torch
 
-    from optim_plugins.torch.arguments.flat_module import FlatModule, tensors_for
+    from optim_plugins.torch.arguments.flat_module import FlatModule, in_a_row, tensors_for
 
     module = component.module
     assert isinstance(module, FlatModule)
@@ -70,10 +70,15 @@ def _export(component: Component, options: TorchScriptOptions, path: Path, *, fo
         info.name: {axis: size for axis, size in enumerate(info.shape or ()) if isinstance(size, str)}
         for info in (*component.inputs, *component.outputs)
     }
+    tensors = tensors_for(module, component.example)
+    traced, arguments = module, (tensors,)
     with torch.no_grad():
+        if module.is_scripted:  # the exporter calls scripted parts only of a module that is scripted itself
+            arguments = tuple(tensors)
+            traced = torch.jit.trace(in_a_row(module), arguments, check_trace=False)
         torch.onnx.export(
-            module,
-            (tensors_for(module, component.example),),
+            traced,
+            arguments,
             str(path),
             dynamo=False,
             input_names=list(module.names),

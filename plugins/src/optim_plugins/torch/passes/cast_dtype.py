@@ -38,7 +38,12 @@ class CastDtype(SourcePass):
 
     def applicable(self, source: Source, target: Target) -> Applicable:
         """To every loaded module."""
-        return APPLICABLE if source.components else Applicable.no("nothing is loaded")
+        if not source.components:
+            return Applicable.no("nothing is loaded")
+        from torch.nn import Module
+
+        others = [one.name for one in source.components if not isinstance(one.module, Module)]
+        return Applicable.no(f"{others[0]} is no module of torch") if others else APPLICABLE
 
     def apply(self, source: Source, options: DtypeOptions, context: SourceContext) -> SourceResult:
         """Cast modules in place; inputs, outputs and examples follow."""

@@ -27,9 +27,11 @@ class FoldBatchNorm(SourcePass):
         """To modules with batch normalization."""
         if not source.components:
             return Applicable.no("nothing is loaded")
+        from torch.nn import Module
         from torch.nn.modules.batchnorm import _BatchNorm
 
-        if any(isinstance(part, _BatchNorm) for one in source.components for part in one.module.modules()):
+        modules = [one.module for one in source.components if isinstance(one.module, Module)]
+        if any(isinstance(part, _BatchNorm) for module in modules for part in module.modules()):
             return APPLICABLE
         return Applicable.no("there is no batch normalization")
 

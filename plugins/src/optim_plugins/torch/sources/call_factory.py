@@ -129,7 +129,8 @@ def _checked(made: Any, request: SourceRequest) -> Made:
         )
     with suppress(NotImplementedError):  # what torch.export made, such as a quantized program, has no such mode
         module.eval()
-    module.requires_grad_(False)
+    for parameter in module.parameters():  # a scripted module has no method that does it
+        parameter.requires_grad_(False)
     return Made(module, examples)
 
 

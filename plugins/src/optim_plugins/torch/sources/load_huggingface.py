@@ -6,11 +6,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from optim import APPLICABLE, Applicable, Source, SourceContext, SourcePass, SourceRequest, SourceResult, Target
+from optim.source import ADAPTER_FILE, CONFIG_FILE, MODULES_FILE
 from optim_plugins.torch.available import transformers_available
 
 if TYPE_CHECKING:
     from optim import NoOptions
     from optim_plugins.torch.sources.huggingface.sentence_encoder import SentenceParts
+
+
+_FILES = (CONFIG_FILE, ADAPTER_FILE, MODULES_FILE)
 
 
 class LoadHuggingFace(SourcePass):
@@ -22,8 +26,9 @@ class LoadHuggingFace(SourcePass):
 
     def applicable(self, source: Source, target: Target) -> Applicable:
         """To Hugging Face model folders."""
-        if source.request.folder is None:
-            return Applicable.no(f"{source.request.spec} is no folder")
+        folder = source.request.folder
+        if folder is None or not any((folder / name).is_file() for name in _FILES):
+            return Applicable.no(f"{source.request.spec} is no folder with {CONFIG_FILE}")
         available = transformers_available()
         return available if not available else APPLICABLE
 

@@ -10,7 +10,7 @@ import torch
 
 from optim import OptimError, Source, SourceRequest, TensorInfo, Trial, TrialStep
 from optim.arrays import Array
-from optim.errors import describe_exception
+from optim.errors import describe_exception, unknown_name
 from optim_plugins.torch.arguments.argument_tree import Arguments, bind, named_tensors, take_apart
 from optim_plugins.torch.arguments.dimension_symbols import named_shapes
 from optim_plugins.torch.arguments.flat_module import FlatModule, component_of, run_flat, to_array
@@ -22,12 +22,19 @@ from optim_plugins.torch.tracebacks import user_line
 
 
 class CallModule(FlatModule):
-    """A module called with its own, nested arguments."""
+    """A module called with its own, nested arguments.
 
-    def __init__(self, module: torch.nn.Module, arguments: Arguments, state: StateArguments) -> None:
-        super().__init__(module, list(arguments.tensors()))
+    Attributes:
+        renamed: by a name of its own, the name that the graph has for an input or output.
+    """
+
+    def __init__(
+        self, module: torch.nn.Module, arguments: Arguments, state: StateArguments, renamed: Mapping[str, str]
+    ) -> None:
+        super().__init__(module, [renamed.get(name, name) for name in arguments.tensors()])
         self.arguments = arguments
         self.state = state
+        self.renamed = renamed
 
     def forward(self, tensors: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """Put the arguments together, and take apart what comes back."""
@@ -36,9 +43,10 @@ class CallModule(FlatModule):
 
     def named(self, tensors: list[torch.Tensor]) -> dict[str, torch.Tensor]:
         """Outputs by name; new state is called after the input that takes it."""
-        found = self.module(**self.arguments.call(dict(zip(self.names, tensors, strict=True))))
+        found = self.module(**self.arguments.call(dict(zip(self.arguments.tensors(), tensors, strict=True))))
         rest, carried = self.state.split(found)
-        return {**(named_tensors(rest, "output") if rest is not None else {}), **carried}
+        outputs = {**(named_tensors(rest, "output") if rest is not None else {}), **carried}
+        return {self.renamed.get(name, name): tensor for name, tensor in outputs.items()}
 
 
 def module_source(made: Made, request: SourceRequest) -> Source:
@@ -47,10 +55,18 @@ def module_source(made: Made, request: SourceRequest) -> Source:
     Raises:
         OptimError[factory-no-example]: nothing is known of the inputs.
         OptimError[source-does-not-run]: the module refuses its own example.
-        OptimError[source-option-unused]: a task is named.
+        OptimError[source-option-unused]: a task is named; or other names, of a model of transformers.
+        OptimError[unknown-input]: another name is given to what the module does not have.
     """
     if not made.examples:
         if _is_transformers(made.module):
+            if request.rename:
+                raise OptimError.usage(
+                    "source-option-unused",
+                    "--rename is for modules that come with an example",
+                    f"{request.spec} gives a model of transformers, whose task names its inputs and outputs",
+                    "leave --rename out, or return (module, example)",
+                )
             from optim_plugins.torch.sources.huggingface.task_sources import huggingface_source
 
             return huggingface_source(made.module, request)
@@ -78,21 +94,23 @@ class _Maker:
         self.random = np.random.default_rng(request.seed)
         examples = [bind(made.module, example) for example in made.examples]
         state, examples = self._with_runs(find_state, made.module, examples, request.state)
-        self.module = CallModule(made.module, take_apart(examples[0]), state).eval()
+        self.module = CallModule(made.module, take_apart(examples[0]), state, request.rename).eval()
+        self.state = state.renamed(request.rename)
         self.examples = [self._arrays(example) for example in examples]
         self._with_runs(self._name_outputs)
+        self._require_names()
 
     def source(self) -> Source:
         """The component with its dimensions, example and trials."""
         first = self.examples[0]
-        shapes = infer_shapes(self.examples, self.module.state.growing)
+        shapes = infer_shapes(self.examples, self.state.growing)
         plain = [TensorInfo(name, array.dtype.name, shapes.of(name)) for name, array in first.items()]
         inputs = with_named_dimensions(plain, first, self.request)
         shapes = shapes.laid_under(inputs, self.examples)
         example = self._resized(inputs, shapes.example_sizes())
         sizes, other = shapes.sizes(1), shapes.sizes(2)
         outputs = self._outputs(inputs, example, sizes, other)
-        carried = {name: taker for name, taker in self.module.state.carried.items() if name in self.module.output_names}
+        carried = {name: taker for name, taker in self.state.carried.items() if name in self.module.output_names}
 
         def trials() -> Iterator[Trial]:
             return self._trials(inputs, shapes)
@@ -104,7 +122,7 @@ class _Maker:
     def _trials(self, inputs: list[TensorInfo], shapes: Shapes) -> Iterator[Trial]:
         for index, arrays in enumerate(self.examples):
             yield Trial(f"example {index + 1}", (TrialStep(arrays),))
-        state = set(self.module.state.carried.values())
+        state = set(self.state.carried.values())
         for index in (1, 2, 3) if shapes.symbols() else ():
             sizes = shapes.sizes(index)
             said = ", ".join(f"{name} {size}" for name, size in sizes.items())
@@ -135,20 +153,36 @@ class _Maker:
         return {info.name: padded(info.name, resized(first[info.name], info, sizes, self.random)) for info in inputs}
 
     def _arrays(self, example: Mapping[str, Any]) -> dict[str, Array]:
-        tensors = take_apart(example).tensors()
-        if list(tensors) != list(self.module.names):
+        tensors, own = take_apart(example).tensors(), self.module.arguments.tensors()
+        if list(tensors) != list(own):
             raise OptimError(
                 "example-does-not-fit",
                 "the examples do not have the same inputs",
-                f"one has {', '.join(self.module.names)}, another {', '.join(tensors)}",
+                f"one has {', '.join(own)}, another {', '.join(tensors)}",
                 "give every example the same structure",
             )
-        return {name: to_array(tensor) for name, tensor in tensors.items()}
+        return {name: to_array(tensor) for name, tensor in zip(self.module.names, tensors.values(), strict=True)}
 
     def _name_outputs(self) -> None:
         with torch.inference_mode():
             found = self.module.named(list(self.module.arguments.tensors().values()))
         self.module.output_names = tuple(found)
+
+    def _require_names(self) -> None:
+        """Every name that the user changes is one of the module's, and no two are the same afterwards."""
+        renamed = self.module.renamed
+        names = (*self.module.names, *self.module.output_names)
+        for old, new in renamed.items():
+            if new not in names or old in names:
+                own = {new: old for old, new in renamed.items() if new in names}
+                raise unknown_name("input", old, (own.get(name, name) for name in names), fix="look at --rename")
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise OptimError.usage(
+                "bad-source-option",
+                f"two inputs or outputs would be called '{twice[0]}'",
+                "a graph has one value of a name",
+                "give --rename another name",
+            )
 
     def _with_runs(self, function: Any, *arguments: Any) -> Any:
         """Call something that runs the user's module; what that raises is the user's."""

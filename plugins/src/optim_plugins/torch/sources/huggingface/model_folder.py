@@ -70,6 +70,7 @@ def _refuse_unused(folder: Path, request: SourceRequest) -> None:
     adapter = (folder / ADAPTER_FILE).is_file()
     unused = [f"--source-arg {name}" for name in request.arguments if not (adapter and name == "base")]
     unused += [f"--state {name}" for name in request.state]
+    unused += [f"--rename {old}={new}" for old, new in request.rename.items()]
     if unused:
         raise OptimError.usage(
             "source-option-unused",
