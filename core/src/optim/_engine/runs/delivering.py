@@ -86,7 +86,7 @@ def find_deliverer(registry: Registry) -> Deliverer:
         OptimError[plugin-missing]: there is none; says what to install.
         OptimError[plugin-failed]: its plugin cannot be used.
     """
-    made: Deliverer = registry.part("deliverer", "layouts", "a result cannot be laid out for another program")
+    made: Deliverer = registry.part("deliverer", "layouts", "a result cannot be delivered for another program")
     return made
 
 
