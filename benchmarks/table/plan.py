@@ -18,6 +18,9 @@ OLIVE = ROOT / ".cache" / "bench-olive" / "bin" / "python"
 INC = ROOT / ".cache" / "bench-inc" / "bin" / "python"
 
 DEFAULT, LOSSLESS = "0.1", "lossless"
+BUDGETS = ("default", LOSSLESS, "family")
+"""What a command calls the budgets of a model, in their order."""
+
 FAMILIES = {
     "text encoder": "0.2",
     "text decoder": "0.2",
