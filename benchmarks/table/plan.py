@@ -154,7 +154,7 @@ def effort(part: str, model: Model) -> Effort:
     if part == "readme":
         return Effort(default, 40, 15, slow=False, races=2, rounds=9)
     others = tuple((budget, "cpu") for budget in model.budgets[1:])
-    return Effort((*default, *others), 60, 60, slow=True, races=3, rounds=9)
+    return Effort((*default, *others), 60, 60, slow=True, races=2, rounds=9)
 
 
 _SETS = {

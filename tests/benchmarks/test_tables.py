@@ -92,7 +92,7 @@ def kept(contenders: list[dict[str, Any]], ratios: dict[str, float]) -> dict[str
 
 def minilm(table: Any, ours: float, theirs: float, drift: float = 0.05) -> Any:
     contenders = [
-        contender("optim", "0.1, target cpu", drift),
+        contender("optim", "0.1, target cpu", drift, status="improved"),
         contender("ort-dynamic", "defaults", 0.08),
         contender("ort-static", "QDQ", 3.0),
         contender("onnxslim", "defaults", 0.0, unchanged=True),
@@ -118,7 +118,9 @@ def test_a_peer_that_is_ahead_is_told(table: Any) -> None:
 
 def test_what_optim_delivers_beyond_its_budget_is_told_and_counts_as_lost(table: Any) -> None:
     one = minilm(table, 0.4, 0.6, drift=0.3)
-    assert len(table.rows.beyond([one])) == len(table.rows.losses([one])) == 1
+    (lost,) = table.rows.losses([one])
+    assert lost.is_clear and len(table.rows.beyond([one])) == 1
+    assert "drift 0.3, beyond the limit" in table.page.ours(one.of_optim("0.1", "cpu"))
 
 
 def test_a_result_without_a_change_is_called_so_and_is_no_best_peer(table: Any) -> None:
