@@ -2,6 +2,7 @@
 
     python benchmarks/bench.py readme                        # the table of README.md: four trained models, 12 minutes
     python benchmarks/bench.py trained --only minilm silero  # all tools and budgets on these; --minutes 15 ends sooner
+    python benchmarks/bench.py trained --budgets default     # optim's default budget alone; the others later
     python benchmarks/bench.py random --only gpt2            # architectures with random weights
     python benchmarks/bench.py tables                        # RESULTS.md, README's table, pictures: from results/
     python benchmarks/bench.py                               # everything; hours
@@ -22,6 +23,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Collection, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -50,6 +52,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", nargs="?", choices=(*PARTS, "all", "tables"), default="all")
     parser.add_argument("--only", nargs="+", metavar="MODEL", help="models of the part")
+    parser.add_argument("--budgets", nargs="+", choices=plan.BUDGETS, default=plan.BUDGETS, help="of optim")
+    parser.add_argument("--without", nargs="+", choices=FAMILIES, default=(), help="tools left for a later call")
     parser.add_argument("--minutes", type=float, default=1e9, help="begin no further step after so many")
     parser.add_argument("--again", action="store_true", help="do also what was done already")
     parser.add_argument(
@@ -67,7 +71,8 @@ def main() -> int:
             if plan.MODELS[name].source in ("decoder", "export") and not installed("torch"):
                 continue
             try:
-                Taken(plan.MODELS[name], part, deadline, again=chosen.again, tiny=chosen.tiny).take()
+                taken = Taken(plan.MODELS[name], part, deadline, again=chosen.again, tiny=chosen.tiny)
+                taken.take(chosen.budgets, chosen.without)
             except OutOfTimeError:
                 print(f"{name}: the minutes are over; the same command goes on from here")
                 break
@@ -93,11 +98,11 @@ class Taken:
         self.work.mkdir(parents=True, exist_ok=True)
         self.began = time.monotonic()
 
-    def take(self) -> None:
-        """All steps; the result is kept."""
+    def take(self, budgets: Sequence[str], without: Collection[str]) -> None:
+        """All steps; the result is kept. What was made before counts too, whatever budgets and tools are asked for."""
         self.step("originals")
         samples = made(self.model, tiny=self.tiny)
-        found = self.peers() + self.runs()
+        found = self.peers(without) + self.runs(budgets)
         judged = self.judge(found)
         racing = chosen_for_race(found, judged, self.model)
         raced = self.race([one for one in found if one["key"] in racing])
@@ -117,13 +122,13 @@ class Taken:
             raise OutOfTimeError
         print(f"{time.strftime('%H:%M:%S')} {self.model.name}: {name}", flush=True)
 
-    def peers(self) -> list[Contender]:
+    def peers(self, without: Collection[str]) -> list[Contender]:
         """Every setting of every peer that takes part, or that took part before."""
         found: list[Contender] = []
         for name, family in FAMILIES.items():
             out = self.work / name
             if not (out / "tries.json").is_file():
-                if (family.slow and not self.effort.slow) or not installed(name):
+                if name in without or (family.slow and not self.effort.slow) or not installed(name):
                     continue
                 self.step(family.label)
                 self.try_settings(name, family, out)
@@ -165,10 +170,11 @@ class Taken:
                 found.append({**entry, "key": f"{name}|{setting}"})
         return found
 
-    def runs(self) -> list[Contender]:
+    def runs(self, budgets: Sequence[str]) -> list[Contender]:
         """Runs optim for each budget, each time with an empty cache."""
         found = []
-        asked = list(self.effort.runs)
+        wanted = {self.effort.runs[0][0] if self.tiny else self.model.budgets[plan.BUDGETS.index(b)] for b in budgets}
+        asked = [run for run in self.effort.runs if run[0] in wanted]
         done = [
             tuple(path.parent.name.removeprefix("optim-").split("_")) for path in self.work.glob("optim-*/run.json")
         ]
@@ -236,11 +242,12 @@ class Taken:
         path = self.work / "races.json"
         keys = sorted(one["key"] for one in contenders)
         known = json.loads(path.read_text()) if path.is_file() else {}
+        timed = self.model.path, self.model.judged
         races: list[dict[str, Any]] = known.get("races", []) if known.get("keys") == keys else []
         for number in range(len(races), self.effort.races):
             self.step(f"race {number + 1} of {self.effort.races}, {len(contenders)} results beside the original")
             load = os.getloadavg()[0]
-            races.append({**race(self.model.path, self.model.judged, contenders, self.effort.rounds), "load": load})
+            races.append({**race(*timed, contenders, self.effort.rounds, number), "load": load})
             path.write_text(json.dumps({"keys": keys, "races": races}))
         return races
 

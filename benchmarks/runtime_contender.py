@@ -42,12 +42,10 @@ def main() -> None:
 
 
 def by_onnxruntime(asked: dict[str, Any]) -> Run:
-    """Its default; only that its threads do not spin while others have their turn."""
+    """Its default."""
     import onnxruntime
 
-    options = onnxruntime.SessionOptions()
-    options.add_session_config_entry("session.force_spinning_stop", "1")
-    session = onnxruntime.InferenceSession(asked["path"], options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(asked["path"], providers=["CPUExecutionProvider"])
     names = {one.name for one in session.get_inputs()}
     return lambda sample: list(session.run(None, {name: sample[name] for name in names}))
 

@@ -44,6 +44,9 @@ ROUNDS = 40
 CONTROL_S = 600
 """For either way of NNCF: accuracy control reverts one layer after the other, without end on large models."""
 
+REST_S = 0.1
+"""Before each turn: threads of onnxruntime spin after a run, and would take processor time from whoever comes next."""
+
 HEADER = ("contender", "ratio", "95 % interval", "drift", "made in s")
 
 
@@ -203,7 +206,9 @@ def raced(
 
 
 def one_turn(process: subprocess.Popen[str], most_runs: int, seconds: float) -> float:
-    """Median seconds of the runs of a turn of one contender, one run at least."""
+    """Median seconds of the runs of a turn of one contender, one run at least; the first after a rest is not one."""
+    time.sleep(REST_S)
+    one_run(process)
     found = [one_run(process)]
     while len(found) < most_runs and sum(found) < seconds:
         found.append(one_run(process))

@@ -92,7 +92,8 @@ def ours(row: Row | None) -> str:
     if row.ratio is None:
         return str(row.contender["error"])
     status = "" if row.contender["status"] == "improved" else f"{row.contender['status']}: "
-    return f"{status}{interval(row)}, drift {row.drift:.2g}, {seconds(row)}"
+    beyond_it = ", beyond the limit" if row.drift > float(DEFAULT) else ""
+    return f"{status}{interval(row)}, drift {row.drift:.2g}{beyond_it}, {seconds(row)}"
 
 
 def ratio_of(row: Row | None) -> str:
@@ -130,11 +131,13 @@ def lost(everything: Sequence[Result]) -> list[str]:
     """Every row in which a peer is ahead, and every result of optim beyond its budget on the judging samples."""
     if not everything:
         return ["Not taken."]
+    found, asked = losses(everything), sum(row.is_optim for one in everything for row in one.rows)
     lines = [
-        "Every budget in which a peer that keeps it has a lower median than optim. Clearly: the intervals are apart.\n",
+        "Every budget in which a peer that keeps it has a lower median than optim. Clearly: the intervals are apart. "
+        f"A peer is ahead of {len(found)} of {asked} runs of optim, of {sum(one.is_clear for one in found)} clearly.\n",
         "| processor | model | budget | target of optim | optim | peer | its ratio | clearly |",
         "|---|---|---|---|---|---|---|---|",
-        *(loss_line(one) for one in losses(everything)),
+        *(loss_line(one) for one in found),
     ]
     wrong = [
         f"- {one.kept['class']}, {one.model.title}, {row.contender['setting']}: "
@@ -148,7 +151,7 @@ def lost(everything: Sequence[Result]) -> list[str]:
 def loss_line(one: Loss) -> str:
     """A row of the table of losses."""
     ours_here = interval(one.ours) if one.ours.ratio is not None else str(one.ours.contender["error"])
-    if one.ours.ratio is not None and one.ours.drift > one.result.limit(one.budget):
+    if one.ours.ratio is not None and not one.result.keeps(one.ours, one.budget):
         ours_here += f", drift {one.ours.drift:.2g} is beyond"
     cells = [one.result.kept["class"], one.result.model.title, one.budget, one.target, ours_here, one.peer.name]
     return "| " + " | ".join([*cells, interval(one.peer), "yes" if one.is_clear else "no"]) + " |"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from math import log10
+from math import hypot, log10
 
 from plan import DEFAULT
 from rows import Result, Row
@@ -44,16 +44,18 @@ def bars(found: Sequence[Result], colours: Colours) -> str:
         parts.append(text(12, top + 14, one.model.title, colours.ink, weight="600"))
         for label, row, broken in lines:
             top += BAR + GAP
-            value = 1.0 if row is None else row.ratio or 1.0
-            milliseconds = one.milliseconds * value
             ours = row is not None and row.is_optim
             fill = (
                 colours.broken if broken else colours.ours if ours else colours.base if row is None else colours.theirs
             )
-            width = (WIDTH - LEFT - RIGHT) * value / longest
             parts.append(text(LEFT - 8, top + 13, label, colours.ink if ours else colours.quiet, anchor="end"))
+            if row is not None and row.ratio is None:
+                parts.append(text(LEFT, top + 13, str(row.contender["error"]), colours.quiet))
+                continue
+            value = 1.0 if row is None else row.ratio or 1.0
+            width = (WIDTH - LEFT - RIGHT) * value / longest
             parts.append(f'<rect x="{LEFT}" y="{top}" width="{width:.1f}" height="{BAR}" rx="2" fill="{fill}"/>')
-            said = f"{milliseconds:.3g} ms"
+            said = f"{one.milliseconds * value:.3g} ms"
             if row is not None:
                 said += f", drift {row.drift:.2g}" + (": beyond the limit" if broken else "")
             parts.append(text(LEFT + width + 6, top + 13, said, colours.quiet))
@@ -78,9 +80,8 @@ def bars_of(one: Result) -> list[tuple[str, Row | None, bool]]:
     ):
         lines.append((short(fastest), fastest, True))
     for target, label in (("cpu", "optim"), ("auto", "optim, --target auto")):
-        row = one.of_optim(DEFAULT, target)
-        if row is not None and row.ratio is not None:
-            lines.append((label, row, row.drift > one.limit(DEFAULT)))
+        if row := one.of_optim(DEFAULT, target):
+            lines.append((label, row, row.ratio is not None and row.drift > one.limit(DEFAULT)))
     return lines
 
 
@@ -120,13 +121,19 @@ def panel(one: Result, colours: Colours) -> list[str]:
     raced = [row for row in one.rows if row.ratio is not None]
     parts = [text(LEFT_EDGE, 22, one.model.title, colours.ink, weight="600"), *axes(colours)]
     parts += [point(row, colours) for row in sorted(raced, key=lambda row: row.is_optim)]
-    for row, (left, _, _, bottom) in labels(raced):
-        x, y = place(row)
+    for row, box in labels(raced):
+        (x, y), (to_x, to_y) = place(row), nearest(place(row), box)
         colour, weight = (colours.ours, "600") if row.is_optim else (colours.theirs, "400")
-        parts.append(text(left, bottom - 2, label(row), colour, size=9, weight=weight))
-        if abs(bottom - LABEL / 2 - y) > LABEL:
-            parts.append(line(x, y, left, bottom - LABEL / 2, colour, width=0.5))
+        parts.append(text(box[0], box[3] - 2, label(row), colour, size=9, weight=weight))
+        if hypot(to_x - x, to_y - y) > LABEL:
+            parts.append(line(x, y, to_x, to_y, colour, width=0.5))
     return parts
+
+
+def nearest(at: tuple[float, float], box: Box) -> tuple[float, float]:
+    """The place of a box that is nearest to a point."""
+    left, top, right, bottom = box
+    return min(max(at[0], left), right), min(max(at[1], top), bottom)
 
 
 def axes(colours: Colours) -> list[str]:
@@ -137,10 +144,11 @@ def axes(colours: Colours) -> list[str]:
         x = LEFT_EDGE + ACROSS * tick / MOST
         parts.append(line(x, TOP_EDGE, x, bottom, colours.broken))
         parts.append(text(x, bottom + 15, f"{tick:g}", quiet, anchor="middle", size=10))
-    for tick in (1e-4, 1e-3, 1e-2, 1e-1, 1.0):
+    for tick in (LEAST, 1e-4, 1e-3, 1e-2, 1e-1, 1.0):
         y = height_of(tick)
         parts.append(line(LEFT_EDGE, y, right, y, colours.broken))
-        parts.append(text(LEFT_EDGE - 5, y + 4, f"{tick:g}", quiet, anchor="end", size=10))
+        said = f"{tick:g}" if tick > LEAST else f"≤ {tick:g}"
+        parts.append(text(LEFT_EDGE - 5, y + 4, said, quiet, anchor="end", size=10))
     under = "time of a run, ratio to onnxruntime's default"
     parts.append(text(LEFT_EDGE + ACROSS / 2, bottom + 31, under, quiet, anchor="middle", size=10))
     turned = f'transform="translate(14 {TOP_EDGE + DOWN / 2}) rotate(-90)" text-anchor="middle"'

@@ -18,6 +18,9 @@ OLIVE = ROOT / ".cache" / "bench-olive" / "bin" / "python"
 INC = ROOT / ".cache" / "bench-inc" / "bin" / "python"
 
 DEFAULT, LOSSLESS = "0.1", "lossless"
+BUDGETS = ("default", LOSSLESS, "family")
+"""What a command calls the budgets of a model, in their order."""
+
 FAMILIES = {
     "text encoder": "0.2",
     "text decoder": "0.2",
@@ -151,7 +154,7 @@ def effort(part: str, model: Model) -> Effort:
     if part == "readme":
         return Effort(default, 40, 15, slow=False, races=2, rounds=9)
     others = tuple((budget, "cpu") for budget in model.budgets[1:])
-    return Effort((*default, *others), 60, 60, slow=True, races=3, rounds=9)
+    return Effort((*default, *others), 60, 60, slow=True, races=2, rounds=9)
 
 
 _SETS = {

@@ -21,8 +21,15 @@ RUNS, TURN_S = 20, 0.1
 Contender = dict[str, Any]
 
 
-def race(model: Path, judged: Path, contenders: list[Contender], rounds: int) -> dict[str, Any]:
+def race(model: Path, judged: Path, contenders: list[Contender], rounds: int, seed: int) -> dict[str, Any]:
     """Milliseconds of each round, by contender; ``original`` is onnxruntime with its defaults.
+
+    Args:
+        model: the original.
+        judged: the file whose first sample is timed.
+        contenders: what is timed beside it.
+        rounds: in which each has a turn.
+        seed: of the order of the turns; another one for each race, so that nobody always follows the same one.
 
     Returns:
         ``rounds_ms`` by key, and ``errors`` of those that did not open.
@@ -39,7 +46,7 @@ def race(model: Path, judged: Path, contenders: list[Contender], rounds: int) ->
                 said = (Path(scratch) / str(everyone.index(one))).read_text(errors="replace").strip().splitlines()
                 errors[one["key"]] = (said or ["it crashed"])[-1][:200]
         turns = {key: partial(one_turn, process, RUNS, TURN_S) for key, process in open_ones.items()}
-        random.seed(0)
+        random.seed(seed)
         times = in_turns(turns, rounds=rounds)
         for process in open_ones.values():
             process.communicate()

@@ -70,10 +70,13 @@ class Result:
         """The drift that a budget allows."""
         return lossless_limit(row.contender for row in self.rows) if budget == LOSSLESS else float(budget)
 
+    def keeps(self, row: Row, budget: str) -> bool:
+        """Whether it was raced and is within a budget."""
+        return row.ratio is not None and row.drift <= self.limit(budget)
+
     def best_peer(self, budget: str) -> Row | None:
         """The fastest peer within a budget; None where none is faster than onnxruntime's default."""
-        limit = self.limit(budget)
-        within = [row for row in self.peers() if row.drift <= limit and row.ratio is not None and row.ratio < 1]
+        within = [row for row in self.peers() if self.keeps(row, budget) and (row.ratio or 1.0) < 1]
         return min(within, key=lambda row: row.ratio or 1.0, default=None)
 
     def fastest_peer(self) -> Row | None:
@@ -156,8 +159,8 @@ class Loss:
 
     @property
     def is_clear(self) -> bool:
-        """Whether the intervals do not touch."""
-        return self.peer.high < self.ours.low
+        """Whether the intervals do not touch; without a result within the budget the original counts."""
+        return self.peer.high < (self.ours.low if self.result.keeps(self.ours, self.budget) else 1.0)
 
 
 def losses(found: Iterable[Result]) -> list[Loss]:
@@ -169,8 +172,8 @@ def losses(found: Iterable[Result]) -> list[Loss]:
                 continue
             budget, _, target = str(row.contender["setting"]).partition(", target ")
             best = one.best_peer(budget)
-            ratio_here = row.ratio if row.ratio is not None and row.drift <= one.limit(budget) else 1.0
-            if best is not None and (best.ratio or 1.0) < ratio_here:
+            ratio_here = row.ratio if one.keeps(row, budget) else 1.0
+            if best is not None and (best.ratio or 1.0) < (ratio_here or 1.0):
                 lost.append(Loss(one, budget, target, row, best))
     return lost
 

@@ -92,7 +92,7 @@ def kept(contenders: list[dict[str, Any]], ratios: dict[str, float]) -> dict[str
 
 def minilm(table: Any, ours: float, theirs: float, drift: float = 0.05) -> Any:
     contenders = [
-        contender("optim", "0.1, target cpu", drift),
+        contender("optim", "0.1, target cpu", drift, status="improved"),
         contender("ort-dynamic", "defaults", 0.08),
         contender("ort-static", "QDQ", 3.0),
         contender("onnxslim", "defaults", 0.0, unchanged=True),
@@ -118,7 +118,9 @@ def test_a_peer_that_is_ahead_is_told(table: Any) -> None:
 
 def test_what_optim_delivers_beyond_its_budget_is_told_and_counts_as_lost(table: Any) -> None:
     one = minilm(table, 0.4, 0.6, drift=0.3)
-    assert len(table.rows.beyond([one])) == len(table.rows.losses([one])) == 1
+    (lost,) = table.rows.losses([one])
+    assert lost.is_clear and len(table.rows.beyond([one])) == 1
+    assert "drift 0.3, beyond the limit" in table.page.ours(one.of_optim("0.1", "cpu"))
 
 
 def test_a_result_without_a_change_is_called_so_and_is_no_best_peer(table: Any) -> None:
@@ -165,6 +167,12 @@ def test_a_bar_is_grey_where_the_limit_is_broken(table: Any) -> None:
     assert drawn.count(f'fill="{table.pictures.LIGHT.broken}"') == 1
 
 
+def test_a_run_of_optim_without_a_result_has_its_line_in_the_bars(table: Any) -> None:
+    missed = contender("optim", "0.1, target cpu", 0.0, error="budget-missed: no model within the budget")
+    one = table.rows.result(table.plan.MODELS["minilm"], kept([missed], {}))
+    assert "budget-missed: no model within the budget" in table.pictures.bars([one], table.pictures.LIGHT)
+
+
 def test_pages_are_what_the_raw_results_make(table: Any) -> None:
     found = table.rows.results()
     assert (ROOT / "benchmarks" / "RESULTS.md").read_text(encoding="utf-8") == table.page.page(found)
@@ -199,3 +207,15 @@ def test_budgets_and_models_are_those_that_are_asked_for(table: Any) -> None:
     assert all(table.plan.DEFAULT in model.budgets and "lossless" in model.budgets for model in trained)
     help_text = (ROOT / "docs" / "what-drift-means.md").read_text(encoding="utf-8")
     assert re.search(rf"default, {re.escape(table.plan.DEFAULT)}\b", help_text)
+
+
+def test_a_turn_begins_after_a_rest_and_its_first_run_does_not_count(
+    table: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import runtimes
+
+    runs, rests = iter([9.0, 0.25, 0.25, 0.5]), []
+    monkeypatch.setattr(runtimes, "one_run", lambda process: next(runs))
+    monkeypatch.setattr(runtimes.time, "sleep", rests.append)
+    assert runtimes.one_turn(table, 20, 0.4) == 0.25
+    assert rests == [runtimes.REST_S]
