@@ -65,7 +65,7 @@ OWN_COMMANDS: Mapping[str, str] = {
 """Verbs of optim itself, with what ``optim --help`` says of each; a plugin's command may not be called like one."""
 
 
-_DIAGNOSIS = ("blame", "profile", "reduce", "sensitivity")
+_DIAGNOSIS = ("blame", "draw", "profile", "reduce", "sensitivity")
 _LAYOUTS = ("genai", "mlflow", "onnxruntime", "optimum", "transformers.js", "triton")
 _METRICS = ("cosine", "f1", "mean-iou", "perplexity", "token-agreement", "top-1", "top-k", "wer")
 

@@ -72,6 +72,7 @@ def test_a_plugin_that_is_disabled_is_named(monkeypatch):
         ("profile", "plugins"),
         ("sensitivity", "plugins"),
         ("reduce", "plugins"),
+        ("draw", "plugins"),
         ("deliver", "plugins"),
         ("layouts", "plugins"),
     ],

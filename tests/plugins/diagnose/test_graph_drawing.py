@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 import pytest
 
 from optim.drawing import standalone
-from optim_plugins.diagnose.blame.drawing import Box, graph_drawing
 from optim_plugins.diagnose.blame.plots import growth_plot, histogram_plot
+from optim_plugins.diagnose.graphs.drawing import Box, graph_drawing
 
 SPACE = "{http://www.w3.org/2000/svg}"
 

@@ -19,6 +19,7 @@ def optim_commands() -> Sequence[Command]:
         Command(f"{_FOLDER}.profile.command:profile", "Show the time of each operator and node."),
         Command(f"{_FOLDER}.sensitivity.command:sensitivity", "Show how much drift each node costs."),
         Command(f"{_FOLDER}.reduce.command:reduce", "Cut a failing model to the smallest part that fails."),
+        Command(f"{_FOLDER}.draw.command:draw", "Draw the graph of a model."),
     )
 
 

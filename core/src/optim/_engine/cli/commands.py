@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 GROUPS = {
     "Optimize": ("run", "pick", "deliver"),
     "Compare": ("verify", "bench"),
-    "Diagnose": ("blame", "profile", "sensitivity", "reduce", "inspect"),
+    "Diagnose": ("blame", "profile", "sensitivity", "reduce", "draw", "inspect"),
     "Look up": ("passes", "targets", "metrics", "layouts", "help"),
     "Installation": ("plugins", "cache", "completion"),
 }

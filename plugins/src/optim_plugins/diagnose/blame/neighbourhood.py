@@ -30,7 +30,7 @@ def neighbourhood(
     main = graph.graph
     nodes = [node for node in main if any(value.name in values for value in node.outputs)]
     centre = [node for node in nodes if node_name(node) in blamed[0]]
-    chosen = set(_nearest(nodes, centre or nodes[-1:]))
+    chosen = set(nearest(nodes, centre or nodes[-1:], _MOST))
     marked = {name for group in blamed for name in group}
     made = {value.name for node in chosen for value in node.outputs if value.name}
     inputs = [value.name for value in main.inputs if value.name]
@@ -49,16 +49,16 @@ def node_name(node: ir.Node) -> str:
     return node.name or next((value.name for value in node.outputs if value.name), "")
 
 
-def _nearest(nodes: list[ir.Node], centre: Iterable[ir.Node]) -> list[ir.Node]:
-    """Breadth first from the centre, as many as fit."""
+def nearest(nodes: Sequence[ir.Node], centre: Iterable[ir.Node], most: int) -> list[ir.Node]:
+    """Breadth first from the centre, so many at most."""
     known = set(nodes)
     found = dict.fromkeys(centre)
     ring = list(found)
-    while ring and len(found) < _MOST:
+    while ring and len(found) < most:
         beside = [near for node in ring for near in _beside(node) if near in known]
         ring = [node for node in dict.fromkeys(beside) if node not in found]
-        found.update(dict.fromkeys(ring[: _MOST - len(found)]))
-    return list(found)[:_MOST]
+        found.update(dict.fromkeys(ring[: most - len(found)]))
+    return list(found)[:most]
 
 
 def _beside(node: ir.Node) -> list[ir.Node]:

@@ -88,10 +88,13 @@ def _layers(boxes: Sequence[Box]) -> list[list[_Place]]:
         place = _Place(1 + max((one.layer for one in above), default=-1), box, above)
         maker.update(dict.fromkeys(box.makes, place))
         places.append(place)
+    readers: dict[_Place, list[int]] = {}
+    for place in places:
+        for one in place.above:
+            readers.setdefault(one, []).append(place.layer)
     for place in places:  # what nothing else holds up goes down to what reads it
-        readers = [one.layer for one in places if place in one.above]
-        if not place.above and readers:
-            place.layer = min(readers) - 1
+        if not place.above and place in readers:
+            place.layer = min(readers[place]) - 1
     layers: list[list[_Place]] = [[] for _ in range(1 + max((place.layer for place in places), default=0))]
     for place in places:
         layers[place.layer].append(place)
