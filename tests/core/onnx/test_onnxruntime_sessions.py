@@ -10,11 +10,13 @@ import onnx
 import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper
+from onnx.parser import parse_model
 
 from optim._engine.runs.session_file import SessionFile
 from optim.errors import OptimError
 from optim.model import SessionConfig
 from optim.onnx import sessions
+from optim.onnx.backend import OnnxRuntimeSession
 from optim.onnx.sessions import PLAIN_CPU, measure_limits, open_session, runtime_limits, session_options
 from optim.target import Target
 
@@ -195,3 +197,21 @@ def test_limits_tell_domains_that_the_runtime_has_from_others() -> None:
     domains = set(runtime_limits().opset)
     assert domains >= {"", "ai.onnx.ml", "com.microsoft"}
     assert "acme" not in domains
+
+
+@pytest.mark.parametrize(("kind", "number"), [("bfloat16", 16), ("float8e4m3fn", 17)])
+def test_types_that_numpy_lacks_go_in_and_come_out(kind: str, number: int, tmp_path: Path) -> None:
+    model = parse_model(f"""
+        <ir_version: 9, opset_import: ["" : 19]>
+        g (float[2, 3] x, {kind}[2] given) => ({kind}[2, 3] y, {kind}[2] same, float[2, 3] z) {{
+            y = Cast<to = {number}>(x)
+            same = Identity(given)
+            z = Neg(x)
+        }}""")
+    onnx.save(model, tmp_path / "model.onnx")
+    x, dtype = np.array([[1, 2, 0.5], [-4, 0, 3]], np.float32), helper.tensor_dtype_to_np_dtype(number)
+    session = OnnxRuntimeSession(open_session(tmp_path / "model.onnx", SessionConfig()), "CPUExecutionProvider")
+    found = session.run({"x": x, "given": np.array([2, -8], dtype)})
+    assert found["y"].dtype == found["same"].dtype == dtype
+    assert np.array_equal(found["y"].astype(np.float32), x) and np.array_equal(found["z"], -x)
+    assert np.array_equal(found["same"].astype(np.float32), [2, -8])

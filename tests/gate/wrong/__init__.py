@@ -4,6 +4,7 @@ from gate.wrong import (  # noqa: F401 - importing a file registers its generato
     concentrated,
     decoys,
     discrete,
+    held_out,
     ignored,
     moved,
     nonfinite,

@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from optim.arrays import Feeds, Outputs
 from optim.backend import Backend, BackendLimits, Session
@@ -28,6 +28,9 @@ _DISTRIBUTIONS = ("onnxruntime", "onnxruntime-gpu")
 HARNESS = {"session.force_spinning_stop": "1"}
 """Threads of one session must not spin into the next one's time; never part of a model's settings."""
 
+_NOT_OF_NUMPY = ("bfloat16", "float8")
+"""Parts of the names of types that onnxruntime neither takes from numpy nor gives to it."""
+
 _LEVEL = "graph_optimization_level"
 
 _LEAST_WEIGHT_BYTES = 1024
@@ -41,6 +44,8 @@ class OnnxRuntimeSession(Session):
         self._session = session
         self._names = [output.name for output in session.get_outputs()]
         self._inputs = {value.name for value in (*session.get_inputs(), *session.get_overridable_initializers())}
+        kinds = {value.type for value in (*session.get_inputs(), *session.get_outputs())}
+        self._has_numpys_types = not any(name in kind for kind in kinds for name in _NOT_OF_NUMPY)
         self._shares = {provider: 1.0}
         if recorded:
             from optim.providers.assignment import nodes_by_provider, provider_shares
@@ -50,8 +55,25 @@ class OnnxRuntimeSession(Session):
 
     def run(self, feeds: Feeds) -> Outputs:
         """One run; feeds that the graph no longer has are left out."""
-        outputs = self._session.run(None, {name: array for name, array in feeds.items() if name in self._inputs})
-        return dict(zip(self._names, outputs, strict=True))
+        given = {name: array for name, array in feeds.items() if name in self._inputs}
+        run = self._session.run if self._has_numpys_types else self._run_in_other_types
+        return dict(zip(self._names, run(None, given), strict=True))
+
+    def _run_in_other_types(self, _: None, feeds: Feeds) -> list[Any]:
+        """The same where onnxruntime takes and gives arrays of bfloat16 by their bytes alone."""
+        import numpy as np
+        import onnx
+        import onnxruntime as ort
+
+        values = {}
+        for name, array in feeds.items():
+            if array.dtype.isbuiltin == 2:
+                kind = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+                values[name] = ort.OrtValue.ortvalue_from_numpy_with_onnx_type(np.ascontiguousarray(array), kind)
+            else:
+                values[name] = ort.OrtValue.ortvalue_from_numpy(array)
+        found = self._session.run_with_ort_values(self._names, values)
+        return [_array(one) for one in found]
 
     @property
     def inference_session(self) -> onnxruntime.InferenceSession:
@@ -66,6 +88,20 @@ class OnnxRuntimeSession(Session):
     def close(self) -> None:
         """Let the runtime's memory go, whoever still holds this object."""
         self.__dict__.pop("_session", None)
+
+
+def _array(value: onnxruntime.OrtValue) -> Any:
+    """A copy of what a value holds, in a type of ml_dtypes if numpy lacks its own."""
+    if not any(name in value.data_type() for name in _NOT_OF_NUMPY):
+        return value.numpy()
+    import ctypes
+
+    import numpy as np
+    import onnx
+
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(value.element_type())
+    memory = ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes())
+    return np.frombuffer(memory, dtype).reshape(value.shape()).copy()
 
 
 class OnnxRuntimeBackend(Backend):

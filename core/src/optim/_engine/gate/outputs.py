@@ -255,13 +255,22 @@ def answers(errors: Numbers, original: Numbers, counted: NDArray[np.bool_], vari
 
 
 def _of_axis(axis: int, squares: Numbers, spread: Numbers, counted: NDArray[np.bool_], variation: Variation) -> Answer:
-    rest = tuple(place for place in range(squares.ndim) if place != axis)
-    counts = counted.sum(axis=rest)
-    with np.errstate(over="ignore"):
-        errors = np.sqrt(squares.sum(axis=rest) / np.maximum(counts, 1))
-    if not variation.is_share:
-        errors = errors / _own(spread, counted, rest, variation, alone=axis == 0 or squares.ndim <= 3)
-    return Answer(axis, errors, _chance(counts))
+    """The errors of all slices of an axis; of one in a batch that of its worst row, if it is worse than that of all."""
+    batches: list[tuple[int, ...]] = [()]
+    if axis and squares.ndim > 2 and squares.shape[0] > 1:
+        batches.append((0,))
+    views = []
+    for batch in batches:
+        rest = tuple(place for place in range(squares.ndim) if place not in (axis, *batch))
+        counts = counted.sum(axis=rest)
+        with np.errstate(over="ignore"):
+            errors = np.sqrt(squares.sum(axis=rest) / np.maximum(counts, 1))
+        if not variation.is_share:
+            errors = errors / _own(spread, counted, rest, variation, alone=axis == 0 or squares.ndim <= 3)
+        views.append(np.stack([errors, _chance(counts)]).reshape(2, -1, squares.shape[axis]))
+    errors, chance = np.concatenate(views, axis=1)
+    worst = (errors / chance).argmax(axis=0)[None]
+    return Answer(axis, *(np.take_along_axis(one, worst, axis=0)[0] for one in (errors, chance)))
 
 
 def _own(
