@@ -112,8 +112,8 @@ def installed_packages() -> dict[str, Path]:
     for name in dict.fromkeys(["optim", *sorted(point.module.partition(".")[0] for point in points)]):
         with suppress(ImportError, ValueError):  # its plugin is listed with that reason
             spec = find_spec(name)
-            place = next(iter(spec.submodule_search_locations or [spec.origin]), None) if spec is not None else None
-            if place is not None:
+            places = [*(spec.submodule_search_locations or ()), spec.origin] if spec is not None else [None]
+            if (place := places[0]) is not None:
                 found[name] = Path(place)
     return found
 
