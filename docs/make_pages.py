@@ -50,7 +50,7 @@ def pages() -> dict[str, str]:
     """Every page by its path below ``docs``."""
     return {
         COMMANDS: command_line(),
-        ERRORS: make_errors.page(make_errors.ROOT),
+        ERRORS: make_errors.page(),
         **pass_pages(),
         REPORT: report_fields(),
         **make_reference.pages(),

@@ -2,7 +2,7 @@
 
 Whatever is wrong with what the command is given, or happens on its way:
 
-1. the exit status and the reference are those that the table says, and that ``errors.json`` has;
+1. the exit status and the reference are those that the table says, and that ``optim help errors`` lists;
 2. there is no traceback on stderr, and nothing unprintable; an error has a cause and a fix;
 3. with ``--json`` stdout is one JSON value;
 4. nothing outside of OUT and the cache has changed, so no input either, and no process is left;
@@ -16,15 +16,15 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
 from world import Done, World
 
+from optim._engine.cli.error_catalogue import catalogue, installed_packages
 from optim._engine.runs.folder import RunFolder
 
-_REFERENCES = frozenset(json.loads(files("optim._engine.cli").joinpath("errors.json").read_text(encoding="utf-8")))
+_REFERENCES = frozenset(catalogue(installed_packages()))
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -124,7 +124,7 @@ def check_end(case: Case, done: Done) -> None:
     if done.status:
         found = answer.get("error") or {"reference": answer.get("status"), "cause": "in the report", "fix": "there"}
         assert found["reference"] in case.reference, said
-        assert found["reference"] in _REFERENCES, f"{found['reference']} is not in errors.json"
+        assert found["reference"] in _REFERENCES, f"{found['reference']} is no error that optim help lists"
         assert found["cause"], f"no cause: {said}"
         assert found["fix"], f"no fix: {said}"
 

@@ -133,7 +133,12 @@ def _require_names(options: PreprocessOptions, model: Model) -> None:
         known = [value.name for value in values]
         for name in names:
             if name not in known:
-                raise unknown_name(kind, name, known, fix="optim inspect MODEL shows inputs and outputs")
+                raise unknown_name(
+                    kind,  # errors: unknown-input, unknown-output
+                    name,
+                    known,
+                    fix="optim inspect MODEL shows inputs and outputs",
+                )
 
 
 def name_nodes(graph: ir.Model) -> None:

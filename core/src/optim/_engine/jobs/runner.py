@@ -176,6 +176,8 @@ class Runner:
                 way_out = _WAY_OUT_OF_CALL
             raise OptimError(
                 reference,
+                # errors: ingest-failed, prepare-failed, measure-failed
+                # errors: source-load-failed, source-export-failed, source-verify-failed
                 f"could not {doing}",
                 failed.reason,
                 _WAY_OUT_OF_CRASH if ended and failed.doing else way_out,

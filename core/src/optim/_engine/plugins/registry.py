@@ -279,7 +279,12 @@ class Registry:
                 )
         owner = name.partition(".")[0] if kind == "pass" else RESERVED_NAMES.get(kind, {}).get(name, "")
         if owner in _FOLDERS and all(plugin.name != owner for plugin in self.plugins):
-            error = unknown_name(kind, name, (), fix=f"in a clone of optim: pip install ./{_FOLDERS[owner]}")
+            error = unknown_name(
+                kind,  # errors: unknown-target, unknown-backend, unknown-metric, unknown-layout
+                name,
+                (),
+                fix=f"in a clone of optim: pip install ./{_FOLDERS[owner]}",
+            )
             error.cause = f"it is of plugin {owner}, which is not installed"
             raise error
 
@@ -294,7 +299,12 @@ class Registry:
         if name in offers:
             return offers[name]
         self.raise_if_lost(kind, name)
-        error = unknown_name(kind, name, offers, fix=_WHERE_LISTED[kind])
+        error = unknown_name(
+            kind,  # errors: unknown-target, unknown-backend, unknown-metric, unknown-layout
+            name,
+            offers,
+            fix=_WHERE_LISTED[kind],
+        )
         for plugin in self.plugins:
             if plugin.state is State.DISABLED and _may_be_of(kind, name, plugin.name):
                 error.cause = f"it is of plugin {plugin.name}, which is disabled: {plugin.reason}"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,6 +13,8 @@ from optim.hooks import OWN_COMMANDS
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
+
+    from optim._engine.cli.error_catalogue import ErrorEntry
 
 _TOPICS = {
     "COMMAND": "the options of a command, e.g. optim help run",
@@ -58,36 +58,35 @@ def _command(root: click.Context, words: Sequence[str]) -> click.Context | None:
 
 
 def _print_error(topic: str, *, as_json: bool) -> None:
-    known, (group, _, name) = _errors(), topic.partition("/")
+    group, _, name = topic.partition("/")
     if group != "errors":
-        meant = [f"errors/{topic}"] if topic in known else []
+        meant = [f"errors/{topic}"] if _errors(topic) else []
         raise unknown_name("topic", topic, ["errors", "errors/NAME", "recipe", *OWN_COMMANDS, *meant], fix="optim help")
-    if name not in known:
-        raise unknown_name("error", name, known, fix="optim help errors")
-    entry = known[name]
+    entry = _errors(name).get(name)
+    if entry is None:
+        raise unknown_name("error", name, _errors(), fix="optim help errors")
+    cases, statuses = entry.shown(), sorted(entry.statuses)
     if as_json:
-        print_json({"reference": name, **entry})
+        said = {"reference": name, "about": entry.about, "why": entry.why, "fix": entry.fix}
+        print_json({**said, "cases": [{"what": what, "fix": fix} for what, fix in cases], "status": statuses})
         return
-    statuses = [f"{status} ({ExitStatus(status).name.lower().replace('_', ' ')})" for status in entry["status"]]
+    named = ", ".join(f"{status} ({ExitStatus(status).name.lower().replace('_', ' ')})" for status in statuses)
     echo(name)
-    print_fields(
-        [("why", entry["why"]), ("fix", entry["fix"]), ("part", entry["about"]), ("status", ", ".join(statuses))]
-    )
-    for case in entry["cases"]:
+    print_fields([("why", entry.why), ("fix", entry.fix), ("part", entry.about), ("status", named)])
+    for what, fix in cases:
         echo()
-        print_fields([("what", case["what"]), ("fix", case["fix"])])
+        print_fields([("what", what), ("fix", fix)])
 
 
-def _summary(entry: dict[str, Any]) -> str:
-    return next((str(case["what"]) for case in entry["cases"] if case["what"]), str(entry["fix"]))
+def _summary(entry: ErrorEntry) -> str:
+    return next((what for what, _ in entry.shown() if what), entry.fix)
 
 
-def _errors() -> dict[str, dict[str, Any]]:
-    """By reference; ``docs/make_errors.py`` writes the file from the source."""
-    found: dict[str, dict[str, Any]] = json.loads(
-        files("optim._engine.cli").joinpath("errors.json").read_text(encoding="utf-8")
-    )
-    return found
+def _errors(only: str = "") -> dict[str, ErrorEntry]:
+    """The errors of what is installed, by reference; all, or the one of that name."""
+    from optim._engine.cli.error_catalogue import catalogue, installed_packages
+
+    return catalogue(installed_packages(), only)
 
 
 def _recipe_rows() -> list[tuple[str, str]]:

@@ -267,7 +267,7 @@ def _status(report: Report, folder: Path) -> ExitStatus:
     elif status is not ExitStatus.DELIVERED:
         earlier = f"; the earlier one in {folder.parent} stays" if folder.name == ASIDE_FOLDER else ""
         failed = OptimError(
-            report.status,
+            report.status,  # errors: budget-missed, failed
             f"no model was delivered{earlier}",
             report.reason,
             _next_step(report, folder / "report.html"),
