@@ -96,7 +96,7 @@ def _sizes(ctx: click.Context, param: click.Parameter, words: tuple[str, ...]) -
 
 def made_up_options(function: Decorated) -> Decorated:
     """The options of synthesized samples: ``--samples``, ``--size`` and ``--mask``."""
-    mask = "What the mask of each row hides: nothing (full), or a part at its end or start. [default: of a few rows]"
+    mask = "Mask of synthesized rows: full hides nothing, end or start hides a part there. [default: in a few rows]"
     size = "Size of a dimension of synthesized samples, e.g. batch=4. Can be repeated."
     function = click.option("--mask", type=click.Choice(["full", "end", "start"]), default=None, help=mask)(function)
     function = click.option("--size", "sizes", multiple=True, metavar="NAME=N", callback=_sizes, help=size)(function)
