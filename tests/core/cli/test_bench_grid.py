@@ -73,6 +73,12 @@ def test_a_word_that_is_no_axis_is_refused(word: str) -> None:
     assert refused.value.reference == "bad-grid"
 
 
+def test_at_size_0_the_command_that_times_nothing_is_named() -> None:
+    with pytest.raises(OptimError) as refused:
+        parse_grid(["batch=0"])
+    assert refused.value.fix == "optim export SOURCE -o exported makes the graphs and times nothing"
+
+
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What is timed; batch 32 is refused, the second model takes half as long."""

@@ -8,7 +8,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optim._engine.api.given import Data, named_data
+from optim._engine.api.given import Data, MadeUp, named_data, sized_data
 from optim._engine.api.request import conditions_for
 from optim._engine.generation.workload import asked_workload
 from optim._engine.goals.known import find_goal
@@ -30,6 +30,9 @@ def bench(
     beside: Sequence[str] = (),
     component: str = "",
     seed: int = 0,
+    samples: int = 0,
+    sizes: Mapping[str, int] | None = None,
+    mask: str = "",
     throughput: bool = False,
     max_latency_ms: float | None = None,
     generate: str | None = None,
@@ -47,6 +50,9 @@ def bench(
         beside: targets that run the source of the first model itself, e.g. ``torch-eager``.
         component: of a source with several, e.g. ``decoder``.
         seed: of made-up feeds, and of the order.
+        samples: how many are made up; 0: as many as usual.
+        sizes: of made-up samples, by dimension, as :func:`optim.verify` takes them.
+        mask: of made-up samples, as :func:`optim.verify` takes it.
         throughput: also find how each does most samples a second: batch, sessions and threads.
         max_latency_ms: what 95 of 100 of those calls must keep within.
         generate: of decoders also time a whole answer, for a prompt and an answer of so many tokens:
@@ -72,12 +78,14 @@ def bench(
 
     require_programs(paths, generate=generates)
     graphs = [path for path in paths if not is_program(path)]
-    with named_data(data, seed) as feeds:
+    made_up = MadeUp(samples, sizes or {}, mask)
+    with sized_data(paths[0], made_up, data, seed) as given, named_data(given, seed) as feeds:
         names = joined_targets(target) or "cpu"
         conditions = conditions_for(graphs, say or quiet, data=feeds, target=names, seed=seed, component=component)
         from optim._engine.runs.compare.bench import bench_models
 
-        return bench_models(paths, conditions, seconds=seconds, beside=beside, asked=asked)
+        found = bench_models(paths, conditions, seconds=seconds, beside=beside, asked=asked)
+    return found.model_copy(update={"feeds": made_up.text}) if made_up else found
 
 
 def _path_of(model: str, say: Callable[[str], None], *, generates: bool) -> Path:

@@ -10,6 +10,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -116,6 +117,96 @@ def _article(value: object) -> str:
 def _bad(what: str, cause: str) -> OptimError:
     fix = "data={'input_name': array} for one sample, a list of such for several, or a function that returns them"
     return OptimError.usage("bad-data", what, cause, fix)
+
+
+@dataclass(frozen=True, slots=True)
+class MadeUp:
+    """How samples are made up, where the caller says it.
+
+    Attributes:
+        samples: how many; 0: as many as usual.
+        sizes: by dimension.
+        mask: what it hides: ``full``, ``end`` or ``start``; empty: as usual.
+    """
+
+    samples: int = 0
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    mask: str = ""
+
+    def __bool__(self) -> bool:
+        """Whether the caller said anything."""
+        return bool(self.samples or self.sizes or self.mask)
+
+    @property
+    def text(self) -> str:
+        """What a report says of the samples."""
+        said = [f"{name}={size}" for name, size in self.sizes.items()]
+        said += [f"mask {self.mask}"] if self.mask else []
+        return ", ".join(["synthesized", *said])
+
+
+@contextmanager
+def sized_data(model: Path, asked: MadeUp, data: Data | None, seed: int) -> Iterator[Data | None]:
+    """The samples that are made up as the caller says, in a file that is there until the end; else ``data``.
+
+    Args:
+        model: an ``.onnx`` file or a run folder.
+        asked: how they are made up.
+        data: what the caller gave.
+        seed: of the values.
+
+    Raises:
+        OptimError[conflicting-request]: samples are given, or the model has to be exported first.
+        OptimError[bad-samples]: a number of samples or a kind of mask that cannot be.
+        OptimError: see :func:`optim._engine.feeds.grid.sized_feeds`.
+    """
+    if not asked:
+        yield data
+        return
+    _require_made_up(model, asked, data)
+    from optim._engine.feeds.archives import write_archive
+    from optim._engine.feeds.grid import sized_feeds
+    from optim._engine.feeds.synthesize import SAMPLES
+    from optim._engine.runs.compare.conditions import resolve
+    from optim.onnx.files import describe_model
+
+    described = describe_model(resolve(model)[0])
+    with tempfile.TemporaryDirectory(prefix="optim-") as folder:
+        path = Path(folder) / "synthesized.npz"
+        made = {
+            f"{number}/{name}": array
+            for number in range(asked.samples or SAMPLES)
+            for name, array in sized_feeds(described, asked.sizes, seed, number=number, mask=asked.mask).items()
+        }
+        write_archive(path, made)
+        yield path
+
+
+def _require_made_up(model: Path, asked: MadeUp, data: Data | None) -> None:
+    from optim._engine.feeds.load import MAX_SAMPLES
+    from optim._engine.sources.naming import needs_export
+
+    if data is not None:
+        raise OptimError.usage(
+            "conflicting-request",
+            "sizes, samples and masks are of made-up samples, and samples are given",
+            "--data has samples of its own sizes",
+            "leave --data out, or --size, --samples and --mask",
+        )
+    if needs_export(str(model)):
+        raise OptimError.usage(
+            "conflicting-request",
+            f"{model} has to be exported before its samples can be given sizes",
+            "sizes are by the dimensions of a graph",
+            f"optim export {model} -o exported",
+        )
+    if asked.mask not in ("", "full", "end", "start"):
+        raise OptimError.usage(
+            "bad-samples", f"the mask cannot be {asked.mask}", "known: full, end, start", "--mask end"
+        )
+    if not 0 <= asked.samples <= MAX_SAMPLES:
+        cause = f"1 to {MAX_SAMPLES} samples can be made up"
+        raise OptimError.usage("bad-samples", f"there cannot be {asked.samples} samples", cause, "--samples 8")
 
 
 @contextmanager

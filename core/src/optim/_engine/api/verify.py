@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
-from optim._engine.api.given import Data, TaskMetric, named_data, named_metric
+from optim._engine.api.given import Data, MadeUp, TaskMetric, named_data, named_metric, sized_data
 from optim._engine.api.request import conditions_for
 from optim._engine.gate.max_loss import parse_max_loss, parse_max_mismatch
 from optim._engine.sources.address import fetched, quiet
@@ -28,6 +28,9 @@ def verify(
     target: str = "cpu",
     other_target: str = "",
     seed: int = 0,
+    samples: int = 0,
+    sizes: Mapping[str, int] | None = None,
+    mask: str = "",
     say: Callable[[str], None] | None = None,
 ) -> Verification:
     """Run two models on the same feeds and compare every output.
@@ -43,6 +46,10 @@ def verify(
         target: where both run.
         other_target: where ``other`` runs, if not there.
         seed: of made-up feeds.
+        samples: how many are made up; 0: as many as usual.
+        sizes: of made-up samples, by dimension: its name in the model, or what it counts, such as ``batch``.
+        mask: what the mask of made-up samples hides: ``full`` nothing, ``end`` or ``start`` a part of each row there;
+            empty: a part of a few samples.
         say: told what is going on, a line at a time.
 
     Returns:
@@ -66,7 +73,12 @@ def verify(
             "no second model and no second target is given",
             f"optim verify {reference} OTHER, or --other-target TARGET",
         )
-    with named_data(data, seed) as feeds, named_metric(metric) as judged_by:
+    made_up = MadeUp(samples, sizes or {}, mask)
+    with (
+        sized_data(models[0], made_up, data, seed) as given,
+        named_data(given, seed) as feeds,
+        named_metric(metric) as judged_by,
+    ):
         conditions = conditions_for(models, said, data=feeds, target=target, seed=seed)
         from optim._engine.runs.compare.verify import verify_models
         from optim._engine.search.settings import RunSettings
@@ -78,4 +90,7 @@ def verify(
             max_loss=parse_max_loss(str(max_loss)) if max_loss is not None else None,
             max_mismatch=parse_max_mismatch(str(max_mismatch)),
         )
-        return verify_models(*models, conditions, asked, other_target=other_target)
+        found = verify_models(*models, conditions, asked, other_target=other_target)
+    if not made_up:
+        return found
+    return found.model_copy(update={"feeds": found.feeds.model_copy(update={"origin": made_up.text})})

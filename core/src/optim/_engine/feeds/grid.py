@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from optim._engine.feeds.dimensions import HINTS, Measure, PlannedInput, fit_setting
+from optim._engine.feeds.roles import Role
 from optim._engine.feeds.settings import Setting
 from optim._engine.feeds.synthesize import MOST_BYTES, plan_model, sample_bytes
 from optim._engine.feeds.values import make_sample
@@ -30,20 +31,24 @@ _FIELDS = {
 }
 
 
-def sized_feeds(model: Model, sizes: Mapping[str, int], seed: int) -> Feeds:
+def sized_feeds(model: Model, sizes: Mapping[str, int], seed: int, *, number: int = 0, mask: str = "") -> Feeds:
     """One sample whose dimensions have these sizes; the others are as in feeds that are made up.
 
     Args:
         model: whose inputs they are.
         sizes: by the name of a dimension in the model, or by what it counts: batch, sequence, past, height, ...
         seed: of the values.
+        number: of the sample; each has other values.
+        mask: what the mask hides, see :class:`optim._engine.feeds.settings.Setting`.
 
     Raises:
         OptimError[unknown-dimension]: no dimension that is free has such a name.
         OptimError[conflicting-request]: two names are of one size.
         OptimError[bad-grid]: the model takes no such size, or its inputs would fill too much memory.
+        OptimError[no-mask]: the model has no mask, or a past, behind which nothing can be hidden at the end.
     """
     plans = plan_model(model)
+    _require_mask(plans, mask)
     named: dict[str, str] = {}
     for name in sizes:
         other = named.setdefault(_field(plans, name), name)
@@ -52,10 +57,10 @@ def sized_feeds(model: Model, sizes: Mapping[str, int], seed: int) -> Feeds:
                 "conflicting-request",
                 f"{other} and {name} cannot have sizes of their own",
                 "inputs are made with one size for both",
-                f"leave {name} out of --grid",
+                f"leave {name} out",
             )
     fields: dict[str, Any] = {field: sizes[name] for field, name in named.items()}
-    fitted = fit_setting(plans, replace(Setting(), **fields))
+    fitted = fit_setting(plans, replace(Setting(), mask=mask, **fields))
     for field, name in named.items():
         at_most = getattr(fitted, field)
         if at_most != sizes[name]:
@@ -66,7 +71,18 @@ def sized_feeds(model: Model, sizes: Mapping[str, int], seed: int) -> Feeds:
             f"inputs of {text} would be too large",
             f"they take {needed >> 20} MiB, and at most {MOST_BYTES >> 20} are made",
         )
-    return make_sample(plans, fitted, np.random.default_rng([seed, math.prod(sizes.values())]))
+    numbers = [seed, math.prod(sizes.values()), *([number] if number else [])]
+    return make_sample(plans, fitted, np.random.default_rng(numbers))
+
+
+def _require_mask(plans: Sequence[PlannedInput], mask: str) -> None:
+    roles = {plan.role for plan in plans}
+    what = f"--mask {mask} does not fit this model"
+    if mask and Role.MASK not in roles:
+        raise OptimError.usage("no-mask", what, "none of its inputs is a mask", "leave --mask out")
+    if mask == "end" and Role.PAST in roles:
+        cause = "the new tokens of a decoder come last"
+        raise OptimError.usage("no-mask", what, cause, "--mask start hides the beginning")
 
 
 def _field(plans: Sequence[PlannedInput], name: str) -> str:
@@ -89,4 +105,4 @@ def _field(plans: Sequence[PlannedInput], name: str) -> str:
 
 
 def _bad(what: str, cause: str) -> OptimError:
-    return OptimError.usage("bad-grid", what, cause, "leave this size out of --grid")
+    return OptimError.usage("bad-grid", what, cause, "leave this size out, or name another")

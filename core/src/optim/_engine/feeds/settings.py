@@ -23,6 +23,7 @@ class Setting:
         known_ids: token ids run below this where no table tells.
         equal: if set, the size of every dimension but the batch.
         mask_without_past: the mask covers the new tokens only.
+        mask: hides nothing (``full``), or a part at the ``end`` or ``start`` of each row; empty: as ``padded`` says.
     """
 
     batch: int = 1
@@ -37,6 +38,7 @@ class Setting:
     known_ids: int = 100
     equal: int | None = None
     mask_without_past: bool = False
+    mask: str = ""
 
 
 @dataclass(frozen=True, slots=True)

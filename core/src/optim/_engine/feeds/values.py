@@ -122,7 +122,9 @@ class _Sample:
             return self.visible[batch, length, past]
         shown = np.ones((batch, length), dtype=bool)
         room = (past if past else length) - 1
-        if self.setting.padded and room > 0:
+        if self.setting.mask and room > 0:
+            self._hide(shown, room)
+        elif self.setting.padded and room > 0:
             count = int(self.rng.integers(max(1, room // 4), max(2, room // 2 + 1)))
             if past and length > past:
                 shown[-1, :count] = False
@@ -132,6 +134,14 @@ class _Sample:
             shown[:, past + self.setting.length :] = False
         self.visible[batch, length, past] = shown
         return shown
+
+    def _hide(self, shown: NDArray[np.bool_], room: int) -> None:
+        """Hides up to half of the positions of each row, at the side that the setting names."""
+        if self.setting.mask == "full":
+            return
+        for row in shown:
+            count = int(self.rng.integers(max(1, room // 4), max(2, room // 2 + 1)))
+            row[slice(0, count) if self.setting.mask == "start" else slice(len(row) - count, None)] = False
 
     def tokens(self, plan: PlannedInput, shape: tuple[int, ...]) -> Array:
         high = plan.rows if plan.rows is not None else self.setting.known_ids

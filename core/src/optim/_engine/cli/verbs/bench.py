@@ -11,7 +11,14 @@ import click
 
 from optim.cli_kit.commands import OptimCommand
 from optim.cli_kit.names import TARGET_NAME
-from optim.cli_kit.options import MODEL_OR_PROGRAM_PATH, SECONDS, data_option, seed_option, targets_option
+from optim.cli_kit.options import (
+    MODEL_OR_PROGRAM_PATH,
+    SECONDS,
+    data_option,
+    made_up_options,
+    seed_option,
+    targets_option,
+)
 from optim.cli_kit.output import echo, json_option, print_json, print_table
 from optim.errors import ExitStatus, OptimError
 
@@ -52,6 +59,7 @@ class _GridCommand(OptimCommand):
 )
 @click.argument("models", nargs=-1, required=True, type=MODEL_OR_PROGRAM_PATH, metavar="MODEL_OR_RUN_FOLDER...")
 @data_option
+@made_up_options
 @targets_option("Target to run the models on. One model can run on several: names with commas, or auto.", default="cpu")
 @click.option("--seconds", type=SECONDS, default=20.0, show_default=True, help="Time limit for timing, in seconds.")
 @seed_option("Random seed of synthesized samples and of the order.")
@@ -93,6 +101,9 @@ class _GridCommand(OptimCommand):
 def bench(
     models: tuple[Path, ...],
     data: str | None,
+    samples: int | None,
+    sizes: dict[str, int],
+    mask: str | None,
     target: str,
     seconds: float,
     seed: int,
@@ -120,6 +131,13 @@ def bench(
     _require_places(table, plot, grid=bool(grid))
     if grid:
         _require_alone(data, beside, component, generate)
+        if samples or sizes or mask:
+            raise OptimError.usage(
+                "conflicting-request",
+                "--grid excludes --samples, --size and --mask",
+                "--grid makes one sample of each combination of its sizes",
+                "name all sizes in --grid, or leave it out",
+            )
         with progress() as say:
             points = bench_grid(models, parse_grid(grid), seconds=seconds, target=target, seed=seed, say=say, **served)
         return _tell_grid(points, table, plot, as_json=as_json)
@@ -127,6 +145,9 @@ def bench(
         found = bench_models(
             models,
             data=data,
+            samples=samples or 0,
+            sizes=sizes,
+            mask=mask or "",
             seconds=seconds,
             target=target,
             beside=beside,
@@ -174,8 +195,12 @@ def parse_grid(axes: Sequence[str]) -> dict[str, tuple[int, ...]]:
                 f"--grid cannot be {text}",
                 "the dimension is named twice"
                 if name in found
+                else "nothing can be timed at size 0"
+                if 0 in numbers
                 else "the form is NAME=SIZE,SIZE with sizes of 1 or more",
-                "--grid batch=1,8,32 sequence=16,128",
+                "optim export SOURCE -o exported makes the graphs and times nothing"
+                if 0 in numbers
+                else "--grid batch=1,8,32 sequence=16,128",
             )
         found[name] = tuple(dict.fromkeys(numbers))
     return found

@@ -9,7 +9,15 @@ import click
 
 from optim.cli_kit.commands import OptimCommand
 from optim.cli_kit.names import TARGET_NAME
-from optim.cli_kit.options import MODEL_PATH, data_option, metric_options, mismatch_option, seed_option, target_option
+from optim.cli_kit.options import (
+    MODEL_PATH,
+    data_option,
+    made_up_options,
+    metric_options,
+    mismatch_option,
+    seed_option,
+    target_option,
+)
 from optim.cli_kit.output import echo, json_option, print_json, print_table
 from optim.errors import ExitStatus
 
@@ -27,6 +35,7 @@ if TYPE_CHECKING:
 @click.argument("reference", type=MODEL_PATH)
 @click.argument("other", type=MODEL_PATH, required=False)
 @data_option
+@made_up_options
 @click.option("--max-drift", type=float, help="Accuracy budget: largest drift of any output. [default: 0.1]")
 @mismatch_option
 @metric_options
@@ -38,6 +47,9 @@ def verify(
     reference: Path,
     other: Path | None,
     data: str | None,
+    samples: int | None,
+    sizes: dict[str, int],
+    mask: str | None,
     max_drift: float | None,
     max_mismatch: str | None,
     metric: str | None,
@@ -62,6 +74,9 @@ def verify(
             reference,
             other,
             data=data,
+            samples=samples or 0,
+            sizes=sizes,
+            mask=mask or "",
             max_drift=max_drift,
             max_mismatch=max_mismatch or 0.0,
             metric=metric,
