@@ -13,7 +13,7 @@ import click
 import pytest
 
 import optim_testing
-from optim import Pass
+from optim import Pass, Stage
 from optim._engine.cli.main import optim
 from optim_testing import PassConformance, models
 from optim_testing.scaffold.package import STAGES, write_package
@@ -64,7 +64,7 @@ def test_the_page_names_the_stages_that_a_new_plugin_can_start_with() -> None:
 
 
 def test_the_samples_are_parts_of_the_package_that_optim_writes(tmp_path: Path) -> None:
-    write_package("my-vendor", tmp_path / "package", STAGES[:2])
+    write_package("my-vendor", tmp_path / "package", [Stage.FUSE, Stage.QUANTIZE])
     written = "\n".join(path.read_text(encoding="utf-8") for path in (tmp_path / "package").rglob("*.py"))
     samples = re.findall(r"```python\n(.*?)\n```", PAGE, re.DOTALL)
     assert len(samples) == 2

@@ -45,13 +45,11 @@ class HeldBackend(Backend):
 
     Attributes:
         release: as given.
-        by_wall: whether all sessions are timed by the wall's clock alone, and not by what they say of their runs.
     """
 
     def __init__(self, kind: type[Backend], release: str, package: str = "", bounds: Bounds | None = None) -> None:
         self._bounds = () if bounds is None else (bounds,)
         self._package = package
-        self.by_wall = False
         self.release = release
         self.kind = kind
         self.name = kind.name  # type: ignore[misc]  # of this instance: it stands for the class that it wraps
@@ -148,6 +146,15 @@ class HeldBackend(Backend):
         """Returns what it adds to a run folder."""
         return tuple(self._plugin.blame("could not add its files to the result", lambda: self._inner.deliver(delivery)))
 
+    @property
+    def by_wall(self) -> bool:
+        """Whether all sessions are timed by the wall's clock alone, and not by what they say of their runs."""
+        return self._plugin.by_wall
+
+    @by_wall.setter
+    def by_wall(self, value: bool) -> None:
+        self._plugin.by_wall = value
+
     def load_script(self, delivery: Delivery) -> str:
         """Returns what ``load.py`` is to say."""
         text = self._plugin.blame("could not say how its results are loaded", lambda: self._inner.load_script(delivery))
@@ -172,13 +179,4 @@ class HeldBackend(Backend):
     def _held(self, opening: Callable[[], Session], model: Model, target: Target, *, on_target: bool) -> HeldSession:
         turns = device(self._inner.device(target)) if self.kind.exclusive else None
         limits = (of_vendor(self.kind.call_limits), *self._bounds)
-        return HeldSession(
-            self._plugin,
-            opening,
-            model,
-            target,
-            on_target=on_target,
-            turns=turns,
-            limits=limits,
-            by_wall=lambda: self.by_wall,
-        )
+        return HeldSession(self._plugin, opening, model, target, on_target=on_target, turns=turns, limits=limits)

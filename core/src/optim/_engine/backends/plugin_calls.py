@@ -25,7 +25,7 @@ def _nothing_passes(error: Exception) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PluginCalls:
     """How a backend is called.
 
@@ -33,11 +33,13 @@ class PluginCalls:
         name: of the backend.
         release: the distribution that brings it, with its version.
         is_passing: whether what was raised may go by itself, as the backend says.
+        by_wall: whether what it says of its own times is taken from the wall's clock.
     """
 
     name: str
     release: str
     is_passing: Callable[[Exception], bool] = _nothing_passes
+    by_wall: bool = False
 
     def call(self, doing: str, limit: Limit = NO_LIMIT, *, first: bool = False) -> PluginCall:
         """What the parent of this process is told while code of the backend runs."""
