@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import pytest
 from all_goals import GOALS
 
-from optim._engine.gate.node_costs import NodeCost, precisions_of
-from optim._engine.gate.repair import MeasuredSet, OutOfEvaluations, Repair
-from optim._engine.gate.units import seams
 from optim._engine.repair import repair_job
+from optim._engine.repair.costs import NodeCost, precisions_of
+from optim._engine.repair.found import MeasuredSet, OutOfEvaluations, Repair
 from optim._engine.repair.repair_job import COSTS, HOLDS, Request, _by_costs, _costliest, _Measured
+from optim._engine.repair.units import seams
 from optim._engine.search.deadline import LEAST_REPAIR_S
 from optim._engine.search.select.repair import Repairer
 from optim._engine.search.workbench import Workbench
@@ -36,6 +36,7 @@ def measured():
 
         reference = SimpleNamespace(compared=(0,))
         probe = SimpleNamespace(
+            refinable=frozenset(NODES),
             nodes=NODES,
             drift=drift,
             drifts=lambda keep, samples, finer, on_target: [],
@@ -314,7 +315,7 @@ def test_a_failed_repair_is_told_from_one_that_found_nothing_in_time(kind, raise
     tried = SimpleNamespace(answer=SimpleNamespace(comparisons=[]), seconds=6.0)
     attempt = SimpleNamespace(seconds=6.0, unrepaired="")
     left = SimpleNamespace(left=20.0, spending=contextlib.nullcontext)
-    time = SimpleNamespace(left_for_repairs=20.0, most_for_repair=lambda seconds: 20.0, repairs=left)
+    time = SimpleNamespace(left_for_repairs=20.0, most_for_repair=lambda seconds: 20.0, repairs=left, now=lambda: 0.0)
     bench.repair = lambda *words: Workbench.repair(bench, *words)
     bench.budget = None
     trial.offered.over_models = SimpleNamespace(kept="in float")
