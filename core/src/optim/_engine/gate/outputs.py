@@ -7,7 +7,8 @@
 - its floats are near the original's, measured by how the original varies (:mod:`optim._engine.gate.variation`).
   The error of an element is ``|other - original|`` beyond four units in the last place of its type, divided by the
   scale of its slice. Each *question* is the root mean square of these errors: over the whole output, and over every
-  slice of every axis, so that one wrong token, channel or row counts. The error of a slice is divided by what chance
+  slice of every axis, so that one wrong token, channel or row counts; slices within each row of a batch too, so that
+  a row passes no sooner beside others than alone. The error of a slice is divided by what chance
   gives the worst of so many slices if errors are spread evenly;
 - floats that are whole numbers in both models, such as classes, are asked one question more: which share of them
   differs;
@@ -256,9 +257,8 @@ def answers(errors: Numbers, original: Numbers, counted: NDArray[np.bool_], vari
 
 def _of_axis(axis: int, squares: Numbers, spread: Numbers, counted: NDArray[np.bool_], variation: Variation) -> Answer:
     """The errors of all slices of an axis; of one in a batch that of its worst row, if it is worse than that of all."""
-    batches: list[tuple[int, ...]] = [()]
-    if axis and squares.ndim > 2 and squares.shape[0] > 1:
-        batches.append((0,))
+    has_rows = axis > 0 and squares.ndim > 2 and squares.shape[0] > 1
+    batches: tuple[tuple[int, ...], ...] = ((), (0,)) if has_rows else ((),)
     views = []
     for batch in batches:
         rest = tuple(place for place in range(squares.ndim) if place not in (axis, *batch))
