@@ -20,6 +20,8 @@ from pathlib import Path
 
 import click
 
+from optim._engine.cli.error_catalogue import text_of
+
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 sys.path.insert(0, str(DOCS))
@@ -316,8 +318,8 @@ def of_help_texts() -> Iterator[Finding]:
 
 def of_strings() -> Iterator[Finding]:
     """The findings in texts of the code that people read: banned words, and command lines that optim refuses."""
-    for source in make_errors.SOURCES:
-        for path in sorted((ROOT / source).rglob("*.py")):
+    for folder in make_errors.PACKAGES.values():
+        for path in sorted(folder.rglob("*.py")):
             place = path.relative_to(ROOT).as_posix()
             for line, text in _texts_of(ast.parse(path.read_text("utf-8"))):
                 for pattern, better in BANNED.items():
@@ -357,7 +359,7 @@ def _texts_of(tree: ast.Module) -> Iterator[tuple[int, str]]:
     } | {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
     for node in nodes:
         if id(node) not in silent and isinstance(node, ast.Constant | ast.JoinedStr):
-            text = make_errors.text_of(node) if isinstance(node, ast.JoinedStr) or isinstance(node.value, str) else ""
+            text = text_of(node) if isinstance(node, ast.JoinedStr) or isinstance(node.value, str) else ""
             if len(re.findall(r"[A-Za-z]{2,}", text)) >= _LEAST_WORDS and "\n" not in text.strip():
                 yield node.lineno, text
 

@@ -193,7 +193,7 @@ def read_errors(text: str) -> Iterator[tuple[str, str, str, int]]:
 
 def _said(*expressions: ast.expr | None) -> str:
     """The first expression that says something by itself; ``ELSEWHERE`` if all are computed, empty if there is none."""
-    written = [_text(expression) for expression in expressions]
+    written = [text_of(expression) for expression in expressions]
     return next((text for text in written if text.strip(UNKNOWN + " :,")), ELSEWHERE if any(written) else "")
 
 
@@ -243,13 +243,13 @@ def _status(node: ast.expr | None, own: bool) -> int:
     return ExitStatus.NOT_HELD.value
 
 
-def _text(node: ast.expr | None) -> str:
+def text_of(node: ast.expr | None) -> str:
     """A string as it is written, with an ellipsis for every value that is put into it."""
     if isinstance(node, ast.Constant):
         return str(node.value)
     if isinstance(node, ast.JoinedStr):
-        return "".join(_text(part) for part in node.values)
+        return "".join(text_of(part) for part in node.values)
     if isinstance(node, ast.IfExp):
-        sides = [side for side in (_text(node.body), _text(node.orelse)) if side.strip(UNKNOWN)]
+        sides = [side for side in (text_of(node.body), text_of(node.orelse)) if side.strip(UNKNOWN)]
         return " / ".join(sides)
     return UNKNOWN if node is not None else ""
