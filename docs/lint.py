@@ -20,6 +20,8 @@ from pathlib import Path
 
 import click
 
+from optim._engine.cli.error_catalogue import text_of
+
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 sys.path.insert(0, str(DOCS))
@@ -318,8 +320,8 @@ def of_help_texts() -> Iterator[Finding]:
 
 def of_strings() -> Iterator[Finding]:
     """The findings in texts of the code that people read: banned words, and command lines that optim refuses."""
-    for package in make_errors.PACKAGES.values():
-        for path in sorted(package.rglob("*.py")):
+    for folder in make_errors.PACKAGES.values():
+        for path in sorted(folder.rglob("*.py")):
             place = path.relative_to(ROOT).as_posix()
             for line, text in _texts_of(ast.parse(path.read_text("utf-8"))):
                 for pattern, better in BANNED.items():
