@@ -28,8 +28,6 @@ sys.path.insert(0, str(DOCS))
 import make_errors  # noqa: E402
 import make_pages  # noqa: E402
 
-from optim._engine.cli.error_catalogue import text_of  # noqa: E402
-
 UNCLEAN: frozenset[str] = frozenset()
 """Pages whose prose is not checked yet. Links and command lines of them are."""
 

@@ -188,3 +188,27 @@ def test_options_that_do_not_fit_the_model_are_errors(options, reference, tmp_pa
         apply(Preprocess, small_net(tmp_path), tmp_path, images(1), **options)
     assert caught.value.reference == reference
     assert caught.value.status is ExitStatus.USAGE
+
+
+def test_sizes_are_fixed_by_the_names_of_dimensions(tmp_path: Path) -> None:
+    model = small_net(tmp_path, batch="batch")
+    options = parse_options(Preprocess, {"dimensions": {"batch": 2}})
+    assert Preprocess().inputs_for(options, model)[0].shape == (2, 3, 8, 8)
+    Preprocess().refuse_without_data(options, model)
+    result = apply(Preprocess, model, tmp_path, dimensions={"batch": 2})
+    assert result.notes[0] == "dynamic inputs are fixed as asked: x 2x3x8x8"
+    assert result.model.inputs[0].shape == (2, 3, 8, 8)
+
+
+def test_a_dimension_that_is_not_there_or_is_left_open_is_refused(tmp_path: Path) -> None:
+    model = stored(models.encoder(tmp_path), tmp_path)
+    with pytest.raises(OptimError) as unknown:
+        Preprocess().refuse_for(parse_options(Preprocess, {"dimensions": {"none": 2}}), model, None)
+    assert unknown.value.reference == "unknown-dimension"
+    name = next(size for size in model.inputs[0].shape if isinstance(size, str))
+    with pytest.raises(OptimError) as left:
+        Preprocess().refuse_without_data(parse_options(Preprocess, {"dimensions": {name: 1}}), model)
+    assert left.value.reference == "dynamic-without-data"
+    with pytest.raises(OptimError, match="do not fit") as both:
+        parse_options(Preprocess, {"dimensions": {"batch": 1}, "shapes": {"x": [1, 3, 8, 8]}})
+    assert "exclude each other" in both.value.cause

@@ -24,6 +24,7 @@ from qnn_models import (
 )
 
 from optim import ExitStatus, OptimError
+from optim.options import parse_options
 from optim_qnn.preprocess.preprocess import Preprocess
 from optim_qnn.quantize.quantize import Quantize
 from optim_testing import models
@@ -227,3 +228,71 @@ def test_an_override_without_effect_is_an_error_that_names_the_tensor(tmp_path: 
         apply(Quantize, encoder(tmp_path), tmp_path, sentences(), overrides={"input_ids": {"type": "uint16"}})
     assert caught.value.reference == "override-dropped"
     assert caught.value.status is ExitStatus.NOT_HELD
+
+
+def inputs_of(model, name: str) -> list[str]:
+    """Operators that make what a node reads; a weight or an input of the graph is none."""
+    node = next(one for one in model.ir().graph if one.name == name)
+    makers = [value.producer() if value is not None else None for value in node.inputs]
+    return [maker.op_type for maker in makers if maker is not None]
+
+
+@on_htp
+@pytest.mark.parametrize("options", [{"float_nodes": ["gemm"]}, {"float_operators": ["Gemm"]}])
+def test_a_node_or_an_operator_stays_in_float_and_runs_on_htp(options, tmp_path: Path) -> None:
+    model, given = small_net(tmp_path), images()
+    assert "DequantizeLinear" in inputs_of(apply(Quantize, model, tmp_path, given).model, "gemm")[1:]
+    result = apply(Quantize, model, tmp_path, given, **options)
+    assert inputs_of(result.model, "gemm")[1:] == []  # weight and bias
+    assert result.counts["nodes in float"] == 1
+    assert "gemm" not in Quantize().keepable(model, parse_options(Quantize, options))
+    assert relative_l2(run(model, given[0]), run_on_htp(result.model, given[0])) < 0.05
+
+
+def test_weights_have_the_symmetry_that_is_asked_for(tmp_path: Path) -> None:
+    def zero_points(**options) -> set[int]:
+        graph = apply(Quantize, small_net(tmp_path), tmp_path, images(), per_channel=False, **options).model.ir().graph
+        zeros = [
+            node.inputs[2] for node in graph if node.op_type == "DequantizeLinear" and node.inputs[0].name in names
+        ]
+        return {int(number) for zero in zeros for number in np.atleast_1d(zero.const_value.numpy())}
+
+    names = {"k1_quantized", "k2_quantized", "w_quantized"}
+    assert zero_points() == {0}
+    assert zero_points(symmetric_weights=False) - {0}
+    assert zero_points(weights="uint8", symmetric_weights=True) <= {127, 128}
+
+
+def test_activations_that_a_range_stands_for_are_kept_if_asked_for(tmp_path: Path) -> None:
+    model = small_net(tmp_path)
+    assert "Relu" not in operators(apply(Quantize, model, tmp_path, images()).model)
+    assert "Relu" in operators(apply(Quantize, model, tmp_path, images(), keep_removable=True).model)
+
+
+def test_samples_are_calibrated_a_few_at_a_time(tmp_path: Path) -> None:
+    model = small_net(tmp_path)
+    whole, parts = (apply(Quantize, model, tmp_path, images(4), **options) for options in ({}, {"stride": 2}))
+    assert relative_l2(run(whole.model, images()[0]), run(parts.model, images()[0])) < 1e-6
+    with pytest.raises(OptimError, match="not divisible by stride size"):
+        apply(Quantize, model, tmp_path, images(4), stride=3)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"symmetric_weights": False}, "needs per_channel false"),
+        ({"keep": ["gemm"], "float_nodes": ["gemm"]}, "'gemm' is in keep and in float_nodes"),
+        ({"stride": 0}, "stride"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(options, said, tmp_path: Path) -> None:
+    with pytest.raises(OptimError) as refused:
+        parse_options(Quantize, options)
+    assert said in refused.value.cause
+
+
+def test_names_that_the_graph_lacks_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(OptimError, match="'gem' in float_nodes"):
+        apply(Quantize, small_net(tmp_path), tmp_path, images(), float_nodes=["gem"])
+    with pytest.raises(OptimError, match="there is no operator 'Gem'"):
+        apply(Quantize, small_net(tmp_path), tmp_path, images(), float_operators=["Gem"])

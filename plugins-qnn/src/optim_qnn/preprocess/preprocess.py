@@ -8,7 +8,7 @@ After::
 
     input_ids [1, 128] -> ... -> Gelu / Reshape / Softmax ...
 
-1. dynamic dimensions are fixed: to the options, else to the shape that all samples of ``--data`` have;
+1. dynamic dimensions are fixed: to ``shapes`` or ``dimensions``, else to the shape that all samples of ``--data`` have;
 2. what computes constants is folded, by onnxruntime;
 3. onnxruntime's own fusions for QNN: Gelu, LpNormalization, SpaceToDepth, LayerNormalization;
 4. operators that HTP rejects are written in others (:mod:`optim_qnn.rewrites`);
@@ -47,14 +47,16 @@ class Preprocess(Pass):
 
     def refuse_for(self, options: PreprocessOptions, model: Model, target: Target) -> None:
         """Names and shapes that the inputs and outputs cannot have."""
-        from optim.onnx import require_shapes
+        from optim.onnx import require_dimensions, require_shapes
 
         _require_names(options, model)
-        require_shapes(model.ir(), options.shapes)
+        graph = model.ir()
+        require_dimensions(graph, options.dimensions)
+        require_shapes(graph, options.shapes)
 
     def refuse_without_data(self, options: PreprocessOptions, model: Model) -> None:
         """Shapes that nobody said."""
-        dynamic = [info.name for info in model.inputs if info.is_dynamic]
+        dynamic = [info.name for info in self.inputs_for(options, model) if info.is_dynamic]
         if dynamic and not options.shapes:
             raise _nobody_said(dynamic)
 
@@ -62,7 +64,8 @@ class Preprocess(Pass):
         """The inputs with what the options fix."""
         from optim.onnx import fixed_inputs, require_shapes
 
-        return fixed_inputs(model.inputs, require_shapes(model.ir(), options.shapes), options.shapes)
+        sizes = options.dimensions or require_shapes(model.ir(), options.shapes)
+        return fixed_inputs(model.inputs, sizes, options.shapes)
 
     def apply(self, model: Model, options: PreprocessOptions, context: Context) -> PassResult:
         """Fix, fold, fuse, rewrite, turn, name."""
@@ -73,7 +76,7 @@ class Preprocess(Pass):
 
         _require_names(options, model)
         graph = model.ir()
-        notes = fix(graph, model, options.shapes, context)
+        notes = fix(graph, model, _shapes_of(options, model), context)
         graph = folded(graph, context)
         graph, counts = fused(graph, context, layer_norm=options.fuse_layer_norm)
         counts |= rewrite(graph)
@@ -93,6 +96,27 @@ class Preprocess(Pass):
             else None
         )
         return PassResult(after, changed=True, notes=notes, counts=counts, interface=interface)
+
+
+def _shapes_of(options: PreprocessOptions, model: Model) -> dict[str, tuple[int, ...]]:
+    """The shapes of dynamic inputs as options say them, by input.
+
+    Raises:
+        OptimError[dynamic-without-data]: sizes of dimensions leave an input dynamic.
+    """
+    if not options.dimensions:
+        return dict(options.shapes)
+    from optim.onnx import fixed_inputs
+
+    fixed = fixed_inputs(model.inputs, options.dimensions, {})
+    if left := [info.name for info in fixed if info.is_dynamic]:
+        raise _nobody_said(left)
+    dynamic = {info.name for info in model.inputs if info.is_dynamic}
+    return {
+        info.name: tuple(size for size in info.shape or () if isinstance(size, int))
+        for info in fixed
+        if info.name in dynamic
+    }
 
 
 def _nobody_said(dynamic: Sequence[str]) -> OptimError:

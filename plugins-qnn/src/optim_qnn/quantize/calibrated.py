@@ -5,12 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optim import Context, Model, OptimError
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
+
     from optim_qnn.quantize.quantize_options import QuantizeOptions
 
 
@@ -33,7 +36,7 @@ def quantized(model: Model, options: QuantizeOptions, context: Context) -> Path:
     kept = types["int16" if options.activations == "int8" else "uint16"]
     overrides = {
         **types_with_kept(graph, options.keep, types[options.activations], kept),
-        **types_for_htp(graph, types[options.weights], QuantType.QUInt8, per_channel=options.per_channel),
+        **types_for_htp(graph, types[options.weights], QuantType.QUInt8, options),
         **parsed(graph, options.overrides, types),
     }
     source, target = context.scratch / "float.onnx", context.scratch / "quantized.onnx"
@@ -50,6 +53,11 @@ def quantized(model: Model, options: QuantizeOptions, context: Context) -> Path:
                 init_overrides=by_name(overrides),
                 add_qtype_converts=bool(options.overrides),
                 activation_symmetric=options.symmetric_activations,
+                weight_symmetric=options.symmetric_weights,
+                keep_removable_activations=options.keep_removable,
+                stride=options.stride,
+                op_types_to_quantize=_operators(graph, options),
+                nodes_to_exclude=list(options.float_nodes) or None,
             )
             quantize(source, target, config)
     except OptimError:
@@ -69,6 +77,16 @@ _TYPES = ("uint8", "uint16", "int8", "int16", "int4")
 _METHODS = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile"}
 
 
+def _operators(graph: ir.Model, options: QuantizeOptions) -> list[str] | None:
+    """Operators that are quantized; None for all that onnxruntime's settings for QNN quantize."""
+    from onnxruntime.quantization.execution_providers.qnn.quant_config import OP_TYPES_TO_EXCLUDE
+
+    if not options.float_operators:
+        return None
+    left_out = {*options.float_operators, *OP_TYPES_TO_EXCLUDE}
+    return sorted({node.op_type for node in graph.graph} - left_out)
+
+
 def _reader(context: Context) -> Any:
     """The samples of the run as onnxruntime reads them.
 
@@ -81,13 +99,22 @@ def _reader(context: Context) -> Any:
         """One after the other."""
 
         def __init__(self) -> None:
+            self._first, self._end = 0, sum(1 for _ in context.samples())
+            self.rewind()
+
+        def __len__(self) -> int:
+            return sum(1 for _ in context.samples())
+
+        def set_range(self, start_index: int, end_index: int) -> None:
+            """The samples that are given next."""
+            self._first, self._end = start_index, end_index
             self.rewind()
 
         def get_next(self) -> Any:
             return next(self._samples, None)
 
         def rewind(self) -> None:
-            self._samples = context.samples()
+            self._samples = islice(context.samples(), self._first, self._end)
 
     if next(context.samples(), None) is None:
         raise OptimError(

@@ -9,7 +9,8 @@ After::
     x -> Q -> DQ -> MatMul(w as int8 -> DQ) -> Q -> DQ -> Softmax -> Q -> DQ -> y     QDQ
 
 onnxruntime's quantizer writes the graph, with its settings for QNN and those that HTP wants besides
-(:mod:`optim_qnn.quantize.tensor_types`). Nodes in ``keep`` compute at 16 bits among others at 8: what they are given is
+(:mod:`optim_qnn.quantize.tensor_types`). Nodes in ``float_nodes`` and operators in ``float_operators`` stay in float,
+which only an HTP with float16 runs. Nodes in ``keep`` compute at 16 bits among others at 8: what they are given is
 converted before them, and what they give after them.
 """
 
@@ -19,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from optim import APPLICABLE, Applicable, Context, Model, OptimError, Pass, PassResult, Target
+from optim.errors import unknown_name
 
 if TYPE_CHECKING:
     from optim_qnn.quantize.quantize_options import QuantizeOptions
@@ -69,7 +71,12 @@ class Quantize(Pass):
 
         if options is not None and options.activations.endswith("16"):
             return ()
-        return computing_nodes(typed(model))
+        graph = typed(model)
+        if options is None:
+            return computing_nodes(graph)
+        left_out = {*options.float_nodes}
+        left_out |= {node.name or "" for node in graph.graph if node.op_type in options.float_operators}
+        return [name for name in computing_nodes(graph) if name not in left_out]
 
     def apply(self, model: Model, options: QuantizeOptions, context: Context) -> PassResult:
         """Calibrate on all samples, and write the quantized graph."""
@@ -77,21 +84,31 @@ class Quantize(Pass):
         from optim_qnn.quantize.overrides import require_applied
         from optim_qnn.quantize.tensor_types import computing_nodes, typed
 
-        unknown = [name for name in options.keep if name not in set(computing_nodes(typed(model)))]
-        if unknown:
-            raise OptimError(
-                "unknown-node",
-                f"'{unknown[0]}' in keep is no node that computes floats",
-                "keep takes names of nodes",
-                "optim qnn support MODEL lists the nodes",
-                "optim-plugin-qnn",
-            )
+        named = typed(model)
+        computing = set(computing_nodes(named))
+        for option in ("keep", "float_nodes"):
+            unknown = [name for name in getattr(options, option) if name not in computing]
+            if unknown:
+                raise OptimError(
+                    "unknown-node",
+                    f"'{unknown[0]}' in {option} is no node that computes floats",
+                    f"{option} takes names of nodes",
+                    "optim qnn support MODEL lists the nodes",
+                    "optim-plugin-qnn",
+                )
+        operators = {node.op_type for node in named.graph}
+        for operator in options.float_operators:
+            if operator not in operators:
+                raise unknown_name("operator", operator, operators, fix="correct the name in float_operators")
         path = quantized(model, options, context)
         after = context.adopt(path, model)
         graph = after.ir()
         require_applied(graph, options.overrides)
         kinds = [node.op_type for node in graph.graph]
         counts = {"QuantizeLinear": kinds.count("QuantizeLinear"), "DequantizeLinear": kinds.count("DequantizeLinear")}
+        if options.float_nodes or options.float_operators:
+            floats = [n for n in named.graph if n.name in options.float_nodes or n.op_type in options.float_operators]
+            counts["nodes in float"] = len(floats)
         if options.keep:
             counts["nodes at 16 bits"] = len(options.keep)
         made_up = "" if context.feeds_given else "calibrated on synthesized samples: give real ones with --data"

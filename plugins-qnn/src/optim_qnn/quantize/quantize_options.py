@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from optim import PassOptions
 
@@ -26,7 +26,22 @@ class QuantizeOptions(PassOptions):
             "how the range of a tensor follows from the samples; entropy and percentile keep all activations in memory"
         ),
     )
+    stride: int | None = Field(
+        None,
+        ge=1,
+        description="number of samples that are calibrated at a time, which limits memory; must divide their number",
+    )
     symmetric_activations: bool = Field(False, description="make ranges symmetric around zero")
+    symmetric_weights: bool | None = Field(
+        None, description="make ranges of weights symmetric around zero; by default for signed weights only"
+    )
+    keep_removable: bool = Field(
+        False,
+        description=(
+            "keep Relu and Clip behind a node, even if the range of its output clips as they do; for programs that "
+            "take QuantizeLinear out again"
+        ),
+    )
     overrides: dict[str, dict[str, str | bool | int | float]] = Field(
         default_factory=dict,
         description=(
@@ -35,3 +50,13 @@ class QuantizeOptions(PassOptions):
         ),
     )
     keep: tuple[str, ...] = Field((), description="names of nodes that compute in 16 bits while the others have 8")
+    float_nodes: tuple[str, ...] = Field((), description="names of nodes that stay in float")
+    float_operators: tuple[str, ...] = Field((), description="operators that stay in float, e.g. Softmax")
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.symmetric_weights is False and self.per_channel:
+            raise ValueError("symmetric_weights false needs per_channel false: HTP takes no zero point per channel")
+        if both := sorted({*self.keep} & {*self.float_nodes}):
+            raise ValueError(f"'{both[0]}' is in keep and in float_nodes: it has 16 bits or stays in float")
+        return self

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 
 from optim import Model
+
+if TYPE_CHECKING:
+    from optim_qnn.quantize.quantize_options import QuantizeOptions
 
 MOVES = frozenset(
     (
@@ -82,7 +85,7 @@ def types_with_kept(graph: ir.Model, keep: Collection[str], normal: Any, kept: A
     return found
 
 
-def types_for_htp(graph: ir.Model, weight: Any, unsigned: Any, *, per_channel: bool) -> Overrides:
+def types_for_htp(graph: ir.Model, weight: Any, unsigned: Any, options: QuantizeOptions) -> Overrides:
     """What HTP takes and onnxruntime's settings for QNN leave out.
 
     A weight of MatMul may have a scale for each output channel, as that of Conv: on trained encoders that is the
@@ -92,16 +95,23 @@ def types_for_htp(graph: ir.Model, weight: Any, unsigned: Any, *, per_channel: b
         graph: in float.
         weight: the quantizer's type of weights.
         unsigned: the quantizer's type of unsigned 8 bits.
-        per_channel: a scale for each output channel where HTP takes it.
+        options: whether there is a scale for each output channel where HTP takes it, and what stays in float.
     """
     found: Overrides = {}
     for node in graph.graph:
         weights = node.inputs[1] if len(node.inputs) > 1 else None
         if weights is None or weights.name is None or not weights.is_initializer():
             continue
+        if node.name in options.float_nodes or node.op_type in options.float_operators:
+            continue
         if node.op_type == "LayerNormalization":
             found[weights.name] = [{"quant_type": unsigned, "symmetric": False}]
-        elif node.op_type == "MatMul" and per_channel and weights.shape is not None and len(weights.shape) == _MATRIX:
+        elif (
+            node.op_type == "MatMul"
+            and options.per_channel
+            and weights.shape is not None
+            and len(weights.shape) == _MATRIX
+        ):
             found[weights.name] = [{"quant_type": weight, "symmetric": True, "axis": 1}]
     return found
 

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from ort_models import CPU, apply, drift, export, operators, random_weight, stored
+from ort_models import CPU, apply, export, operators, random_weight, relative_l2, stored
 
 from optim import Model, OptimError
 from optim.options import parse_options
@@ -78,7 +78,7 @@ def _attention(folder: Path, *, heads: str = "split") -> Model:
 
 def _fused(model: Model, folder: Path, **options: Any) -> tuple[set[str], float]:
     result = apply(FuseTransformer, model, folder, engine="onnxruntime", **options)
-    return set(operators(result.model)), drift(model, result.model, _FEEDS)
+    return set(operators(result.model)), relative_l2(model, result.model, _FEEDS)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper
-from ort_models import apply, build, conv_weights, drift, operators, proto, random_weight
+from ort_models import apply, build, conv_weights, operators, proto, random_weight, relative_l2
 
 from optim import Model, OptimError
 from optim.options import parse_options
@@ -104,7 +104,7 @@ def test_weights_that_are_not_centered_are_nearer_without_symmetry(weights: str,
     }
     stored = _stored(found[False].model)
     assert stored["w_quantized"].dtype == weights
-    assert drift(model, found[False].model, _FEEDS) < 0.7 * drift(model, found[True].model, _FEEDS)
+    assert relative_l2(model, found[False].model, _FEEDS) < 0.7 * relative_l2(model, found[True].model, _FEEDS)
 
 
 @pytest.mark.parametrize("symmetric", [True, False])
@@ -112,7 +112,7 @@ def test_unsigned_weights_stand_for_the_same_numbers(symmetric: bool, tmp_path: 
     node = helper.make_node("MatMul", ["x", "w"], ["y"], name="dense")
     model = build(tmp_path, [node], {"w": random_weight(64, 96)}, {"x": ["n", 64]}, {"y": ["n", 96]})
     result = apply(QuantizeDynamic, model, tmp_path, weights="uint8", symmetric=symmetric)
-    assert drift(model, result.model, _FEEDS) < 0.02
+    assert relative_l2(model, result.model, _FEEDS) < 0.02
 
 
 def test_a_range_that_is_given_replaces_what_the_samples_show(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_a_product_of_two_activations_becomes_one_of_integers_if_asked_for(tmp_p
     scores = next(node for node in proto(both.model).graph.node if node.name == "scores")
     makers = {output: node.op_type for node in proto(both.model).graph.node for output in node.output}
     assert [makers[name] for name in scores.input] == ["DequantizeLinear", "DequantizeLinear"]
-    assert drift(model, both.model, _FEEDS) < 0.1
+    assert relative_l2(model, both.model, _FEEDS) < 0.1
 
 
 @pytest.mark.parametrize("made", [_chain, _two_convolutions])
@@ -158,7 +158,7 @@ def test_activations_alone_are_quantized(made: Any, tmp_path: Path) -> None:
     types = {one.data_type for one in proto(result.model).graph.initializer if one.dims}
     assert types == {1}  # float
     assert operators(result.model).count("QuantizeLinear") >= 1
-    assert 0 < drift(model, result.model, samples[0]) < 0.05
+    assert 0 < relative_l2(model, result.model, samples[0]) < 0.05
 
 
 @pytest.mark.parametrize("made", [_chain, _two_convolutions])
@@ -167,7 +167,7 @@ def test_weights_in_float_before_a_pair_are_the_same_numbers(made: Any, tmp_path
     plain = apply(QuantizeStatic, model, tmp_path, samples, format="qdq")
     pairs = apply(QuantizeStatic, model, tmp_path, samples, format="qdq", pairs_at_weights=True)
     assert operators(pairs.model).count("QuantizeLinear") == operators(plain.model).count("QuantizeLinear") + 2
-    assert drift(plain.model, pairs.model, samples[0]) < 1e-6
+    assert relative_l2(plain.model, pairs.model, samples[0]) < 1e-6
 
 
 def test_each_reader_has_a_pair_of_its_own_if_asked_for(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_each_reader_has_a_pair_of_its_own_if_asked_for(tmp_path: Path) -> None:
     plain = apply(QuantizeStatic, model, tmp_path, _images(), format="qdq")
     apart = apply(QuantizeStatic, model, tmp_path, _images(), format="qdq", pairs_per_reader=True)
     assert operators(apart.model).count("QuantizeLinear") == operators(plain.model).count("QuantizeLinear") + 1
-    assert drift(plain.model, apart.model, _images()[0]) == 0
+    assert relative_l2(plain.model, apart.model, _images()[0]) == 0
 
 
 @pytest.mark.parametrize(

@@ -183,7 +183,8 @@ def _errors(a: Numbers, b: Numbers, counted: NDArray[np.bool_], dtype: np.dtype[
     """How far apart elements are; zero where they do not count, and where both may be zero to a kernel."""
     with np.errstate(over="ignore"):
         gap = np.abs(np.where(counted, b, 0.0) - np.where(counted, a, 0.0))
-    return np.maximum(gap - smallest_normal(dtype), 0.0)
+    beyond: Numbers = np.maximum(gap - smallest_normal(dtype), 0.0)
+    return beyond
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,9 @@ refuses what the other branch gives (:mod:`optim_plugins.ort.prepare.refused_bra
 Masks that exporters look up at counted positions become the masks themselves
 (:mod:`optim_plugins.ort.prepare.shorten_masks`).
 
+A Reshape of a Reshape, and the Transpose of a quantized weight that nothing else reads, need no node of their own
+(:mod:`optim_plugins.ort.prepare.joined_moves`).
+
 A product with a one-hot matrix, as jax embeds by, takes rows of the weight by number
 (:mod:`optim_plugins.ort.prepare.one_hot_lookups`).
 

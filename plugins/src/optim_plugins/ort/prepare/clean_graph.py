@@ -15,6 +15,7 @@ from optim_plugins.ort.graph.inferred_shapes import infer_shapes
 from optim_plugins.ort.graph.transposed_weights import add_transposed
 from optim_plugins.ort.prepare.constant_branches import make_own_outputs
 from optim_plugins.ort.prepare.fold_constants import fold_constants, is_random
+from optim_plugins.ort.prepare.joined_moves import join_moves
 from optim_plugins.ort.prepare.one_hot_lookups import look_up_one_hots
 from optim_plugins.ort.prepare.recurrent.roll_lstms import roll_lstms
 from optim_plugins.ort.prepare.refused_branches import settle_refused_branches
@@ -33,6 +34,7 @@ def clean(graph: ir.Model) -> dict[str, int]:
         fold_constants(graph)
     drop_identities(graph)
     shorten_masks(graph)
+    join_moves(graph)
     looked_up = look_up_one_hots(graph)
     rolled = roll_lstms(graph)
     if looked_up or rolled:
