@@ -189,8 +189,8 @@ def _require_made_up(model: Path, asked: MadeUp, data: Data | None) -> None:
     if data is not None:
         raise OptimError.usage(
             "conflicting-request",
-            "sizes, samples and masks are for synthesized samples, and samples are given",
-            "--data has samples of its own sizes",
+            "--size, --samples and --mask exclude --data",
+            "they are for synthesized samples, and --data has samples of its own sizes",
             "leave --data out, or --size, --samples and --mask",
         )
     if needs_export(str(model)):
@@ -205,7 +205,7 @@ def _require_made_up(model: Path, asked: MadeUp, data: Data | None) -> None:
             "bad-samples", f"the mask cannot be {asked.mask}", "known: full, end, start", "--mask end"
         )
     if not 0 <= asked.samples <= MAX_SAMPLES:
-        cause = f"1 to {MAX_SAMPLES} samples can be synthesized"
+        cause = f"optim synthesizes 1 to {MAX_SAMPLES} samples"
         raise OptimError.usage("bad-samples", f"there cannot be {asked.samples} samples", cause, "--samples 8")
 
 

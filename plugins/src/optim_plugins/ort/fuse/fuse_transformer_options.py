@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
@@ -104,7 +104,8 @@ class FuseTransformerOptions(PassOptions):
         default_factory=dict,
         description=(
             "switches of engine onnxruntime by their names in FusionOptions, e.g. {gelu_approximation=true}; gelu "
-            "includes QuickGelu; the flags of diffusion models need model_type unet, vae or clip"
+            f"includes QuickGelu; for model_type unet, vae or clip: {', '.join(_OF_DIFFUSION)}; for all: "
+            f"{', '.join(name for name in get_args(Flag) if name not in _OF_DIFFUSION)}"
         ),
     )
     mask: Literal["index", "raw", "none"] | None = Field(
