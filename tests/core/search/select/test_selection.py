@@ -21,6 +21,7 @@ from optim._engine.search.deadline import Deadline
 from optim._engine.search.journal import Journal
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.idle_settings import IdleSettings
+from optim._engine.search.measure.statistics import joined_ratio
 from optim._engine.search.objective import Objective
 from optim._engine.search.select.all_samples import AllSamples
 from optim._engine.search.select.archive import ParetoArchive
@@ -47,6 +48,14 @@ def candidate(*names: str, size: int = 100) -> Candidate:
     )
 
 
+def second_look(item: Measured, found: tuple[float, float, float] | None) -> Measured:
+    """The figures of both looks; those of the first where a second found none."""
+    if found is None or item.timing is None:
+        return item
+    both = joined_ratio(item.timing, Ratio(*found, 9))
+    return replace(item, ratio=both.value, low=both.low, high=both.high, rounds=both.rounds)
+
+
 @pytest.fixture
 def decide(monkeypatch):
     """Steps of the chain that wins, given ratios with their interval's ends by chain; None for the original.
@@ -56,7 +65,8 @@ def decide(monkeypatch):
     ``same`` those of which the runtime makes what it makes of the original, ``clocks`` what the goal's own clock says.
     Settings leave the runtime's graph as it is, but for ``new_graphs``. ``disturbed`` rounds have others beside them.
     ``drifts`` are those of chains on few samples; ``decide.compared`` those that were compared on all of them ahead of
-    the last race, in so many seconds (``compare_s``, without doubt and with it).
+    the last race, in so many seconds (``compare_s``, without doubt and with it). ``seconds`` are the figures of chains
+    in fresh processes; ``decide.twice`` those that had such a second look.
     """
 
     def decided(
@@ -75,6 +85,7 @@ def decide(monkeypatch):
         left_s=10.0,
         drifts=None,
         compare_s=(9.0, 9.0),
+        seconds=None,
         **changes,
     ):
         journal = journal or Journal()
@@ -108,9 +119,14 @@ def decide(monkeypatch):
             right = [one for one in candidates if one.model.digest not in wrong]
             found = [replace(Measured(one, *ratios[one.model.digest]), **figures) for one in right]
             found = [replace(item, goal=(clocks or {}).get(item.digest)) for item in found]
+            found = self._timed_again(found)
             for item in found:
                 archive.proven(item, None)
             return found
+
+        def again(self, items):
+            decided.twice += [item.digest for item in items]
+            return [second_look(item, (seconds or {}).get(item.digest)) for item in items]
 
         def compare_ahead(self, candidate, within_s):
             compared.append(candidate.model.digest)
@@ -133,7 +149,9 @@ def decide(monkeypatch):
             digest = "-".join(one.pass_name for one in steps)
             return replace(candidate(*digest.split("-")), steps=tuple(steps)) if digest in rebuilds else None
 
+        decided.twice = []
         monkeypatch.setattr(Selection, "measure", measure)
+        monkeypatch.setattr(Clock, "again", again)
         monkeypatch.setattr(Selection, "check", check)
         monkeypatch.setattr(Clock, "compare_ahead", compare_ahead)
         monkeypatch.setattr(AllSamples, "_seconds", lambda _, doubtful: compare_s[doubtful])
@@ -245,6 +263,47 @@ def test_nothing_is_delivered_whose_interval_reaches_the_line(decide):
         assert decide({"a": ratios}) is None
         assert decide({"lossy": ratios}) is None
     assert decide({"a": (0.95, 0.90, 1.01), "b": (0.97, 0.96, 0.98)}) == "b"
+
+
+SURE, LIKELY, NONE = (0.97, 0.96, 0.99), (0.97, 0.96, 1.01), (1.04, 1.02, 1.06)
+
+
+@pytest.mark.parametrize(
+    ("proof", "second", "verdict"),
+    [
+        (SURE, SURE, "improved"),
+        (SURE, None, "improved"),  # there was no time for a second look: a note says so
+        (SURE, LIKELY, "undecided"),
+        (SURE, (1.0, 0.98, 1.02), "undecided"),
+        (SURE, NONE, "unchanged"),
+        (LIKELY, SURE, "undecided"),
+        (LIKELY, None, "undecided"),
+        (LIKELY, NONE, "unchanged"),
+        ((0.99, 0.98, 0.995), SURE, "undecided"),
+        (NONE, SURE, "unchanged"),
+        (NONE, None, "unchanged"),
+    ],
+)
+def test_a_result_is_improved_only_if_the_proof_says_so_and_a_second_look_does_not_contradict_it(
+    decide, proof, second, verdict
+):
+    delivered = decide({"a": proof}, seconds={"a": second})
+    assert delivered == ("a" if verdict == "improved" else None)
+    assert decide.undecided.startswith("undecided: ") is (verdict == "undecided")
+    # other programs change nothing of it but what would decide
+    assert decide({"a": proof}, seconds={"a": second}, disturbed=0.98) == delivered
+    assert decide.undecided.endswith("; give more seconds: --search-seconds 240") is (verdict == "undecided")
+    assert ("on a quiet machine with --no-cache" in decide.undecided) is (verdict == "undecided")
+
+
+def test_what_leads_after_a_second_look_has_one_too(decide):
+    figures = {"a": (0.80, 0.79, 0.81), "b": (0.90, 0.89, 0.91), "c": (0.94, 0.93, 0.95)}
+    assert decide(figures, seconds={"a": (1.0, 0.98, 1.02)}) == "b"
+    assert decide.twice == ["a", "b"]
+    assert decide(figures, seconds={"a": (1.2, 1.18, 1.22), "b": (1.2, 1.18, 1.22)}) == "c"
+    assert decide.twice == ["a", "b", "c"]
+    assert decide(figures, seconds={"a": (0.84, 0.83, 0.85)}) == "a"
+    assert decide.twice == ["a"]
 
 
 def test_nothing_is_delivered_by_fewer_than_six_rounds(decide):
@@ -508,4 +567,8 @@ def test_settings_alone_are_no_gain_beside_other_programs_unless_they_were_asked
     ratios = {"set": (0.60, 0.55, 0.65)}
     journal.open(candidate("set").steps[0], candidate())
     assert decide(ratios, disturbed=0.98, journal=journal) is None
+    quiet = "other programs used the machine: repeat the run on a quiet machine with --no-cache"
+    assert decide.undecided == f"undecided: 0.60 [0.55, 0.65]; {quiet}"
+    assert decide(ratios, disturbed=0.98, same=("set",)) is None
+    assert decide.undecided == ""
     assert decide(ratios, disturbed=0.98, named=(Named("set"),)) == "set"

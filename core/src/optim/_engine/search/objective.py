@@ -77,10 +77,13 @@ class Objective:
         return min(open_, key=lambda one: one[0])[1] if open_ else None
 
     def why_undecided(self, item: Measured, time: Deadline) -> str:
-        """Returns the figures of what :meth:`best_undecided` found, and what to type."""
+        """Returns the figures of what may be faster, and what would decide it: seconds, or a quiet machine."""
         found = self.time_of(item)
         assert found is not None
-        return f"undecided: {found.text}; give more seconds: --search-seconds {time.more_s}"
+        said = f"undecided: {found.text}"
+        if item.is_disturbed:
+            said += "; other programs used the machine: repeat the run on a quiet machine with --no-cache"
+        return said if found.is_faster else f"{said}; give more seconds: --search-seconds {time.more_s}"
 
     def time_of(self, item: Measured) -> Ratio | None:
         """Returns what a timed goal's clock found; None if it found nothing, or the goal is not a time."""

@@ -19,6 +19,9 @@ from optim.goal import ROUNDS_FOR_95, GenerationTimes, Ratio
 from optim.model import Model
 from optim.passes import Interface, Role, Stage
 
+BUSY = 0.5
+"""Share of disturbed rounds from which a report speaks of them, and a gain of settings alone is undecided."""
+
 StepKey = tuple[str, str]
 """A step as it is called in a chain: its pass, and its options as text."""
 
@@ -317,6 +320,11 @@ class Measured:
     def timing(self) -> Ratio | None:
         """The ratio with its interval; None if it was not timed."""
         return _timing(self)
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether other programs used the machine in most of its rounds."""
+        return self.disturbed > BUSY
 
     @classmethod
     def of(cls, candidate: Candidate, result: LaneResult) -> Measured:

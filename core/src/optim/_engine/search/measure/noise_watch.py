@@ -5,9 +5,6 @@ from __future__ import annotations
 import os
 import time
 
-BUSY = 0.5
-"""Share of disturbed rounds from which a report speaks of it, and settings that change no graph are not judged."""
-
 _LEAST_WINDOW_S = 0.4
 """The kernel counts in hundredths of a second: a shorter look says nothing."""
 

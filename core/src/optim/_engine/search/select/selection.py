@@ -62,6 +62,7 @@ class Selection:
         self._nearest = Nearest(bench, journal, archive, self.clock, self._source)
         self._all_samples = AllSamples(bench, journal, archive, self.clock, time)
         self._proven: dict[str, Measured] = {}
+        self._of_load: Measured | None = None
 
     def decide(self, ranking: Sequence[Measured]) -> Measured | None:
         """Returns the candidate to deliver, measured anew; None where nothing is better than the original.
@@ -94,6 +95,7 @@ class Selection:
             rest = self._shorter.without_gains_of_load(chosen)
             if rest is None and not self._shorter.changes_nothing(chosen.candidate):
                 break
+            self._of_load = self._of_load or (chosen if rest is not None else None)
             measured = [item for item in measured if item.digest != chosen.digest]
             self._archive.dismiss(chosen.candidate)
             known = {self._bench.original.digest, *(one.digest for one in finalists)}
@@ -169,17 +171,25 @@ class Selection:
         What contends is timed twice, in processes of its own each time.
         """
         self._make_originals(candidates)
-        found = self.clock.prove(candidates)
-        figures = [self._rank(item) for item in found]
-        contending = [item for item, figure in zip(found, figures, strict=True) if figure <= _CONTENDS * min(figures)]
-        contending = [item for item in contending if not item.candidate.is_original]
-        if contending and not self.objective.is_size:
-            again = {item.digest: item for item in self.clock.again(contending)}
-            found = [again.get(item.digest, item) for item in found]
-            found = [item for item in found if not self._board[item.candidate].objection]
-        found = self._held_against_source(found)
+        found = self._held_against_source(self._timed_again(self.clock.prove(candidates)))
         for item in found:
             self._archive.proven(item, self._board[item.candidate].result)
+        return found
+
+    def _timed_again(self, found: list[Measured]) -> list[Measured]:
+        """Returns the figures with a second look at what contends, then at what leads if that look changed who does."""
+        figures = [self._rank(item) for item in found]
+        contending = [item for item, figure in zip(found, figures, strict=True) if figure <= _CONTENDS * min(figures)]
+        looked: set[str] = set()
+        while not self.objective.is_size:
+            new = [item for item in contending if not item.candidate.is_original and item.digest not in looked]
+            if not new:
+                break
+            looked |= {item.digest for item in new}
+            again = {item.digest: item for item in self.clock.again(new)}
+            found = [again.get(item.digest, item) for item in found]
+            found = [item for item in found if not self._board[item.candidate].objection]
+            contending = sorted(filter(self.is_better, found), key=self._rank)[:1]
         return found
 
     def check(self, candidate: Candidate) -> Measured | None:
@@ -208,13 +218,19 @@ class Selection:
 
     @property
     def undecided(self) -> str:
-        """The figures of the best that holds and may be faster than the original; empty if there is none."""
+        """The figures of the best that holds and may be faster than the original; empty if there is none.
+
+        That is one whose interval reaches the line, or settings that gained beside other programs.
+        """
         held = [item for item in self._proven.values() if not self._shorter.only_makes_way(item.candidate)]
         while (best := self.objective.best_undecided(held)) is not None:
             if not self._shorter.changes_nothing(best.candidate):
                 return self.objective.why_undecided(best, self._bench.deadline)
             held.remove(best)
-        return ""
+        best = self._of_load
+        if best is None or self._shorter.changes_nothing(best.candidate):
+            return ""
+        return self.objective.why_undecided(best, self._bench.deadline)
 
     def would_help(self, item: Measured) -> bool:
         """Whether its figures say that it is better than the original, whatever it drifts."""

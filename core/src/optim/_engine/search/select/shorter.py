@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from optim._engine.search.deadline import Deadline
 from optim._engine.search.journal import Journal
 from optim._engine.search.measure.idle_settings import IdleSettings
-from optim._engine.search.measure.noise_watch import BUSY
 from optim._engine.search.select.chains import Chains
 from optim._engine.search.state import Candidate, Measured, Step, StepStatus, unique
 from optim._engine.search.workbench import Workbench
@@ -19,7 +18,9 @@ _NEEDED = 1.05
 never need more: on a busy machine, where intervals are wide, none would be left.
 """
 
-_OF_LOAD = "other programs used the machine, so the gain of a session setting is uncertain; require it with --with"
+_OF_LOAD = (
+    "undecided: other programs used the machine, so the gain of a session setting is uncertain; require it with --with"
+)
 
 
 class ShorterChains:
@@ -98,13 +99,14 @@ class ShorterChains:
     def without_gains_of_load(self, item: Measured) -> Candidate | None:
         """Takes off settings that leave the runtime's graph as it is, where other programs used the machine.
 
-        Beside others it pays not to spin, or to take memory anew; without them it may pay nothing. Rows say so.
+        Beside others it pays not to spin, or to take memory anew; without them it may pay nothing: such a gain is
+        undecided, and rows say so.
 
         Returns:
             The rest of the chain, which may be the original; None where nothing is to be taken off.
         """
         found = item.candidate
-        while item.disturbed > BUSY and found.steps and self.only_set(found.steps[-1:]):
+        while item.is_disturbed and found.steps and self.only_set(found.steps[-1:]):
             plain = self._chains.apply(found.steps[:-1])
             if plain is None or not self._idle_winner.same_graph(plain, found):
                 break
