@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import pytest
 from all_goals import GOALS
 
-from optim._engine.gate.node_costs import NodeCost, precisions_of
-from optim._engine.gate.repair import MeasuredSet, OutOfEvaluations, Repair
-from optim._engine.gate.units import seams
 from optim._engine.repair import repair_job
+from optim._engine.repair.costs import NodeCost, precisions_of
+from optim._engine.repair.found import MeasuredSet, OutOfEvaluations, Repair
 from optim._engine.repair.repair_job import COSTS, HOLDS, Request, _by_costs, _costliest, _Measured
+from optim._engine.repair.units import seams
 from optim._engine.search.deadline import LEAST_REPAIR_S
 from optim._engine.search.select.repair import Repairer
 from optim._engine.search.workbench import Workbench
@@ -36,6 +36,7 @@ def measured():
 
         reference = SimpleNamespace(compared=(0,))
         probe = SimpleNamespace(
+            refinable=frozenset(NODES),
             nodes=NODES,
             drift=drift,
             drifts=lambda keep, samples, finer, on_target: [],

@@ -17,17 +17,23 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 
-from optim._engine.gate.few_looks import OwnError, are_too_many, costs_of, together
-from optim._engine.gate.finer import refine
-from optim._engine.gate.mixed import ESTIMATES_BEYOND, FINER_PRICE, find_mix
-from optim._engine.gate.node_costs import LearnedCosts, NodeCost, precisions_of
-from optim._engine.gate.precisions import Precisions
-from optim._engine.gate.repair import MOST_WORK_KEPT, OutOfEvaluations, Repair, find_keep, prices
-from optim._engine.gate.units import SEAM, Unit, seams, stretches
 from optim._engine.jobs.candidate import Request as CandidateRequest
 from optim._engine.jobs.job import Job
+from optim._engine.repair.choose import ESTIMATES_BEYOND, FINER_PRICE, Question, choose
+from optim._engine.repair.costs import (
+    LearnedCosts,
+    NodeCost,
+    OwnError,
+    Precisions,
+    are_too_many,
+    costs_of,
+    precisions_of,
+    together,
+)
+from optim._engine.repair.found import MOST_WORK_KEPT, OutOfEvaluations, Repair, prices
 from optim._engine.repair.pass_probe import PassProbe
 from optim._engine.repair.replay import NoReplay, Replay
+from optim._engine.repair.units import SEAM, Unit, seams, stretches
 from optim.errors import OptimError
 from optim.jobs.channel import Channel
 from optim.jobs.wire import to_wire
@@ -160,20 +166,17 @@ def _search(request: Request, measured: _Measured, precisions: Precisions | None
     While what is found does not hold there, less is aimed at.
     """
     evaluations, estimates, most = 0, 0, request.evaluations
-    before, work = measured.count, measured.work
+    before, probe = measured.count, measured.probe
+    nodes, refinable = probe.nodes, frozenset(probe.refinable)
+    asked = Question(nodes, refinable, measured.drift, whole, measured.work, measured.chained)
     while measured.count - before < most:
-        aim = measured.aim
-        refines = precisions is not None and bool(precisions.refinable)
-        mixed = find_mix(precisions, measured.drift, whole, aim, most, work) if precisions and refines else None
-        estimate = replace(precisions.without_finer, chained=measured.chained) if precisions else None
-        found = mixed or find_keep(measured.probe.nodes, measured.drift, whole, aim, most, estimate=estimate, work=work)
+        found = choose(asked, precisions, measured.aim, most)
         if found is None:
             return None
         evaluations, estimates = evaluations + found.evaluations + 1, estimates + found.estimates
         drift = max(found.drift, measured.judged(found.keep, found.finer))
         if drift <= request.limit:
-            found = replace(found, drift=drift, evaluations=evaluations, estimates=estimates)
-            return found if mixed else _refined(measured, found, request.limit, work)
+            return replace(found, drift=drift, evaluations=evaluations, estimates=estimates)
         measured.aim *= request.limit / drift * _MARGIN
     return None
 
@@ -321,18 +324,6 @@ def _costliest(replay: Replay, whole: float, goal: float, chained: Sequence[str]
     units = [Unit((name,), cost) for name, cost in costs.items()]
     sets = [frozenset(keep), *(overflowing | stretch for stretch in stretches(units, allowed))]
     return min(sets, key=lambda names: sum(price[name] for name in names) + SEAM * seams(chained, names))
-
-
-def _refined(measured: _Measured, found: Repair, limit: float, work: Mapping[str, float]) -> Repair:
-    """The repair with nodes in a precision between, where the pass has one; it holds on all samples too."""
-
-    def drift_of(keep: Sequence[str], finer: Sequence[str]) -> float:
-        if measured.left_s < 0:
-            raise OutOfEvaluations
-        drift = measured.probe.drift(keep, measured.samples, finer)
-        return drift if drift > limit else max(drift, measured.judged(keep, finer))
-
-    return refine(found, measured.probe.refinable, drift_of, limit * _MARGIN, work)
 
 
 def _replay(probe: PassProbe, samples: Sequence[int], stack: ExitStack) -> tuple[Replay | None, str]:

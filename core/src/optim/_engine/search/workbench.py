@@ -13,9 +13,9 @@ from optim._engine.compare.variants import variant_models
 from optim._engine.feeds.feedset import SYNTHESIZED
 from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import worst_drift
-from optim._engine.gate.node_costs import NodeCost
-from optim._engine.gate.repair import MeasuredSet, Repair
 from optim._engine.jobs import candidate as candidate_job
+from optim._engine.repair.costs import NodeCost
+from optim._engine.repair.found import MeasuredSet, Repair
 from optim._engine.search.deadline import GRACE_S, LEAST_REPAIR_S
 from optim._engine.search.preparation import Preparation
 from optim._engine.search.restore import restore

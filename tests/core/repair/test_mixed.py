@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from optim._engine.gate.mixed import FINER_PRICE, find_mix
-from optim._engine.gate.precisions import Precisions
-from optim._engine.gate.repair import OutOfEvaluations
+from optim._engine.repair.choose import FINER_PRICE, Question, choose, find_mix
+from optim._engine.repair.costs import Precisions
+from optim._engine.repair.found import OutOfEvaluations
 
 NAMES = tuple("abcdefgh")
 COARSE = {name: 0.1 * (place + 1) for place, name in enumerate(NAMES)}
@@ -142,3 +142,28 @@ def test_nodes_of_a_segment_without_a_precision_between_stay_in_the_pass_s() -> 
 
 def test_with_too_few_guesses_for_segments_there_is_no_choice() -> None:
     assert find_mix(of_many(most=100), Measured(of_many(most=100)), 2.0, 0.5, 40, {}) is None
+
+
+@pytest.mark.parametrize("refinable", ["", "abcdefgh"])
+@pytest.mark.parametrize("known", [True, False])
+def test_one_way_in_chooses_among_two_precisions_and_three_with_estimates_and_without(
+    refinable: str, known: bool
+) -> None:
+    """With three precisions less is left in float, whether the third was estimated or only measured."""
+    costs = precisions(refinable=refinable)
+    measured = Measured(costs, 1.2)
+    asked = Question(NAMES, frozenset(refinable), measured, 1.2 * WHOLE, {})
+    found = choose(asked, costs if known else None, 0.5 * WHOLE, 40)
+    assert found is not None
+    assert found.drift == measured(frozenset(found.keep), frozenset(found.finer)) <= 0.5 * WHOLE
+    assert (found.keep == () != found.finer) if refinable else (found.finer == () != found.keep)
+
+
+def test_where_three_precisions_find_nothing_two_do() -> None:
+    """Estimates that are far too low make no choice that holds; what is measured does."""
+    misled = Measured(precisions(most=1), 1.0)
+    asked = Question(NAMES, frozenset(NAMES), misled, WHOLE, {})
+    assert find_mix(misled.known, misled, WHOLE, 0.5 * WHOLE, 40, {}) is None
+    found = choose(asked, misled.known, 0.5 * WHOLE, 40)
+    assert found is not None
+    assert found.drift <= 0.5 * WHOLE

@@ -24,16 +24,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from optim._engine.gate.units import SEAM, Unit, find_units, names_of, seams, stretches
-
-REPAIRABLE = 20.0
-"""Drift beyond the budget by more than this factor is not repaired."""
-
-MOST_WORK_KEPT = 0.9
-"""A repair that leaves more of the work in float gains nothing."""
-
-PART_FOR_THE_METRIC = 0.5
-"""What a loss takes in drift is not known: half of the drift is tried."""
+from optim._engine.repair.costs import Precisions
+from optim._engine.repair.found import MOST_WORK_KEPT, OutOfEstimates, OutOfEvaluations, Repair, prices
+from optim._engine.repair.units import SEAM, Unit, find_units, names_of, seams, stretches
 
 _ROOM = (1.0, 0.8, 0.6)
 """Of what a stretch may leave, where an estimate says that squares of drifts do not quite add up."""
@@ -46,97 +39,6 @@ _SHARE_TO_PROBE = 0.5
 """Of the evaluations, for costs, where there is no estimate."""
 
 
-@dataclass(frozen=True, slots=True)
-class Repair:
-    """What was found.
-
-    Attributes:
-        keep: names of nodes to leave alone, in graph order; empty where nothing fits.
-        drift: with them left alone.
-        evaluations: drifts measured by applying the pass.
-        estimates: drifts estimated without applying it.
-        work: share of the work of all nodes that these do, 0..1; of their number where work is unknown.
-        finer: names of nodes in a precision between, in graph order; they are not in ``keep``.
-        between: share of the work that nodes in ``finer`` do, 0..1.
-        rough: whether it is what held when the time was over: with more time less work is left alone.
-    """
-
-    keep: tuple[str, ...]
-    drift: float
-    evaluations: int
-    estimates: int = 0
-    work: float = 0.0
-    finer: tuple[str, ...] = ()
-    between: float = 0.0
-    rough: bool = False
-
-    def text(self, kept: str) -> str:
-        """What was found and what that took, for the report; ``kept`` is where nodes are left."""
-        nodes = "1 node" if len(self.keep) == 1 else f"{len(self.keep)} nodes"
-        took = "1 evaluation" if self.evaluations == 1 else f"{self.evaluations} evaluations"
-        estimates = f" and {self.estimates} estimates" if self.estimates else ""
-        finer = f", {len(self.finer)} in a finer precision" if self.finer else ""
-        return f"repaired: {nodes} left {kept}, {self.work:.0%} of the work{finer}; found in {took}{estimates}"
-
-
-@dataclass(frozen=True, slots=True)
-class MeasuredSet:
-    """A set of nodes that a repair measured.
-
-    Attributes:
-        keep: how many are left alone.
-        of: how many there are.
-        drift: with them left alone.
-    """
-
-    keep: int
-    of: int
-    drift: float
-
-
-def why_none(measured: Sequence[MeasuredSet], limit: float, kept: str, seconds: float) -> str:
-    """Why no set of nodes is a repair, by what was measured; ``kept`` is where nodes are left."""
-    sets = [one for one in measured if one.keep < one.of]
-    whole = min((one.drift for one in measured if one.keep == one.of), default=None)
-    if whole is not None and whole > limit:
-        return f"with all nodes left {kept} the drift is {whole:.3g} already"
-    if not sets:
-        return f"no set of nodes to leave {kept} was measured in {seconds:.0f} s"
-    count = "1 set of nodes that was" if len(sets) == 1 else f"{len(sets)} sets of nodes that were"
-    nearest = min(sets, key=lambda one: (max(one.drift, limit), one.keep))
-    told = f"of {count} measured in {seconds:.0f} s the nearest leaves {nearest.keep} of {nearest.of} {kept}"
-    told += ", nearly all of the work," if nearest.drift <= limit else ""
-    told += f" and drifts {nearest.drift:.3g}"
-    return told if whole is None else f"{told}; with all of them left {kept} the drift is {whole:.3g}"
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A cheap guess at drifts.
-
-    Attributes:
-        drift: with just these nodes converted.
-        nodes: those that it knows, in graph order, the overflowing ones left out.
-        overflowing: nodes that must be left alone.
-        most: so many guesses may be asked for.
-        chained: nodes that hand on what they make in the pass's precision to the next of them, in graph order.
-    """
-
-    drift: Callable[[frozenset[str]], float]
-    nodes: tuple[str, ...]
-    overflowing: tuple[str, ...] = ()
-    most: int = 1000
-    chained: tuple[str, ...] = ()
-
-
-class OutOfEvaluations(Exception):  # noqa: N818 - a signal, not an error
-    """The evaluation budget is spent."""
-
-
-class OutOfEstimates(OutOfEvaluations):
-    """As many drifts were estimated as may be: others can still be measured."""
-
-
 def find_keep(
     nodes: Sequence[str],
     drift_of: Callable[[frozenset[str]], float],
@@ -144,7 +46,7 @@ def find_keep(
     limit: float,
     evaluations: int,
     *,
-    estimate: Estimate | None = None,
+    estimate: Precisions | None = None,
     work: Mapping[str, float] | None = None,
 ) -> Repair | None:
     """A small set of nodes to keep in float.
@@ -164,7 +66,9 @@ def find_keep(
     """
     meter = _Meter(drift_of, evaluations)
     meter.known[frozenset()] = whole
-    guess = _Meter(estimate.drift, estimate.most, OutOfEstimates) if estimate else None
+    guess = None
+    if estimate is not None:
+        guess = _Meter(lambda converted: estimate.guess(converted, frozenset()), estimate.most, OutOfEstimates)
     search = _Search(tuple(nodes), meter, guess, estimate, limit, prices(nodes, work or {}))
     with suppress(OutOfEvaluations):
         search.run()
@@ -204,7 +108,7 @@ class _Search:
         nodes: tuple[str, ...],
         real: _Meter,
         guess: _Meter | None,
-        estimate: Estimate | None,
+        estimate: Precisions | None,
         goal: float,
         price: Mapping[str, float],
     ) -> None:
@@ -367,10 +271,3 @@ class _Search:
 
     def _cost(self, names: frozenset[str]) -> float:
         return sum(self.price[name] for name in names) + SEAM * seams(self._chained, names)
-
-
-def prices(nodes: Sequence[str], work: Mapping[str, float]) -> dict[str, float]:
-    """What leaving a node alone costs: its share of the work, and something for being one more."""
-    known = [work[name] for name in nodes if work.get(name)]
-    mean = sum(known) / len(known) if known else 1.0
-    return {name: work.get(name, mean) / mean + 0.1 for name in nodes}

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from optim._engine.gate.node_costs import LearnedCosts, NodeCost, precisions_of
+from optim._engine.repair.costs import LearnedCosts, NodeCost, precisions_of
 
 NODES = ("a", "b", "c", "d")
 

@@ -6,8 +6,7 @@ import math
 
 import pytest
 
-from optim._engine.gate.few_looks import OwnError, are_too_many, costs_of, together
-from optim._engine.gate.node_costs import NodeCost
+from optim._engine.repair.costs import NodeCost, OwnError, are_too_many, costs_of, together
 
 QUERIES = {f"query{layer}": OwnError(0.02, "MatMul 8x8", 0.1, 1.0) for layer in range(6)}
 OUTPUTS = {f"output{layer}": OwnError(0.01, "MatMul 32x8", 0.5, 4.0) for layer in range(6)}

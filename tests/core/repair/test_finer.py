@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from optim._engine.gate.finer import refine
-from optim._engine.gate.repair import OutOfEvaluations, Repair
+from optim._engine.repair.choose import refine
+from optim._engine.repair.found import OutOfEvaluations, Repair
 
 NAMES = tuple("abcdefgh")
 COARSE = {name: 0.1 * (place + 1) for place, name in enumerate(NAMES)}

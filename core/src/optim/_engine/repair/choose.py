@@ -1,26 +1,31 @@
-"""Chooses one of three precisions for every node at once: the pass's, one between, or the node's own.
+"""Chooses a precision for every node, so that a lossy pass keeps the budget: the pass's, one between, or its own.
 
-Where a pass has an option ``finer``, and what both precisions do to each node is known, leaving nodes alone first and
-refining them afterwards (:mod:`optim._engine.gate.finer`) leaves more work in float than needed: many nodes in the
-precision between can stand for few in float. Squares of errors add up, so for a price ``l`` of drift each node takes
-what costs least by itself::
+:func:`choose` is the one way in. Where a pass has an option ``finer``, and what both precisions do to each node is
+known, all three are chosen at once. Leaving nodes alone first and refining them afterwards leaves more work in float
+than needed: many nodes in the precision between can stand for few in float. Squares of errors add up, so for a price
+``l`` of drift each node takes what costs least by itself::
 
     precision of a node = argmin over precisions of  price(precision) + l * (drift with this node alone in it) ** 2
 
 and the smallest ``l`` whose choice is expected to hold is looked for. The choice is measured; where that says
-otherwise than expected, expectations are corrected, as :mod:`optim._engine.gate.repair` does.
+otherwise than expected, expectations are corrected, as :mod:`optim._engine.repair.keep` does.
+
+Otherwise :func:`optim._engine.repair.keep.find_keep` decides between two precisions, the first and the last. The nodes
+that it keeps are then tried in the middle one, where there is one: all at once, then halves of what did not hold, those
+of most work first.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from optim._engine.gate.precisions import Drift, Precisions
-from optim._engine.gate.repair import OutOfEvaluations, Repair, prices
-from optim._engine.gate.segments import find_segments
+from optim._engine.repair.costs import Drift, Precisions
+from optim._engine.repair.found import OutOfEvaluations, Repair, prices
+from optim._engine.repair.keep import find_keep
+from optim._engine.repair.units import find_segments
 
 FINER_PRICE = 0.4
 """Of what a node in float costs beyond one in the pass's precision: 0.3 of it measured with activations of 16 bits on
@@ -37,6 +42,60 @@ _AFTER_A_MISS = 1.01
 """More than what was missed by: a BERT-base was measured at 1.009, 1.008 and 0.998 of its goal, 8 s each."""
 
 ESTIMATES_BEYOND = _CORRECTIONS * (_HALVINGS + 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of a repair.
+
+    Attributes:
+        nodes: those that the pass would change, in graph order.
+        refinable: those of them that have a precision between.
+        drift_of: measures the drift with nodes left alone, and others in the precision between; may raise
+            :class:`OutOfEvaluations`.
+        whole: the drift with every node in the pass's precision; may be infinite.
+        work: how much each node computes, in any unit; unknown ones count as the average.
+        chained: nodes that hand on what they make in the pass's precision to the next of them, in graph order.
+    """
+
+    nodes: Sequence[str]
+    refinable: frozenset[str]
+    drift_of: Drift
+    whole: float
+    work: Mapping[str, float]
+    chained: tuple[str, ...] = ()
+
+
+def choose(asked: Question, precisions: Precisions | None, goal: float, evaluations: int) -> Repair | None:
+    """The cheapest precision found for each node with which the whole holds: the one way in.
+
+    Args:
+        asked: nodes, and how their drift is measured.
+        precisions: what is known of each node; None where nothing is.
+        goal: what the drift may be.
+        evaluations: at most so many drifts are measured, those for refining left out.
+
+    Returns:
+        None where none was found in time.
+    """
+    if precisions is not None and precisions.refinable:
+        found = find_mix(precisions, asked.drift_of, asked.whole, goal, evaluations, asked.work)
+        if found is not None:
+            return found
+    estimate = replace(precisions, chained=asked.chained) if precisions is not None else None
+    drift_of, work = asked.drift_of, asked.work
+    kept = find_keep(
+        asked.nodes,
+        lambda keep: drift_of(keep, frozenset()),
+        asked.whole,
+        goal,
+        evaluations,
+        estimate=estimate,
+        work=work,
+    )
+    if kept is None or not asked.refinable:
+        return kept
+    return refine(kept, asked.refinable, lambda keep, finer: drift_of(frozenset(keep), frozenset(finer)), goal, work)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,3 +253,48 @@ class _Mix:
         share, between = (sum(self.price[name] for name in names) / whole for names in (choice.keep, choice.finer))
         keep, finer = (tuple(name for name in order if name in names) for names in (choice.keep, choice.finer))
         return Repair(keep, drift, self._evaluations, len(self._guesses), share, finer, between)
+
+
+_TRIES = 6
+"""Each applies the pass and runs the model, as an evaluation of a repair does; four nodes are told apart by as many."""
+
+
+def refine(
+    repair: Repair,
+    refinable: Collection[str],
+    drift_of: Callable[[Sequence[str], Sequence[str]], float],
+    limit: float,
+    work: Mapping[str, float],
+) -> Repair:
+    """The same repair with fewer nodes kept, and the others in ``finer``.
+
+    Args:
+        repair: holds as it is.
+        refinable: nodes that have a precision between.
+        drift_of: measures the drift with nodes kept, and nodes in finer; may raise :class:`OutOfEvaluations`.
+        limit: what the drift may be.
+        work: how much each node computes, in any unit; unknown ones count as the average.
+    """
+    mean = sum(work.values()) / len(work) if work else 1.0
+    names = sorted((name for name in repair.keep if name in refinable), key=lambda name: -work.get(name, mean))
+    waiting, best = [names] if names else [], repair
+    for _ in range(_TRIES):
+        if not waiting:
+            break
+        group = waiting.pop(0)
+        moved = {*best.finer, *group}
+        keep = tuple(name for name in repair.keep if name not in moved)
+        finer = tuple(name for name in repair.keep if name in moved)
+        try:
+            drift = drift_of(keep, finer)
+        except OutOfEvaluations:
+            break
+        best = replace(best, evaluations=best.evaluations + 1)
+        if drift <= limit:
+            best = replace(best, keep=keep, finer=finer, drift=drift)
+        elif len(group) > 1:
+            waiting += [group[: len(group) // 2], group[len(group) // 2 :]]
+    total = sum(work.get(name, mean) for name in repair.keep)
+    left = sum(work.get(name, mean) for name in best.keep)
+    moved_work = repair.work * (1 - left / total) if total else 0.0
+    return replace(best, work=repair.work - moved_work, between=repair.between + moved_work)

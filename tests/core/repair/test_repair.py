@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from optim._engine.gate.repair import MOST_WORK_KEPT, Estimate, MeasuredSet, find_keep, why_none
-from optim._engine.gate.units import find_units, seams
+from optim._engine.repair.costs import Precisions
+from optim._engine.repair.found import MOST_WORK_KEPT, MeasuredSet, why_none
+from optim._engine.repair.keep import find_keep
+from optim._engine.repair.units import find_units, seams
 
 NODES = [f"n{i}" for i in range(24)]
 
@@ -77,12 +80,15 @@ def test_a_model_that_was_too_far_off_before_costs_one_round_of_probes_at_most()
     assert len(asked) <= 31
 
 
-def estimate_for(cost: dict[str, float], off_by: float = 1.0, **options: Any) -> Estimate:
+def estimated(drift: Callable[[frozenset[str]], float], nodes: Sequence[str] = NODES, **options: Any) -> Precisions:
+    """What is known of two precisions."""
+    return Precisions(lambda converted, _: drift(converted), tuple(nodes), frozenset(), **options)
+
+
+def estimate_for(cost: dict[str, float], off_by: float = 1.0, **options: Any) -> Precisions:
     """What a replay says: the same sum of squares, wrong by a factor."""
     known = [name for name in NODES if name in cost]
-    return Estimate(
-        lambda converted: off_by * math.sqrt(sum(cost[name] ** 2 for name in converted)), tuple(known), **options
-    )
+    return estimated(lambda converted: off_by * math.sqrt(sum(cost[name] ** 2 for name in converted)), known, **options)
 
 
 @pytest.mark.parametrize("most", [10, 40])
@@ -93,7 +99,7 @@ def test_sets_are_measured_once_no_more_of_them_may_be_estimated(most):
     def misled(converted):  # what estimates say of sets is far too little
         return 0.2 * math.sqrt(sum(cost[name] ** 2 for name in converted)) ** (1.0 if len(converted) == 1 else 3.0)
 
-    estimate = Estimate(misled, tuple(NODES), most=most)
+    estimate = estimated(misled, most=most)
     found = find_keep(NODES, drift_of, drift_of(frozenset()), limit=0.1, evaluations=60, estimate=estimate)
     assert found is not None
     assert found.drift <= 0.1
@@ -103,7 +109,7 @@ def test_sets_are_measured_once_no_more_of_them_may_be_estimated(most):
 def test_an_estimate_of_a_model_that_was_too_far_off_before_is_held_against_one_measurement():
     drift_of, asked = drift_model(dict.fromkeys(NODES, 0.1))
     asked.clear()
-    estimate = Estimate(lambda converted: 1.0 + len(converted), tuple(NODES))
+    estimate = estimated(lambda converted: 1.0 + len(converted))
     found = find_keep(NODES, lambda keep: drift_of(keep) + 1.0, 1.5, limit=0.1, evaluations=60, estimate=estimate)
     assert found is None
     assert asked[-1:] == [frozenset(NODES)]
