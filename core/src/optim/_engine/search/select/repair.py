@@ -103,23 +103,39 @@ class Repairer:
         if seconds <= 0 or most_s < _LEAST_SHARE * attempt.seconds:
             attempt.unrepaired = "not repaired: no search time left"
             return None
-        before, kept = self._time.repairs.left, trial.offered.over_models.kept
-        try:
-            with self._time.repairs.spending():
-                repair, measured = self._bench.repair(trial, tried, limit, seconds * _FIRST_SHARE, most_s)
-        except WorkerFailed as failed:
-            attempt.unrepaired = f"not repaired: {_in_words(failed)}"
-            return None
+        with self._time.repairs.spending():
+            repair = self._find(trial, tried, attempt, limit, (seconds * _FIRST_SHARE, most_s))
         if repair is None:
-            took = before - self._time.repairs.left
-            attempt.unrepaired = f"not repaired: {why_none(measured, limit, kept, took)}"
-            return None
-        if repair.work > MOST_WORK_KEPT:
-            attempt.unrepaired = f"not repaired: {repair.work:.0%} of the work would stay {kept}"
             return None
         options = _keeping(attempt.step, repair)
-        self._journal.open(step_of(trial.offered, options), trial.candidate).notes = (repair.text(kept),)
+        row = self._journal.open(step_of(trial.offered, options), trial.candidate)
+        row.notes = (repair.text(trial.offered.over_models.kept),)
         return RepairedOptions(options, repair.rough, repair.work + FINER_PRICE * repair.between)
+
+    def _find(
+        self, trial: Trial, tried: Tried, row: Attempt, limit: float, within_s: tuple[float, float], seen: str = ""
+    ) -> Repair | None:
+        """Returns what a repair finds for a candidate; its row says why that is nothing, or not worth it.
+
+        Args:
+            trial: that candidate.
+            tried: what came of it.
+            row: of the candidate.
+            limit: the drift to aim at.
+            within_s: seconds to begin further sets in, and at most.
+            seen: where the candidate was seen to be beyond the budget.
+        """
+        kept, began = trial.offered.over_models.kept, self._time.now()
+        try:
+            repair, measured = self._bench.repair(trial, tried, limit, *within_s)
+        except WorkerFailed as failed:
+            row.unrepaired = f"not repaired{seen}: {_in_words(failed)}"
+            return None
+        if repair is not None and repair.work <= MOST_WORK_KEPT:
+            return repair
+        why = f"{repair.work:.0%} of the work would stay {kept}" if repair is not None else ""
+        row.unrepaired = f"not repaired{seen}: {why or why_none(measured, limit, kept, self._time.now() - began)}"
+        return None
 
     def on_all_samples(self, candidate: Candidate) -> Candidate | None:
         """Leaves more nodes of a candidate in float; the result is not measured yet.
@@ -148,17 +164,10 @@ class Repairer:
         tried = self._bench.try_one(trial, self._time.for_reapplying)
         if tried.answer is None:
             return None
-        seconds = self._time.final_repairs.left
-        kept = offered.over_models.kept
-        row = self._journal.open(step, before)
-        try:
-            repair, measured = self._bench.repair(trial, tried, aim, seconds, self._time.most_for_repair(tried.seconds))
-        except WorkerFailed as failed:
-            row.unrepaired = f"not repaired for all samples: {_in_words(failed)}"
-            return None
-        if repair is None or not (repair.keep or repair.finer) or repair.work > MOST_WORK_KEPT:
-            took = seconds - self._time.final_repairs.left
-            row.unrepaired = f"not repaired for all samples: {why_none(measured, aim, kept, took)}"
+        kept, row = offered.over_models.kept, self._journal.open(step, before)
+        seconds = self._time.final_repairs.left, self._time.most_for_repair(tried.seconds)
+        repair = self._find(trial, tried, row, aim, seconds, " for all samples")
+        if repair is None or not (repair.keep or repair.finer):
             return None
         repaired = step_of(offered, _keeping(step, repair))
         count = len(repaired.options["keep"])
