@@ -57,11 +57,11 @@ class Expander:
         return "its kernels are slower" if step.options.get("slow") else ""
 
     def closest(self, tried: Any) -> Any:
-        return min(tried, key=lambda one: one[0].step.options["drift"])
+        return min(tried, key=lambda one: one.attempt.step.options["drift"])
 
-    def repair(self, parent: Candidate, planned: Any, attempt: Any, tried: Any) -> Candidate:
-        self.repaired.append(attempt.step.options)
-        return _candidate("repaired", (attempt.step,))
+    def repair(self, one: Any) -> Candidate:
+        self.repaired.append(one.attempt.step.options)
+        return _candidate("repaired", (one.attempt.step,))
 
 
 @pytest.fixture

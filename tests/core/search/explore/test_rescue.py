@@ -43,7 +43,7 @@ def rescued(tmp_path):
             step = step_of(planned.offered, {"keep": []})
             promises.note_ratio(step, ratio)
             near[place] = Near(
-                original, planned, Attempt(step, (), seconds=dict(enumerate(took_s)).get(place, 1.0)), None
+                planned, original, Attempt(step, (), seconds=dict(enumerate(took_s)).get(place, 1.0)), None
             )
 
         def repair_again(one):
@@ -178,7 +178,7 @@ def last(tmp_path):
         def judge(parent, attempt, answer):
             return chain("held", tmp_path) if attempt.step.pass_name == holds else None
 
-        def repair(parent, planned, attempt, answer):
+        def repair(one):
             repaired.append(time.left_for_repairs)
             return chain("repaired", tmp_path)
 

@@ -11,7 +11,7 @@ from optim._engine.goals.own import LATENCY
 from optim._engine.search.deadline import Deadline
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.promise import Promises
-from optim._engine.search.explore.repairs import Repairs
+from optim._engine.search.explore.repairs import Near, Repairs
 from optim._engine.search.journal import Journal, chain_key, step_of
 from optim._engine.search.select.repair import RepairedOptions, Repairer
 from optim._engine.search.state import Candidate
@@ -58,7 +58,7 @@ def repaired(monkeypatch, tmp_path):
         for number in range(len(limits)):
             parent = chain(f"chain {number}", tmp_path)
             attempt = journal.open(step_of(LOSSY, {"keep": []}), parent)
-            kept.append(expander.repairs.repair(parent, PLANNED, attempt, None).digest)
+            kept.append(expander.repairs.repair(Near(PLANNED, parent, attempt, None)).digest)
         return kept, searched
 
     return found
@@ -126,7 +126,7 @@ def test_that_it_is_not_repaired_is_said_of_what_could_be_repaired_alone(near):
     attempt = SimpleNamespace(step=step_of(LOSSY, {}), unrepaired="")
     repairs = SimpleNamespace(is_near=lambda attempt, tried: near, closest=lambda tried: None)
     expander = SimpleNamespace(_for_size=False, promises=SimpleNamespace(is_faster=lambda step: False), repairs=repairs)
-    assert Expander._repaired(expander, None, {}, [(attempt, None)]) == []
+    assert Expander._repaired(expander, None, {attempt.step.pass_name: None}, [(attempt, None)]) == []
     assert bool(attempt.unrepaired) is near
 
 

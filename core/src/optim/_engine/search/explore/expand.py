@@ -18,7 +18,7 @@ from optim._engine.search.explore.asking import Asker, Proposals
 from optim._engine.search.explore.grown import merged_settings
 from optim._engine.search.explore.kernel_gains import KernelGains
 from optim._engine.search.explore.promise import Promises
-from optim._engine.search.explore.repairs import Repairs, as_elsewhere
+from optim._engine.search.explore.repairs import Near, Repairs, as_elsewhere
 from optim._engine.search.explore.rest import NOT_TIMED, OUT_OF_TIME, Cut
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.measure.idle_settings import IdleSettings
@@ -299,14 +299,13 @@ class Expander:
         self, parent: Candidate, planned: dict[str, Planned], tried: Sequence[tuple[Attempt, Tried]]
     ) -> list[Candidate]:
         """Returns the closest of the candidates that broke the budget, repaired, if it holds then."""
-        faster = [one for one in tried if self._for_size or self.promises.is_faster(one[0].step)]
-        for attempt, outcome in tried:
-            if (attempt, outcome) not in faster and self.repairs.is_near(attempt, outcome):
-                attempt.unrepaired = _NO_FASTER
-        if (closest := self.repairs.closest(faster)) is None:
-            return []
-        attempt, outcome = closest
-        new = self.repairs.repair(parent, planned[attempt.step.pass_name], attempt, outcome)
+        near = [Near(planned[attempt.step.pass_name], parent, attempt, outcome) for attempt, outcome in tried]
+        faster = [one for one in near if self._for_size or self.promises.is_faster(one.attempt.step)]
+        for one in near:
+            if one not in faster and self.repairs.is_near(one.attempt, one.tried):
+                one.attempt.unrepaired = _NO_FASTER
+        closest = self.repairs.closest(faster)
+        new = self.repairs.repair(closest) if closest is not None else None
         return [new] if new is not None else []
 
     def judge(self, candidate: Candidate, attempt: Attempt, tried: Tried) -> Candidate | None:

@@ -58,13 +58,9 @@ WORTH_A_REPAIR = 0.95
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """A guess that ran: the chain, whether it holds, what the job said, and what else its pass proposes."""
+class Look(Near):
+    """A guess that ran, with the chain that it made, whether that holds, and what else its pass proposes."""
 
-    planned: Planned
-    parent: Candidate
-    attempt: Attempt
-    tried: Tried
     candidate: Candidate
     holds: bool
     others: tuple[Proposal, ...] = ()
@@ -170,7 +166,7 @@ class FirstRepairs:
                 continue
             if self._has_time_for_one_look(one):
                 with self._time.lending():
-                    new = self._expander.repairs.repair(one.parent, one.planned, one.attempt, one.tried)
+                    new = self._expander.repairs.repair(one)
                 if new is not None:
                     held = min(held, self._note(new, self._hoped(one, new, ratio)))
                     results.append(new)
@@ -187,7 +183,7 @@ class FirstRepairs:
                 self.leave(near)
                 continue
             with self._lent(near, ratio(one), held, start):
-                new = self._expander.repairs.repair(near.parent, near.planned, near.attempt, near.tried)
+                new = self._expander.repairs.repair(near)
             if new is not None:
                 held = min(held, self._note(new, self._hoped(one, new, ratio)))
                 results.append(new)
@@ -200,7 +196,7 @@ class FirstRepairs:
 
     def leave(self, one: Look) -> None:
         """Leave it to the stages, and to the time that is left in the end."""
-        self._expander.repairs.note_near(Near(one.parent, one.planned, one.attempt, one.tried))
+        self._expander.repairs.note_near(one)
 
     def _lent(self, near: Look, ratio: float, held: float, start: float) -> AbstractContextManager[None]:
         """With the time of the end where it may have that; what a repair does not take is there for the stages."""
@@ -246,8 +242,8 @@ class FirstRepairs:
         return [look for look in looks if look is not None]
 
     def _nearest(self, looks: Sequence[Look]) -> Look:
-        near = self._expander.repairs.closest([(one.attempt, one.tried) for one in looks])
-        return next((one for one in looks if near is not None and one.attempt is near[0]), looks[0])
+        near = self._expander.repairs.closest(looks)
+        return next((one for one in looks if one is near), looks[0])
 
     def _note(self, candidate: Candidate, hoped: float) -> float:
         self.hoped[candidate.digest] = hoped

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from optim._engine.search.deadline import Deadline
 from optim._engine.search.explore.expand import Expander
+from optim._engine.search.explore.repairs import Near
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.plan import Plan, Planned
 from optim._engine.search.state import Candidate, StepStatus, Trial
@@ -95,5 +96,5 @@ class NamedChain:
         if self._expander.needs_nothing(planned, attempt):
             return parent
         if made is None and self._expander.repairs.is_near(attempt, tried):
-            made = self._expander.repairs.repair(parent, planned, attempt, tried)
+            made = self._expander.repairs.repair(Near(planned, parent, attempt, tried))
         return made

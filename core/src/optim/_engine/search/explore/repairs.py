@@ -42,10 +42,10 @@ class _KnownRepair:
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """A candidate that is beyond the budget by little and was not repaired: how it was made, and what it said."""
+    """A candidate that was tried and may be repaired: the pass, the chain before it, its row, and what the job said."""
 
-    parent: Candidate
     planned: Planned
+    parent: Candidate
     attempt: Attempt
     tried: Tried
 
@@ -88,9 +88,10 @@ class Repairs:
         self.rough: dict[ChainKey, Near] = {}
         self._chains = Chains(bench, journal, time)
 
-    def closest(self, tried: Sequence[tuple[Attempt, Tried]]) -> tuple[Attempt, Tried] | None:
+    def closest(self, tried: Sequence[Near]) -> Near | None:
         """Returns the closest of the candidates that broke the budget and can be repaired."""
-        return self._repairer.closest(tried)
+        near = [one for one in tried if self.is_near(one.attempt, one.tried)]
+        return min(near, key=lambda one: one.attempt.drift.relative_error if one.attempt.drift else 0.0, default=None)
 
     def known_for(self, step: Step) -> dict[str, Any] | None:
         """Returns the options with which a step held on another chain; None where nobody knows."""
@@ -103,14 +104,14 @@ class Repairs:
 
     def is_near(self, attempt: Attempt, tried: Tried) -> bool:
         """Whether a candidate is beyond the budget by so little that it may be repaired."""
-        return self._repairer.closest([(attempt, tried)]) is not None
+        return "keep" in attempt.step.options and self._repairer.is_near(tried)
 
-    def repair(self, parent: Candidate, planned: Planned, attempt: Attempt, outcome: Tried) -> Candidate | None:
+    def repair(self, one: Near) -> Candidate | None:
         """Returns a candidate beyond the budget with nodes left in float, if it holds then; once for each."""
-        key = (parent.digest, attempt.step.key)
+        key = (one.parent.digest, one.attempt.step.key)
         if key not in self._found:
-            self._found[key] = self._repair(parent, planned, attempt, outcome)
-            self.note_near(Near(parent, planned, attempt, outcome))
+            self._found[key] = self._repair(one)
+            self.note_near(one)
         if self._found[key] is not None:
             self.near.pop(key, None)
         return self._found[key]
@@ -123,7 +124,7 @@ class Repairs:
         """Returns what a repair finds now that has more time than it had before."""
         self._found.pop((one.parent.digest, one.attempt.step.key), None)
         one.attempt.unrepaired = ""
-        return self.repair(one.parent, one.planned, one.attempt, one.tried)
+        return self.repair(one)
 
     def repair_on(self, is_wanted: Callable[[Near], bool]) -> Candidate | None:
         """Returns what a repair finds in all the time but the least proof, of what was smallest before it first."""
@@ -152,41 +153,41 @@ class Repairs:
                 return self._chains.apply(steps[place:], found)
         return None
 
-    def _repair(self, parent: Candidate, one: Planned, attempt: Attempt, outcome: Tried) -> Candidate | None:
+    def _repair(self, one: Near) -> Candidate | None:
         """What a repair finds that holds; while it is beyond what the gate accepts, the next one aims at less."""
-        limit: float | None = self._repairer.aim(outcome)
+        limit: float | None = self._repairer.aim(one.tried)
         while limit is not None:
-            new, again = self._repair_to(limit, parent, one, attempt, outcome)
+            new, again = self._repair_to(limit, one)
             if new is not None or again is None:
                 return new
             limit = self._repairer.aim_after(again)
         return None
 
-    def _repair_to(
-        self, limit: float, parent: Candidate, planned: Planned, attempt: Attempt, outcome: Tried
-    ) -> tuple[Candidate | None, Tried | None]:
+    def _repair_to(self, limit: float, one: Near) -> tuple[Candidate | None, Tried | None]:
         """Tries the candidate with as many nodes left in float as a drift takes; returns it if it holds.
 
         What was found in enough time for the same step on another chain is tried first: nodes err there about as here.
         """
-        known = self._repaired_as.get(attempt.step.key)
+        step = one.attempt.step
+        known = self._repaired_as.get(step.key)
         if known is not None and not known.found.rough and known.limit <= limit:
-            new, tried = self._try_repaired(parent, planned, attempt, known.found, (as_elsewhere(planned),))
+            new, tried = self._try_repaired(one, known.found, (as_elsewhere(one.planned),))
             if new is not None:
                 return new, tried
-        trial = Trial(parent, planned.offered, attempt.step.options)
-        found = self._repairer.options(trial, attempt, outcome, limit)
+        trial = Trial(one.parent, one.planned.offered, step.options)
+        found = self._repairer.options(trial, one.attempt, one.tried, limit)
         if found is None:
             return None, None
-        self._repaired_as[attempt.step.key] = _KnownRepair(limit, found)
-        new, tried = self._try_repaired(parent, planned, attempt, found)
+        self._repaired_as[step.key] = _KnownRepair(limit, found)
+        new, tried = self._try_repaired(one, found)
         if new is not None and found.rough:
-            self.rough[chain_key(new)] = Near(parent, planned, attempt, outcome)
+            self.rough[chain_key(new)] = one
         return new, tried
 
     def _try_repaired(
-        self, parent: Candidate, planned: Planned, broken: Attempt, found: RepairedOptions, notes: tuple[str, ...] = ()
+        self, one: Near, found: RepairedOptions, notes: tuple[str, ...] = ()
     ) -> tuple[Candidate | None, Tried]:
+        parent, planned, broken = one.parent, one.planned, one.attempt
         again = self._journal.open(step_of(planned.offered, found.options), parent)
         again.notes = notes or again.notes
         self._promises.note_repaired(broken.step, again.step, found.lost)

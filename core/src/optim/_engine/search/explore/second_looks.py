@@ -13,6 +13,7 @@ from collections.abc import Collection
 from optim._engine.search.deadline import Deadline
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.promise import TOO_LITTLE
+from optim._engine.search.explore.repairs import Near
 from optim._engine.search.explore.rest import Cut
 from optim._engine.search.state import Candidate, StepStatus, Trial
 from optim._engine.search.workbench import Tried, Workbench
@@ -114,7 +115,7 @@ class SecondLooks:
         held = self._expander.judge(one.parent, attempt, tried)
         if held is not None or not self._expander.repairs.is_near(attempt, tried):
             return held
-        return self._expander.repairs.repair(one.parent, one.planned, attempt, tried)
+        return self._expander.repairs.repair(Near(one.planned, one.parent, attempt, tried))
 
 
 def _has(one: Cut, required: Collection[str]) -> bool:

@@ -8,7 +8,6 @@ more than to be dropped. Its last lossy step leaves more nodes in float, and the
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,11 +61,6 @@ class Repairer:
         self._board = board
         self._time = time
         self._chains = Chains(bench, journal, time)
-
-    def closest(self, tried: Sequence[tuple[Attempt, Tried]]) -> tuple[Attempt, Tried] | None:
-        """Returns the closest of the candidates that broke the budget and can be repaired."""
-        near = [one for one in tried if "keep" in one[0].step.options and self._is_near(one[1])]
-        return min(near, key=lambda one: one[0].drift.relative_error if one[0].drift else 0.0, default=None)
 
     def aim(self, tried: Tried) -> float:
         """Returns the drift that a repair aims at while exploring.
@@ -176,7 +170,7 @@ class Repairer:
         row.notes = (*row.notes, f"repaired for all samples, with {nodes} left {kept}")
         return self._chains.apply([repaired, *candidate.steps[place + 1 :]], before)
 
-    def _is_near(self, tried: Tried) -> bool:
+    def is_near(self, tried: Tried) -> bool:
         """Whether it is beyond the budget by little, or by what a few nodes that overflow may explain."""
         if tried.answer is None or not tried.answer.comparisons:
             return False
