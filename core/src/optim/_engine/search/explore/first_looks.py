@@ -28,8 +28,8 @@ from optim._engine.search.explore.first_repairs import FirstRepairs, Look
 from optim._engine.search.explore.named_chain import NamedChain
 from optim._engine.search.explore.order import fair_order, for_goal, in_turns, leading_of
 from optim._engine.search.explore.promise import TOO_LITTLE, Promises
+from optim._engine.search.explore.rescue import SecondLooks
 from optim._engine.search.explore.rest import Cut
-from optim._engine.search.explore.second_looks import SecondLooks
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.efforts import LOOK_S
