@@ -13,14 +13,12 @@ from optim._engine.gate.task import TaskFigure
 from optim._engine.goals.calls import Percentiles, Throughput
 from optim._engine.jobs.start_up import Ready
 from optim._engine.plugins.offers import OfferedPass
+from optim._engine.search.taste import BUSY
 from optim._engine.sources.result import SourceDrift
 from optim.after_run import StepBlame
 from optim.goal import ROUNDS_FOR_95, GenerationTimes, Ratio
 from optim.model import Model
 from optim.passes import Interface, Role, Stage
-
-BUSY = 0.5
-"""Share of disturbed rounds from which a report speaks of them, and a gain of settings alone is undecided."""
 
 StepKey = tuple[str, str]
 """A step as it is called in a chain: its pass, and its options as text."""

@@ -13,12 +13,12 @@ from collections.abc import Collection, Iterable
 
 from optim._engine.search.deadline import LEAST_REPAIR_S, Deadline
 from optim._engine.search.explore.expand import Expander
-from optim._engine.search.explore.first_repairs import WORTH_A_REPAIR
-from optim._engine.search.explore.promise import TOO_LITTLE, Promises
+from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.ranking import Ranking
 from optim._engine.search.explore.repairs import Near, Repairs, after_repair, per_evaluation, seconds_of_repair
 from optim._engine.search.explore.rest import Cut
 from optim._engine.search.state import Candidate, Measured, StepStatus, Trial
+from optim._engine.search.taste import CLEARLY_FASTER, TOO_LITTLE
 from optim._engine.search.workbench import Tried, Workbench
 
 
@@ -161,12 +161,12 @@ class Rescue:
             what was never timed says nothing.
         """
         held = self._held(found)
-        if held < WORTH_A_REPAIR:
+        if held < CLEARLY_FASTER:
             return []
         near = self._repairs.near.values()
         for one in sorted(near, key=lambda one: -self._per_second(one)):
             there = {one.planned.ordered.name, *(step.pass_name for step in one.parent.steps)}
-            if self._latency(one) >= WORTH_A_REPAIR * held or not there.issuperset(self._required):
+            if self._latency(one) >= CLEARLY_FASTER * held or not there.issuperset(self._required):
                 continue
             with self._time.lending():
                 left_s, needed_s = self._time.left_for_repairs, seconds_of_repair(one.attempt)
@@ -187,7 +187,7 @@ class Rescue:
         Repairs come first, then what first looks had no time for.
         """
         found = self.run(ranking)
-        if not found and self._held(ranking) >= WORTH_A_REPAIR and (held := self._second.run(self._required)):
+        if not found and self._held(ranking) >= CLEARLY_FASTER and (held := self._second.run(self._required)):
             found = [self._noted(*held)]
         return self._ranking.of([*found, *ranking]) if found else ranking
 

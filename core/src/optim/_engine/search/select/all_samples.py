@@ -14,10 +14,11 @@ from optim._engine.search.deadline import Deadline
 from optim._engine.search.journal import Journal
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.scoreboard import Scoreboard
-from optim._engine.search.select.archive import SAME_SPEED, ParetoArchive
+from optim._engine.search.select.archive import ParetoArchive
 from optim._engine.search.select.chances import chance_of
 from optim._engine.search.select.repair import Repairer
 from optim._engine.search.state import Attempt, Candidate, Measured, StepStatus
+from optim._engine.search.taste import SAME_SPEED
 from optim._engine.search.workbench import Workbench
 
 _NOT_PROVEN = "the run ended before the final check of it; give more with --search-seconds"
