@@ -12,9 +12,8 @@ from optim._engine.search.deadline import Deadline, Start
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.ranking import Ranking
 from optim._engine.search.explore.repairs import Near
-from optim._engine.search.explore.rescue import Rescue
+from optim._engine.search.explore.rescue import Rescue, SecondLooks
 from optim._engine.search.explore.rest import OUT_OF_TIME, Cut
-from optim._engine.search.explore.second_looks import SecondLooks
 from optim._engine.search.journal import step_of
 from optim._engine.search.objective import Objective
 from optim._engine.search.state import Attempt, Candidate, Measured, StepStatus

@@ -9,9 +9,8 @@ from types import SimpleNamespace
 from optim._engine.gate.drift import Drift
 from optim._engine.goals.own import LATENCY
 from optim._engine.jobs.offer import Proposal
-from optim._engine.search.explore.beam import Beam
+from optim._engine.search.explore.beam import Beam, Grown, in_turns
 from optim._engine.search.explore.expand import Expander, _Wanted
-from optim._engine.search.explore.grown import Grown, in_turns
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.ranking import Ranking
 from optim._engine.search.explore.rest import NOT_TIMED, OUT_OF_TIME

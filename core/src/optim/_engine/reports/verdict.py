@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from optim._engine.feeds.feedset import FEWEST, SYNTHESIZED
 from optim._engine.gate.drift import worst_question
 from optim._engine.reports.words import share_text
-from optim._engine.search.state import BUSY
+from optim._engine.search.taste import BUSY
 from optim.goal import Basis
 
 if TYPE_CHECKING:

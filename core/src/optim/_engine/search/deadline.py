@@ -91,14 +91,8 @@ SHORTER_S, FALLBACKS_S, FINAL_REPAIRS_S, _LAST_SAMENESS_S = 12.0, 20.0, 14.0, 20
 hides every difference, more rounds do not find one); for all repairs on all samples; for telling settings that change
 nothing."""
 
-_SHORTER_SHARE = 1 / 3
-"""Of the seconds for chains without a step that are kept for them: most of these steps were applied before."""
-
 _LEAST_VERDICT_S = 2.0
 """For telling that what won is no change, whatever the time: a small model is opened twice in less."""
-
-_REAPPLIED_S = 48.0
-"""For one step that is applied to another candidate: one that takes longer is not worth the end of a search."""
 
 _SLOWER = 3.0
 """Times that a candidate may take longer when it is tried again: busy machines vary by as much."""
@@ -177,8 +171,6 @@ class Deadline:
         one = self.to_prove(prepared, timeout_s, races=races, must=must)
         left, writing_s = max(0.0, one.left), one.left - one.spare_s
         end_s = writing_s + one.lanes.proof_s(_PROVEN_LANES if races else 1)  # a size needs no race, its latency does
-        if races:
-            end_s += _SHORTER_SHARE * one.shorter.left_of_its_own
         two_s = writing_s + one.lanes.proof_s(AGAIN_LANES if races else 1)
         end_s = min(end_s, max(two_s, _LEAST_FOR_THE_END * left), _MOST_FOR_THE_END * left)
         one.reserve(PROOF, end_s - writing_s)
@@ -338,8 +330,7 @@ class Deadline:
     @property
     def for_reapplying(self) -> float:
         """Seconds for one step that is applied to another candidate at the end."""
-        left = min(_REAPPLIED_S, self.before_last_race)
-        return min(self.timeout_s, self.at_least(min(self.floor_s, self.end_s), left))
+        return min(self.timeout_s, self.at_least(min(self.floor_s, self.end_s), self.before_last_race))
 
     # the end
 

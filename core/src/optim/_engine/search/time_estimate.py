@@ -15,6 +15,7 @@ from optim._engine.compare.chosen_samples import spread_of
 from optim._engine.jobs.prepare import Answer as Prepared
 from optim._engine.search.deadline import LEAST_S, MOST_S, Deadline
 from optim._engine.search.keys import machine_key
+from optim._engine.search.lane_costs import LaneCosts
 from optim._engine.search.state import Attempt
 from optim._engine.store import Store, cache_key
 from optim.jobs.wire import to_wire
@@ -28,8 +29,8 @@ _AT_ONCE = 1.6
 _CANDIDATE_S, _BYTES_A_SECOND, _NODES_A_SECOND, _RUNS_A_CANDIDATE = 0.3, 150e6, 2000.0, 4
 """A candidate: a process, its weights read and written, its nodes walked through, and runs of it."""
 
-_LANES_A_PASS, _LANE_S, _RUNS_A_LANE, _MOST_RUNS_S = 3.0, 0.3, 30, 0.6
-"""A lane of a race: a process, opening the model, and the runs of a few rounds."""
+_LANES_A_PASS = 3.0
+"""Of its races."""
 
 _END_S, _OPENINGS_IN_THE_END = 25.0, 10
 """The end: races of 14 s at most and what goes with them, and models opened in programs of their own."""
@@ -71,8 +72,7 @@ class Load:
     @property
     def lane_s(self) -> float:
         """Seconds that a lane of a race is guessed to take."""
-        runs_s = min(_RUNS_A_LANE * self.run_s, max(_MOST_RUNS_S, 8 * self.run_s))
-        return _LANE_S + 0.6 * self.open_s + runs_s
+        return LaneCosts(self.open_s, self.run_s).lane_s
 
     @property
     def try_s(self) -> float:

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from optim._engine.search.deadline import LATER
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.first_looks import FirstLooks
-from optim._engine.search.explore.grown import LOOK_AHEAD, Grown, in_turns
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.ranking import Ranking
 from optim._engine.search.explore.repairs import Near, made_bytes
-from optim._engine.search.explore.rescue import Rescue
+from optim._engine.search.explore.rescue import Rescue, SecondLooks
 from optim._engine.search.explore.rest import (
     EARLY,
     NOT_TIMED,
@@ -28,7 +27,6 @@ from optim._engine.search.explore.rest import (
     run_out,
     share_of_later,
 )
-from optim._engine.search.explore.second_looks import SecondLooks
 from optim._engine.search.journal import Journal, chain_key, failing_of, failures, step_of
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.plan import Plan, Planned, legs, slots
@@ -40,11 +38,58 @@ from optim.errors import ExitStatus, OptimError
 from optim.goal import FASTER, Basis
 from optim.passes import Role, Stage
 
+LOOK_AHEAD = 3
+"""Session settings that each new graph is looked at through: more leave each of them less of the race."""
+
 _SHARE_OF_A_STAGE = 0.85
 """Part of an equal share of the time that is left: the races of later stages have more candidates."""
 
 _LEAST_LANES = 8
 """Lanes in a stage with enough new graphs, as far as time allows: more leave each of them less of the race."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """The candidates after a stage, those of the beam among them, and by their digest what each goes on from."""
+
+    candidates: Sequence[Candidate]
+    parents: Mapping[str, Measured]
+
+    def is_new(self, candidate: Candidate) -> bool:
+        """Whether it is another model than what it goes on from."""
+        return candidate.digest != self.parents[candidate.digest].digest
+
+    def only_makes_way(self, candidate: Candidate) -> bool:
+        """Whether its last step is new and only makes way: not worth a race, it goes on as its parent would."""
+        return candidate.steps[-1].role is Role.ENABLE and self.is_new(candidate)
+
+    def is_still(self, beam: Sequence[Measured]) -> bool:
+        """Whether it is the beam itself."""
+        if len(self.candidates) != len(beam):
+            return False
+        pairs = zip(self.candidates, beam, strict=True)
+        return all(not candidate.steps or candidate is parent.candidate for candidate, parent in pairs)
+
+    def promised(self, candidate: Candidate, promises: Promises) -> float:
+        """The latency to expect of a candidate, as a ratio to the original."""
+        parent = self.parents[candidate.digest]
+        gain = promises.gain_on(parent.digest, candidate.steps[-1]) if self.is_new(candidate) else 0.0
+        return (parent.ratio or 1.0) * math.exp(-gain)
+
+
+def in_turns(
+    candidates: Sequence[Candidate], variants: Mapping[str, Sequence[Candidate]], promises: Promises
+) -> list[Candidate]:
+    """Each, the best first, under its first guess, then the next guess of each, so that little time is well spent.
+
+    The first guess is the first of the settings, unless they were slower before: then each is timed as it is.
+    """
+    rows = []
+    for candidate in candidates:
+        first, *others = variants[candidate.digest] or [candidate]
+        with_first = [first, candidate] if promises.gain(first.steps[-1]) >= 0 else [candidate, first]
+        rows.append(list(unique([*with_first, *others])))
+    return [row[i] for i in range(LOOK_AHEAD + 1) for row in rows if i < len(row)]
 
 
 class NamedPassError(OptimError):

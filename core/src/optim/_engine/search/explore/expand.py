@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from optim._engine.gate.drift import worst_drift
 from optim._engine.jobs.offer import Proposal
 from optim._engine.search.deadline import LATER, Deadline
 from optim._engine.search.explore.asking import Asker, Proposals
-from optim._engine.search.explore.grown import merged_settings
 from optim._engine.search.explore.kernel_gains import KernelGains
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.repairs import Near, Repairs, as_elsewhere
@@ -37,6 +37,9 @@ _STOPPED = "search time ran out during this candidate: it {failure}; give more w
 _NO_FASTER = "not repaired: the model is no faster with it"
 _HOPELESS = 1.5
 """Options that broke the budget by this factor on one chain are not tried on the next: less gives up too early."""
+
+
+_UNSET: tuple[Any, ...] = (None, [], ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,3 +356,16 @@ def _with_settings(candidate: Candidate, attempt: Attempt, result: PassResult) -
     """The chain with a step that sets how the model is opened; its row has what the pass said."""
     attempt.notes, attempt.size_bytes, attempt.printed = result.notes, candidate.size_bytes, result.printed
     return candidate.after(attempt.step, result.model, candidate.size_bytes, result.interface)
+
+
+def merged_settings(steps: Sequence[Step]) -> dict[str, Any] | None:
+    """Returns what each step sets, and where two set the same, what the better one does, which comes first.
+
+    None unless several are of one pass of settings.
+    """
+    names = {step.pass_name for step in steps if step.session_only}
+    if len(steps) < 2 or len(names) != 1:
+        return None
+    plain = {name: value for step in steps for name, value in step.options.items() if value in _UNSET}
+    chosen = {name: value for step in reversed(steps) for name, value in step.options.items() if value not in _UNSET}
+    return plain | chosen

@@ -27,14 +27,15 @@ from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.first_repairs import FirstRepairs, Look
 from optim._engine.search.explore.named_chain import NamedChain
 from optim._engine.search.explore.order import fair_order, for_goal, in_turns, leading_of
-from optim._engine.search.explore.promise import TOO_LITTLE, Promises
+from optim._engine.search.explore.promise import Promises
+from optim._engine.search.explore.rescue import SecondLooks
 from optim._engine.search.explore.rest import Cut
-from optim._engine.search.explore.second_looks import SecondLooks
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.efforts import LOOK_S
 from optim._engine.search.plan import Plan, Planned
 from optim._engine.search.state import Attempt, Candidate, Measured, StepStatus, Trial, unique
+from optim._engine.search.taste import TOO_LITTLE
 from optim._engine.search.workbench import Workbench
 from optim.passes import Role, Stage
 

@@ -29,6 +29,7 @@ from optim._engine.search.explore.rest import OUT_OF_TIME
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.plan import Planned
 from optim._engine.search.state import Attempt, Candidate, StepStatus, Trial
+from optim._engine.search.taste import CLEARLY_FASTER
 from optim._engine.search.workbench import Tried, Workbench
 
 _REPAIRED = 2
@@ -40,21 +41,12 @@ _OTHERS = 3
 _AS_FAST = 1.1
 """What holds by itself is not repaired past: the nodes that a repair leaves in float cost a tenth at least."""
 
-_LOOKS_OF_BOTH = 8
-"""Times that the guess took: two rounds of other proposals, which are smoothed too and take three times as long, a
-first guess of a repair, and what it finds made. At load 11 a MiniLM given 60 s had 16 s left for a guess that took
-5.6: the others were stopped after 10, their repair after 2, and nothing was delivered. At load 15 a BERT-base given
-300 s had 100 s left for one that took 20, and the others took 67."""
-
 _CLEARLY = 0.9
 """Of what holds: a repair may find less than it promises."""
 
 _UNEVEN = 0.8
 """Of the ratio that a repair is expected to leave: a few nodes may err most. Static 8 bits of a BERT-base at 3.5 times
 what was allowed took 27 s, found nothing, and could not have had half of its gain; 0.51 held already."""
-
-WORTH_A_REPAIR = 0.95
-"""Latency to the original's: what is repaired has less of its gain left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +124,7 @@ class FirstRepairs:
             None where nothing is to be repaired, or where the time is enough.
         """
         held = _fastest(found, ratio, start, unsure)
-        broken = [one for one in found if not one.holds and ratio(one) < min(held, WORTH_A_REPAIR * start)]
+        broken = [one for one in found if not one.holds and ratio(one) < min(held, CLEARLY_FASTER * start)]
         if not broken:
             return None
         first = max(broken, key=lambda one: self._per_second(one, ratio(one)))
@@ -159,7 +151,7 @@ class FirstRepairs:
         broken = sorted((one for one in found if not one.holds), key=lambda one: -self._per_second(one, ratio(one)))
         results: list[Candidate] = []
         for place, one in enumerate(broken):
-            if ratio(one) >= min(held, WORTH_A_REPAIR * start):
+            if ratio(one) >= min(held, CLEARLY_FASTER * start):
                 continue
             if place >= _REPAIRED:
                 self.leave(one)
@@ -205,7 +197,7 @@ class FirstRepairs:
     def _promises_the_end(self, near: Look, ratio: float, held: float, start: float) -> bool:
         """Whether nothing is there to prove, or what promises much cannot be repaired without the time of the end."""
         is_short = self._time.left_for_repairs < LOOKS_OF_A_REPAIR * near.attempt.seconds
-        return held >= WORTH_A_REPAIR * start or (is_short and self._after(near, ratio) <= _CLEARLY * held)
+        return held >= CLEARLY_FASTER * start or (is_short and self._after(near, ratio) <= _CLEARLY * held)
 
     def _is_too_far(self, one: Look, ratio: float, held: float) -> bool:
         """Whether so much must be left in float that little of the gain is left, beside what holds already."""
@@ -218,7 +210,7 @@ class FirstRepairs:
 
     def _has_time_for_one_look(self, one: Look) -> bool:
         """Whether there is no time for other proposals and a repair, and a repair begins with something sure."""
-        short = self._time.most_before_proof < _LOOKS_OF_BOTH * one.attempt.seconds
+        short = self._time.most_before_proof < LOOKS_OF_A_REPAIR * one.attempt.seconds
         return short and "finer" in one.attempt.step.options
 
     def _otherwise(self, one: Look) -> list[Look]:

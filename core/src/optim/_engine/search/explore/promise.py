@@ -13,6 +13,7 @@ from statistics import median_low
 
 from optim._engine.search.plan import Planned
 from optim._engine.search.state import Candidate, Measured, Step, StepKey
+from optim._engine.search.taste import CLEARLY_FASTER, TOO_LITTLE
 from optim._engine.search.time_estimate import PassCosts
 from optim.passes import Stage
 
@@ -20,9 +21,6 @@ GUESSES: Mapping[Stage, float] = {Stage.QUANTIZE: 0.5, Stage.CONVERT_PRECISION: 
 """Logarithms of the factor by which passes of a stage make models faster that are not fast already: int8 halves the
 time of most, fusions take a tenth of it, settings some per cent. Their order matters, and that
 none is too little to be tried."""
-
-TOO_LITTLE = math.log(1 / 0.98)
-"""What promises less is not worth the time: processes of one graph differ by about as much."""
 
 _SURPRISE = math.log(1.3)
 """What a step gains on another chain may be so much more than what it gained before: fusions change what is left."""
@@ -45,9 +43,6 @@ _DEAR = 0.1
 
 _MORE_TIME = 1.5
 """Times what a candidate was stopped after: with less, a busy machine stops it again."""
-
-_LEAST_GAIN = math.log(1 / 0.95)
-"""A gain that three rounds on a busy machine do not make up."""
 
 _NO_MORE = (
     "search time ran out {:.0f} s into its first candidate, and too little is left for another; "
@@ -275,7 +270,7 @@ class Promises:
         gain, seconds = self._gain_of_pass.get(name), self.seconds(name)
         if gain is not None and gain < -_NO_GAIN and pass_class.lossy:
             return f"it made the original slower (latency ratio {math.exp(-gain):.2f}): other passes promise more"
-        useless = gain <= _LEAST_GAIN if gain is not None else not self.holds(name)
+        useless = gain <= -math.log(CLEARLY_FASTER) if gain is not None else not self.holds(name)
         if seconds > _DEAR * self._search_s and useless:
             if gain is None and name in self._stopped:
                 return "" if left_s >= _MORE_TIME * self._stopped[name] else _NO_MORE.format(self._stopped[name])

@@ -1,7 +1,9 @@
-"""Rescue: where nothing is found that an end could prove, the time of the end repairs what is fast and near the budget.
+"""Rescue: where nothing is found that an end could prove, its time makes something that may be.
 
 The end of a run has seconds for several models that contend. As long as there is none, all but the proof of one is
-better spent on finding one. A repair that was cut short is taken up again where exploring ended with time left.
+better spent on finding one: a repair of what is fast and near the budget, or a first look that was cut short, since a
+large model, or a busy machine, leaves some passes none. Where the time is too short for a repair, what promises more
+per second comes first. A repair that was cut short is taken up again where exploring ended with time left.
 """
 
 from __future__ import annotations
@@ -10,12 +12,117 @@ import math
 from collections.abc import Collection, Iterable
 
 from optim._engine.search.deadline import LEAST_REPAIR_S, Deadline
-from optim._engine.search.explore.first_repairs import WORTH_A_REPAIR
+from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.ranking import Ranking
 from optim._engine.search.explore.repairs import Near, Repairs, after_repair, per_evaluation, seconds_of_repair
-from optim._engine.search.explore.second_looks import SecondLooks
-from optim._engine.search.state import Candidate, Measured
+from optim._engine.search.explore.rest import Cut
+from optim._engine.search.state import Candidate, Measured, StepStatus, Trial
+from optim._engine.search.taste import CLEARLY_FASTER, TOO_LITTLE
+from optim._engine.search.workbench import Tried, Workbench
+
+
+class SecondLooks:
+    """Tries guesses again in the time of the end.
+
+    Args:
+        bench: of the run.
+        expander: tries passes, and repairs.
+        time: of the search.
+    """
+
+    def __init__(self, bench: Workbench, expander: Expander, time: Deadline) -> None:
+        self._bench = bench
+        self._expander = expander
+        self._time = time
+
+    def run(self, required: Collection[str]) -> tuple[Candidate, float] | None:
+        """Tries what was cut short, what promises most first, until something holds.
+
+        Args:
+            required: names of passes that every delivered chain has.
+
+        Returns:
+            What holds, not timed yet, and the gain to expect of it; None where nothing does.
+        """
+        promises = self._expander.promises
+        waiting = [one for one in self._expander.cut if one.is_waiting and promises.gain(one.attempt.step) > TOO_LITTLE]
+        for one in sorted(waiting, key=lambda one: -promises.gain(one.attempt.step)):
+            if not _has(one, required):
+                continue
+            with self._time.lending():
+                held = self._look(one)
+            if held is not None:
+                return held, promises.gain(one.attempt.step)
+        return None
+
+    def instead(self, per_second: float, required: Collection[str]) -> tuple[Candidate, float] | None:
+        """Tries what promises more per second than a repair for which the time of the end is too short.
+
+        Args:
+            per_second: what the repair promises.
+            required: names of passes that every delivered chain has.
+
+        Returns:
+            As :meth:`run`: of what holds the one that promises most.
+        """
+        held = []
+        for one, tried in self.before(per_second, required):
+            new = self._expander.judge(one.parent, one.attempt, tried)
+            held += [(new, self._expander.promises.gain(one.attempt.step))] if new is not None else []
+        return max(held, key=lambda pair: pair[1], default=None)
+
+    def before(
+        self, per_second: float, required: Collection[str] = (), *, lent: bool = True
+    ) -> list[tuple[Cut, Tried]]:
+        """Tries graphs that were cut short and promise more per second than a repair would, the best first.
+
+        Args:
+            per_second: what the repair promises.
+            required: names of passes that every delivered chain has.
+            lent: whether they have the time of the end too, as the repair would.
+
+        Returns:
+            Each that ran, and what came of it.
+        """
+        promises = self._expander.promises
+
+        def needed_s(one: Cut) -> float:
+            return promises.needed_s(one.planned.ordered.name)
+
+        def worth(one: Cut) -> float:
+            return promises.gain(one.attempt.step) / needed_s(one)
+
+        graphs = (one for one in self._expander.cut if one.is_waiting and not one.planned.pass_class.session_only)
+        waiting = [one for one in graphs if _has(one, required)]
+        chosen = sorted((one for one in waiting if worth(one) > per_second), key=worth, reverse=True)
+        trials = [Trial(one.parent, one.planned.offered, one.attempt.step.options) for one in chosen]
+
+        def seconds(place: int) -> float:
+            left_s = self._time.most_before_proof if lent else self._time.for_candidate()
+            return left_s if left_s >= needed_s(chosen[place]) else 0.0
+
+        self._bench.teller.more(len(trials))
+        outcomes = self._bench.try_all(trials, seconds)
+        tried = [(one, outcome) for one, outcome in zip(chosen, outcomes, strict=True) if outcome is not None]
+        for one, _ in tried:
+            one.attempt.settle(StepStatus.SKIPPED, "")  # it has its turn again
+        return tried
+
+    def _look(self, one: Cut) -> Candidate | None:
+        attempt, left_s = one.attempt, self._time.most_before_proof
+        if left_s < self._expander.promises.needed_s(attempt.step.pass_name):
+            return None
+        attempt.settle(StepStatus.SKIPPED, "")  # it has its turn again
+        tried = self._bench.try_one(Trial(one.parent, one.planned.offered, attempt.step.options), left_s)
+        held = self._expander.judge(one.parent, attempt, tried)
+        if held is not None or not self._expander.repairs.is_near(attempt, tried):
+            return held
+        return self._expander.repairs.repair(Near(one.planned, one.parent, attempt, tried))
+
+
+def _has(one: Cut, required: Collection[str]) -> bool:
+    return {one.attempt.step.pass_name, *one.attempt.on}.issuperset(required)
 
 
 class Rescue:
@@ -54,12 +161,12 @@ class Rescue:
             what was never timed says nothing.
         """
         held = self._held(found)
-        if held < WORTH_A_REPAIR:
+        if held < CLEARLY_FASTER:
             return []
         near = self._repairs.near.values()
         for one in sorted(near, key=lambda one: -self._per_second(one)):
             there = {one.planned.ordered.name, *(step.pass_name for step in one.parent.steps)}
-            if self._latency(one) >= WORTH_A_REPAIR * held or not there.issuperset(self._required):
+            if self._latency(one) >= CLEARLY_FASTER * held or not there.issuperset(self._required):
                 continue
             with self._time.lending():
                 left_s, needed_s = self._time.left_for_repairs, seconds_of_repair(one.attempt)
@@ -80,7 +187,7 @@ class Rescue:
         Repairs come first, then what first looks had no time for.
         """
         found = self.run(ranking)
-        if not found and self._held(ranking) >= WORTH_A_REPAIR and (held := self._second.run(self._required)):
+        if not found and self._held(ranking) >= CLEARLY_FASTER and (held := self._second.run(self._required)):
             found = [self._noted(*held)]
         return self._ranking.of([*found, *ranking]) if found else ranking
 

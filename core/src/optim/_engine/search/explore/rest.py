@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from optim._engine.search.deadline import Deadline
-from optim._engine.search.explore.promise import BENEATH, GUESSES, TOO_LITTLE, Promises
+from optim._engine.search.explore.promise import BENEATH, GUESSES, Promises
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.plan import Planned
 from optim._engine.search.state import Attempt, Candidate, StepStatus
+from optim._engine.search.taste import TOO_LITTLE
 from optim.passes import Role, Stage
 
 OUT_OF_TIME = "search time ran out before it was tried; give more with --search-seconds"

@@ -6,14 +6,12 @@ import math
 from dataclasses import dataclass
 
 from optim._engine.search.effort import Effort
+from optim._engine.search.taste import WORTH
 from optim.goal import FASTER, Ratio
 
 _NEXT_LOOK = 1.25
 """Times as many rounds as at a look at the intervals, when the next one is due. A race that ends at the first of many
 looks at which its interval is narrow ends at a lucky one."""
-
-_NEXT_TO_NOTHING = 0.98
-"""Where the median is no faster, and the interval leaves no more gain than this, rounds do not go on for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +28,11 @@ class Standing:
 
     @property
     def may_be_faster(self) -> bool:
-        """Whether noise leaves it open if the best is faster, and more rounds may tell."""
-        return self.best.is_undecided and (self.best.low <= _NEXT_TO_NOTHING or self.best.value < FASTER)
+        """Whether noise leaves it open if the best is faster, and more rounds may tell.
+
+        If the median is no faster, and the interval leaves no gain that is worth them, they do not.
+        """
+        return self.best.is_undecided and (self.best.low <= WORTH or self.best.value < FASTER)
 
     def is_clear(self, effort: Effort) -> bool:
         """Whether the best lane's ratio is known as well as is asked for."""

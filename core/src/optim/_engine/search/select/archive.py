@@ -14,12 +14,12 @@ from pathlib import Path
 
 from optim._engine.gate.budget import Budget, Objection
 from optim._engine.search.state import Candidate, LaneResult, Measured, unique
+from optim._engine.search.taste import SAME_SPEED
 from optim.errors import OptimError, unknown_name
 
 _PICKS = ("fastest", "smallest", "most-accurate")
-SAME_SPEED, _SAME = 0.01, 0.005
-"""Within one per cent two models are as fast, since processes of one graph differ by more; within half a per cent two
-sizes, or drifts, are the same: noise does not make a front."""
+_SAME = 0.005
+"""Within half a per cent two sizes, or drifts, are the same: noise does not make a front."""
 
 
 @dataclass(frozen=True, slots=True)

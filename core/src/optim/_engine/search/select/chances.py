@@ -9,13 +9,11 @@ from pathlib import Path
 
 from optim._engine.gate.budget import Budget
 from optim._engine.search.state import Candidate
+from optim._engine.search.taste import TOO_LITTLE
 
 _TAIL = 8.0
 """The drift of all samples is ``g`` times that of few, or more, with a chance of ``g ** -8``: 1.1 times in one of two,
 1.3 times in one of eight. Of eight candidates of five models six had 1.00 to 1.08, one 1.3, a BERT-base 1.7."""
-
-_LEAST_GAIN = math.log(1 / 0.98)
-"""For which a lane is worth its time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +65,7 @@ def best_beside(chosen: Sequence[Hope], others: Iterable[Hope]) -> list[Candidat
         return []
     alike = [one for one in others if is_alike(one.candidate, chosen[0].candidate)]
     best = max(alike, key=lambda one: expected_gain([*chosen, one]), default=None)
-    if best is None or expected_gain([*chosen, best]) - expected_gain(chosen) < _LEAST_GAIN:
+    if best is None or expected_gain([*chosen, best]) - expected_gain(chosen) < TOO_LITTLE:
         return []
     return [best.candidate]
 

@@ -11,31 +11,19 @@ from optim._engine.search.journal import Journal
 from optim._engine.search.measure.clock import NOT_TIMED, SIZE_ALONE, Clock
 from optim._engine.search.measure.racing import comparable_original, lanes_at_once
 from optim._engine.search.measure.source_gate import SourceGate
-from optim._engine.search.select.all_samples import SAME, AllSamples
+from optim._engine.search.select.all_samples import SAME, AllSamples, note_no_faster, note_objections
 from optim._engine.search.select.archive import ParetoArchive, beats, tie_of, unbeaten_beside_speed
 from optim._engine.search.select.chances import Hope, best_beside, chance_of, is_alike
 from optim._engine.search.select.nearest import Nearest
-from optim._engine.search.select.objections import note_no_faster, note_objections
 from optim._engine.search.select.shorter import ShorterChains
 from optim._engine.search.state import Candidate, Measured, unique
+from optim._engine.search.taste import DIFFER, FEW
 from optim._engine.search.workbench import Workbench
 from optim.goal import FASTER
 from optim.passes import Role
 
-_FINALISTS = 3
-"""More widen the last race, and leave each of them fewer rounds."""
-
-_OTHERS = 3
-"""Other points of the front that are proven too, for users who want another compromise: each costs a lane."""
-
-_FALLBACKS = 3
-"""Rounds in which the next best is looked at, where the best did not hold: each may take a whole race."""
-
 _PROMISE = 1.15
 """A quick look must have promised so much more than what held: with less, its noise costs another race."""
-
-_CONTENDS = 1.05
-"""A candidate slower than the best by more is not timed a second time: processes differ by some per cent."""
 
 _A_LOT = 0.8
 """Where size is the goal, what is as small and as accurate has to be so much faster: the same bytes can be slower for
@@ -75,7 +63,7 @@ class Selection:
             return self._smallest(finalists)
         if self._bench.target.timed:
             finalists = self._leading(finalists, ranking)
-        finalists = finalists[: self._time.lanes_at_the_end(_FINALISTS)]
+        finalists = finalists[: self._time.lanes_at_the_end(FEW)]
         finalists = self._shorter.without_idle(finalists)
         if not finalists:
             return None
@@ -141,7 +129,7 @@ class Selection:
             return self._choose(right)
         first = right[0].candidate
         simpler = (*self._shorter.only_what_was_asked_for(first), *self._shorter.without_doubtful(first))
-        rivals = unique([first, *simpler, *ranked])[: self._time.lanes_at_the_end(_FINALISTS)]
+        rivals = unique([first, *simpler, *ranked])[: self._time.lanes_at_the_end(FEW)]
         timed = self._timed([], [one for one in rivals if is_alike(one, first)])
         if all(item.digest != first.digest for item in timed):
             self._bench.deadline.note(SIZE_ALONE)
@@ -179,7 +167,7 @@ class Selection:
     def _timed_again(self, found: list[Measured]) -> list[Measured]:
         """Returns the figures with a second look at what contends, then at what leads if that look changed who does."""
         figures = [self._rank(item) for item in found]
-        contending = [item for item, figure in zip(found, figures, strict=True) if figure <= _CONTENDS * min(figures)]
+        contending = [item for item, figure in zip(found, figures, strict=True) if figure <= DIFFER * min(figures)]
         looked: set[str] = set()
         while not self.objective.is_size:
             new = [item for item in contending if not item.candidate.is_original and item.digest not in looked]
@@ -253,7 +241,7 @@ class Selection:
         measured += self._prove([repaired]) if repaired is not None else []
         known = {candidate.digest for candidate in finalists}
         with self._time.fallbacks.spending():
-            for _ in range(_FALLBACKS):
+            for _ in range(FEW):
                 explored = [item for item in ranking if not self._shorter.only_makes_way(item.candidate)]
                 explored += [item for item in self._archive.held() if is_alike(item.candidate, finalists[0])]
                 new = [item for item in explored if item.digest not in known]
@@ -295,7 +283,7 @@ class Selection:
             reached = reached and item.digest not in self._bench.unanswered
             if reached and not item.candidate.is_original and not self._board.is_wrong(item.candidate):
                 chosen.append(item.candidate)
-        return unique(chosen)[:_FINALISTS]
+        return unique(chosen)[:FEW]
 
     def _may_win(self, item: Measured) -> bool:
         """Whether a candidate does more than make way, and no quick look has shown it to be slower."""
@@ -321,8 +309,8 @@ class Selection:
 
     def _room(self, finalists: Sequence[Candidate]) -> int:
         """How many more models may be open at once."""
-        there_are = min(lanes_at_once(self._bench), self._time.lanes_at_the_end(len(finalists) + _OTHERS))
-        return max(0, min(_OTHERS, there_are - len(finalists)))
+        there_are = min(lanes_at_once(self._bench), self._time.lanes_at_the_end(len(finalists) + FEW))
+        return max(0, min(FEW, there_are - len(finalists)))
 
     def _first_right(self, candidates: Iterable[Candidate]) -> list[Measured]:
         """Returns the first candidate that is right, where no clock tells which is better: the others need no look."""

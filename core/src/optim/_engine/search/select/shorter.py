@@ -9,14 +9,10 @@ from optim._engine.search.journal import Journal
 from optim._engine.search.measure.idle_settings import IdleSettings
 from optim._engine.search.select.chains import Chains
 from optim._engine.search.state import Candidate, Measured, Step, StepStatus, unique
+from optim._engine.search.taste import DIFFER
 from optim._engine.search.workbench import Workbench
 from optim.goal import FASTER, Basis
 from optim.passes import Role
-
-_NEEDED = 1.05
-"""A step that only makes way must show more: the same graph differs by some per cent from process to process. Settings
-never need more: on a busy machine, where intervals are wide, none would be left.
-"""
 
 _OF_LOAD = (
     "undecided: other programs used the machine, so the gain of a session setting is uncertain; require it with --with"
@@ -57,15 +53,18 @@ class ShorterChains:
     def to_show(self, steps: Sequence[Step], best: Measured) -> float:
         """By which factor a chain without these steps must be slower for them to stay; 0 where they always stay.
 
+        Settings never need more than what processes differ by: on a busy machine, where intervals are wide, none would
+        be left.
+
         Args:
             steps: of the best chain.
             best: that chain, as it was proven.
         """
         if self.make_way(steps):
-            return _NEEDED
+            return DIFFER
         if not self.only_set(steps) or self._bench.goal.basis is not Basis.CALLS or not best.ratio or best.high is None:
             return 0.0
-        return min(best.high / best.ratio, _NEEDED)
+        return min(best.high / best.ratio, DIFFER)
 
     def without_idle(self, finalists: Sequence[Candidate]) -> list[Candidate]:
         """Takes settings off that change nothing: that must be known in the end, whatever time exploring had for it."""

@@ -18,6 +18,7 @@ from optim._engine.search.objective import Objective
 from optim._engine.search.select.archive import beats
 from optim._engine.search.state import Candidate, Measured
 from optim._engine.search.targets.entrants import Entrant, TargetOutcome, TargetStatus
+from optim._engine.search.taste import SAME_SPEED
 from optim._engine.search.workbench import Workbench
 
 _BEHIND = 1.3
@@ -33,9 +34,6 @@ _CONTENDS = 1.1
 _NOT_LOOKED_AT = "the run ended before a candidate on this target was timed"
 
 _NOT_TIMED = "the run ended before the original was timed on this target"
-
-_SAME = 0.01
-"""Figures of the goal that differ by less are the same."""
 
 
 @dataclass
@@ -186,7 +184,7 @@ class Contest:
     def is_better(self, one: tuple[Measured, Contender], other: tuple[Measured, Contender]) -> bool:
         """Whether a result is better than that of another target: by the goal, else by what the report compares."""
         figure, others = self.figure(*one), self.figure(*other)
-        if abs(figure - others) > _SAME * others:
+        if abs(figure - others) > SAME_SPEED * others:
             return figure < others
         return beats(one[0], other[0])
 

@@ -1,0 +1,26 @@
+"""Tastes of a search: what no measurement says. A number that stands here stands nowhere else."""
+
+from __future__ import annotations
+
+import math
+
+WORTH = 0.98
+"""Latency to the original's: a gain of less than 2 % is worth no time: processes of one graph differ by as much."""
+
+TOO_LITTLE = -math.log(WORTH)
+"""The same as a gain."""
+
+CLEARLY_FASTER = 0.95
+"""Latency to another's that three rounds on a busy machine do not make up, and of which a repair leaves something."""
+
+DIFFER = 1.05
+"""The same graph differs by some per cent from process to process: what is slower by more does not contend."""
+
+SAME_SPEED = 0.01
+"""Within one per cent two models are as fast, since processes of one graph differ by more."""
+
+FEW = 3
+"""Models beside the best that the end looks at: each costs a lane, and leaves the others fewer rounds."""
+
+BUSY = 0.5
+"""Share of disturbed rounds from which a report speaks of them, and a gain of settings alone is undecided."""
