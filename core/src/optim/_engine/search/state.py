@@ -20,9 +20,6 @@ from optim.goal import ROUNDS_FOR_95, GenerationTimes, Ratio
 from optim.model import Model
 from optim.passes import Interface, Role, Stage
 
-BUSY = 0.5
-"""Share of disturbed rounds from which a report speaks of them, and a gain of settings alone is undecided."""
-
 StepKey = tuple[str, str]
 """A step as it is called in a chain: its pass, and its options as text."""
 
