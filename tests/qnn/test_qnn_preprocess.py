@@ -72,7 +72,7 @@ def test_shapes_that_were_asked_for_go_before_the_samples(tmp_path: Path) -> Non
 
 def test_shapes_that_nobody_said_are_refused_before_anything_runs(tmp_path: Path) -> None:
     model = stored(models.encoder(tmp_path), tmp_path)
-    with pytest.raises(OptimError, match="nobody said which") as caught:
+    with pytest.raises(OptimError, match="none are given") as caught:
         Preprocess().refuse_without_data(parse_options(Preprocess, {}), model)
     assert caught.value.status is ExitStatus.USAGE
     shapes = {"input_ids": [1, 8], "attention_mask": [1, 8]}

@@ -170,7 +170,7 @@ def test_padding_is_no_part_of_a_prompt(result):
     ("change", "said"),
     [
         (lambda names: names[:1], "the graph has no past"),
-        (lambda names: [*names, "mems"], "input 'mems' is none that it feeds"),
+        (lambda names: [*names, "mems"], "input 'mems' is not one that it feeds"),
     ],
 )
 def test_what_onnxruntime_genai_would_not_feed_is_refused(result, tmp_path, change, said):

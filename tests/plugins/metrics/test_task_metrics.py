@@ -133,10 +133,10 @@ def test_a_metric_that_needs_labels_says_so():
 @pytest.mark.parametrize(
     ("text", "sample", "said"),
     [
-        ("top-1", (scores([1, 2]), label(5)), "label 5 is none of the 2 classes"),
+        ("top-1", (scores([1, 2]), label(5)), "label 5 is not one of the 2 classes"),
         ("top-1", (scores([1, 2]), label(0, 1, 0)), "3 labels for 1 rows"),
         ("top-1:output='probs'", (scores([1, 2]), label(0)), "there is no output 'probs'; the model has logits"),
-        ("top-1:label='gold'", (scores([1, 2]), label(0)), "there is no label 'gold'; the feeds have label"),
+        ("top-1:label='gold'", (scores([1, 2]), label(0)), "there is no label 'gold'; the samples have label"),
         ("perplexity", (scores([1, 2]), {}, {"input_ids": np.array([[1]])}), "two tokens are the least"),
         ("mean-iou", ({"s": np.zeros((1, 3, 2, 2), "f4")}, {"label": np.zeros((1, 4, 4), int)}), "shape [1, 4, 4]"),
     ],

@@ -214,7 +214,7 @@ def test_a_prompt_without_tokens_or_without_room_is_refused(prompt: list[list[in
         ([[-1, 5]], {}, "-1 is none"),
         ("a text", {}, "it is text"),
         (["a text"], {}, "it is text"),
-        ([[1.5]], {}, "no whole numbers"),
+        ([[1.5]], {}, "ids are not integers"),
         (None, {}, "no list of lists"),
         ({"input_ids": np.zeros((1, 0), np.int64)}, {}, "holds no tokens"),
         (

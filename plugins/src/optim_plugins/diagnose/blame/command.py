@@ -187,7 +187,7 @@ def _print(answer: Answer, origin: str) -> None:
         echo(f"the error grows most at {grows.node} ({grows.operator}): from {grows.before:.2g} to {grows.after:.2g}")
     for note in answer.notes:
         echo(f"note: {note}")
-    echo(f"feeds: {origin}")
+    echo(f"samples: {origin}")
     echo(verdict(answer.drift, len(answer.blamed)))
 
 

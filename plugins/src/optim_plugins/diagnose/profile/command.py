@@ -96,7 +96,7 @@ def profile(
     _print(found, [str(path) for path in models], top)
     for note in notes:
         echo(f"note: {note}")
-    echo(f"feeds: {lab.origin}")
+    echo(f"samples: {lab.origin}")
     if trace is not None:
         echo(f"trace: {trace}")
 

@@ -204,7 +204,7 @@ def _print(found: MeasuredPass, top: int) -> None:
     print_table(["left in float", "drift"], [[str(count), _number(drift)] for count, drift in _some(found.found.curve)])
     if found.found.note:
         echo(found.found.note)
-    echo(f"feeds: {found.origin}, {found.available} samples")
+    echo(f"samples: {found.origin}, {found.available} samples")
 
 
 def _some(curve: tuple[tuple[int, float], ...]) -> list[tuple[int, float]]:

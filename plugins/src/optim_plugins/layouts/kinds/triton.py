@@ -76,7 +76,7 @@ class Triton(Layout):
 
 
 def _notes(batched: bool, options: TritonOptions) -> Iterator[str]:
-    yield "no Triton server has looked at it: its own protobuf reads the configuration, and ONNX Runtime runs it so"
+    yield "no Triton server has opened it; Triton's protobuf reads the configuration, and ONNX Runtime runs the model"
     if batched and options.batch > 1:
         yield "requests are batched: --batch-invariant of optim run says how far that moves an answer"
     if not batched:

@@ -280,7 +280,7 @@ def _status(report: Report, folder: Path) -> ExitStatus:
 def _next_step(report: Report, page: Path) -> str:
     """What to type after a run that delivered no model."""
     if report.status == "failed":
-        return f"read the failed steps in {page}, leave out the pass at fault (--without PASS), and run it again"
+        return f"read the failed steps in {page}, then drop the --with of the pass at fault, or add --without PASS"
     limits = [f"--{name}" for name, said in (("max-loss", report.budget.max_loss),) if said]
     near = report.nearest.drift.relative_error if report.nearest is not None else None
     if report.budget.max_drift is not None and near is not None:
@@ -288,4 +288,5 @@ def _next_step(report: Report, page: Path) -> str:
     accept = " ".join(limits) or (
         "a larger --max-latency" if report.original.throughput is not None else "a larger budget"
     )
-    return f"accept more ({accept}), or give real samples (--data) or more time (--search-seconds); see {page}"
+    data = "give real samples (--data) or " if report.feeds.origin == "synthesized" else "give "
+    return f"accept more ({accept}), or {data}more time (--search-seconds); see {page}"

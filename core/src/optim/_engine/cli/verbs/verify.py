@@ -104,9 +104,10 @@ def _print(found: Verification) -> None:
     if found.task is not None:
         task = found.task
         error = "" if task.error is None else f", standard error {task.error:.2g}"
+        moved = f"a {'gain' if task.loss < 0 else 'loss'} of {abs(task.loss):.3g}{error}"
         echo(
             f"{task.metric}: {task.value:.4g}, of the reference {task.original:.4g}: "
-            f"a loss of {task.loss:.3g}{error}, on {count_text(task.samples, 'sample')}"
+            f"{moved}, on {count_text(task.samples, 'sample')}"
         )
     echo(found.verdict)
     for note in found.notes:
