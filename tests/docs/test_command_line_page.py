@@ -52,6 +52,21 @@ def test_examples_of_commands_can_be_read(made_pages: dict[str, str]) -> None:
     assert [line for line in examples if f"    {line}\n" not in made_pages["command-line.md"] + "\n"] == []
 
 
+def test_an_example_of_a_pass_names_options_that_it_has(made_pages: dict[str, str]) -> None:
+    pages = {place: text for place, text in made_pages.items() if place.startswith("passes/")}
+    named = {
+        place: set(re.findall(r"[:,](\w+)=", re.sub(r"\{.*?\}", "", example[1])))
+        for place, text in pages.items()
+        if (example := re.search(r'--with "([^"]+)"', text))
+    }
+    assert len(named) > 1
+    assert {
+        place: some
+        for place, names in named.items()
+        if (some := [n for n in names if f"| `{n}` |" not in pages[place]])
+    } == {}
+
+
 def test_every_exit_status_is_on_the_page() -> None:
     table = CONFIGURATION.partition("## Exit status")[2].partition("\n## ")[0]
     assert [int(value) for value in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)] == [s.value for s in ExitStatus]
