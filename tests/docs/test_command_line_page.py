@@ -46,6 +46,13 @@ def test_every_option_has_a_help_that_is_a_sentence(path: tuple[str, ...]) -> No
             assert re.match(r"[A-Z0-9].*|[a-z]+: ", parameter.help or ""), parameter.name
 
 
+def test_help_of_run_shows_ten_options_before_the_first_heading() -> None:
+    command = COMMANDS["run",]
+    text = command.get_help(click.Context(command, info_name="optim run", max_content_width=100))
+    first = text.partition("Options:\n")[2].partition("\nGoal:\n")[0]
+    assert len(re.findall(r"^  -", first, re.MULTILINE)) == 10
+
+
 def test_examples_of_commands_can_be_read(made_pages: dict[str, str]) -> None:
     examples = [line for _, command in commands() for line in getattr(command, "examples", ())]
     assert len(examples) > 15
