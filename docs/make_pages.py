@@ -36,7 +36,10 @@ _ROLES = {
     "requested": "It only runs if `--with` names it, or if the target requires it.",
 }
 
-_OPTIONS = {"ort.fix-shapes": ":dimensions={batch=1,sequence=128}", "prepost.append": ":task='image-classification'"}
+_OPTIONS = {
+    "ort.fix-shapes": ":dimensions={batch=1,sequence=128}",
+    "prepost.append": ":preset='image-classification',settings='exported'",
+}
 """Of passes that propose no options: what an example gives."""
 
 _ATTRIBUTE = re.compile(r"^    (\w+): (.+(?:\n     +.+)*)$", re.MULTILINE)

@@ -46,10 +46,32 @@ def test_every_option_has_a_help_that_is_a_sentence(path: tuple[str, ...]) -> No
             assert re.match(r"[A-Z0-9].*|[a-z]+: ", parameter.help or ""), parameter.name
 
 
+def test_help_of_run_shows_ten_options_before_the_first_heading() -> None:
+    command = COMMANDS["run",]
+    text = command.get_help(click.Context(command, info_name="optim run", max_content_width=100))
+    first = text.partition("Options:\n")[2].partition("\nGoal:\n")[0]
+    assert len(re.findall(r"^  -", first, re.MULTILINE)) == 10
+
+
 def test_examples_of_commands_can_be_read(made_pages: dict[str, str]) -> None:
     examples = [line for _, command in commands() for line in getattr(command, "examples", ())]
     assert len(examples) > 15
     assert [line for line in examples if f"    {line}\n" not in made_pages["command-line.md"] + "\n"] == []
+
+
+def test_an_example_of_a_pass_names_options_that_it_has(made_pages: dict[str, str]) -> None:
+    pages = {place: text for place, text in made_pages.items() if place.startswith("passes/")}
+    named = {
+        place: set(re.findall(r"[:,](\w+)=", re.sub(r"\{.*?\}", "", example[1])))
+        for place, text in pages.items()
+        if (example := re.search(r'--with "([^"]+)"', text))
+    }
+    assert len(named) > 1
+    assert {
+        place: some
+        for place, names in named.items()
+        if (some := [n for n in names if f"| `{n}` |" not in pages[place]])
+    } == {}
 
 
 def test_every_exit_status_is_on_the_page() -> None:

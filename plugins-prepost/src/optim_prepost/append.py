@@ -4,12 +4,12 @@ Before::
 
     pixel_values [1, 3, 224, 224] -> [model] -> logits [1, 1000]
 
-After, for the task ``image-classification``::
+After, with the preset ``image-classification``::
 
     image (bytes of a PNG or JPEG file) -> decode, resize, normalize -> [model] -> softmax, top k -> scores, labels
 
-Requested: it runs when it is named, is compared with an implementation of the same steps in Pillow, NumPy and
-tokenizers, and is timed with the original that has the same steps. See ``compose`` for the graph.
+It only runs if ``--with`` names it. optim compares it with an implementation of the same steps in Pillow, NumPy and
+tokenizers, and times it against the original with the same steps. See ``compose`` for the graph.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -174,8 +175,16 @@ def _template() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["with_options"] = _with_options
     environment.filters["tojson_text"] = lambda value: json.dumps(value, ensure_ascii=False)
     return environment.get_template("report.html.j2")
+
+
+def _with_options(text: str) -> Markup:
+    """A text in which the names of options are code, so that no line breaks inside one."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"(?<!\w)--[a-z][a-z-]*", r"<code>\g<0></code>", str(escape(printable(text)))))
 
 
 def _shown(value: Any) -> Any:

@@ -8,7 +8,7 @@ After ``dimensions={batch=1, seq=128}``, or ``shapes={input_ids=[1, 128]}``::
 
     input_ids [1, 128] -> Gather -> embedded [1, 128, 384]
 
-The model then takes inputs of that shape only, so this runs when it is named, or where a target needs it.
+The model then takes inputs of that shape only, so it only runs if it is named, or if a target needs it.
 """
 
 from __future__ import annotations
