@@ -41,6 +41,7 @@ _SECTIONS = {
         "--dynamic",
         "--source-arg",
         "--state",
+        "--rename",
         "--weights",
         "--allow-pickle",
         "--trust-remote-code",
