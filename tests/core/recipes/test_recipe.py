@@ -44,6 +44,8 @@ def test_the_documented_lock_is_one(tmp_path: Path) -> None:
     lock = load_recipe_or_lock(path)
     assert isinstance(lock, Lock)
     assert lock.passes[0].all_options == {
+        "weights": "int8",
+        "symmetric": True,
         "per_channel": True,
         "reduce_range": False,
         "smoothing": 0.0,
@@ -52,6 +54,8 @@ def test_the_documented_lock_is_one(tmp_path: Path) -> None:
         "activation_bits": 8,
         "finer": [],
         "keep": [],
+        "only": [],
+        "operators": [],
     }
     assert set(lock.passes[0].all_options) == set(QuantizeDynamicOptions.model_fields)
 

@@ -47,7 +47,7 @@ def test_a_model_that_would_take_longer_than_its_time_is_searched_on_its_first_l
     found = stand_in_for(bench(tmp_path), PLAN, LARGE)
     assert found is not None and found.text == "4 of 40 layers"
     assert "the whole model would take about" in found.note
-    more = stand_in_for(bench(tmp_path, left=900.0), PLAN, LARGE)
+    more = stand_in_for(bench(tmp_path, left=600.0), PLAN, LARGE)
     assert more is not None and more.layers > found.layers
 
 

@@ -304,7 +304,7 @@ def test_without_the_plugin_nothing_runs_and_the_error_says_what_to_install(tmp_
     write_model(tmp_path / "model.onnx")
     with pytest.raises(OptimError, match="plugin layouts is disabled") as refused:
         optim.run(tmp_path / "model.onnx", tmp_path / "out", deliver=["optimum"])
-    assert refused.value.what == "a result cannot be laid out for another program"
+    assert refused.value.what == "a result cannot be delivered for another program"
     assert not (tmp_path / "out").exists()
 
 
