@@ -23,8 +23,9 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from commands import fresh_run
 from families import FAMILIES, Family
 from machine import machine, versions
 from make import WHEELS, made, torch_source
+from others import MOST, Watch
 from page import write_pages
 from plan import HERE, PARTS, Effort, Model
 from race import race
@@ -44,7 +46,7 @@ Contender = dict[str, Any]
 
 
 class OutOfTimeError(Exception):
-    """The minutes of this call are over."""
+    """The minutes of this call are over, or other programs do not leave the machine alone."""
 
 
 def main() -> int:
@@ -74,7 +76,7 @@ def main() -> int:
                 taken = Taken(plan.MODELS[name], part, deadline, again=chosen.again, tiny=chosen.tiny)
                 taken.take(chosen.budgets, chosen.without)
             except OutOfTimeError:
-                print(f"{name}: the minutes are over; the same command goes on from here")
+                print(f"{name}: the minutes are over, or the machine is busy; the same command goes on from here")
                 break
     if chosen.tiny:
         return 0
@@ -246,10 +248,23 @@ class Taken:
         races: list[dict[str, Any]] = known.get("races", []) if known.get("keys") == keys else []
         for number in range(len(races), self.effort.races):
             self.step(f"race {number + 1} of {self.effort.races}, {len(contenders)} results beside the original")
-            load = os.getloadavg()[0]
-            races.append({**race(*timed, contenders, self.effort.rounds, number), "load": load})
+            races.append(self.undisturbed(partial(race, *timed, contenders, self.effort.rounds, number)))
             path.write_text(json.dumps({"keys": keys, "races": races}))
         return races
+
+    def undisturbed(self, timed: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """What a race comes to, with the share of the processors that other programs took meanwhile.
+
+        Raises:
+            OutOfTimeError: they took too much, twice.
+        """
+        for _ in range(2):
+            watch = Watch()
+            found = {**timed(), "others": round(watch.others(), 3)}
+            if found["others"] <= MOST or self.tiny:
+                return found
+            print(f"other programs took {100 * found['others']:.0f} % of the processors: this race does not count")
+        raise OutOfTimeError
 
     def answers(self, contenders: list[Contender]) -> dict[str, str]:
         """Returns the task's answers with each of these models, by key."""

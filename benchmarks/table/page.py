@@ -227,8 +227,8 @@ def races(one: Result) -> str:
     """How it was timed."""
     kept = one.kept["races"]
     rounds = len(next(iter(kept[0]["rounds_ms"].values()))) if kept else 0
-    loads = ", ".join(f"{race['load']:.1f}" for race in kept)
-    return f"{len(kept)} races of {rounds} rounds, load before them {loads}"
+    busy = ", ".join(f"{100 * race['others']:.1f} %" if "others" in race else "an unknown share" for race in kept)
+    return f"{len(kept)} races of {rounds} rounds; other programs took {busy} of the processors meanwhile"
 
 
 def without_time(one: Result) -> list[str]:

@@ -43,6 +43,7 @@ def race(model: Path, judged: Path, contenders: list[Contender], rounds: int, se
             if process.stdout.readline().strip() == "open":
                 open_ones[one["key"]] = process
             else:
+                process.wait()
                 said = (Path(scratch) / str(everyone.index(one))).read_text(errors="replace").strip().splitlines()
                 errors[one["key"]] = (said or ["it crashed"])[-1][:200]
         turns = {key: partial(one_turn, process, RUNS, TURN_S) for key, process in open_ones.items()}

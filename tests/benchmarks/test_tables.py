@@ -84,7 +84,7 @@ def kept(contenders: list[dict[str, Any]], ratios: dict[str, float]) -> dict[str
     """A result as bench.py keeps it: two races of three rounds."""
     base = [10.0, 11.0, 10.5]
     rounds = {"original": base} | {key: [value * one for one in base] for key, value in ratios.items()}
-    races = [{"rounds_ms": rounds, "errors": {}, "load": 0.1}] * 2
+    races = [{"rounds_ms": rounds, "errors": {}, "others": 0.01}] * 2
     known: dict[str, Any] = {"class": "AVX9", "machine": "a machine", "date": "2026-11-27", "versions": ["x 1"]}
     apart = {name: {"samples": 8, "sha256": "0"} for name in ("calibration", "judging")}
     return {**known, "part": "readme", "samples": apart, "contenders": contenders, "races": races}
@@ -219,3 +219,23 @@ def test_a_turn_begins_after_a_rest_and_its_first_run_does_not_count(
     monkeypatch.setattr(runtimes.time, "sleep", rests.append)
     assert runtimes.one_turn(table, 20, 0.4) == 0.25
     assert rests == [runtimes.REST_S]
+
+
+def test_a_race_counts_only_where_other_programs_left_the_machine_alone(
+    table: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import bench
+    import others
+
+    seconds, cores = iter([0.0, 10.0] * 5), 2
+    monkeypatch.setattr(others.time, "monotonic", lambda: next(seconds))
+    monkeypatch.setattr(others.os, "cpu_count", lambda: cores)
+    monkeypatch.setattr(others, "_own_s", lambda: 0.0)
+    busy = iter([0.0, 0.5, 0.0, 4.0, 0.0, 0.2, 0.0, 4.0, 0.0, 4.0])
+    monkeypatch.setattr(others, "_busy_s", lambda: next(busy))
+    taken = object.__new__(bench.Taken)
+    taken.tiny = False
+    assert taken.undisturbed(dict) == {"others": 0.025}
+    assert taken.undisturbed(dict) == {"others": 0.01}  # the second try
+    with pytest.raises(bench.OutOfTimeError):
+        taken.undisturbed(dict)
