@@ -81,8 +81,8 @@ def readme_table(found: dict[str, list[Result]]) -> str:
 
 
 _OLD_RACE = (
-    "of all that runs on onnxruntime, only optim's threads stayed awake between runs, which slowed the turn after "
-    "theirs by up to 38 %, in each race that of the same tools; ratios may be off, and intervals are too wide"
+    "between runs on onnxruntime only optim's threads stayed awake, and slowed the turn after theirs by up to 38 %. "
+    "Ratios may be off, and intervals are too wide"
 )
 _UNDER_README = (
     "Ratios are latency to that of onnxruntime's default, with a 95 % interval: 0.5 is twice as fast. If the interval "
@@ -234,7 +234,7 @@ def races(one: Result) -> str:
     kept = one.kept["races"]
     rounds = len(next(iter(kept[0]["rounds_ms"].values()))) if kept else 0
     if is_old(one):
-        return f"{len(kept)} races of {rounds} rounds, to be taken again: {_OLD_RACE}"
+        return f"{len(kept)} races of {rounds} rounds, to be taken again ({_OLD_RACE})"
     busy = ", ".join(f"{100 * race['others']:.1f} %" for race in kept)
     return f"{len(kept)} races of {rounds} rounds; other programs took {busy} of the processors meanwhile"
 
