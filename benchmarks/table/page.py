@@ -75,9 +75,15 @@ def readme_table(found: dict[str, list[Result]]) -> str:
     first = next(iter(known.values())).kept
     given = effort_of("readme", MODELS[README[0]])
     times = f"A run of optim was given {given.search_s} s, each peer {given.tool_s} s."
+    if any(map(is_old, known.values())):
+        times += f" To be taken again: {_OLD_RACE}."
     return "\n".join(lines) + f"\n\n{name}; {first['date']}; `make bench BENCH=readme`. {_UNDER_README} {times}\n"
 
 
+_OLD_RACE = (
+    "between runs on onnxruntime only optim's threads stayed awake, and slowed the turn after theirs by up to 38 %. "
+    "Ratios may be off, and intervals are too wide"
+)
 _UNDER_README = (
     "Ratios are latency to that of onnxruntime's default, with a 95 % interval: 0.5 is twice as fast. If the interval "
     "reaches 1, this table does not prove a gain. Drift is that of the worst of eight samples that no tool saw. "
@@ -227,8 +233,15 @@ def races(one: Result) -> str:
     """How it was timed."""
     kept = one.kept["races"]
     rounds = len(next(iter(kept[0]["rounds_ms"].values()))) if kept else 0
-    busy = ", ".join(f"{100 * race['others']:.1f} %" if "others" in race else "an unknown share" for race in kept)
+    if is_old(one):
+        return f"{len(kept)} races of {rounds} rounds, to be taken again ({_OLD_RACE})"
+    busy = ", ".join(f"{100 * race['others']:.1f} %" for race in kept)
     return f"{len(kept)} races of {rounds} rounds; other programs took {busy} of the processors meanwhile"
+
+
+def is_old(one: Result) -> bool:
+    """Whether a race is of before each turn began after a rest."""
+    return any("others" not in race for race in one.kept["races"])
 
 
 def without_time(one: Result) -> list[str]:
