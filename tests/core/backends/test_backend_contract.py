@@ -57,6 +57,17 @@ def test_a_sound_one_runs(opened):
         assert len(session.time_runs(FEEDS, 2)) == 2
 
 
+def test_by_the_wall_all_sessions_of_a_backend_are_timed_by_it_whatever_they_say(folder):
+    kind = next(one for one in runtimes_plugin.KINDS if one.name == "clock-slow")
+    held, model = HeldBackend(kind, "optim-test-runtimes 1.0"), describe_model(folder / "model.onnx")
+    target = runtimes_plugin.target("clock-slow")
+    with held.open(model, target) as before, held.open(model, target) as other:
+        assert before.time_runs(FEEDS, 2) == other.time_runs(FEEDS, 2) == [0.75] * 2
+        held.by_wall = True
+        with held.open(model, target) as after:
+            assert all(max(one.time_runs(FEEDS, 2)) < 0.75 for one in (before, other, after))
+
+
 @pytest.mark.parametrize("declared", [(-1, 96), (1, "seqlen"), (2, 6, 48)])
 def test_a_shape_that_the_model_declares_wrongly_is_not_held_against_a_runtime(opened, tmp_path, declared):
     write_network(tmp_path / "model.onnx", {"a": 1})

@@ -6,19 +6,20 @@ The parent drives several lanes in lock-step, so that all of them see the same m
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 
+from optim._engine.backends.held import HeldBackend
 from optim._engine.backends.held_session import HeldSession
-from optim._engine.backends.session_contract import CLOCK_SHARE
+from optim._engine.backends.session_contract import CLOCK_SHARE, is_beyond, is_other_clock
 from optim._engine.compare.comparison import Comparison
 from optim._engine.jobs.job import Job
 from optim._engine.jobs.lane_clock import LaneClock
 from optim._engine.jobs.start_up import Ready, StartUp, timed_run, warm_up_of
 from optim.arrays import Feeds
 from optim.backend import Session
-from optim.goal import Figure, Subject
+from optim.goal import Figure, Subject, Timer
 from optim.jobs.channel import Channel
 from optim.jobs.doing import doing
 from optim.jobs.resources import peak_memory_bytes
@@ -29,8 +30,9 @@ from optim.providers.names import CPU
 _BURST_S = 0.02
 _MOST_RUNS = 10
 
-_MORE_RUNS, _TRIES = 4, 3
-"""Times as many runs in a row, and tries, that tell what the way to a device takes from what each run takes."""
+_MORE_RUNS, _LEAST_TRIES, _MOST_TRIES, _TRIES_S = 4, 3, 40, 1.0
+"""Runs in a row beside one run, and pairs of both, that tell what the way to a device takes from what each run takes.
+Short ones, and many: on a busy machine some of those are not disturbed."""
 
 _LONG_S = 0.5
 """A run on a CPU that takes longer warms itself up: caches and threads are awake after its first hundredth. A GPU
@@ -106,27 +108,54 @@ def run(request: Request, channel: Channel) -> Answer:
         told = session.processor_s()
         channel.event("ready", ready=to_wire(ready), cpu_s=told)
         subject = Subject(backend, request.model, place.target, session, tuple(sample for _, sample in feeds))
-        timer = request.clock.start(subject) if request.clock else None
-        try:
-            goal_round = partial(request.clock.round, timer) if request.clock and timer else None
-            _answer_rounds(channel, session, feeds, duration, goal_round, told)
-        finally:
-            if timer:
-                timer.close()
+        with closing(_GoalTimer(request.clock, subject)) as goal:
+            _answer_rounds(channel, backend, session, feeds, duration, goal, told)
     return Answer()
+
+
+class _GoalTimer:
+    """The goal's clock on the model of a lane; nothing where the goal has none of its own.
+
+    Args:
+        clock: of the goal.
+        subject: that it times.
+    """
+
+    def __init__(self, clock: LaneClock | None, subject: Subject) -> None:
+        self._clock = clock
+        self._subject = subject
+        self._timer: Timer | None = None
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget what was chosen in earlier rounds."""
+        self.close()
+        self._timer = self._clock.start(self._subject) if self._clock else None
+
+    def round(self) -> Figure | None:
+        """One round."""
+        return self._clock.round(self._timer) if self._clock and self._timer else None
+
+    def close(self) -> None:
+        """Leave what the timer holds."""
+        timer, self._timer = self._timer, None
+        if timer:
+            timer.close()
 
 
 def _answer_rounds(
     channel: Channel,
+    backend: HeldBackend,
     session: HeldSession,
     feeds: Sequence[tuple[str, Feeds]],
     duration: Sequence[float],
-    goal_round: Callable[[], Figure] | None,
+    goal: _GoalTimer,
     told: float,
 ) -> None:
     """A round of times for each ``go``: of the samples, and of the goal's own clock.
 
-    The first round also says ``doubt`` if the device's clock contradicts the wall's. A ``go`` may ask for the latter.
+    The first round also says ``doubt`` if the device's clock contradicts the wall's; then it has no goal, as the race
+    begins again. A ``go`` may ask for the wall's clock: all that the backend opened is timed by it.
 
     ``cpu_s`` counts on from ``told``, the session's processor seconds when it said that it is ready: what the goal's
     clock takes to start, and threads that spin after a run, are not of other programs.
@@ -134,20 +163,23 @@ def _answer_rounds(
     runs = [max(1, min(_MOST_RUNS, int(_BURST_S / max(d, 1e-9)))) for d in duration]
     doubt, is_first = None, True
     while (asked := channel.receive()).get("go"):
-        session.by_wall = bool(asked.get("by_wall"))
+        if asked.get("by_wall") and not backend.by_wall:
+            backend.by_wall = True
+            goal.restart()
         started = time.perf_counter()
         seconds = [
             _burst(session, sample, count, warm=took < _LONG_S)
             for (_, sample), count, took in zip(feeds, runs, duration, strict=True)
         ]
         passed_s = time.perf_counter() - started
-        if is_first and sum(map(sum, seconds)) < CLOCK_SHARE * passed_s and not session.by_wall:
-            doubt = _doubt(session, feeds[0][1], runs[0])
+        if is_first and not backend.by_wall and is_other_clock(sum(map(sum, seconds)), passed_s):
+            doubt = _doubt(session, feeds[0][1])
         is_first = False
         session.release()
-        goal = to_wire(goal_round()) if goal_round else None
+        figure = None if doubt and not backend.by_wall else goal.round()
         known, told = told, session.processor_s()
-        channel.event("times", seconds=seconds, cpu_s=told - known, goal=goal, doubt=doubt)
+        goal_figure = to_wire(figure) if figure else None
+        channel.event("times", seconds=seconds, cpu_s=told - known, goal=goal_figure, doubt=doubt)
 
 
 def _burst(session: Session, feeds: Feeds, count: int, *, warm: bool) -> list[float]:
@@ -156,10 +188,11 @@ def _burst(session: Session, feeds: Feeds, count: int, *, warm: bool) -> list[fl
     return session.time_runs(feeds, count)
 
 
-def _doubt(session: Session, feeds: Feeds, count: int) -> tuple[float, float] | None:
+def _doubt(session: Session, feeds: Feeds) -> tuple[float, float] | None:
     """What the device's clock says of a run and what the wall's does, if they contradict each other; else nothing.
 
-    The way to a device and back takes no longer for more runs in a row, so it is in no difference of two bursts.
+    The way to a device and back takes no longer for more runs in a row, so it is in no difference of two bursts. What
+    else the machine does only adds to a burst, so the shortest ones count.
     """
 
     def burst(runs: int) -> tuple[float, float]:
@@ -167,8 +200,14 @@ def _doubt(session: Session, feeds: Feeds, count: int) -> tuple[float, float] | 
         said_s = sum(session.time_runs(feeds, runs))
         return said_s, time.perf_counter() - started
 
-    tries = [(burst(count), burst(_MORE_RUNS * count)) for _ in range(_TRIES)]
-    said_s = min(more for _, (more, _) in tries) / (_MORE_RUNS * count)
-    few_s, more_s = min(few for (_, few), _ in tries), min(more for _, (_, more) in tries)
-    passed_s = (more_s - few_s) / ((_MORE_RUNS - 1) * count)
-    return (said_s, passed_s) if said_s < CLOCK_SHARE * passed_s else None
+    few: list[tuple[float, float]] = []
+    more: list[tuple[float, float]] = []
+    end = time.perf_counter() + _TRIES_S
+    while len(few) < _LEAST_TRIES or (len(few) < _MOST_TRIES and time.perf_counter() < end):
+        few.append(burst(1))
+        more.append(burst(_MORE_RUNS))
+    said_s, whole_s = min(said for said, _ in more), min(passed for _, passed in more)
+    if all(is_beyond(said, passed) for said, passed in more):
+        return said_s / _MORE_RUNS, whole_s / _MORE_RUNS
+    passed_s = (whole_s - min(passed for _, passed in few)) / (_MORE_RUNS - 1)
+    return (said_s / _MORE_RUNS, passed_s) if said_s < CLOCK_SHARE * _MORE_RUNS * passed_s else None
