@@ -7,7 +7,7 @@ import math
 import pytest
 from deadlines import original, run_of, search_of
 
-from optim._engine.search.deadline import FINAL_REPAIRS_S, GRACE_S, LATER, OTHERS, PROOF, WRITING
+from optim._engine.search.deadline import FINAL_REPAIRS_S, GRACE_S, LATER, OTHERS, PROOF, WRITING, Deadline, Start
 from optim._engine.search.explore.first_looks import FirstLooks
 from optim._engine.search.lane_costs import AGAIN_S, FINAL_S, LaneCosts
 from optim._engine.search.measure import efforts
@@ -43,9 +43,18 @@ def test_candidates_begin_in_the_first_four_fifths_and_races_go_on(time, clock):
     assert time.to_explore == 0.0
 
 
-def test_a_candidate_that_begins_late_has_some_grace_and_what_was_named_its_full_time(time, clock):
+def test_a_candidate_that_begins_late_has_some_grace_and_what_was_named_the_rest_of_the_run(time, clock):
     clock.seconds += 78
     assert time.for_candidate() == 2.0 + GRACE_S
+    assert time.for_candidate(named=True) == min(300.0, time.spare_s)
+    clock.seconds += time.spare_s
+    assert time.for_candidate(named=True) == time.floor_s > 0
+
+
+@pytest.mark.parametrize("asked", [0, "auto"])
+def test_what_was_named_has_its_full_time_in_a_run_without_seconds_of_the_users(clock, asked):
+    time = Deadline(asked, clock, Start()).of_search(original(), 300.0)
+    clock.seconds += 290
     assert time.for_candidate(named=True) == 300.0
 
 

@@ -140,6 +140,7 @@ class Deadline:
         self._slowness = min(_MOST_SLOWNESS, start.slowness)
         self.announced_s = math.inf if asked_s == AUTO else asked_s
         self._most_s = WHOLE_S if asked_s == AUTO else math.inf
+        self._is_given = asked_s not in (AUTO, 0)
         self.comparing_s = self.try_s = self._reading_s = 0.0
         self.notes: list[str] = []
         self._reserves: dict[str, float] = {}
@@ -306,8 +307,14 @@ class Deadline:
         return math.inf if self.must else max(floor_s, seconds)
 
     def for_candidate(self, *, named: bool = False) -> float:
-        """Seconds after which a candidate is stopped; what the user named has its full time."""
-        return self.timeout_s if named else min(self.timeout_s, self.before(LATER) + self.grace_s)
+        """Seconds after which a candidate is stopped.
+
+        What the user named has what is left of the run that the user gave, and at least what a proof has; in a run that
+        was announced, or that searches nothing, its full time.
+        """
+        if named:
+            return min(self.timeout_s, max(self.spare_s, self.floor_s)) if self._is_given else self.timeout_s
+        return min(self.timeout_s, self.before(LATER) + self.grace_s)
 
     @property
     def left_for_repairs(self) -> float:

@@ -87,7 +87,7 @@ class Workbench(Preparation):
     unanswered: set[str] = field(default_factory=set, init=False)
     recast_originals: dict[StepKey, Candidate] = field(default_factory=dict, init=False)
     _tried: dict[str, Tried] = field(default_factory=dict, init=False)
-    _hung: dict[str, Tried] = field(default_factory=dict, init=False)
+    _stopped: dict[str, tuple[float, Tried]] = field(default_factory=dict, init=False)
     _node_costs: dict[str, dict[str, NodeCost]] = field(default_factory=dict, init=False)
 
     def on(self, target: Target, versions: Mapping[str, str], requirements: Sequence[str] = ()) -> Self:
@@ -152,8 +152,9 @@ class Workbench(Preparation):
         self.teller.trying()
         if not anew and key in self._tried and _is_there(self._tried[key]):
             return replace(self._tried[key], seconds=0.0)
-        if not anew and key in self._hung:  # it would hang again, for as long
-            return replace(self._hung[key], seconds=0.0)
+        not_enough_s, stopped = self._stopped.get(key, (0.0, None))
+        if not anew and stopped is not None and timeout_s <= not_enough_s:  # it would be stopped again
+            return replace(stopped, seconds=0.0)
         tried = None if anew else self.runner.known(key, Tried, holds=_is_there)
         if tried is not None:
             self._note_made(tried)
@@ -174,8 +175,8 @@ class Workbench(Preparation):
             broke = failed.is_defect and phases[-1] == "applying"
             said = tuple(last_lines(failed.printed))
             tried = Tried(None, why, took, ran_out=failed.kind == "timeout", printed=said, trace=trace, broke=broke)
-            if failed.kind == "limit":
-                self._hung[key] = tried
+            if failed.kind in ("limit", "timeout"):
+                self._stopped[key] = (math.inf if failed.kind == "limit" else timeout_s), tried
             return tried
         tried = self._tried[key] = Tried(answer, "", self.turns.now() - started)
         self._note_made(tried)

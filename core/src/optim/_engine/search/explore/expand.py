@@ -272,7 +272,7 @@ class Expander:
     def _try_all(self, candidate: Candidate, wanted: Sequence[_Wanted]) -> list[tuple[Attempt, Tried]]:
         """Runs the candidate jobs, those that promise most per second first.
 
-        What the user named gets its full time, the rest what the search has left.
+        What the user named gets what the run has left, the rest what the search has.
         """
         order = sorted(wanted, key=lambda one: (not one.planned.forced, -self.promises.per_second(one.attempt.step)))
         trials = [Trial(candidate, one.planned.offered, one.proposal.options) for one in order]
