@@ -94,6 +94,7 @@ def run(environment, folder, tmp_path):
         done = environment.run(
             *words,
             FAULTY=mistake,
+            FAULTY_DEVICE=str(tmp_path / "device"),
             OPTIM_CACHE_DIR=str(tmp_path / "cache"),
             OPTIM_DISABLE_PLUGINS="broken-cycle,broken-exit,broken-raise",
         )
@@ -165,6 +166,29 @@ def test_what_the_device_does_to_a_candidate_ends_that_and_not_the_run_also_warm
         assert said in found.told
 
 
+IN_A_PASS = {
+    "abort apply": "its process ended with SIGABRT while {}",
+    "hang apply": "while {}",
+    "error apply": "RuntimeError: ERR_0x80000008: the device was lost",
+}
+"""By what happens while a pass is applied: what the run says."""
+
+
+@pytest.mark.parametrize("mistake", _some(IN_A_PASS, ("abort apply",)))
+@pytest.mark.parametrize("named", [(), ("--with", "faulty.shrink")], ids=["unnamed", "named"])
+def test_a_pass_that_fails_is_named_within_the_seconds_of_the_run_also_warm(run, mistake, named):
+    """A run without a pass that was named has no result."""
+    said = IN_A_PASS[mistake].format(f"pass faulty.shrink ({RELEASE}) was being applied to the original")
+    for _ in ("cold", "warm"):
+        found = run(mistake, *named)
+        assert found.seconds < SECONDS + BEYOND_S
+        assert found.status == (4 if named else 0), found.told
+        assert said in found.told
+        assert RELEASE in found.told
+        if named:
+            assert "faulty.shrink was asked for, but it failed" in found.told
+
+
 def test_a_limit_of_the_vendors_own_ends_a_call_that_hangs(run):
     found = run("hang open candidate", target="faulty-limited")
     assert found.row("faulty.shrink") == (
@@ -181,15 +205,6 @@ def test_a_pass_that_sleeps_over_what_it_offers_costs_its_own_plugin_and_both_ro
     assert [status for status, _ in rows] == ["skipped", "skipped"]
     assert any(f"({RELEASE}) proposed no candidate within" in reason for _, reason in rows)
     assert all(RELEASE in reason for _, reason in rows)
-
-
-@pytest.mark.faults
-def test_a_pass_that_sleeps_while_it_is_applied_is_named_in_its_row(run):
-    found = run("hang apply")
-    assert found.status == 0
-    status, reason = found.row("faulty.shrink")
-    assert status == "skipped"
-    assert f"pass faulty.shrink ({RELEASE}) was being applied to the original" in reason
 
 
 @pytest.mark.parametrize(
@@ -220,16 +235,17 @@ MODULE = """
 import pytest
 from optim import Stage
 from optim_testing import BackendConformance, PassConformance, models
-from optim_faulty.backend import TARGET, FaultyBackend
-from optim_faulty.passes import StoreBytes
+from optim_faulty.backend import FIXED, TARGET, FaultyBackend
+from optim_faulty.passes import FixBatch, StoreBytes
 
 
 class Planted:
     mistake = ""
 
     @pytest.fixture(autouse=True)
-    def _planted(self, monkeypatch):
+    def _planted(self, monkeypatch, tmp_path):
         monkeypatch.setenv("FAULTY", self.mistake)
+        monkeypatch.setenv("FAULTY_DEVICE", str(tmp_path / "device"))
 
 
 class TestBackend(Planted, BackendConformance):
@@ -265,6 +281,18 @@ class TestPass(Planted, PassConformance):
     @pytest.fixture
     def model_path(self, tmp_path):
         return models.mlp(tmp_path)
+
+
+class TestFixBatch(TestPass):
+    stage = Stage.FUSE
+
+    @pytest.fixture
+    def pass_class(self):
+        return FixBatch
+
+    @pytest.fixture
+    def target(self):
+        return FIXED
 """
 
 
@@ -288,6 +316,7 @@ class Planted:
 OUTPUTS, TIMES = "TestBackend::test_its_outputs_are_the_models", "TestBackend::test_its_times_are_times"
 CANDIDATES, CLOCK = "TestPass::test_its_candidates_are_its_options", "TestBackend::test_its_clock_is_that_of_the_wall"
 ABORTED, HUNG = "its process ended with SIGABRT", "did not finish within 10 s"
+CLOSING, APPLIED = "TestBackend::test_closing_leaves_nothing", "TestPass::test_it_fires"
 COMPUTES = "TestBackend::test_it_computes_what_onnx_says"
 DIFFERS = ("error[target-differs]", "compared with onnxruntime on the CPU on 8 samples, its drift is", RELEASE)
 
@@ -312,7 +341,20 @@ PLANTED = {
     ),
     "fast clock": Planted(CLOCK, "of 0", (f"time_runs of {BACKEND} says 0.0007 ms for a run",), "negated.onnx"),
     "slow clock": Planted(CLOCK, "that passed", (f"time_runs of {BACKEND} says 750 ms for a run,",), "negated.onnx"),
-    "keep threads": Planted("TestBackend::test_closing_leaves_nothing", "threads"),
+    "keep threads": Planted(CLOSING, "threads"),
+    "keep runtimes": Planted(CLOSING, "times 5 MB of memory"),
+    "single open": Planted(
+        "TestBackend::test_two_models_are_open_at_once_or_it_is_exclusive",
+        "say exclusive = True on the backend",
+        ("ERR_0x80000009: the device is taken", "a device for one model needs Backend.exclusive"),
+        "negated.onnx",
+    ),
+    "abort apply": Planted(APPLIED, ABORTED),
+    "hang apply": Planted(APPLIED, HUNG),
+    "error apply": Planted(APPLIED, "ERR_0x80000008: the device was lost"),
+    "wrong inputs_for": Planted(
+        "TestFixBatch::test_its_sizes_are_those_that_the_result_takes", "samples are made up in sizes that it refuses"
+    ),
     "edit applicable": Planted(
         "TestPass::test_it_leaves_its_input_alone",
         "it edited the graph of ir_to_read()",

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import threading
+from pathlib import Path
 
 from optim import Backend, BackendLimits, OptimError, Session, Target
 from optim.backend import CallLimits
 from optim_faulty.mistakes import happen, planted
 
 RUNTIME = "faulty-runtime"
+
+_KEPT = []
+"""Of runtimes that are never let go."""
 
 
 class FaultySession(Session):
@@ -21,6 +27,9 @@ class FaultySession(Session):
         happen("open", is_candidate=self._is_candidate)
         if planted("keep", "threads"):
             threading.Thread(target=threading.Event().wait, daemon=True).start()
+        if planted("keep", "runtimes"):
+            _KEPT.append(_weights(model))
+        self._lock = _taken() if planted("single", "open") else None
         self._last = None
         self._evaluator = ReferenceEvaluator(str(model.path))
         self._names = [info.name for info in model.inputs]
@@ -67,6 +76,28 @@ class FaultySession(Session):
     def close(self):
         """Let it go."""
         self._evaluator = None
+        if self._lock is not None:
+            self._lock.close()
+
+
+def _weights(model):
+    """Copies of all weights."""
+    import numpy as np
+    import onnx
+    from onnx import numpy_helper
+
+    return [np.array(numpy_helper.to_array(one)) for one in onnx.load(str(model.path)).graph.initializer]
+
+
+def _taken():
+    """The device, of which there is one, though nobody says so."""
+    lock = Path(os.environ["FAULTY_DEVICE"]).open("a")  # noqa: SIM115 - open as long as the model is on the device
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        lock.close()
+        raise RuntimeError("ERR_0x80000009: the device is taken") from error
+    return lock
 
 
 class FaultyBackend(Backend):
