@@ -28,8 +28,8 @@ BACKEND = f"backend faulty ({RELEASE})"
 SECONDS = 20
 """Of a run."""
 
-SHORT = 6
-"""Of a run in which no candidate need be timed."""
+SHORT, TIMED = 6, 10
+"""Of a run in which no candidate need be timed, and of one in which some are."""
 
 MOST_SECONDS = 3 * SECONDS
 """After which a run has not kept to its seconds, however busy the machine; a hang goes on for an hour."""
@@ -175,7 +175,9 @@ IN_A_PASS = {
 
 
 @pytest.mark.parametrize("mistake", _some(IN_A_PASS, ("abort apply",)))
-@pytest.mark.parametrize("named", [(), ("--with", "faulty.shrink")], ids=["unnamed", "named"])
+@pytest.mark.parametrize(
+    "named", [pytest.param((), marks=pytest.mark.faults), ("--with", "faulty.shrink")], ids=["unnamed", "named"]
+)
 def test_a_pass_that_fails_is_named_within_the_seconds_of_the_run_also_warm(run, mistake, named):
     """A run without a pass that was named has no result."""
     said = IN_A_PASS[mistake].format(f"pass faulty.shrink ({RELEASE}) was being applied to the original")
@@ -190,7 +192,7 @@ def test_a_pass_that_fails_is_named_within_the_seconds_of_the_run_also_warm(run,
 
 
 def test_a_limit_of_the_vendors_own_ends_a_call_that_hangs(run):
-    found = run("hang open candidate", target="faulty-limited")
+    found = run("hang open candidate", target="faulty-limited", seconds=TIMED)
     assert found.row("faulty.shrink") == (
         "failed",
         f"took longer than 2 s, its plugin's own limit while backend faulty-limited ({RELEASE}) was opening "
@@ -199,7 +201,7 @@ def test_a_limit_of_the_vendors_own_ends_a_call_that_hangs(run):
 
 
 def test_a_pass_that_sleeps_over_what_it_offers_costs_its_own_plugin_and_both_rows_say_who(run):
-    found = run("hang candidates")
+    found = run("hang candidates", seconds=TIMED)
     assert found.status == 0
     rows = [found.row(name) for name in ("faulty.shrink", "faulty.store-bytes")]
     assert [status for status, _ in rows] == ["skipped", "skipped"]
@@ -339,8 +341,8 @@ PLANTED = {
         "drift",
         ("two runs on the same sample differ by", "backend faulty for answers that come one run late", RELEASE),
     ),
-    "fast clock": Planted(CLOCK, "of 0", (f"time_runs of {BACKEND} says 0.0007 ms for a run",), "negated.onnx"),
-    "slow clock": Planted(CLOCK, "that passed", (f"time_runs of {BACKEND} says 750 ms for a run,",), "negated.onnx"),
+    "fast clock": Planted(CLOCK, "of 0", (f"time_runs of {BACKEND} says 0.0007 ms for a run",)),
+    "slow clock": Planted(CLOCK, "that passed", (f"time_runs of {BACKEND} says 750 ms for a run,",)),
     "keep threads": Planted(CLOSING, "threads"),
     "keep runtimes": Planted(CLOSING, "times 5 MB of memory"),
     "single open": Planted(
@@ -366,8 +368,16 @@ PLANTED = {
 }
 """Every mistake, and what finds it."""
 
-IN_THE_KIT = ("abort run", "swap run", "behind run", "fast clock", "keep threads", "edit applicable")
-IN_A_RUN = ("swap run", "noisy run", "half run", "behind run", "fast clock")
+IN_THE_KIT = (
+    "abort run",
+    "swap run",
+    "behind run",
+    "fast clock",
+    "keep threads",
+    "edit applicable",
+    "wrong inputs_for",
+)
+IN_A_RUN = ("half run", "behind run", "fast clock")
 """Of make test; make test-faults tries all."""
 
 
@@ -401,7 +411,7 @@ def test_the_kit_finds_it_and_says_so_and_is_neither_killed_nor_kept_waiting(kit
 @pytest.mark.parametrize("mistake", _some([one for one in PLANTED if PLANTED[one].run_says], IN_A_RUN))
 def test_a_run_finds_it_too_and_names_it(run, mistake):
     planted = PLANTED[mistake]
-    found = run(mistake, "--max-drift", "0.5", source=planted.source)
+    found = run(mistake, "--max-drift", "0.5", source=planted.source, seconds=TIMED)
     for said in planted.run_says:
         assert said in found.told
 
