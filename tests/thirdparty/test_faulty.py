@@ -439,15 +439,23 @@ def _text(folder, name):
 
 
 @pytest.mark.parametrize(
-    "named", [(), pytest.param(("--with", "faulty.store-bytes"), marks=pytest.mark.faults)], ids=["unnamed", "named"]
+    ("named", "products", "budget", "seconds"),
+    [
+        ((), 20, "0.6", 30),
+        pytest.param((), 52, "0.4", 60, marks=pytest.mark.faults),
+        pytest.param(("--with", "faulty.store-bytes"), 52, "0.4", 60, marks=pytest.mark.faults),
+    ],
+    ids=["few", "unnamed", "named"],
 )
-def test_where_size_is_the_goal_a_pass_is_repaired_whether_it_was_named_or_not(run, folder, named):
+def test_where_size_is_the_goal_a_pass_is_repaired_whether_it_was_named_or_not(
+    run, folder, named, products, budget, seconds
+):
     from deep_model import write_deep
 
-    write_deep(folder / "deep.onnx")
-    found = run("", "--goal", "size", "--max-drift", "0.4", *named, source="deep.onnx", seconds=60)
+    write_deep(folder / "deep.onnx", products)
+    found = run("", "--goal", "size", "--max-drift", budget, *named, source="deep.onnx", seconds=seconds)
     assert found.status == 0, found.told
     rows = [step for step in found.report["steps"] if step["pass"] == "faulty.store-bytes"]
     kept = [step for step in rows if step["status"] == "kept"]
-    assert [0 < len(step["options"]["keep"]) < 52 for step in kept] == [True]
+    assert [0 < len(step["options"]["keep"]) < products for step in kept] == [True]
     assert all(step["reason"] for step in rows)
