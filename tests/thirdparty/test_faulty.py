@@ -179,12 +179,12 @@ IN_A_PASS = {
     "named", [pytest.param((), marks=pytest.mark.faults), ("--with", "faulty.shrink")], ids=["unnamed", "named"]
 )
 def test_a_pass_that_fails_is_named_within_the_seconds_of_the_run_also_warm(run, mistake, named):
-    """A run without a pass that was named has no result."""
+    """A run without a pass that was named has no result; what one that broke would have gained is not known."""
     said = IN_A_PASS[mistake].format(f"pass faulty.shrink ({RELEASE}) was being applied to the original")
     for _ in ("cold", "warm"):
         found = run(mistake, *named)
         assert found.seconds < SECONDS + BEYOND_S
-        assert found.status == (4 if named else 0), found.told
+        assert found.status == (4 if named else 0 if mistake == "hang apply" else 1), found.told
         assert said in found.told
         assert RELEASE in found.told
         if named:

@@ -309,11 +309,11 @@ class Deadline:
     def for_candidate(self, *, named: bool = False) -> float:
         """Seconds after which a candidate is stopped.
 
-        What the user named has what is left of the run that the user gave, and at least what a proof has; in a run that
-        was announced, or that searches nothing, its full time.
+        What the user named has what is left of the run that the user gave, however short that is some seconds; in a
+        run that was announced, or that searches nothing, its full time.
         """
         if named:
-            return min(self.timeout_s, max(self.spare_s, self.floor_s)) if self._is_given else self.timeout_s
+            return min(self.timeout_s, max(self.spare_s, GRACE_S)) if self._is_given else self.timeout_s
         return min(self.timeout_s, self.before(LATER) + self.grace_s)
 
     @property
