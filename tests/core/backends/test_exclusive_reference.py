@@ -8,7 +8,6 @@ import runtimes_plugin
 from timed_models import write_network
 
 from optim._engine.backends.held import HeldBackend
-from optim.errors import OptimError
 from optim.onnx.files import describe_model
 
 FEEDS = {"x": np.ones((6, 96), np.float32)}
@@ -50,14 +49,3 @@ def test_an_exclusive_device_and_its_reference_are_not_open_at_the_same_time(tmp
             reference.run(FEEDS)
         assert np.array_equal(session.run(FEEDS)["y"], first)
     assert (OneSession.most, OneSession.now) == (1, 0)
-
-
-@pytest.mark.usefixtures("jobs_here")
-def test_times_beyond_what_passed_on_the_wall_break_the_contract(tmp_path):
-    write_network(tmp_path / "model.onnx", {"a": 1})
-    kind = next(kind for kind in runtimes_plugin.KINDS if kind.name == "clock-slow")
-    held = HeldBackend(kind, "optim-test-runtimes 1.0")
-    with held.open(describe_model(tmp_path / "model.onnx"), runtimes_plugin.target("clock-slow")) as session:
-        session.run(FEEDS)
-        with pytest.raises(OptimError, match=r"time_runs says 2\.25 s for 3 runs"):
-            session.time_runs(FEEDS, 3)

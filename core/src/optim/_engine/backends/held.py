@@ -172,13 +172,6 @@ class HeldBackend(Backend):
     def _held(self, opening: Callable[[], Session], model: Model, target: Target, *, on_target: bool) -> HeldSession:
         turns = device(self._inner.device(target)) if self.kind.exclusive else None
         limits = (of_vendor(self.kind.call_limits), *self._bounds)
-        return HeldSession(
-            self._plugin,
-            opening,
-            model,
-            target,
-            on_target=on_target,
-            turns=turns,
-            limits=limits,
-            by_wall=lambda: self.by_wall,
-        )
+        session = HeldSession(self._plugin, opening, model, target, on_target=on_target, turns=turns, limits=limits)
+        session.by_wall = lambda: self.by_wall
+        return session

@@ -37,6 +37,8 @@ class HeldSession(Session):
         on_target: whether it is opened there, and not where the reference is computed.
         turns: the device that it takes, where that takes one session at a time.
         limits: what opening and a run may take.
+
+    Attributes:
         by_wall: says whether runs are timed by the wall's clock alone, and not by what the session says of them.
 
     Raises:
@@ -53,7 +55,6 @@ class HeldSession(Session):
         on_target: bool,
         turns: Device | None = None,
         limits: Sequence[Bounds] = (),
-        by_wall: Callable[[], bool] = lambda: False,
     ) -> None:
         self._plugin = plugin
         self._opening = opening
@@ -64,7 +65,7 @@ class HeldSession(Session):
         self._open_limit, self._run_limit = tightest(limits)
         self._before = current_call()
         self._times = False
-        self._by_wall = by_wall
+        self.by_wall: Callable[[], bool] = lambda: False
         self._call = plugin.call(f"running {self._subject}", self._run_limit, first=True)
         self._turns = turns
         self._session: Session | None = None
@@ -140,7 +141,7 @@ class HeldSession(Session):
         passed_s, self._times = time.perf_counter() - started, True
         if defect := times_defect(times, count):
             raise self._plugin.broken(defect)
-        return [passed_s / count] * count if self._by_wall() else times
+        return [passed_s / count] * count if self.by_wall() else times
 
     def processor_s(self) -> float:
         """Returns the seconds of all openings, opening included."""

@@ -30,7 +30,7 @@ from optim._engine.jobs.prepare import Answer as Prepared
 from optim._engine.jobs.runner import Runner, Say
 from optim._engine.machine import instruction_sets
 from optim._engine.plugins.registry import Registry
-from optim._engine.search.deadline import LEAST_S, Deadline
+from optim._engine.search.deadline import GRACE_S, LEAST_S, Deadline
 from optim._engine.search.keys import Keys, machine_key
 from optim._engine.search.objective import Objective
 from optim._engine.search.restore import is_as_it_was
@@ -255,7 +255,8 @@ class Preparation:
             return model.inputs
         try:
             request = refuse.Request(model, self.target, tuple(asked), self.settings.data is not None)
-            answer = self.runner.call(refuse.JOB, request, timeout_s=_REFUSAL_S)
+            most_s = min(_REFUSAL_S, max(GRACE_S, self.deadline.for_original))
+            answer = self.runner.call(refuse.JOB, request, timeout_s=most_s)
         except WorkerFailed as failed:
             if failed.error:
                 raise failed.error from failed

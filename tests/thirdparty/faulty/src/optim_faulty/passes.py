@@ -54,6 +54,7 @@ class FixBatch(Pass):
         """With a batch of 2."""
         from optim.onnx import fixed_inputs
 
+        happen("inputs_for")
         return fixed_inputs(model.inputs, {"batch": 3 if planted("wrong", "inputs_for") else 2}, {})
 
     def apply(self, model, options, context):

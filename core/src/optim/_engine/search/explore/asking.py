@@ -103,6 +103,8 @@ class Asker:
             if broken is not None:
                 self._bench.restore(candidate)
                 name, found[name] = broken[0], broken[1]
+                if broken[1].failure is not None and broken[1].failure.kind == "timeout":  # it would hang again
+                    self._asked_before[keys[name]] = broken[1]
                 if broken[1].ran_out:
                     self._too_slow[next(one.plugin.name for one in left if one.name == name)] = name, broken[1].reason
             left = [offered for offered in left if offered.name not in found]
@@ -167,7 +169,7 @@ class Asker:
 
     def _seconds(self, *, named: bool) -> float:
         """Seconds in which a pass must say what it offers."""
-        most = min(self._time.timeout_s, _ASKING_S)
+        most = min(self._time.for_candidate(named=True), _ASKING_S)
         own = max(_LEAST_ASKING_S, _ASKING_SHARE * self._time.search_s)
         return most if named else min(most, own, max(0.0, self._time.before(LATER)) + self._time.grace_s)
 
