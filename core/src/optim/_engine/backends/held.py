@@ -45,13 +45,11 @@ class HeldBackend(Backend):
 
     Attributes:
         release: as given.
-        by_wall: whether all sessions are timed by the wall's clock alone, and not by what they say of their runs.
     """
 
     def __init__(self, kind: type[Backend], release: str, package: str = "", bounds: Bounds | None = None) -> None:
         self._bounds = () if bounds is None else (bounds,)
         self._package = package
-        self.by_wall = False
         self.release = release
         self.kind = kind
         self.name = kind.name  # type: ignore[misc]  # of this instance: it stands for the class that it wraps
@@ -181,6 +179,4 @@ class HeldBackend(Backend):
     def _held(self, opening: Callable[[], Session], model: Model, target: Target, *, on_target: bool) -> HeldSession:
         turns = device(self._inner.device(target)) if self.kind.exclusive else None
         limits = (of_vendor(self.kind.call_limits), *self._bounds)
-        session = HeldSession(self._plugin, opening, model, target, on_target=on_target, turns=turns, limits=limits)
-        session.by_wall = lambda: self.by_wall
-        return session
+        return HeldSession(self._plugin, opening, model, target, on_target=on_target, turns=turns, limits=limits)
