@@ -35,7 +35,7 @@ two of them."""
 MOST_LINES = 450
 """A longer file holds two ideas; below that the count of lines decides nothing. A kit has a test for each promise of a
 contract, and a reader of one wants the others beside it."""
-LONGER = {"core/src/optim/_engine/gate/outputs.py": 570, "core/src/optim/_engine/gate/variation.py": 430}
+LONGER = {"core/src/optim/_engine/gate/outputs.py": 590, "core/src/optim/_engine/gate/variation.py": 430}
 """What "computes the same" means has one module, and how an output varies another: neither is read in parts."""
 MOST_ARGUMENTS = 7
 

@@ -64,6 +64,7 @@ CONSTANTS = (
     (outputs, "_MOST_ROWS"),
     (outputs, "_ROWS"),
     (outputs, "_LEAST"),
+    (outputs, "_STEPS"),
     (variation, "_SORTED"),
     (variation, "_ROUNDING_STEPS"),
     (variation, "_FAR"),

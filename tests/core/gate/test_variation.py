@@ -137,12 +137,17 @@ def test_beside_sentinels_the_rest_has_its_own_scale_and_the_sentinels_must_stay
 # Shares.
 
 
-def test_numbers_that_all_lie_between_0_and_1_share_one_unit():
-    """A class that hardly varies has no unit of its own: of four deviations two are 0.1, with half their freedom."""
-    found = measured([0.2, 0.5], [0.4, 0.5])
+def test_rare_probabilities_beside_common_ones_are_measured_between_both_scales():
+    """Of four deviations two are 0.1 and two 0.001, with half their freedom."""
+    found = measured([0.2, 0.5], [0.4, 0.502])
     assert found.is_share
-    assert found.scale == pytest.approx(0.1)
-    np.testing.assert_allclose(found.slices[0][0], [math.sqrt(0.02), 0.1])
+    assert found.scale == pytest.approx(0.1, rel=1e-3)
+    np.testing.assert_allclose(found.slices[0][0], [math.sqrt(0.02), math.sqrt(0.1 * 0.001 * math.sqrt(2))], rtol=1e-3)
+
+
+def test_a_probability_that_hardly_varies_has_at_least_the_scale_of_rounding():
+    found = measured([0.2, 0.5], [0.4, 0.5])
+    assert found.slices[0][0][1] == pytest.approx(math.sqrt(0.1 * found.rounds_by), rel=0.1)
 
 
 @pytest.mark.parametrize("samples", [([0.2, 1.5], [0.4, 0.5]), ([-0.1, 0.5], [0.4, 0.6])])

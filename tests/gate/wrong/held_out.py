@@ -282,7 +282,7 @@ def pruned_by_half(s: Sketch, t: Trial, other: bool) -> None:
 def router_takes_one_expert(s: Sketch, t: Trial, other: bool) -> None:
     x = s.feed("x", 12, t.width)
     experts = [s.op("Unsqueeze", s.linear(x, t.weights(t.width, 8)), s.ints(1)) for _ in range(3)]
-    chosen = s.op("ArgMax", s.op("Add", s.linear(x, t.weights(t.width, 3)), np.array([3.0, 0, 0])), axis=1, keepdims=1)
+    chosen = s.op("ArgMax", s.op("Add", s.linear(x, t.weights(t.width, 3)), np.array([1.0, 0, 0])), axis=1, keepdims=1)
     taken = s.op("OneHot", chosen, np.int64(3), np.array([0.0, 1.0]))
     weights = s.op("Transpose", s.reshape(taken, 12, 1, 3), perm=[0, 2, 1])
     found = s.op("ReduceSum", s.op("Mul", s.join(*experts, axis=1), weights), s.ints(1), keepdims=0)

@@ -5,10 +5,11 @@
 - it has the same name, shape and type; texts and whole numbers are equal, but for the share of mismatches that the user
   accepts; NaN and infinities, with their signs, stand at the same places;
 - its floats are near the original's, measured by how the original varies (:mod:`optim._engine.gate.variation`).
-  The error of an element is ``|other - original|``, divided by the scale of its slice. Each *question* is the root
-  mean square of these errors: over the whole output, and over every slice of every axis, so that one wrong token,
-  channel or row counts; slices within each row of a batch too, so that a row passes no sooner beside others than
-  alone. The error of a slice is divided by what chance gives the worst of so many slices if errors are spread evenly;
+  The error of an element is ``|other - original|`` beyond four units in the last place of its type, or 1 % of the
+  element, divided by the scale of its slice. Each *question* is the root mean square of these errors: over the whole
+  output, and over every slice of every axis, so that one wrong token, channel or row counts; slices within each row
+  of a batch too, so that a row passes no sooner beside others than alone. The error of a slice is divided by what
+  chance gives the worst of so many slices if errors are spread evenly;
 - floats that are whole numbers in both models, such as classes, are asked one question more: which share of them
   differs;
 - the drift is the worst answer, and :attr:`~optim._engine.gate.drift.OutputComparison.where` names the question.
@@ -33,10 +34,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optim._engine.gate.drift import DIFFERENCES, SCORES, OutputComparison
-from optim._engine.gate.variation import APART, Numbers, Variation, measure, smallest_normal
+from optim._engine.gate.variation import APART, Numbers, Variation, epsilon, measure, smallest_normal
 from optim.arrays import Array, Feeds, Outputs, is_float
 from optim.errors import OptimError
 from optim.model import Model, TensorInfo
+
+_STEPS = 4.0
+"""Units in the last place of an element that are no error: a few operations on the way to it round as much. Beside a
+large constant that is more than rounding measured in another sample explains."""
 
 FLOOR, FACTOR, CAP = 1e-4, 10.0, 1e-2
 """Rounding explains a drift below the floor, or below the factor times what was measured, but nothing above the cap."""
@@ -176,14 +181,26 @@ def _compare_floats(
         variation = measure([(reference, valid)])
     for sentinel in variation.sentinels:
         counted = counted & ((a != sentinel) | (b != sentinel))
-    return _answered(found, _errors(a, b, counted, reference.dtype), a, b, counted, variation)
+    return _answered(found, _errors(a, b, counted, reference.dtype, variation), a, b, counted, variation)
 
 
-def _errors(a: Numbers, b: Numbers, counted: NDArray[np.bool_], dtype: np.dtype[np.generic]) -> Numbers:
-    """How far apart elements are; zero where they do not count, and where both may be zero to a kernel."""
+def _errors(
+    a: Numbers,
+    b: Numbers,
+    counted: NDArray[np.bool_],
+    dtype: np.dtype[np.generic],
+    variation: Variation,
+    steps: float = _STEPS,
+) -> Numbers:
+    """How far apart elements are beyond what writing them down rounds; zero where they do not count.
+
+    Shares are computed from numbers near 1: a sigmoid is half of ``1 + tanh``.
+    """
+    a, b = np.where(counted, a, 0.0), np.where(counted, b, 0.0)
     with np.errstate(over="ignore"):
-        gap = np.abs(np.where(counted, b, 0.0) - np.where(counted, a, 0.0))
-    beyond: Numbers = np.maximum(gap - smallest_normal(dtype), 0.0)
+        gap, largest = np.abs(b - a), np.maximum(np.abs(a), np.abs(b))
+    rounded = min(steps * epsilon(dtype), CAP) * np.maximum(largest, float(variation.is_share))
+    beyond: Numbers = np.maximum(gap - rounded - smallest_normal(dtype), 0.0)
     return beyond
 
 
@@ -251,7 +268,9 @@ def _of_axis(axis: int, squares: Numbers, spread: Numbers, counted: NDArray[np.b
         with np.errstate(over="ignore"):
             errors = np.sqrt(squares.sum(axis=rest) / np.maximum(counts, 1))
         if not variation.is_share:
-            errors = errors / _own(spread, counted, rest, variation, alone=axis == 0 or squares.ndim <= 3)
+            errors = errors / _own(
+                spread, counted, rest, variation, alone=axis == 0 or (squares.ndim <= 3 and not batch)
+            )
         views.append(np.stack([errors, _chance(counts)]).reshape(2, -1, squares.shape[axis]))
     errors, chance = np.concatenate(views, axis=1)
     worst = (errors / chance).argmax(axis=0)[None]
@@ -410,7 +429,7 @@ def rounding_of(
     counted = counted & np.isfinite(a)
     if not counted.any() or variation.scale == 0:
         return {}
-    found = answers(_errors(a, b, counted, reference.dtype), a, counted, variation)
+    found = answers(_errors(a, b, counted, reference.dtype, variation, steps=0.0), a, counted, variation)
     return {one.axis: one.errors for one in found if one.axis == WHOLE or one.axis in variation.slices}
 
 

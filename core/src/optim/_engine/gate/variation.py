@@ -11,7 +11,8 @@ of statistics. The mean is taken for each element where all samples have one sha
 An output may hold several kinds of numbers: boxes in pixels beside scores. Slices along each axis but the batch
 therefore have scales of their own. Nobody can tell from numbers whether a quiet slice has a unit of its own or is a
 quiet one of the same unit; the geometric mean of its own scale and its neighbours' stands between both. Slices whose
-scales are a factor of 100 apart are of different units. Numbers that all lie in [0, 1] share a unit.
+scales are a factor of 100 apart are of different units. Numbers that all lie in [0, 1] are never: beside common
+probabilities the scale of rare ones is the geometric mean of their own and that of all.
 
 Numbers that deviate a hundred times as much as most do not count in the scale, and are measured by their own size. A
 slice of a sample may vary less than the output does over all samples, such as a dark picture beside bright ones; its
@@ -71,7 +72,7 @@ class Variation:
             but rounding, the output's size.
         middle: what all elements lie around.
         slices: scale and middle of each slice along an axis whose slices may be of different kinds, (2, slices).
-        is_share: whether all numbers lie in [0, 1] and share a unit.
+        is_share: whether all numbers lie in [0, 1], so that they are of one kind.
         whole: by axis, which slices hold whole numbers alone, so small that rounding did not make them whole; under -1
             whether all do.
         sentinels: values that stand for no number.
@@ -265,7 +266,7 @@ class _Deviations:
         Args:
             axis: of the output.
             steps: share of a number that rounding may be.
-            is_share: all slices have one unit.
+            is_share: all slices are of one kind.
         """
         rest = tuple(place for place in range(self.values[0].ndim) if place != axis)
         size = self.values[0].shape[axis]
@@ -288,7 +289,8 @@ class _Deviations:
         total = sum((np.square(one).sum(axis=rest) for one in quiet), np.zeros(size))
         own: Numbers = np.sqrt(total / np.maximum(freedom, 1))
         if is_share:
-            return np.maximum(own, self.of_all), middles
+            own = np.maximum(own, steps)
+            return np.sqrt(own * np.maximum(own, self.of_all)), middles
         varying = own > steps * np.abs(middles)
         if not varying.any():
             return None
