@@ -191,6 +191,14 @@ def test_a_pass_that_fails_is_named_within_the_seconds_of_the_run_also_warm(run,
             assert "faulty.shrink was asked for, but it failed" in found.told
 
 
+@pytest.mark.faults
+def test_a_named_pass_that_sleeps_over_what_it_offers_is_named_within_the_seconds_of_the_run(run):
+    found = run("hang candidates", "--with", "faulty.shrink")
+    assert found.status == 4, found.told
+    assert found.seconds < SECONDS + BEYOND_S
+    assert f"while pass faulty.shrink ({RELEASE}) was asked what it offers for the original" in found.told
+
+
 def test_a_limit_of_the_vendors_own_ends_a_call_that_hangs(run):
     found = run("hang open candidate", target="faulty-limited", seconds=TIMED)
     assert found.row("faulty.shrink") == (
@@ -355,7 +363,8 @@ PLANTED = {
     "hang apply": Planted(APPLIED, HUNG),
     "error apply": Planted(APPLIED, "ERR_0x80000008: the device was lost"),
     "wrong inputs_for": Planted(
-        "TestFixBatch::test_its_sizes_are_those_that_the_result_takes", "samples are made up in sizes that it refuses"
+        "TestFixBatch::test_its_sizes_are_those_that_the_result_takes",
+        "optim synthesizes samples in sizes that it refuses",
     ),
     "edit applicable": Planted(
         "TestPass::test_it_leaves_its_input_alone",
