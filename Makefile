@@ -6,9 +6,9 @@ VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2
 INSTALLED := .venv/installed-$(VERSION)
 TOOLS := .venv/tools-$(VERSION)
 
-# One process more than there are cores, since some wait for what they start, each with whole files: what is dear to make
+# Two processes more than there are cores, since some wait for what they start, each with whole files: what is dear to make
 # is made once for a file. The order is that of tests/conftest.py.
-PARALLEL := --numprocesses $(shell $(PYTHON) -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))') --dist loadfile --no-loadscope-reorder
+PARALLEL := --numprocesses $(shell $(PYTHON) -c 'import os; print(min(4, (os.cpu_count() or 1) + 2))') --dist loadfile --no-loadscope-reorder
 
 # Tests whose outcome depends on the processor's kernels: quantization, precision, vendors' passes of integers, a search
 # on a trained model. All else computes in float32, or only reads graphs.
