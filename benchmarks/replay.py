@@ -21,12 +21,15 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 from optim._engine.jobs import prepare
 from optim._engine.jobs.job import Job
+from optim._engine.jobs.runner import Runner
+from optim._engine.plugins import versions
 from optim._engine.plugins.registry import Registry
 from optim._engine.reports.outcome import Outcome
 from optim._engine.runs import execute
@@ -44,6 +47,7 @@ from optim._engine.store import Store
 from optim._engine.trace import STORE, Trace, key_of, short_name
 from optim.errors import ExitStatus, OptimError
 from optim.goal import Ratio
+from optim.isolation import environments
 from optim.jobs.process import WorkerFailed
 from optim.jobs.wire import from_wire, to_wire
 from optim.workplace import Done, Work
@@ -131,6 +135,10 @@ class InTurn(Executor):
             alive = len(self._due)  # who has ended waits for nothing
         self._clock.seconds = max(self._clock.seconds, self._next_begin())
         return iter([one.result() for one in found])
+
+
+_source_digest, _environment = cache(versions._digest_of), cache(environments.installed_environment)
+"""Of plugins, which stay as they are while replays go on: a run looks at them a hundred times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -454,6 +462,9 @@ def replay(trace: Trace, registry: Registry, seed: int | None = None, others: Se
         announced_s, begun = trace.end["announced_s"], deadline.Start(**trace.header["start"])
         for module, attribute, value in (
             (Job, "start", start),
+            (versions, "_digest_of", _source_digest),
+            (environments, "installed_environment", _environment),
+            (Runner, "keep", lambda runner, key, value: None),  # a run that is fresh reads none of it
             (expand, "share_within_reach", reach),
             (execute, "operator_counts", lambda path: {}),
             (execute, "mapped_config", lambda path, target: {}),
