@@ -3,6 +3,7 @@
     python benchmarks/regret.py                              # the traces in benchmarks/traces
     python benchmarks/regret.py some.trace other.trace --seeds 5
     python benchmarks/regret.py --beside HEAD~3              # the policy of another revision too, on the same traces
+    python benchmarks/regret.py --model model.onnx some.trace       # refuses a trace of another model
 
 Each trace is replayed as it was recorded, and with its rounds drawn anew for each seed. What it lacks other traces of
 the same model answer; those for which passes were named do nothing else. The *best* is the lowest ratio of a chain that
@@ -33,9 +34,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from replay import MOST_UNKNOWN, replay
 
+from optim._engine.graphs.ingest import ingest
 from optim._engine.plugins.registry import Registry, load_registry
 from optim._engine.search.settings import DEFAULT_MAX_DRIFT
 from optim._engine.trace import Trace, read_trace
+from optim.errors import OptimError
 
 TRACES = Path(__file__).with_name("traces")
 
@@ -294,27 +297,47 @@ def beside(rows: Sequence[Row], others: Sequence[Row]) -> str:
     )
 
 
-def main() -> None:
-    """Print the table, or the rows as JSON."""
+def require_model(model: Path, paths: Sequence[Path]) -> None:
+    """Refuse traces of other models.
+
+    Raises:
+        OptimError[trace-of-other-model]: one is.
+    """
+    with tempfile.TemporaryDirectory(prefix="regret-") as folder:
+        digest = ingest(model, Path(folder)).digest
+    for path in paths:
+        _trace(path).require_model(digest)
+
+
+def main() -> int:
+    """Print the table, or the rows as JSON; an error has its own exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("traces", nargs="*", type=Path, help="[default: benchmarks/traces/*.trace]")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--beside", metavar="REVISION", help="another policy, on the same traces")
+    parser.add_argument("--model", type=Path, help="what the traces have to be of")
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
     paths = [path.resolve() for path in chosen.traces] or sorted(TRACES.glob("*.trace"))
     if not paths:
         parser.error(f"there is no trace in {TRACES}: python benchmarks/record.py makes some")
-    rows = rows_of(paths, chosen.seeds)
+    try:
+        if chosen.model:
+            require_model(chosen.model, paths)
+        rows = rows_of(paths, chosen.seeds)
+    except OptimError as error:
+        print(error, file=sys.stderr)
+        return int(error.status)
     if chosen.json:
         found: list[dict[str, Any]] = [asdict(row) for row in rows]
         print(json.dumps(found))
-        return
+        return 0
     print(text_of(rows))
     if chosen.beside:
         others = of_revision(chosen.beside, paths, chosen.seeds)
         print(f"\n{chosen.beside}\n\n{text_of(others)}\n\n{beside(rows, others)}")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

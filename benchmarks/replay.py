@@ -188,20 +188,11 @@ class FromTrace:
         self._began = self.now.seconds - trace.header["start"]["seconds"]
         self.in_turn = InTurn(self.now, self._next_begin)
         self._begins = sorted(self._began + action["at"] for action in trace.actions)
-        self._found: dict[str, list[dict[str, Any]]] = defaultdict(list)
-        self._lanes: dict[str, list[Any]] = defaultdict(list)
-        self._bases: list[Any] = []
-        took = defaultdict(list)
-        theirs = [{**action, "at": 0.0} for other in others for action in other.actions]
-        for action in (*trace.actions, *theirs):
-            self._found[action["key"]].append(action)
-            took[action["name"]].append(action["seconds"])
-            if action["name"] == _RACE and "answer" in action:
-                self._bases.append(action["answer"]["base"])
-                for asked, lane in zip(action["request"]["lanes"], action["answer"]["lanes"], strict=True):
-                    if not lane["out_of_time"]:
-                        self._lanes[_subject(asked)].append(lane)
-        self._usual_s = {name: sum(seconds) / len(seconds) for name, seconds in took.items()}
+        own, others_say = _said(trace.actions), _said([one for other in others for one in other.actions])
+        theirs = {key: [{**one, "at": 0.0} for one in ones] for key, ones in others_say.found.items()}
+        self._found = {**theirs, **own.found}
+        self._lanes, self._usual_s = {**others_say.lanes, **own.lanes}, {**others_say.usual_s, **own.usual_s}
+        self._base = own.base or others_say.base
 
     def working(self) -> contextlib.AbstractContextManager[None]:
         """Nothing has to be begun, and nothing ended."""
@@ -264,13 +255,13 @@ class FromTrace:
         """A race from the recorded rounds of its lanes, in simulated time, until its own rule says that it is over."""
         effort = from_wire(Effort, request["effort"])
         recorded = [self._lane(lane) for lane in request["lanes"]]
-        base = self._here(self._bases[-1]) if self._bases else to_wire(LaneResult())
+        base = self._here(self._base or to_wire(LaneResult()))
         lanes = [_Drawn(self._here(lane), self._random()) for lane in recorded if lane is not None]
         opening_s = base["open_s"] * (1 + len(recorded))
         usual_s = base["round_s"] or self._usual_s.get(_RACE, 1.0) / max(1, effort.least_rounds)
         missing = recorded.count(None)
         spent_s = _rounds_of(lanes, effort, usual_s, missing, opening_s)
-        share = missing / len(recorded) if recorded else float(not self._bases)
+        share = missing / len(recorded) if recorded else float(self._base is None)
         self._pass(opening_s + spent_s, share, _RACE)
         drawn = iter(lanes)
         none = to_wire(LaneResult(out_of_time=True))
@@ -333,6 +324,36 @@ class FromTrace:
             root = self._store.root
             return value.replace(str(root), STORE).replace(str(root.parent), "<source>")
         return value
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What actions say, each by what it is looked up by.
+
+    Attributes:
+        found: actions by their key.
+        lanes: of races, by what they timed.
+        usual_s: mean seconds of a kind of job.
+        base: figures of the original in the last race; None: there is no race.
+    """
+
+    found: dict[str, list[dict[str, Any]]]
+    lanes: dict[str, list[Any]]
+    usual_s: dict[str, float]
+    base: Any
+
+
+def _said(actions: Sequence[dict[str, Any]]) -> _Said:
+    found, lanes, took, base = defaultdict(list), defaultdict(list), defaultdict(list), None
+    for action in actions:
+        found[action["key"]].append(action)
+        took[action["name"]].append(action["seconds"])
+        if action["name"] == _RACE and "answer" in action:
+            base = action["answer"]["base"]
+            for asked, lane in zip(action["request"]["lanes"], action["answer"]["lanes"], strict=True):
+                if not lane["out_of_time"]:
+                    lanes[_subject(asked)].append(lane)
+    return _Said(found, lanes, {name: sum(seconds) / len(seconds) for name, seconds in took.items()}, base)
 
 
 def _subject(lane: Any) -> str:

@@ -208,10 +208,13 @@ def read_trace(path: Path) -> Trace:
     try:
         with gzip.open(path, "rb") as file:
             content = file.read(_MOST_BYTES)  # what is longer counts as cut off
+    except (OSError, EOFError, zlib.error) as error:
+        raise _bad(path, (error.strerror if isinstance(error, OSError) else "") or str(error)) from error
+    try:
         header, *actions, last = [json.loads(line) for line in content.decode().splitlines()]
         version = header["optim_trace"]
-    except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise _bad(path, str(error) or type(error).__name__) from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise _bad(path, "its lines are not those of a trace") from error
     if version != VERSION:
         raise OptimError(
             "trace-version",
