@@ -18,6 +18,7 @@ from optim._engine.plugins.discovery import installed_names
 from optim._engine.plugins.registry import load_registry
 from optim._engine.trace import Trace, read_trace
 from optim.jobs.wire import to_wire
+from optim_testing import models
 
 TRACES = Path(__file__).with_name("traces")
 STALE = "if the search asks for something else now: pytest tests/golden --write-golden"
@@ -110,3 +111,44 @@ def test_the_regret_is_that_to_the_best_proven_chain_of_all_traces(regret: Modul
     text = regret.text_of([row, unknown])
     assert "does not count" in text and "of 1 traces that count, 1 do not" in text
     assert regret.beside([row], [row]).startswith("of 1 rows that count in both: mean regret 0.000")
+
+
+def test_a_bad_trace_is_one_error_with_a_status(
+    regret: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = TRACES / "mlp.trace"
+    (tmp_path / "half.trace").write_bytes(whole.read_bytes()[:2000])
+    other = models.convnet(tmp_path)
+    for words, reference in (
+        ([str(tmp_path / "half.trace")], "damaged-trace"),
+        ([str(tmp_path / "none.trace")], "damaged-trace"),
+        (["--model", str(other), str(whole)], "trace-of-other-model"),
+    ):
+        monkeypatch.setattr("sys.argv", ["regret.py", *words, "--seeds", "0"])
+        assert regret.main() == 3
+        said = capsys.readouterr()
+        assert said.err.startswith(f"error[{reference}]") and not said.out
+
+
+def test_items_side_by_side_begin_when_they_began(regret: ModuleType) -> None:
+    replay = importlib.import_module("replay")
+    clock, begins, seen = replay.Clock(), [1000.0, 1000.5, 1002.5], []
+
+    def next_begin() -> float:
+        return min((one for one in begins if one >= clock.seconds), default=clock.seconds)
+
+    def work(seconds: float) -> None:
+        seen.append(clock.seconds)
+        begins.remove(clock.seconds)
+        side_by_side.wait_until(clock.seconds + seconds)
+
+    side_by_side = replay.InTurn(clock, next_begin)
+    list(side_by_side.map(work, [2.0, 4.0, 1.0]))
+    assert seen == [1000.0, 1000.5, 1002.5] and clock.seconds == 1004.5
+
+
+def test_another_trace_answers_only_what_its_own_does_not(regret: ModuleType) -> None:
+    trace = read_trace(TRACES / "wasteful.trace")
+    slow = Trace(trace.header, [{**one, "seconds": 50 * one["seconds"]} for one in trace.actions], trace.end)
+    alone, beside = (regret.replay(trace, load_registry(), 1, others) for others in ((), (slow,)))
+    assert alone.seconds == beside.seconds
