@@ -1,6 +1,6 @@
 """optim beside four plain peers at its default budget and seconds, on architectures that nothing else here is made of.
 
-    python benchmarks/peer_cases.py --work FOLDER                                  # four cases: 20 minutes
+    python benchmarks/peer_cases.py --work FOLDER                                  # five cases: 25 minutes
     python benchmarks/as_avx2.py python benchmarks/peer_cases.py --work FOLDER --only deberta
     python benchmarks/peer_cases.py --work FOLDER --only fnet xlnet                # any of models/configs.py
 
@@ -27,7 +27,7 @@ from samples import samples_of
 
 from optim._engine.search.settings import DEFAULT_MAX_DRIFT
 
-CASES = ("deberta", "fnet", "xlnet", "levit")
+CASES = ("deberta", "fnet", "xlnet", "roformer", "segformer")
 
 
 def main() -> int:
