@@ -38,9 +38,6 @@ _REPAIRED = 2
 _OTHERS = 3
 """Other proposals of a pass that are tried: with more they cost what a repair costs."""
 
-_AS_FAST = 1.1
-"""What holds by itself is not repaired past: the nodes that a repair leaves in float cost a tenth at least."""
-
 _CLEARLY = 0.9
 """Of what holds: a repair may find less than it promises."""
 
@@ -168,7 +165,7 @@ class FirstRepairs:
                 if other.holds:
                     held = min(held, self._note(other.candidate, self._hoped(one, other.candidate, ratio)))
                     results.append(other.candidate)
-            if held < _AS_FAST * ratio(one):
+            if held <= ratio(one):
                 continue
             near = self._nearest([one, *(other for other in others if not other.holds)])
             if results and self._is_too_far(near, ratio(one), held):

@@ -22,9 +22,6 @@ from optim._engine.search.workbench import Workbench
 from optim.goal import FASTER
 from optim.passes import Role
 
-_PROMISE = 1.15
-"""A quick look must have promised so much more than what held: with less, its noise costs another race."""
-
 _A_LOT = 0.8
 """Where size is the goal, what is as small and as accurate has to be so much faster: the same bytes can be slower for
 nothing, and what less decides differs from run to run."""
@@ -279,7 +276,7 @@ class Selection:
             return []
         chosen: list[Candidate] = []
         for item in sorted(items, key=self._rank):
-            reached = self._rank(item) * _PROMISE < best and self._could_be_better(item)
+            reached = self._rank(item) < best and self._could_be_better(item)
             reached = reached and item.digest not in self._bench.unanswered
             if reached and not item.candidate.is_original and not self._board.is_wrong(item.candidate):
                 chosen.append(item.candidate)
