@@ -153,7 +153,8 @@ def test_a_product_of_two_activations_becomes_one_of_integers_if_asked_for(tmp_p
 @pytest.mark.parametrize("made", [_chain, _two_convolutions])
 def test_activations_alone_are_quantized(made: Any, tmp_path: Path) -> None:
     model, samples = made(tmp_path), _ROWS if made is _chain else _images()
-    result = apply(QuantizeStatic, model, tmp_path, samples, format="qdq", weights="float32", biases="float32")
+    floats = {"weights": "float32", "biases": "float32", "reduce_range": False}
+    result = apply(QuantizeStatic, model, tmp_path, samples, format="qdq", **floats)
     assert result.changed
     types = {one.data_type for one in proto(result.model).graph.initializer if one.dims}
     assert types == {1}  # float
