@@ -86,7 +86,7 @@ class QuantizeWeightsOptions(PassOptions):
 class QuantizeAwareOfAccuracyOptions(PassOptions):
     """Of ``inc.quantize-aware-of-accuracy``."""
 
-    strategy: Literal["basic", "bayesian", "mse", "mse_v2", "exhaustive", "random"] = Field(
+    strategy: Literal["basic", "bayesian", "mse", "mse_v2", "exhaustive"] = Field(
         "basic", description="strategy of neural-compressor's search"
     )
     approach: Literal["static", "dynamic", "auto"] = Field("auto", description="kind of quantization; auto tries both")

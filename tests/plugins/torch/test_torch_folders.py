@@ -209,7 +209,7 @@ def test_a_model_whose_inputs_nobody_can_make_up_is_refused_by_name(
     assert not capfd.readouterr().err
     assert caught.value.reference == "task-not-supported"
     assert caught.value.what == f"{type(model).__name__} cannot be exported from its folder"
-    assert "inputs that were made up" in caught.value.cause
+    assert "inputs that were synthesized" in caught.value.cause
     assert "optim run mine:factory" in caught.value.fix
 
 
