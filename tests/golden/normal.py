@@ -18,13 +18,16 @@ _RULES = (
 )
 """Times and digests by their form; numbers with a point, an exponent, four digits or a unit. Small integers stay."""
 
+_TRIES = re.compile(r"(?:^\[ *# s\] trying .*\n)+", re.MULTILINE)
+"""Tries that run at once say so in the order in which their processes begin: lines side by side are sorted."""
+
 
 def normal(text: str, folder: str) -> str:
     """A text as a golden file has it; ``folder`` is the one of this test."""
     text = text.replace(folder, "<folder>")
     for pattern, sign in _RULES:
         text = pattern.sub(sign, text)
-    return text
+    return _TRIES.sub(lambda found: "".join(sorted(found[0].splitlines(keepends=True))), text)
 
 
 def normal_json(text: str, folder: str) -> str:
