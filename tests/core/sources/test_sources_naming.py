@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
 
+import optim
 from optim._engine.cli.main import main
 from optim._engine.cli.request import source_request
 from optim._engine.sources.naming import needs_export
@@ -93,3 +95,11 @@ def test_a_folder_that_optim_filled_is_no_source_though_it_keeps_the_config(tmp_
     (tmp_path / "export.json").write_text("{}")
     (tmp_path / "model.safetensors").write_bytes(b"weights")  # of a source whose graphs point into it
     assert needs_export(str(tmp_path))
+
+
+@pytest.mark.parametrize("drift", [math.nan, math.inf, 0.0, -1.0])
+def test_a_largest_drift_that_bounds_nothing_is_refused(drift: float, tmp_path: Path) -> None:
+    with pytest.raises(OptimError, match="--max-drift cannot be") as caught:
+        optim.export("mine:factory", tmp_path / "out", max_drift=drift)
+    assert caught.value.reference == "bad-budget"
+    assert not (tmp_path / "out").exists()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optim.engine.export import Job, Verified, read_evidence
+from optim.engine.export import LIMITS, Job, Verified, read_evidence
 from optim.errors import ExitStatus, OptimError
 from optim.jobs import Channel
 from optim.model import Model, SessionConfig
@@ -61,7 +61,8 @@ def run(request: Request, channel: Channel) -> Answer:
             verify_component(session, request.evidence, recorded, lossy=request.lossy, max_drift=request.max_drift)
         )
         del session
-    if evidence.generations and request.generate and not request.lossy and request.max_drift is None:
+    looser = request.lossy or (request.max_drift or 0.0) > LIMITS["float32"]
+    if evidence.generations and request.generate and not looser:
         from optim import Decoder
 
         channel.event("progress", text="generating, token for token")

@@ -53,9 +53,7 @@ if TYPE_CHECKING:
 )
 @click.option("--without", multiple=True, type=PASS_NAME, help="Exclude this pass or exporter. Can be repeated.")
 @click.option(
-    "--max-drift",
-    type=click.FloatRange(min=0, min_open=True),
-    help="Largest drift of an output from the source. [default: what rounding explains]",
+    "--max-drift", type=float, help="Largest drift of an output from the source. [default: what rounding explains]"
 )
 @click.option(
     "--timeout",

@@ -105,13 +105,16 @@ def export_request(
 
     Raises:
         OptimError: source-is-model, source-missing, source-without-config: there is nothing to export.
+        OptimError[bad-budget]: the largest drift is no positive number.
         OptimError: as :func:`export`.
     """
+    from optim._engine.gate.max_loss import require_max_drift
     from optim._engine.plugins.registry import load_registry, require_target
     from optim._engine.sources.exported import ExportConditions, find_pipeline
     from optim._engine.sources.naming import may_be_loaded, needs_export, nothing_to_export
     from optim._engine.store import Store
 
+    require_max_drift(request.max_drift, "leave it out for what rounding explains")
     known = needs_export(request.spec)
     if not known and not may_be_loaded(request.spec):
         raise nothing_to_export(request.spec, output)

@@ -1,4 +1,4 @@
-"""What a user wrote after ``--max-loss`` and ``--max-mismatch``."""
+"""Limits that a user gives: ``--max-loss``, ``--max-drift`` and ``--max-mismatch``."""
 
 from __future__ import annotations
 
@@ -64,6 +64,21 @@ def parse_max_mismatch(text: str) -> float:
     except ValueError:
         share = math.nan
     return require_mismatch(share, text)
+
+
+def require_max_drift(max_drift: float | None, fix: str) -> None:
+    """Refuse a limit that bounds nothing: no drift is beyond NaN.
+
+    Raises:
+        OptimError[bad-budget]: it is no positive number.
+    """
+    if max_drift is not None and not 0 < max_drift < math.inf:
+        raise OptimError.usage(
+            "bad-budget",
+            f"--max-drift cannot be {max_drift:g}",
+            "a drift is a positive number: 0.1 is 1 % of the variance of an output",
+            fix,
+        )
 
 
 def require_mismatch(share: float, text: str = "") -> float:

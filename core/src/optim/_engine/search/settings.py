@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from optim._engine.compare.metric_spec import MetricSpec
-from optim._engine.gate.max_loss import MaxLoss, require_mismatch
+from optim._engine.gate.max_loss import MaxLoss, require_max_drift, require_mismatch
 from optim._engine.generation.workload import Workload
 from optim.errors import OptimError, unknown_name
 from optim.goal import GoalRequest
@@ -206,13 +206,7 @@ class RunSettings:
                 "--lossless allows rounding error only",
                 fix="leave one of the two out",
             )
-        if self.max_drift is not None and not 0 < self.max_drift < math.inf:
-            raise OptimError.usage(
-                "bad-budget",
-                f"--max-drift cannot be {self.max_drift:g}",
-                "a drift is a positive number: 0.1 is 1 % of the variance of an output",
-                f"leave it out for {DEFAULT_MAX_DRIFT:g}, or give --lossless",
-            )
+        require_max_drift(self.max_drift, f"leave it out for {DEFAULT_MAX_DRIFT:g}, or give --lossless")
         if self.batch_invariant is not None and not 0 < self.batch_invariant < math.inf:
             raise OptimError.usage(
                 "bad-budget",
