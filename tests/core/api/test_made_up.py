@@ -108,3 +108,9 @@ def test_verify_compares_on_them_and_says_how_they_were_made(encoder: Path, jobs
     found = optim.verify(encoder, encoder, samples=2, sizes={"batch": 3, "sequence": 7}, mask="end")
     assert found.outputs[0].shape == (3, 7)
     assert (found.feeds.samples, found.feeds.origin) == (2, "synthesized, batch=3, sequence=7, mask end")
+
+
+def test_a_mask_that_hides_nothing_is_said_to_test_no_mask() -> None:
+    """A model that ignores its mask is equal under it."""
+    assert "use of the mask is not tested" in MadeUp(mask="full").text
+    assert MadeUp(mask="end").text == "synthesized, mask end"

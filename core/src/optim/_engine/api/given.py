@@ -139,9 +139,10 @@ class MadeUp:
 
     @property
     def text(self) -> str:
-        """What a report says of the samples."""
+        """The sentence of a report about the samples."""
         said = [f"{name}={size}" for name, size in self.sizes.items()]
         said += [f"mask {self.mask}"] if self.mask else []
+        said += ["so use of the mask is not tested"] if self.mask == "full" else []
         return ", ".join(["synthesized", *said])
 
 
