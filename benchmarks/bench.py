@@ -101,7 +101,7 @@ class Taken:
         self.began = time.monotonic()
 
     def take(self, budgets: Sequence[str], without: Collection[str]) -> None:
-        """All steps; the result is kept. What was made before counts too, whatever budgets and tools are asked for."""
+        """All steps; the result is kept. Results of earlier calls count too, also of other budgets and tools."""
         self.step("originals")
         samples = made(self.model, tiny=self.tiny)
         found = self.peers(without) + self.runs(budgets)
@@ -253,7 +253,7 @@ class Taken:
         return races
 
     def undisturbed(self, timed: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """What a race comes to, with the share of the processors that other programs took meanwhile.
+        """The result of a race, with the share of the processors that other programs took meanwhile.
 
         Raises:
             OutOfTimeError: they took too much, twice.

@@ -6,8 +6,8 @@
 
 Each model has random weights (models/configs.py). The peers are those of curve.py. ``optim run`` starts from an empty
 cache and leaves its trace in FOLDER. All results take turns in one race, and are compared on eight samples that nobody
-calibrated on. Where a peer within the budget is faster by more than both intervals, the rows of the report say what
-became of optim's own candidates of that kind, by how the search left them. The exit status is 1 then.
+calibrated on. If a peer within the budget is faster by more than both intervals, the report lists optim's own
+candidates of that kind and how the search left them. The exit status is 1 then.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ class InTurn(Executor):
 
 
 _source_digest, _environment = cache(versions._digest_of), cache(environments.installed_environment)
-"""Of plugins, which stay as they are while replays go on: a run looks at them a hundred times."""
+"""Answers about the files of plugins. They stay the same during replays, and a run asks for them a hundred times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +328,7 @@ class FromTrace:
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """What actions say, each by what it is looked up by.
+    """The answers of actions, by the key of each.
 
     Attributes:
         found: actions by their key.

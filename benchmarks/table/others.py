@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 MOST = 0.05
-"""Of the processors; a race in which other programs took more does not count."""
+"""Share of the processors. If other programs took more during a race, it does not count."""
 
 
 class Watch:

@@ -19,7 +19,7 @@ INC = ROOT / ".cache" / "bench-inc" / "bin" / "python"
 
 DEFAULT, LOSSLESS = "0.1", "lossless"
 BUDGETS = ("default", LOSSLESS, "family")
-"""What a command calls the budgets of a model, in their order."""
+"""Names of the budgets of a model on the command line, in their order."""
 
 FAMILIES = {
     "text encoder": "0.2",

@@ -57,18 +57,10 @@ PARTS = {
         "folders.py",
         "trace.py",
     ),
-    "What a pass or a model did wrong": (
-        "jobs",
-        "repair",
-        "timing",
-        "compare",
-        "backends",
-        "gate",
-        "testing",
-        "reports",
-    ),
+    "Mistakes of a pass or a model": ("jobs", "repair", "timing", "compare", "backends", "gate", "testing", "reports"),
 }
-"""What users know as a part of optim, and where in core or the kit its errors are made; the longest place decides."""
+"""Parts of optim as users know them, and the places in core or the kit that make their errors. The longest
+place counts."""
 
 _OWN = ("optim", "optim_testing")
 """Packages whose parts are those; an error that they have too is no plugin's."""
@@ -155,7 +147,7 @@ def advice_of(folder: Path) -> dict[str, dict[str, str]]:
 
 
 def part_of(package: str, place: str) -> str:
-    """What users call the part of optim that a file is of: a package with several plugins has a folder for each."""
+    """The name of the part of optim that has a file. A package with several plugins has a folder for each."""
     if package in _OWN:
         inside = place.removeprefix("_engine/") if package == "optim" else f"testing/{place}"
         fitting = {one: part for part, places in PARTS.items() for one in places if f"{inside}/".startswith(f"{one}/")}
