@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from optim.errors import OptimError
 from optim.jobs.wire import to_wire
-from optim_fleet.cluster.describe import Device, Worker, what_differs
+from optim_fleet.cluster.describe import Device, Worker, describe, read, what_differs
 from optim_fleet.cluster.pool import Needs, Pool
 
 WORKER = Worker(
@@ -33,7 +34,14 @@ class Client:
         self.workers = workers
         self.without_clock = without_clock
 
-    def scheduler_info(self) -> dict[str, Any]:
+    @property
+    def scheduler(self) -> Client:
+        return self
+
+    def sync(self, function: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        return function()
+
+    def identity(self) -> dict[str, Any]:
         clocks = {name: {} if name in self.without_clock else {"optim-clock-cpu": 1.0} for name in self.workers}
         return {"workers": {name: {"nthreads": 1, "resources": clocks[name]} for name in self.workers}}
 
@@ -115,3 +123,20 @@ def test_of_two_kinds_what_differs_is_said() -> None:
     other = replace(WORKER, runtimes={"onnxruntime": "1.31"}, libraries={"torch": "2"})
     assert what_differs(WORKER.kind, other.kind) == "onnxruntime 1.30 in place of onnxruntime 1.31, torch 2"
     assert what_differs(other.kind, replace(other, libraries={}).kind) == "torch 2 in place of nothing"
+
+
+def test_what_dask_refreshes_by_itself_takes_no_worker_away() -> None:
+    import dask
+    from distributed import Client as DaskClient
+    from distributed import LocalCluster
+
+    here = read(describe())
+    needs = Needs(here.core, here.version, {}, (), (), "")
+    often = dask.config.set({"distributed.client.scheduler-info-interval": "1ms"})
+    made = LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None)
+    with often, made as cluster, DaskClient(cluster) as client:
+        pool = Pool(lambda: client, "tcp://here", needs, lambda _: None)
+        pool.settle()
+        for _ in range(150):  # the answer of scheduler_info() lacked the worker in 27 of 1000
+            pool.refresh()
+            assert len(pool.fit) == 1

@@ -276,7 +276,10 @@ def fleet_of(request: WorkplaceRequest) -> Iterator[Fleet]:
         pool = Pool(lambda: connection.client, where, needs, request.say)
         pool.settle()
         fleet = Fleet(connection, pool, request.store, needs, request.store_url, here=is_local(where))
-        fleet.seen = partial(seen_by, pool.timing[0].worker)
+        timing = pool.timing
+        if not timing:  # the last one has just left
+            raise pool.none_left()
+        fleet.seen = partial(seen_by, timing[0].worker)
         try:
             yield fleet
         finally:

@@ -163,7 +163,8 @@ class Pool:
     def _look(self) -> None:
         client, found = self._client(), {}
         try:
-            there: Mapping[str, Mapping[str, Any]] = client.scheduler_info()["workers"]
+            # not client.scheduler_info(): its periodic refresh, which leaves workers out, may overwrite the answer
+            there: Mapping[str, Mapping[str, Any]] = client.sync(client.scheduler.identity)["workers"]
             self._asked_at = time.monotonic()
             self._members = {address: one for address, one in self._members.items() if address in there}
             unknown = [address for address in there if address not in self._members and address not in self._left_out]
