@@ -211,7 +211,7 @@ def merge_samples(
 
 
 def foresee(drifts: Sequence[float]) -> float:
-    """The drift that one further sample stays below, with 99 % probability if drifts are normal; at least the worst seen.
+    """The drift that one further sample stays below, with 99 % probability if drifts are normal; at least the worst.
 
     Args:
         drifts: of each sample.
