@@ -323,3 +323,8 @@ def test_few_samples_foresee_nothing() -> None:
 
 def test_the_range_of_samples_of_which_one_has_nan_is_not_finite() -> None:
     assert not whole_range([Range(-1.0, 2.0), Range(float("nan"), 1.0)]).is_finite
+
+
+def test_a_range_of_denormal_numbers_counts_each_value() -> None:
+    values = np.linspace(0, 1e-40, 100, dtype=np.float32)
+    assert _histogram(values).counts.sum() == 100

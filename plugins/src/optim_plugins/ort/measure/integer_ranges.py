@@ -71,11 +71,13 @@ class Histogram:
         At the edge of two parts a value may count in either: ``numpy.histogram`` tells, and takes 2.5 times as long.
         """
         counts, bins, low = self.counts.copy(), len(self.counts), np.float32(self.whole.low)
-        per_unit = np.float32(bins / (self.whole.high - self.whole.low))
+        with np.errstate(over="ignore"):
+            per_unit = np.float32(bins / (self.whole.high - self.whole.low))
         for begin in range(0, len(values), _AT_A_TIME):
-            with np.errstate(over="ignore"):
+            with np.errstate(over="ignore", invalid="ignore"):
                 places = (values[begin : begin + _AT_A_TIME] - low) * per_unit
-            counts += np.bincount(np.clip(places, 0, bins - 1).astype(np.int32), minlength=bins)
+            # not clip: if the range is so small that per_unit is infinite, the low end becomes NaN, and counts first
+            counts += np.bincount(np.fmin(np.fmax(places, 0), bins - 1).astype(np.int32), minlength=bins)
         return Histogram(self.whole, counts)
 
     @property
