@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import onnxruntime as ort
 import pytest
 from onnx import helper
@@ -40,6 +41,7 @@ from optim._engine.search.settings import Named, RunSettings
 from optim.decoders.shared_past import file_shares_past
 from optim.onnx import deliver_model
 from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
+from optim_plugins.ort.fuse.past.past_graph import share_past
 from optim_plugins.ort.fuse.past.share_past import SharePast
 from optim_plugins.ort.precision.convert_float16 import ConvertFloat16
 
@@ -358,3 +360,13 @@ def _reason(graph: onnx.ModelProto, folder: Path) -> str:
 def _readers_of_pasts(model: Model) -> set[str]:
     nodes = proto(model).graph.node
     return {node.op_type for node in nodes if any(name.startswith("past_") for name in node.input)}
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_a_graph_with_an_attribute_that_onnx_does_not_know_is_left_alone(name: str) -> None:
+    model = onnx.load(DATA / f"{name}.onnx")
+    operators = {node.op_type: place for place, node in enumerate(model.graph.node)}
+    for operator, place in operators.items():
+        graph = ir.serde.deserialize_model(model)
+        graph.graph[place].attributes["not_yet_invented"] = ir.AttrInt64("not_yet_invented", 1)
+        assert f"{operator} has attribute 'not_yet_invented'" in str(share_past(graph))

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
+import onnx
 import onnx_ir as ir
 
 _NOTE = "optim.unknown-attribute"
@@ -45,3 +46,18 @@ def notes_on_unknown(graph: ir.Model) -> tuple[str, ...]:
         if _NOTE in node.meta:
             first.setdefault(node.meta[_NOTE], node.name or node.outputs[0].name or node.op_type)
     return tuple(f"{name}: {reason}" for reason, name in first.items())
+
+
+def unknown_to_onnx(graph: ir.Model) -> str:
+    """The first attribute that onnx does not know of its operator, in one sentence; empty if there is none.
+
+    For a rewrite of a whole graph, which takes away more nodes than it looks at one by one.
+    """
+    version = graph.graph.opset_imports.get("", 1)
+    for node in graph.graph.all_nodes():
+        if node.domain == "" and onnx.defs.has(node.op_type, max_inclusive_version=version):
+            known = onnx.defs.get_schema(node.op_type, version).attributes
+            other = next((name for name in node.attributes if name not in known), None)
+            if other is not None:
+                return f"{node.name}: {node.op_type} has attribute '{other}', which opset {version} does not know"
+    return ""

@@ -35,7 +35,7 @@ from optim_plugins.ort.fuse.past.past_lengths import PastLengths
 from optim_plugins.ort.fuse.past.past_pattern import Joined, PastBlock, find_past
 from optim_plugins.ort.fuse.simplify_rms import simplify_rms
 from optim_plugins.ort.graph.dimensions import Sizes
-from optim_plugins.ort.graph.known_attributes import are_known
+from optim_plugins.ort.graph.known_attributes import are_known, unknown_to_onnx
 from optim_plugins.ort.graph.node_writer import take_over
 from optim_plugins.ort.prepare.clean_graph import clean
 
@@ -48,6 +48,8 @@ def share_past(graph: ir.Model) -> int | str:
     Returns:
         How many attentions have such a past; or why the past of this graph cannot, and then it is used up.
     """
+    if reason := unknown_to_onnx(graph):
+        return reason
     clean(graph)
     split_key_transposes(graph)
     fuse_rotary(graph)
