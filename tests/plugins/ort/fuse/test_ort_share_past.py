@@ -370,3 +370,37 @@ def test_a_graph_with_an_attribute_that_onnx_does_not_know_is_left_alone(name: s
         graph = ir.serde.deserialize_model(model)
         graph.graph[place].attributes["not_yet_invented"] = ir.AttrInt64("not_yet_invented", 1)
         assert f"{operator} has attribute 'not_yet_invented'" in str(share_past(graph))
+
+
+@pytest.mark.parametrize("operator", ["Softmax", "MatMul", "Add", "Mul", "Transpose", "Reshape", "Where", "Unsqueeze"])
+def test_what_somebody_else_reads_too_stays_what_it_was(operator: str, tmp_path: Path) -> None:
+    model = onnx.shape_inference.infer_shapes(onnx.load(DATA / "llama.dynamo.onnx"))
+    known = {info.name: info for info in model.graph.value_info}
+    place = [node.output[0] for node in model.graph.node if node.op_type == operator and node.output[0] in known]
+    model.graph.output.append(known[place[len(place) // 2]])
+    graph = ir.serde.deserialize_model(model)
+    if isinstance(share_past(graph), str):
+        return  # it declines
+    feeds = feeds_for("llama", sequence=3, batch=1)
+    for name, one in (("before", model), ("after", ir.serde.serialize_model(graph))):
+        onnx.save(one, tmp_path / f"{name}.onnx")
+    before, after = (stored(tmp_path / f"{name}.onnx", tmp_path) for name in ("before", "after"))
+    assert [info.name for info in before.outputs] == [info.name for info in after.outputs]
+    assert relative_l2(before, after, feeds) < 1e-5
+
+
+def test_a_graph_in_float64_or_within_a_branch_is_left_alone_with_the_reason() -> None:
+    model = onnx.load(DATA / "llama.dynamo.onnx")
+    graph = ir.serde.deserialize_model(model)
+    for node in graph.graph:
+        if node.op_type == "Softmax":
+            node.outputs[0].type = ir.TensorType(ir.DataType.DOUBLE)
+    assert "its numbers are not float32 or float16" in str(share_past(graph))
+    names = [info.name for info in model.graph.output]
+    branches = [helper.make_graph(list(model.graph.node), name, [], list(model.graph.output)) for name in ("a", "b")]
+    yes = helper.make_tensor("yes", onnx.TensorProto.BOOL, [], [True])
+    whole = helper.make_node("If", ["yes"], names, then_branch=branches[0], else_branch=branches[1])
+    del model.graph.node[:]
+    model.graph.node.append(whole)
+    model.graph.initializer.append(yes)
+    assert "beside its attention" in str(share_past(ir.serde.deserialize_model(model)))
