@@ -474,23 +474,24 @@ def _text(folder, name):
 
 
 @pytest.mark.parametrize(
-    ("named", "products", "budget", "seconds"),
+    ("named", "products", "budget", "most_kept"),
     [
-        ((), 20, "0.6", 30),
-        pytest.param((), 52, "0.4", 60, marks=pytest.mark.faults),
-        pytest.param(("--with", "faulty.store-bytes"), 52, "0.4", 60, marks=pytest.mark.faults),
+        ((), 20, "0.6", 15),
+        pytest.param(("--with", "faulty.store-bytes"), 20, "0.6", 15, marks=pytest.mark.faults),
+        pytest.param((), 52, "0.4", 45, marks=pytest.mark.faults),
+        pytest.param(("--with", "faulty.store-bytes"), 52, "0.4", 45, marks=pytest.mark.faults),
     ],
-    ids=["few", "unnamed", "named"],
+    ids=["few", "few-named", "many", "many-named"],
 )
 def test_where_size_is_the_goal_a_pass_is_repaired_whether_it_was_named_or_not(
-    run, folder, named, products, budget, seconds
+    run, folder, named, products, budget, most_kept
 ):
     from deep_model import write_deep
 
     write_deep(folder / "deep.onnx", products)
-    found = run("", "--goal", "size", "--max-drift", budget, *named, source="deep.onnx", seconds=seconds)
+    found = run("", "--goal", "size", "--max-drift", budget, *named, source="deep.onnx", seconds=30)
     assert found.status == 0, found.told
     rows = [step for step in found.report["steps"] if step["pass"] == "faulty.store-bytes"]
     kept = [step for step in rows if step["status"] == "kept"]
-    assert [0 < len(step["options"]["keep"]) < products for step in kept] == [True]
+    assert [0 < len(step["options"]["keep"]) <= most_kept for step in kept] == [True]
     assert all(step["reason"] for step in rows)

@@ -56,6 +56,7 @@ class Question:
         whole: the drift with every node in the pass's precision; may be infinite.
         work: how much each node computes, in any unit; unknown ones count as the average.
         chained: nodes that hand on what they make in the pass's precision to the next of them, in graph order.
+        exhaustive: whether each node that is left alone is given back once, if evaluations allow.
     """
 
     nodes: Sequence[str]
@@ -64,6 +65,7 @@ class Question:
     whole: float
     work: Mapping[str, float]
     chained: tuple[str, ...] = ()
+    exhaustive: bool = False
 
 
 def choose(asked: Question, precisions: Precisions | None, goal: float, evaluations: int) -> Repair | None:
@@ -92,6 +94,7 @@ def choose(asked: Question, precisions: Precisions | None, goal: float, evaluati
         evaluations,
         estimate=estimate,
         work=work,
+        exhaustive=asked.exhaustive,
     )
     if kept is None or not asked.refinable:
         return kept

@@ -48,6 +48,7 @@ def find_keep(
     *,
     estimate: Precisions | None = None,
     work: Mapping[str, float] | None = None,
+    exhaustive: bool = False,
 ) -> Repair | None:
     """A small set of nodes to keep in float.
 
@@ -59,6 +60,8 @@ def find_keep(
         evaluations: at most so many drifts are measured.
         estimate: a cheap guess, where there is one.
         work: how much each node computes, in any unit; unknown ones count as the average.
+        exhaustive: whether each node that is left alone is given back once, if evaluations allow, whatever an estimate
+            expects of that.
 
     Returns:
         The set found that holds and costs the least, in work left in float and changes of precision, or None where none
@@ -69,7 +72,7 @@ def find_keep(
     guess = None
     if estimate is not None:
         guess = _Meter(lambda converted: estimate.guess(converted, frozenset()), estimate.most, OutOfEstimates)
-    search = _Search(tuple(nodes), meter, guess, estimate, limit, prices(nodes, work or {}))
+    search = _Search(tuple(nodes), meter, guess, estimate, limit, prices(nodes, work or {}), exhaustive)
     with suppress(OutOfEvaluations):
         search.run()
     best = search.best()
@@ -111,7 +114,9 @@ class _Search:
         estimate: Precisions | None,
         goal: float,
         price: Mapping[str, float],
+        exhaustive: bool,
     ) -> None:
+        self._exhaustive = exhaustive
         self._chained = estimate.chained if estimate else ()
         self._all = frozenset(nodes)
         self._real = real
@@ -245,11 +250,13 @@ class _Search:
         names = [name for name in self._known if name in best] + sorted(best - set(self._known))
         waiting: list[list[str]] = [[name] for name in names] if self._guess and not self._must else [names]
         waiting.sort(key=lambda group: self._expected(best - frozenset(group)))
-        tries = _GIVEN_BACK if self._guess else self._real.left
+        tries = _GIVEN_BACK if self._guess and not self._exhaustive else self._real.left
         while waiting and tries > 0:
             group, held = waiting.pop(0), self.best() or best
             rest = held - frozenset(group)
-            if rest == held or self._cost(rest) >= self._cost(held) or self._expected(rest) > self._goal * _NEAR:
+            if rest == held or self._cost(rest) >= self._cost(held):
+                continue
+            if not self._exhaustive and self._expected(rest) > self._goal * _NEAR:
                 continue
             tries -= 1
             if self._real(rest) > self._goal and len(group) > 1:

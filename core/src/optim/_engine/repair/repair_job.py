@@ -82,6 +82,7 @@ class Request:
         evaluations: at most so many drifts are measured.
         seconds: after which no further one is begun.
         costs: what nodes cost on another chain, by their names; empty where nobody knows.
+        exhaustive: whether evaluations and time are used to the end for leaving fewer nodes alone.
     """
 
     candidate: CandidateRequest
@@ -90,6 +91,7 @@ class Request:
     evaluations: int
     seconds: float
     costs: Mapping[str, NodeCost] = field(default_factory=dict)
+    exhaustive: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +148,7 @@ def _repaired(request: Request, measured: _Measured, stack: ExitStack) -> Answer
 def _by_costs(request: Request, measured: _Measured, known: Precisions, whole: float) -> Repair | None:
     """What holds of the sets that costs of another chain propose, without any estimate here; None where none does."""
     measured.work = {name: cost.work for name, cost in request.costs.items() if cost.work > 0}
-    few = replace(request, evaluations=_EVALUATIONS_BY_COSTS)
+    few = request if request.exhaustive else replace(request, evaluations=_EVALUATIONS_BY_COSTS)
     return _search(few, measured, known, whole)
 
 
@@ -168,7 +170,7 @@ def _search(request: Request, measured: _Measured, precisions: Precisions | None
     evaluations, estimates, most = 0, 0, request.evaluations
     before, probe = measured.count, measured.probe
     nodes, refinable = probe.nodes, frozenset(probe.refinable)
-    asked = Question(nodes, refinable, measured.drift, whole, measured.work, measured.chained)
+    asked = Question(nodes, refinable, measured.drift, whole, measured.work, measured.chained, request.exhaustive)
     while measured.count - before < most:
         found = choose(asked, precisions, measured.aim, most)
         if found is None:
@@ -176,7 +178,8 @@ def _search(request: Request, measured: _Measured, precisions: Precisions | None
         evaluations, estimates = evaluations + found.evaluations + 1, estimates + found.estimates
         drift = max(found.drift, measured.judged(found.keep, found.finer))
         if drift <= request.limit:
-            return replace(found, drift=drift, evaluations=evaluations, estimates=estimates)
+            rough = request.exhaustive and measured.left_s <= 0
+            return replace(found, drift=drift, evaluations=evaluations, estimates=estimates, rough=rough)
         measured.aim *= request.limit / drift * _MARGIN
     return None
 

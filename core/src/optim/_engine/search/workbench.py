@@ -217,8 +217,11 @@ class Workbench(Preparation):
         self.say(f"repairing {trial.offered.name}: drift {whole:.3g}, {limit:.3g} allowed")
         asked = self._candidate_request(trial, samples)
         learned = self._node_costs.setdefault(_kind_of(trial), {})
-        most = _EVALUATIONS_FOR_SIZE if self.goal.basis is Basis.SIZE else _REPAIR_EVALUATIONS
-        request = repair_job.Request(asked, whole, limit, most, min(seconds, most_s), dict(learned))
+        for_size = self.goal.basis is Basis.SIZE
+        most = _EVALUATIONS_FOR_SIZE if for_size else _REPAIR_EVALUATIONS
+        request = repair_job.Request(
+            asked, whole, limit, most, min(seconds, most_s), dict(learned), exhaustive=for_size
+        )
         held: list[Repair] = []
         measured: list[MeasuredSet] = []
 
