@@ -327,6 +327,10 @@ class TestFixBatch(TestPass):
         return FixBatch
 
     @pytest.fixture
+    def nothing_to_do(self, tmp_path):
+        return models.fixed_mlp(tmp_path)
+
+    @pytest.fixture
     def target(self):
         return FIXED
 """

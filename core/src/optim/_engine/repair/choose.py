@@ -56,7 +56,7 @@ class Question:
         whole: the drift with every node in the pass's precision; may be infinite.
         work: how much each node computes, in any unit; unknown ones count as the average.
         chained: nodes that hand on what they make in the pass's precision to the next of them, in graph order.
-        exhaustive: whether each node that is left alone is given back once, if evaluations allow.
+        exhaustive: as of :class:`~optim._engine.repair.costs.Precisions`.
     """
 
     nodes: Sequence[str]
@@ -84,7 +84,9 @@ def choose(asked: Question, precisions: Precisions | None, goal: float, evaluati
         found = find_mix(precisions, asked.drift_of, asked.whole, goal, evaluations, asked.work)
         if found is not None:
             return found
-    estimate = replace(precisions, chained=asked.chained) if precisions is not None else None
+    estimate = (
+        replace(precisions, chained=asked.chained, exhaustive=asked.exhaustive) if precisions is not None else None
+    )
     drift_of, work = asked.drift_of, asked.work
     kept = find_keep(
         asked.nodes,
@@ -94,7 +96,6 @@ def choose(asked: Question, precisions: Precisions | None, goal: float, evaluati
         evaluations,
         estimate=estimate,
         work=work,
-        exhaustive=asked.exhaustive,
     )
     if kept is None or not asked.refinable:
         return kept

@@ -48,7 +48,6 @@ def find_keep(
     *,
     estimate: Precisions | None = None,
     work: Mapping[str, float] | None = None,
-    exhaustive: bool = False,
 ) -> Repair | None:
     """A small set of nodes to keep in float.
 
@@ -60,8 +59,6 @@ def find_keep(
         evaluations: at most so many drifts are measured.
         estimate: a cheap guess, where there is one.
         work: how much each node computes, in any unit; unknown ones count as the average.
-        exhaustive: whether each node that is left alone is given back once, if evaluations allow, whatever an estimate
-            expects of that.
 
     Returns:
         The set found that holds and costs the least, in work left in float and changes of precision, or None where none
@@ -72,7 +69,7 @@ def find_keep(
     guess = None
     if estimate is not None:
         guess = _Meter(lambda converted: estimate.guess(converted, frozenset()), estimate.most, OutOfEstimates)
-    search = _Search(tuple(nodes), meter, guess, estimate, limit, prices(nodes, work or {}), exhaustive)
+    search = _Search(tuple(nodes), meter, guess, estimate, limit, prices(nodes, work or {}))
     with suppress(OutOfEvaluations):
         search.run()
     best = search.best()
@@ -114,9 +111,8 @@ class _Search:
         estimate: Precisions | None,
         goal: float,
         price: Mapping[str, float],
-        exhaustive: bool,
     ) -> None:
-        self._exhaustive = exhaustive
+        self._exhaustive = estimate is not None and estimate.exhaustive
         self._chained = estimate.chained if estimate else ()
         self._all = frozenset(nodes)
         self._real = real

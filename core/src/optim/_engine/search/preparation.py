@@ -256,7 +256,7 @@ class Preparation:
             return model.inputs
         request = refuse.Request(model, self.target, tuple(asked), self.settings.data is not None)
         most_s = min(_REFUSAL_S, max(GRACE_S, self.deadline.for_original))
-        answer = self._ask_passes(refuse.JOB, request, most_s)
+        answer = self.runner.ask_passes(refuse.JOB, request, most_s, self.settings.source.name)
         for note in answer.notes:
             self.say(note)
         self._fixing = tuple(
@@ -305,30 +305,8 @@ class Preparation:
                 self.settings.seed,
             )
             most_s = min(self.settings.needed_timeout_s, self.deadline.most_for_original)
-            made = self._ask_passes(entry.JOB, request, most_s).model
+            made = self.runner.ask_passes(entry.JOB, request, most_s, self.settings.source.name).model
         return made if made.digest != model.digest else None
-
-    def _ask_passes(self, job: Job[Request, Answer], request: Request, timeout_s: float) -> Answer:
-        """The answer of a job that calls the passes that must hold, before the original is opened.
-
-        Raises:
-            OptimError[pass-failed]: it did not come back; the error names the pass that ran, and its plugin.
-            OptimError: the job's own.
-        """
-        try:
-            return self.runner.call(job, request, timeout_s=timeout_s)
-        except WorkerFailed as failed:
-            if failed.error:
-                raise failed.error from failed
-            during = f" while {failed.call.text}" if failed.call and failed.kind == "raised" else ""
-            raise OptimError(
-                "pass-failed",
-                f"a pass that must hold failed on {self.settings.source.name} before the model was opened",
-                failed.reason + during,
-                "optim --debug shows where; report it to the package below, which brings the pass",
-                failed.call.release if failed.call else "",
-                ExitStatus.NOT_HELD,
-            ) from failed
 
     def _prepare(self, model: Model, inputs: tuple[TensorInfo, ...], within_s: float | None) -> Prepared:
         self.say("running the original")
