@@ -146,6 +146,21 @@ def test_an_estimate_needs_few_evaluations_even_where_it_is_wrong_by_a_factor(of
     assert found.estimates > 24
 
 
+def test_what_an_estimate_takes_for_costly_is_given_back_where_there_is_time_for_all_evaluations():
+    cost = {name: 0.001 if place % 3 == 0 else 0.1 for place, name in enumerate(NODES)}
+    drift_of, _ = drift_model(cost)
+    whole, misled = drift_of(frozenset()), dict.fromkeys(NODES, 0.1)
+    quick, thorough = (
+        find_keep(
+            NODES, drift_of, whole, limit=0.15, evaluations=60, estimate=estimate_for(misled, exhaustive=exhaustive)
+        )
+        for exhaustive in (False, True)
+    )
+    assert len(quick.keep) > len(thorough.keep) == 14
+    assert thorough.drift <= 0.15
+    assert quick.evaluations < thorough.evaluations <= 60
+
+
 def test_nodes_that_overflow_are_left_alone_at_once():
     cost = dict.fromkeys(NODES, 0.001)
     overflowing = {"n4", "n5"}

@@ -9,12 +9,13 @@ from deadlines import search_of
 
 from optim._engine.goals.own import LATENCY
 from optim._engine.search.deadline import Deadline
+from optim._engine.search.explore.beam import Beam
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.repairs import Near, Repairs
 from optim._engine.search.journal import Journal, chain_key, step_of
 from optim._engine.search.select.repair import RepairedOptions, Repairer
-from optim._engine.search.state import Candidate
+from optim._engine.search.state import Candidate, Measured
 from optim.model import Model
 from optim.passes import Role, Stage
 
@@ -146,3 +147,18 @@ def test_what_was_smallest_is_repaired_first_in_the_time_that_is_left(monkeypatc
     found = repairs.repair_on(lambda one: one.name != "tiny")
     assert tried == asked
     assert (found is not None) == bool(asked)
+
+
+@pytest.mark.parametrize(("left_s", "smallest"), [(30.0, 40), (1.0, 90)])
+def test_for_size_a_repair_that_was_cut_short_is_taken_up_again_in_the_time_that_is_left(monkeypatch, left_s, smallest):
+    monkeypatch.setattr(Deadline, "left_for_repairs", left_s)
+    rough, fine = (SimpleNamespace(name=name, size_bytes=size) for name, size in (("rough", 90), ("fine", 40)))
+    repairs = SimpleNamespace(refine=lambda one: fine if one is rough else None, repair_on=lambda is_wanted: None)
+    beam = SimpleNamespace(
+        time=search_of(60.0, 300.0),
+        _plan=SimpleNamespace(forced=list),
+        _expander=SimpleNamespace(repairs=repairs),
+        _rank=SimpleNamespace(of=lambda items: sorted(items, key=lambda item: item.candidate.size_bytes)),
+    )
+    found = Beam._repaired_on(beam, [Measured(rough, None)])
+    assert found[0].candidate.size_bytes == smallest

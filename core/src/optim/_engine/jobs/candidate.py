@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from optim._engine.backends.held import HeldBackend
-from optim._engine.backends.held_session import called
 from optim._engine.compare.comparison import Comparison
 from optim._engine.compare.distrust import Untouched, checked_model, require_fit, unchanged
 from optim._engine.gate.drift import OutputComparison
@@ -20,12 +19,12 @@ from optim._engine.gate.task import TaskFigure
 from optim._engine.graphs.limits import check_limits
 from optim._engine.jobs.calibration import Calibration
 from optim._engine.jobs.job import Job
-from optim._engine.jobs.offer import context_for, pass_call
+from optim._engine.jobs.offer import applying, context_for
 from optim._engine.jobs.recorded import recorded
 from optim._engine.plugins.registry import load_registry
 from optim.backend import Session
 from optim.jobs.channel import Channel
-from optim.jobs.doing import Limit, calling
+from optim.jobs.doing import calling
 from optim.model import Model
 from optim.onnx.files import model_size_bytes
 from optim.options import PassOptions, parse_options
@@ -90,8 +89,7 @@ def run(request: Request, channel: Channel) -> Answer:
     before = Untouched.now(request.model)
     samples = Calibration(request.comparison.reference.feeds, request.comparison.interfaces)
     try:
-        limit = Limit(pass_class.apply_limit_s, "its plugin's own limit")
-        with calling(pass_call(offered, f"being applied to {called(request.model)}", limit)):
+        with calling(applying(offered, request.model)):
             result = _apply(pass_class(), options, request, samples)
     finally:  # a pass that damaged its input may well fail over it: that is the better diagnosis
         before.require(request.name)

@@ -12,13 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from optim._engine.backends.held_session import called
 from optim._engine.compare.distrust import Untouched, checked_model, require_fit
 from optim._engine.feeds.load import load_feeds
 from optim._engine.feeds.synthesize import synthesize_feeds
 from optim._engine.jobs.calibration import Calibration
 from optim._engine.jobs.job import Job
-from optim._engine.jobs.offer import context_for, pass_call, proposed_options
+from optim._engine.jobs.offer import applying, context_for, proposed_options
 from optim._engine.plugins.registry import load_registry
 from optim.errors import OptimError
 from optim.jobs.channel import Channel
@@ -90,7 +89,7 @@ def run(request: Request, channel: Channel) -> Answer:
         offered = registry.find_pass(one.name, request.target)
         transformation = offered.over_models()
         before = Untouched.now(model)
-        with calling(pass_call(offered, f"being applied to {called(model)}")):
+        with calling(applying(offered, model)):
             result = _applied(transformation, one, model, request)
         before.require(one.name)
         if result is None or not result.changed:

@@ -119,6 +119,12 @@ def pass_call(offered: OfferedPass, doing: str, limit: Limit = NO_LIMIT) -> Plug
     return PluginCall(f"pass {offered.name} ({release}) was {doing}", release, limit=limit)
 
 
+def applying(offered: OfferedPass, model: Model) -> PluginCall:
+    """The same while a pass is applied to a model, within the limit that its plugin sets."""
+    limit = Limit(offered.over_models.apply_limit_s, "its plugin's own limit")
+    return pass_call(offered, f"being applied to {called(model)}", limit)
+
+
 def _ask(transformation: Pass, asked: PassQuestion, request: Request) -> PassOffer:
     before = Untouched.now(request.model)
     try:

@@ -91,6 +91,7 @@ def run(request: Request, channel: Channel) -> Answer:
         if options is None or (asked.options is None and not asked.required):
             before.require(asked.name)
             continue
+        say_call(pass_call(offered, f"asked for the sizes of {called(request.model)}"))
         model = replace(model, inputs=_fitting(pass_class().inputs_for(options, model), model, asked.name))
         before.require(asked.name)
     say_call(None)

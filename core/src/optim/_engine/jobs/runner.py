@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 from optim._engine.jobs.job import Answer, Job, Request
 from optim._engine.store import Store
 from optim._engine.trace import Action, Recorder
-from optim.errors import OptimError
+from optim.errors import ExitStatus, OptimError
 from optim.jobs.process import WorkerFailed
 from optim.jobs.resources import usable_processors
 from optim.jobs.wire import from_wire, to_wire
@@ -182,6 +182,34 @@ class Runner:
                 failed.reason,
                 _WAY_OUT_OF_CRASH if ended and failed.doing else way_out,
                 package,
+            ) from failed
+
+    def ask_passes(self, job: Job[Request, Answer], request: Request, timeout_s: float, subject: str) -> Answer:
+        """The answer of a job that calls the passes that must hold, before the original is opened.
+
+        Args:
+            job: the kind of work.
+            request: what it is told.
+            timeout_s: seconds it may take.
+            subject: name of the model, for the error.
+
+        Raises:
+            OptimError[pass-failed]: it did not come back; the error names the pass that ran, and its plugin.
+            OptimError: the job's own.
+        """
+        try:
+            return self.call(job, request, timeout_s=timeout_s)
+        except WorkerFailed as failed:
+            if failed.error:
+                raise failed.error from failed
+            during = f" while {failed.call.text}" if failed.call and failed.kind == "raised" else ""
+            raise OptimError(
+                "pass-failed",
+                f"a pass that must hold failed on {subject} before the model was opened",
+                failed.reason + during,
+                "optim --debug shows where; report it to the package below, which brings the pass",
+                failed.call.release if failed.call else "",
+                ExitStatus.NOT_HELD,
             ) from failed
 
     def events(self, job: Job[Request, Answer], request: Request, *, silence_s: float) -> Iterator[Event]:

@@ -56,6 +56,7 @@ class Question:
         whole: the drift with every node in the pass's precision; may be infinite.
         work: how much each node computes, in any unit; unknown ones count as the average.
         chained: nodes that hand on what they make in the pass's precision to the next of them, in graph order.
+        exhaustive: as of :class:`~optim._engine.repair.costs.Precisions`.
     """
 
     nodes: Sequence[str]
@@ -64,6 +65,7 @@ class Question:
     whole: float
     work: Mapping[str, float]
     chained: tuple[str, ...] = ()
+    exhaustive: bool = False
 
 
 def choose(asked: Question, precisions: Precisions | None, goal: float, evaluations: int) -> Repair | None:
@@ -82,7 +84,9 @@ def choose(asked: Question, precisions: Precisions | None, goal: float, evaluati
         found = find_mix(precisions, asked.drift_of, asked.whole, goal, evaluations, asked.work)
         if found is not None:
             return found
-    estimate = replace(precisions, chained=asked.chained) if precisions is not None else None
+    estimate = (
+        replace(precisions, chained=asked.chained, exhaustive=asked.exhaustive) if precisions is not None else None
+    )
     drift_of, work = asked.drift_of, asked.work
     kept = find_keep(
         asked.nodes,

@@ -46,6 +46,7 @@ class Precisions:
         overflowing: nodes that must be left alone.
         most: so many guesses may be asked for.
         chained: nodes that hand on what they make in the pass's precision to the next of them, in graph order.
+        exhaustive: whether each node that is left alone is tried in the pass's precision too, whatever is guessed.
     """
 
     guess: Drift
@@ -54,6 +55,7 @@ class Precisions:
     overflowing: tuple[str, ...] = ()
     most: int = 1000
     chained: tuple[str, ...] = ()
+    exhaustive: bool = False
 
     def are_few(self, beside: int) -> bool:
         """Whether there are guesses enough for each node in each precision, and so many beside."""

@@ -112,6 +112,7 @@ class _Search:
         goal: float,
         price: Mapping[str, float],
     ) -> None:
+        self._exhaustive = estimate is not None and estimate.exhaustive
         self._chained = estimate.chained if estimate else ()
         self._all = frozenset(nodes)
         self._real = real
@@ -245,11 +246,13 @@ class _Search:
         names = [name for name in self._known if name in best] + sorted(best - set(self._known))
         waiting: list[list[str]] = [[name] for name in names] if self._guess and not self._must else [names]
         waiting.sort(key=lambda group: self._expected(best - frozenset(group)))
-        tries = _GIVEN_BACK if self._guess else self._real.left
+        tries = _GIVEN_BACK if self._guess and not self._exhaustive else self._real.left
         while waiting and tries > 0:
             group, held = waiting.pop(0), self.best() or best
             rest = held - frozenset(group)
-            if rest == held or self._cost(rest) >= self._cost(held) or self._expected(rest) > self._goal * _NEAR:
+            if rest == held or self._cost(rest) >= self._cost(held):
+                continue
+            if not self._exhaustive and self._expected(rest) > self._goal * _NEAR:
                 continue
             tries -= 1
             if self._real(rest) > self._goal and len(group) > 1:

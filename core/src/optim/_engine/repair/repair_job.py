@@ -66,6 +66,9 @@ _REPLAY_EVALUATIONS = 3
 _EVALUATIONS_BY_COSTS = 6
 """Sets that are measured by what nodes cost on another chain: where none of them holds, it says too little here."""
 
+_EVALUATIONS_AT_ONCE = 160
+"""Where time alone bounds them: twice as many follow if they find nothing."""
+
 HOLDS, COSTS, MEASURED = "holds", "costs", "measured"
 """Events: what was measured and holds, cheaper than all before it; what nodes cost, as far as it is known; that a set
 was measured, with how many of how many nodes left alone, and how far it drifts."""
@@ -79,7 +82,7 @@ class Request:
         candidate: the pass with its options, and what it is compared with; as many samples as it names are measured on.
         whole: its drift; may be infinite.
         limit: what it may be.
-        evaluations: at most so many drifts are measured.
+        evaluations: at most so many drifts are measured; None: as many as leave fewer nodes alone, while there is time.
         seconds: after which no further one is begun.
         costs: what nodes cost on another chain, by their names; empty where nobody knows.
     """
@@ -87,7 +90,7 @@ class Request:
     candidate: CandidateRequest
     whole: float
     limit: float
-    evaluations: int
+    evaluations: int | None
     seconds: float
     costs: Mapping[str, NodeCost] = field(default_factory=dict)
 
@@ -146,29 +149,32 @@ def _repaired(request: Request, measured: _Measured, stack: ExitStack) -> Answer
 def _by_costs(request: Request, measured: _Measured, known: Precisions, whole: float) -> Repair | None:
     """What holds of the sets that costs of another chain propose, without any estimate here; None where none does."""
     measured.work = {name: cost.work for name, cost in request.costs.items() if cost.work > 0}
-    few = replace(request, evaluations=_EVALUATIONS_BY_COSTS)
-    return _search(few, measured, known, whole)
+    few = _EVALUATIONS_AT_ONCE if request.evaluations is None else _EVALUATIONS_BY_COSTS
+    return _search(request, measured, known, whole, few)
 
 
 def _search_on(request: Request, measured: _Measured, precisions: Precisions | None, whole: float) -> Repair | None:
     """What :func:`_search` finds, with twice the evaluations as long as it finds nothing and there is time for more."""
+    most = request.evaluations or _EVALUATIONS_AT_ONCE
     while True:
         before = measured.count
-        found = _search(request, measured, precisions, whole)
+        found = _search(request, measured, precisions, whole, most)
         if found is not None or measured.best is not None or measured.left_s <= 0 or measured.count == before:
             return found
-        request = replace(request, evaluations=2 * request.evaluations)
+        most *= 2
 
 
-def _search(request: Request, measured: _Measured, precisions: Precisions | None, whole: float) -> Repair | None:
-    """The cheapest set that is found in time and holds where the gate judges; None where none was.
+def _search(
+    request: Request, measured: _Measured, precisions: Precisions | None, whole: float, most: int
+) -> Repair | None:
+    """The cheapest set that ``most`` evaluations find in time and that holds where the gate judges; else None.
 
     While what is found does not hold there, less is aimed at.
     """
-    evaluations, estimates, most = 0, 0, request.evaluations
+    evaluations, estimates, exhaustive = 0, 0, request.evaluations is None
     before, probe = measured.count, measured.probe
     nodes, refinable = probe.nodes, frozenset(probe.refinable)
-    asked = Question(nodes, refinable, measured.drift, whole, measured.work, measured.chained)
+    asked = Question(nodes, refinable, measured.drift, whole, measured.work, measured.chained, exhaustive)
     while measured.count - before < most:
         found = choose(asked, precisions, measured.aim, most)
         if found is None:
@@ -176,7 +182,8 @@ def _search(request: Request, measured: _Measured, precisions: Precisions | None
         evaluations, estimates = evaluations + found.evaluations + 1, estimates + found.estimates
         drift = max(found.drift, measured.judged(found.keep, found.finer))
         if drift <= request.limit:
-            return replace(found, drift=drift, evaluations=evaluations, estimates=estimates)
+            rough = exhaustive and measured.left_s <= 0
+            return replace(found, drift=drift, evaluations=evaluations, estimates=estimates, rough=rough)
         measured.aim *= request.limit / drift * _MARGIN
     return None
 

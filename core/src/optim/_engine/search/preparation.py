@@ -239,7 +239,8 @@ class Preparation:
             The model's inputs, in the sizes that these options leave.
 
         Raises:
-            OptimError: what one of them refuses. One that breaks down is left to fail as a candidate.
+            OptimError[pass-failed]: one of them broke, or did not come back.
+            OptimError: what one of them refuses.
         """
         required = dict.fromkeys(name for name in self.target.requires if name not in self.settings.without)
         asked_for = (*self.settings.named, *(self.settings.chain or ()))
@@ -253,14 +254,9 @@ class Preparation:
                 asked.append(refuse.NamedOptions(name, offered.plugin.name, options, name in written, name in required))
         if not asked:
             return model.inputs
-        try:
-            request = refuse.Request(model, self.target, tuple(asked), self.settings.data is not None)
-            most_s = min(_REFUSAL_S, max(GRACE_S, self.deadline.for_original))
-            answer = self.runner.call(refuse.JOB, request, timeout_s=most_s)
-        except WorkerFailed as failed:
-            if failed.error:
-                raise failed.error from failed
-            return model.inputs
+        request = refuse.Request(model, self.target, tuple(asked), self.settings.data is not None)
+        most_s = min(_REFUSAL_S, max(GRACE_S, self.deadline.for_original))
+        answer = self.runner.ask_passes(refuse.JOB, request, most_s, self.settings.source.name)
         for note in answer.notes:
             self.say(note)
         self._fixing = tuple(
@@ -308,7 +304,8 @@ class Preparation:
                 self.store.models,
                 self.settings.seed,
             )
-            made = self.need(entry.JOB, request, "prepare").model
+            most_s = min(self.settings.needed_timeout_s, self.deadline.most_for_original)
+            made = self.runner.ask_passes(entry.JOB, request, most_s, self.settings.source.name).model
         return made if made.digest != model.digest else None
 
     def _prepare(self, model: Model, inputs: tuple[TensorInfo, ...], within_s: float | None) -> Prepared:

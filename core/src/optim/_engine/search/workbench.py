@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 _AT_ONCE = 2
 """Candidates applied at the same time on one machine: with more, each has less of the processors and of the memory."""
 
-_REPAIR_EVALUATIONS, _EVALUATIONS_FOR_SIZE = 40, 160
+_REPAIR_EVALUATIONS = 40
 """Evaluations of one repair: more find a smaller set of nodes, where there is time for them. Where size is the goal, no
-race waits for that time, and each node less in the set is a smaller model."""
+race waits for that time, and each node less in the set is a smaller model: time alone bounds them."""
 
 _REPAIR_SAMPLES = 8
 """Samples that a repair measures on: with more, its set holds on all of them more often, and it takes longer."""
@@ -217,7 +217,7 @@ class Workbench(Preparation):
         self.say(f"repairing {trial.offered.name}: drift {whole:.3g}, {limit:.3g} allowed")
         asked = self._candidate_request(trial, samples)
         learned = self._node_costs.setdefault(_kind_of(trial), {})
-        most = _EVALUATIONS_FOR_SIZE if self.goal.basis is Basis.SIZE else _REPAIR_EVALUATIONS
+        most = None if self.goal.basis is Basis.SIZE else _REPAIR_EVALUATIONS
         request = repair_job.Request(asked, whole, limit, most, min(seconds, most_s), dict(learned))
         held: list[Repair] = []
         measured: list[MeasuredSet] = []

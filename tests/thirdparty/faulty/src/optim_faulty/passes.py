@@ -61,6 +61,7 @@ class FixBatch(Pass):
         """The same graph with a batch of 2."""
         from optim.onnx import fix_dimensions
 
+        happen("apply")
         graph = model.ir()
         fix_dimensions(graph, {"batch": 2})
         return PassResult(context.save(graph, model), True, counts={"inputs": 1}, interface=Interface())

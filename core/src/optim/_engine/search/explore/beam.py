@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from optim._engine.search.deadline import LATER
+from optim._engine.search.deadline import LATER, LEAST_REPAIR_S
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.first_looks import FirstLooks
 from optim._engine.search.explore.promise import Promises
@@ -193,7 +193,14 @@ class Beam:
         return self._rank.joined(ranking, looked)
 
     def _repaired_on(self, ranking: list[Measured]) -> list[Measured]:
-        """What was found for size, and what a repair in the time that is left makes smaller: no race waits for it."""
+        """What was found for size, and what a repair in the time that is left makes smaller: no race waits for it.
+
+        One that was cut short is taken up again first.
+        """
+        with self.time.lending():
+            has_time = self.time.left_for_repairs >= LEAST_REPAIR_S
+            finer = self._expander.repairs.refine(ranking[0].candidate) if has_time else None
+        ranking = self._rank.of([Measured(finer, None), *ranking]) if finer is not None else ranking
         best, required = ranking[0], {planned.ordered.name for planned in self._plan.forced()}
 
         def is_wanted(one: Near) -> bool:
