@@ -276,6 +276,7 @@ def _blamed(couple: Couple, suspect: _Suspect, *, judged: bool) -> Blamed:
         path=path_to_output(couple.other.graph.graph, name),
         edges=edges,
         counts=(counts[0], counts[1]),
+        modules=modules_of(part.nodes) or modules_of(same.nodes),
     )
 
 
