@@ -52,7 +52,7 @@ class TestOnnxFiles(LayoutConformance):
 
     def test_weights_that_were_outside_come_inside(self, result, tmp_path):
         folders = [tmp_path / name for name in ("apart", "whole")]
-        for folder, threshold in zip(folders, (0, 1 << 20), strict=True):
+        for folder, threshold in zip(folders, (128, 1 << 20), strict=True):
             folder.mkdir()
             OnnxFiles().write(result, folder, parse_options(OnnxFiles, {"size_threshold": threshold}))
             result = replace(result, model=replace(result.model, path=folder / "model.onnx"))
@@ -64,3 +64,8 @@ class TestOnnxFiles(LayoutConformance):
         with pytest.raises(OptimError, match="layout-failed") as refused:
             OnnxFiles().write(result, tmp_path, parse_options(OnnxFiles, {"size_threshold": 1 << 20}))
         assert refused.value.fix == "choose a lower size_threshold"
+
+
+def test_shapes_stay_in_the_graph():
+    with pytest.raises(OptimError, match="bad-option"):
+        parse_options(OnnxFiles, {"size_threshold": 0})
