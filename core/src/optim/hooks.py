@@ -66,7 +66,7 @@ OWN_COMMANDS: Mapping[str, str] = {
 
 
 _DIAGNOSIS = ("blame", "draw", "profile", "reduce", "sensitivity")
-_LAYOUTS = ("genai", "mlflow", "onnxruntime", "optimum", "transformers.js", "triton")
+_LAYOUTS = ("genai", "mlflow", "onnx", "onnxruntime", "optimum", "transformers.js", "triton")
 _METRICS = ("cosine", "f1", "mean-iou", "perplexity", "token-agreement", "top-1", "top-k", "wer")
 
 RESERVED_NAMES: Mapping[str, Mapping[str, str]] = {

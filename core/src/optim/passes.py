@@ -269,10 +269,11 @@ class Pass(ABC):
         """
 
     def inputs_for(self, options: Any, model: Model) -> tuple[TensorInfo, ...]:
-        """The inputs of ``model`` in the sizes that the result will take, where options that a user gave fix some.
+        """The inputs of ``model`` in the sizes that the result will take, where the options fix some.
 
-        Samples are made up in these sizes, and those of the user are held to them. Asked after :meth:`refuse_for`, in
-        the same process.
+        Asked of passes that are named or that the target requires, after :meth:`refuse_for` and in the same process.
+        ``options`` are their defaults where the user gave none and the pass proposes none of its own. Samples are made
+        up in these sizes, and those of the user are held to them.
         """
         return model.inputs
 

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -16,7 +17,9 @@ from optim._engine.cli.main import main
 from optim.errors import ExitStatus, OptimError
 from optim_plugins.diagnose.blame.blame_job import Answer
 from optim_plugins.diagnose.blame.command import blame_models
+from optim_plugins.diagnose.blame.section import section
 from optim_plugins.diagnose.graphs.matching import fingerprint
+from optim_plugins.diagnose.graphs.modules import modules_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("jobs_here")]
 
@@ -423,3 +426,36 @@ def test_what_the_runtime_refuses_is_told_of_the_users_file(found):
     assert caught.value.reference == "session-failed"
     assert "b.onnx" in caught.value.what
     assert "acme" in caught.value.cause
+
+
+def test_the_pytorch_module_behind_a_wrong_node_is_named(tmp_path: Path, found, capsys) -> None:
+    """By the reference, if the other model lost what its exporter wrote."""
+    reference, other = network(), network()
+    blurred(other)
+    scopes = "['', 'module', 'module.layers.2', 'module.layers.2.norm', 'layer_norm']"
+    classes = "['Call', 'net.Net', 'net.Block', 'torch.nn.LayerNorm', 'aten.layer_norm.default']"
+    node = find(reference, "normal2")
+    for key, text in (("name_scopes", scopes), ("class_hierarchy", classes)):
+        node.metadata_props.add(key=f"pkg.torch.onnx.{key}", value=text)
+    answer = found(reference, other)
+    assert answer.blamed[0].modules == ("layers.2.norm (LayerNorm)",)
+    assert "PyTorch module: layers.2.norm (LayerNorm)" in section(answer, "any.pass", ()).body
+    main(["blame", str(tmp_path / "a.onnx"), str(tmp_path / "b.onnx"), "--data", str(tmp_path / "x.npz")])
+    assert "PyTorch module: layers.2.norm (LayerNorm)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "scopes", "modules"),
+    [
+        ("/layers.0/up/MatMul", "", ("layers.0/up",)),
+        ("node_add", "['', 'module', 'add']", ()),
+        ("node_add", "['', 'layers.0', 'add']", ("layers.0",)),
+        ("n", "no list", ()),
+        ("n", "", ()),
+    ],
+)
+def test_a_node_says_its_module_as_its_exporter_wrote_it(name: str, scopes: str, modules: tuple[str, ...]) -> None:
+    node = ir.node("Add", [], name=name)
+    if scopes:
+        node.metadata_props["pkg.torch.onnx.name_scopes"] = scopes
+    assert modules_of([node, node]) == modules

@@ -12,9 +12,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
-from ort_models import apply, build, context, export, feeds_for, operators, relative_l2, run
+from ort_models import CPU, apply, build, context, export, feeds_for, in_float16, operators, relative_l2, run, stored
 
-from optim import Model, OptimError
+from optim import Model, OptimError, Stage
 from optim.options import parse_options
 from optim.providers import CUDA, GROUP_QUERY_FUSION
 from optim_plugins.nvidia.cuda.fuse import Fuse
@@ -24,6 +24,7 @@ from optim_plugins.nvidia.cuda.tune_provider_options import TuneProviderOptions
 from optim_plugins.nvidia.gpu.targets import cuda_targets
 from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
 from optim_plugins.ort.fuse.past.share_past import SharePast
+from optim_plugins.ort.offered import offered
 from optim_plugins.ort.precision.convert_float16 import ConvertFloat16
 
 GPU, OFFLINE = cuda_targets()
@@ -208,6 +209,20 @@ def test_attention_over_a_past_does_without_a_mask_that_only_hides_what_comes_la
         halved = {n: a.astype(np.float16) if a.dtype == np.float32 else a for n, a in feeds.items()}
         assert relative_l2(half, result.model, halved) < 1e-3
     assert not apply(Fuse, result.model, tmp_path, unpadded=True).changed
+
+
+def test_a_past_is_shared_for_cuda_and_tried_unasked_only_in_16_bits(tmp_path: Path) -> None:
+    """Never run on a GPU: the CPU computes it here."""
+    assert all(SharePast in offered(target, Stage.FUSE) for target in (GPU, OFFLINE))
+    plain = export("llama.dynamo", tmp_path)
+    for target in (GPU, OFFLINE):
+        assert "16 bits only" in SharePast().worth_trying(plain, target, "generate").reason
+    assert SharePast().worth_trying(plain, CPU, "generate")
+    graph = onnx.load(plain.path)
+    in_float16(graph)
+    onnx.save(graph, tmp_path / "half.onnx")
+    half = stored(tmp_path / "half.onnx", tmp_path)
+    assert SharePast().worth_trying(half, GPU, "generate")
 
 
 @pytest.mark.parametrize(

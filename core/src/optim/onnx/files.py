@@ -165,13 +165,22 @@ def read_like(path: Path, like: Model, artefacts: Mapping[str, Path | str] | Non
     return graph
 
 
-def deliver_model(model: Model, folder: Path, *, name: str = "model.onnx") -> list[Path]:
+def deliver_model(
+    model: Model,
+    folder: Path,
+    *,
+    name: str = "model.onnx",
+    size_threshold: int = EXTERNAL_FROM_BYTES,
+    one_file: bool = True,
+) -> list[Path]:
     """Write a model for deployment: the graph, and beside it ``NAME.data`` where it has large weights.
 
     Args:
         model: in the store.
         folder: made where it is not there.
         name: of the graph's file.
+        size_threshold: bytes from which weights are outside the graph.
+        one_file: else each of them has a file of its own, ``NAME.data.0`` and so on.
 
     Returns:
         The files written. Deterministic: the same model gives the same bytes.
@@ -180,11 +189,16 @@ def deliver_model(model: Model, folder: Path, *, name: str = "model.onnx") -> li
     graph = model.ir()
     leave_to_sessions(graph)
     graph_path, data_path = folder / name, folder / f"{name}.data"
-    tensors = list(_large_tensors(graph))
-    written = [graph_path]
-    if tensors:
-        write_tensors(tensors, data_path)
-        written.append(data_path)
+    tensors = list(_large_tensors(graph, size_threshold))
+    for value, tensor in _tensors(graph):
+        if tensor.nbytes < size_threshold and isinstance(tensor, ir.ExternalTensor):
+            value.const_value = embedded_tensor(tensor)
+    groups = {data_path: tensors} if one_file and tensors else {}
+    if not one_file:
+        groups = {folder / f"{data_path.name}.{number}": [one] for number, one in enumerate(tensors)}
+    for path, group in groups.items():
+        write_tensors(group, path)
+    written = [graph_path, *groups]
     written += deliver_contexts(graph, model.path.parent, folder, name)
     with replacing(graph_path) as stream:
         stream.write(ir.serde.serialize_model(graph).SerializeToString(deterministic=True))
@@ -287,9 +301,11 @@ def _external_like(tensor: TensorProtocol, name: str | None) -> TensorProtocol:
     )
 
 
-def _large_tensors(graph: ir.Model) -> Iterator[tuple[ir.Value, TensorProtocol]]:
+def _large_tensors(
+    graph: ir.Model, size_threshold: int = EXTERNAL_FROM_BYTES
+) -> Iterator[tuple[ir.Value, TensorProtocol]]:
     """Initializers, those of subgraphs too, that belong in a data file."""
-    return ((value, tensor) for value, tensor in _tensors(graph) if tensor.nbytes >= EXTERNAL_FROM_BYTES)
+    return ((value, tensor) for value, tensor in _tensors(graph) if tensor.nbytes >= size_threshold)
 
 
 def _tensors(graph: ir.Model) -> Iterator[tuple[ir.Value, TensorProtocol]]:

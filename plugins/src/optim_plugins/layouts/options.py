@@ -44,3 +44,19 @@ class OptimumOptions(PassOptions):
         pattern=rf"^({_PLAIN})?$",
         description="part of the file's name: onnx/model_TAG.onnx; empty: onnx/model.onnx, which is opened unnamed",
     )
+
+
+class OnnxFilesOptions(PassOptions):
+    """Of the layout ``onnx``; the names are those of ``onnx.save_model``."""
+
+    size_threshold: int = Field(
+        default=1024,
+        ge=128,
+        description=(
+            "bytes from which weights are outside model.onnx, as external data; onnxruntime opens no model with "
+            "smaller ones outside"
+        ),
+    )
+    all_tensors_to_one_file: bool = Field(
+        default=True, description="put external data into model.onnx.data; false: into a file for each tensor"
+    )

@@ -8,6 +8,7 @@ from optim import Command, hookimpl
 from optim.layout import Layout
 from optim_plugins.layouts.kinds.genai import Genai
 from optim_plugins.layouts.kinds.mlflow import MLflow
+from optim_plugins.layouts.kinds.onnx_files import OnnxFiles
 from optim_plugins.layouts.kinds.onnxruntime import OnnxRuntime
 from optim_plugins.layouts.kinds.optimum import Optimum
 from optim_plugins.layouts.kinds.transformers_js import TransformersJs
@@ -15,7 +16,7 @@ from optim_plugins.layouts.kinds.triton import Triton
 
 OPTIM_HOOK_API = 1
 
-LAYOUTS: tuple[type[Layout], ...] = (Genai, MLflow, OnnxRuntime, Optimum, TransformersJs, Triton)
+LAYOUTS: tuple[type[Layout], ...] = (Genai, MLflow, OnnxFiles, OnnxRuntime, Optimum, TransformersJs, Triton)
 
 
 @hookimpl

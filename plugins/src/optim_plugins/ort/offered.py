@@ -46,7 +46,7 @@ _OFFERED: Mapping[str, Mapping[Stage, tuple[type[Pass], ...]]] = {
         Stage.TUNE: _TUNE,
     },
     "CUDAExecutionProvider": {
-        Stage.FUSE: (*_FIRST, FuseTransformer),
+        Stage.FUSE: (*_FIRST, SharePast, FuseTransformer),
         Stage.QUANTIZE: _BLOCKS,
         Stage.CONVERT_PRECISION: _PRECISION,
         Stage.TUNE: (TuneSession,),

@@ -45,6 +45,16 @@ def test_settings_that_the_model_has_already_change_nothing_and_it_says_so(tmp_p
     assert twice.notes == ("the model has these settings already",)
 
 
+def test_the_level_that_the_runtime_has_anyway_changes_nothing(tmp_path: Path) -> None:
+    """A clock called it 0.95 once: what changes nothing is never timed."""
+    plain = _plain(tmp_path)
+    named = apply(TuneSession, plain, tmp_path, level="all")
+    assert not named.changed
+    assert named.model.digest == plain.digest
+    basic = apply(TuneSession, plain, tmp_path, level="basic").model
+    assert apply(TuneSession, basic, tmp_path, level="all").changed
+
+
 def test_every_candidate_opens_and_no_two_are_alike(tmp_path: Path) -> None:
     model = export("bert.dynamo", tmp_path)
     candidates = list(TuneSession().candidates(model, CPU, context(tmp_path)))

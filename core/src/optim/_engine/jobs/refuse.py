@@ -88,11 +88,10 @@ def run(request: Request, channel: Channel) -> Answer:
             pass_class().refuse_without_data(options, model)
         if pass_class.inputs_for is not Pass.inputs_for and not pass_class.recasts:
             fixing.append(asked.name)
-        if options is None or (asked.options is None and not asked.required):
-            before.require(asked.name)
-            continue
-        say_call(pass_call(offered, f"asked for the sizes of {called(request.model)}"))
-        model = replace(model, inputs=_fitting(pass_class().inputs_for(options, model), model, asked.name))
+        proposes = asked.options is None and not asked.required and pass_class.candidates is not Pass.candidates
+        if options is not None and not proposes:
+            say_call(pass_call(offered, f"asked for the sizes of {called(request.model)}"))
+            model = replace(model, inputs=_fitting(pass_class().inputs_for(options, model), model, asked.name))
         before.require(asked.name)
     say_call(None)
     return Answer(model.inputs, tuple(notes), tuple(fixing))

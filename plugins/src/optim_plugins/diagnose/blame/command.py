@@ -206,6 +206,7 @@ def _lines(one: Blamed) -> list[str]:
         *([one.problem] if one.problem else []),
         f"this alone moves the outputs by {_number(one.alone)}",
         f"in the reference: {some_of(one.reference_nodes, _NAMES) or one.reference_value}",
+        *([f"PyTorch module: {some_of(one.modules, _NAMES)}"] if one.modules else []),
     ]
     if one.errors is not None:
         ours, theirs = one.errors

@@ -19,6 +19,7 @@ from optim_plugins.diagnose.blame.neighbourhood import node_name, path_to_output
 from optim_plugins.diagnose.graphs.couple import Couple, worst
 from optim_plugins.diagnose.graphs.cutting import Part
 from optim_plugins.diagnose.graphs.distances import Distance, distance, float64_of, histogram, worst_drift
+from optim_plugins.diagnose.graphs.modules import modules_of
 
 _SUSPECTS = 12
 """Parts that are tried alone, the farthest beyond their limit first, and last those that were given what overflowed
@@ -276,6 +277,7 @@ def _blamed(couple: Couple, suspect: _Suspect, *, judged: bool) -> Blamed:
         path=path_to_output(couple.other.graph.graph, name),
         edges=edges,
         counts=(counts[0], counts[1]),
+        modules=modules_of(part.nodes) or modules_of(same.nodes),
     )
 
 

@@ -31,6 +31,7 @@ class Blamed:
         path: names of nodes from here to an output.
         edges: of a histogram of the value.
         counts: of the reference and of the other in it.
+        modules: of PyTorch that the nodes were exported from; empty if neither graph names any.
     """
 
     nodes: tuple[str, ...]
@@ -51,6 +52,7 @@ class Blamed:
     path: tuple[str, ...]
     edges: tuple[float, ...] = ()
     counts: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+    modules: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:

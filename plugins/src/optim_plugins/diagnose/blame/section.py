@@ -97,6 +97,8 @@ def _part(one: Blamed) -> Iterator[str]:
         lines.append(f"before the step {some_of(one.reference_nodes, _NAMES)} made it")
     if one.nearer:
         lines.append(f"nearer to float64: the model {'before' if one.nearer == 'reference' else 'after'} the step")
+    if one.modules:
+        lines.append(f"PyTorch module: {some_of(one.modules, _NAMES)}")
     operators = ", ".join(dict.fromkeys(one.operators))
     yield f'<p><code class="name">{_text(f"{some_of(one.nodes, _NAMES)} ({operators})")}</code></p>'
     yield f"<ul>{_items(lines)}</ul>"

@@ -1,4 +1,4 @@
-"""Opens the layout ``onnxruntime``: by ONNX Runtime, with the settings beside the file."""
+"""Opens the layouts ``onnxruntime`` and ``onnx``: by ONNX Runtime, with the settings beside the file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def open_and_run(folder: Path, samples: list[dict[str, Any]], told: dict[str, An
         setattr(options, name, members[value] if members else value)
     for key, text in saved["session_config"].items():
         options.add_session_config_entry(key, text)
-    session = ort.InferenceSession(folder / "model.ort", options, providers=["CPUExecutionProvider"])
+    session = ort.InferenceSession(folder / told["graph"], options, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     outputs = [dict(zip(names, session.run(names, sample), strict=True)) for sample in samples]
     return f"onnxruntime {ort.__version__}", outputs

@@ -7,6 +7,10 @@ heads as they are. :mod:`optim_plugins.ort.fuse.past.past_graph` has the rewriti
 
 Feeds, names and shapes stay: a caller who feeds a past and takes a longer present gets the same numbers. An input
 with a default lets who generates have the last token's logits alone (:mod:`optim_plugins.ort.fuse.past.keep_logits`).
+
+CUDA has the operator in float16 and bfloat16 only. A run for CUDA therefore tries the pass on graphs in 16 bits; for
+others name it together with ``ort.convert-float16:io='convert'``. For CUDA it was checked with target cuda-offline, and
+not run on a GPU.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Targ
 if TYPE_CHECKING:
     from optim import NoOptions
 
+_CUDA = "CUDAExecutionProvider"
 _KEPT = "optim.decoders.kept_logits"
 _NO_CHUNKS = "its kernel takes several new tokens after a past for a batch of one only; one token takes any batch"
 
@@ -41,6 +46,15 @@ class SharePast(Pass):
         if any("past" in info.name for info in model.inputs) and "Softmax" in operators:
             return APPLICABLE
         return Applicable.no("the graph has no past: none of its inputs is joined to keys and values that it returns")
+
+    def worth_trying(self, model: Model, target: Target, goal: str) -> Applicable:
+        """On CUDA only for a past in 16 bits."""
+        pasts = {info.dtype for info in model.inputs if "past" in info.name}
+        if target.made_for != _CUDA or pasts & {"float16", "bfloat16"}:
+            return APPLICABLE
+        return Applicable.no(
+            "CUDA has GroupQueryAttention in 16 bits only: name ort.share-past and ort.convert-float16:io='convert'"
+        )
 
     def apply(self, model: Model, options: NoOptions, context: Context) -> PassResult:
         """Rewrite every attention over a past, or none."""
