@@ -5,15 +5,40 @@ to ``optim.load`` and to a deployment that has no optim.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from fresh_environment import HERE, fresh_environment
 from onnx.reference import ReferenceEvaluator
 
+from optim.onnx import describe_model
 from optim_testing import models
 
 pytestmark = pytest.mark.slow
+
+
+PAGE = (HERE.parents[1] / "docs" / "volt.md").read_text(encoding="utf-8")
+BLOCKS = [block.partition("```")[0] for block in PAGE.split("```python\n")[1:]]
+
+
+@pytest.mark.parametrize(("head", "file"), [("    exclusive = True", "backend"), ("class Compile", "compile_pass")])
+def test_the_how_to_shows_volts_own_lines(head, file):
+    (block,) = (one for one in BLOCKS if head in one)
+    source = (HERE / "volt" / "src" / "optim_volt" / f"{file}.py").read_text(encoding="utf-8")
+    assert set(block.splitlines()) <= set(source.splitlines())
+
+
+def test_the_pass_of_the_how_to_fixes_sizes(tmp_path):
+    found = {}
+    exec(next(one for one in BLOCKS if "class FixBatch" in one), found)
+    fixing, model, fixed = found["FixBatch"](), *map(describe_model, (models.mlp(tmp_path), models.fixed_mlp(tmp_path)))
+    assert [info.shape for info in fixing.inputs_for(None, model)] == [(1, 32)]
+    assert fixing.applicable(model, None).yes
+    assert fixing.applicable(fixed, None).reason == "its sizes are fixed"
+    context = SimpleNamespace(save=lambda graph, before: replace(before, digest=repr(graph.graph.inputs[0].shape)))
+    assert "[1,32]" in fixing.apply(model, None, context).model.digest.replace(" ", "")
 
 
 @pytest.fixture(scope="module")
