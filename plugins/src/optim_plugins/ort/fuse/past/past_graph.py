@@ -48,8 +48,8 @@ def share_past(graph: ir.Model) -> int | str:
     Returns:
         How many attentions have such a past; or why the past of this graph cannot, and then it is used up.
     """
-    if reason := unknown_to_onnx(graph):
-        return reason
+    if strange := unknown_to_onnx(graph):
+        return strange
     clean(graph)
     split_key_transposes(graph)
     fuse_rotary(graph)
