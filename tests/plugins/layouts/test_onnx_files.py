@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any, ClassVar
 
 import pytest
 from onnx import load
@@ -20,7 +22,7 @@ WEIGHTS = {"model.onnx.data.0", "model.onnx.data.1"}
 
 class TestOnnxFiles(LayoutConformance):
     plugin = "layouts"
-    values = {"size_threshold": 512, "all_tensors_to_one_file": False}
+    values: ClassVar[Mapping[str, Any]] = {"size_threshold": 512, "all_tensors_to_one_file": False}
 
     @pytest.fixture
     def layout_class(self):

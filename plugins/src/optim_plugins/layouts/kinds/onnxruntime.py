@@ -59,7 +59,9 @@ class OnnxRuntime(Layout):
         (folder / "session.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
         baked = {name: session.session_options[name] for name in (ort_job.LEVEL,) if name in session.session_options}
         carried = type(session)({**left, **baked}, session.session_config, session.disabled_optimizers)
-        return Laid("model.ort", carried, {"graph": "model.ort"}, tied_to=f"onnxruntime {made.version} on {made.processor}")
+        return Laid(
+            "model.ort", carried, {"graph": "model.ort"}, tied_to=f"onnxruntime {made.version} on {made.processor}"
+        )
 
 
 def _failed(cause: str, fix: str) -> OptimError:
