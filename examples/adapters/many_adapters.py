@@ -6,25 +6,22 @@ python many_adapters.py out PEFT_FOLDER ANOTHER_PEFT_FOLDER
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
 import optim
-from optim.adapters import write_adapter
-from optim.cli_kit import look_at
-from optim_plugins.adapters.convert.convert import convert
 
 PROMPT = [[5, 6, 7]]
 
 
 def main(run_folder: Path, peft_folders: list[Path]) -> None:
     """Print what the base says, and what it says with each adapter."""
-    inputs = look_at(run_folder / "model.onnx").adapters
     decoder = optim.load(run_folder)
     print(f"base: {decoder.generate(PROMPT, max_new_tokens=8).tolist()}")
     for folder in peft_folders:
         file = folder / "converted.onnx_adapter"
-        write_adapter(convert(folder, inputs).adapter, file)
+        subprocess.run(["optim", "adapters", "convert", folder, "--for", run_folder, "-o", file], check=True)
         print(f"{folder.name}: {decoder.generate(PROMPT, max_new_tokens=8, adapter=file).tolist()}")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import optim
+from optim._engine.cli.verbs.bench import bench as bench_command
 from optim_testing import models
 
 ROOT = Path(__file__).parents[2]
@@ -87,3 +88,9 @@ def test_the_table_of_run_names_what_it_takes():
 def test_every_function_has_a_section(verb):
     assert f"\n## optim.{verb}\n" in PAGE
     assert verb in optim.__all__
+
+
+def test_bench_and_its_grid_take_as_long_as_the_command() -> None:
+    option = next(one for one in bench_command.params if one.name == "seconds")
+    for function in (optim.bench, optim.bench_grid):
+        assert inspect.signature(function).parameters["seconds"].default == option.default

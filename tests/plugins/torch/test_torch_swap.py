@@ -21,7 +21,7 @@ from optim_plugins.torch.swap.node_evaluator import NodeEvaluator
 from optim_plugins.torch.swap.ort_kernels import BFLOAT16, OrtKernels
 
 CPU = require_target("cpu")
-EXAMPLE = Path(__file__).parents[3] / "examples" / "layer_norm" / "swap_kernels.py"
+EXAMPLE = Path(__file__).parents[3] / "benchmarks" / "layer_norm" / "swap_kernels.py"
 
 
 @pytest.fixture(scope="module")

@@ -99,7 +99,7 @@ def bench_grid(
     models: str | PathLike[str] | Sequence[str | PathLike[str]],
     grid: Mapping[str, Sequence[int]],
     *,
-    seconds: float = 10.0,
+    seconds: float = 20.0,
     target: str = "cpu",
     seed: int = 0,
     throughput: bool = False,

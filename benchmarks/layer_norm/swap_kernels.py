@@ -1,6 +1,6 @@
 """Layer-norm kernels of two runtimes cannot be exchanged without the outputs moving: the study, as a table and plots.
 
-    python examples/layer_norm/swap_kernels.py [FOLDER] [--width 1152]
+    python benchmarks/layer_norm/swap_kernels.py [FOLDER] [--width 1152]
 
 LayerNormalization, then MatMul, then Add, on X = (rand - 0.5) * 120 of 2x1024xWIDTH on a CPU, of 32x1024xWIDTH on CUDA
 where this machine has it; float32 and float16. Two combinations are run beside the pure runtimes: LayerNormalization of
