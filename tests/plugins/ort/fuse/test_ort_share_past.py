@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnx_ir as ir
 import onnxruntime as ort
 import pytest
 from onnx import helper
@@ -41,7 +40,6 @@ from optim._engine.search.settings import Named, RunSettings
 from optim.decoders.shared_past import file_shares_past
 from optim.onnx import deliver_model
 from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
-from optim_plugins.ort.fuse.past.past_graph import share_past
 from optim_plugins.ort.fuse.past.share_past import SharePast
 from optim_plugins.ort.precision.convert_float16 import ConvertFloat16
 
@@ -282,31 +280,6 @@ def test_a_graph_without_a_past_is_told(tmp_path: Path) -> None:
     assert not refused and "no past" in refused.reason
 
 
-def test_a_past_of_another_layout_is_named(tmp_path: Path) -> None:
-    graph = onnx.load(DATA / "gpt2.dynamo.onnx")
-    joined = next(node for node in graph.graph.node if "present.0.key" in node.output)
-    joined.attribute[0].i = 1
-    assert "'past_key_values.0.key'" in _reason(graph, tmp_path) and "axis 1" in _reason(graph, tmp_path)
-
-
-def test_without_a_mask_nothing_tells_how_much_is_filled(tmp_path: Path) -> None:
-    graph = onnx.load(DATA / "gpt2.dynamo.onnx")
-    for values in (graph.graph.input, *(node.input for node in graph.graph.node)):
-        for place, value in enumerate(values):
-            if value == "attention_mask":
-                values[place] = "seen"
-            elif getattr(value, "name", "") == "attention_mask":
-                value.name = "seen"
-    assert "no input attention_mask" in _reason(graph, tmp_path)
-
-
-def test_who_reads_a_past_beside_its_attention_is_named(tmp_path: Path) -> None:
-    graph = onnx.load(DATA / "gpt2.dynamo.onnx")
-    graph.graph.node.append(helper.make_node("Neg", ["past_key_values.1.value"], ["negative"], name="reader"))
-    graph.graph.output.append(helper.make_tensor_value_info("negative", onnx.TensorProto.FLOAT, ["b", 4, "p", 16]))
-    assert "reader (Neg) reads 'past_key_values.1.value'" in _reason(graph, tmp_path)
-
-
 @pytest.mark.parametrize("in_place", [False, True])
 def test_an_answer_is_timed_in_whole_steps(in_place: bool, tmp_path: Path) -> None:
     model = export("llama.dynamo", tmp_path)
@@ -350,23 +323,6 @@ def _session(model: Model) -> ort.InferenceSession:
     return ort.InferenceSession(str(model.path), options, providers=["CPUExecutionProvider"])
 
 
-def _reason(graph: onnx.ModelProto, folder: Path) -> str:
-    onnx.save(graph, folder / "changed.onnx")
-    result = apply(SharePast, stored(folder / "changed.onnx", folder), folder)
-    assert not result.changed
-    return result.notes[0]
-
-
 def _readers_of_pasts(model: Model) -> set[str]:
     nodes = proto(model).graph.node
     return {node.op_type for node in nodes if any(name.startswith("past_") for name in node.input)}
-
-
-@pytest.mark.parametrize("name", DECODERS)
-def test_a_graph_with_an_attribute_that_onnx_does_not_know_is_left_alone(name: str) -> None:
-    model = onnx.load(DATA / f"{name}.onnx")
-    operators = {node.op_type: place for place, node in enumerate(model.graph.node)}
-    for operator, place in operators.items():
-        graph = ir.serde.deserialize_model(model)
-        graph.graph[place].attributes["not_yet_invented"] = ir.AttrInt64("not_yet_invented", 1)
-        assert f"{operator} has attribute 'not_yet_invented'" in str(share_past(graph))
