@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnx_ir as ir
 import onnxruntime as ort
 import pytest
 from onnx import helper
@@ -41,7 +40,6 @@ from optim._engine.search.settings import Named, RunSettings
 from optim.decoders.shared_past import file_shares_past
 from optim.onnx import deliver_model
 from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
-from optim_plugins.ort.fuse.past.past_graph import share_past
 from optim_plugins.ort.fuse.past.share_past import SharePast
 from optim_plugins.ort.precision.convert_float16 import ConvertFloat16
 
@@ -282,31 +280,6 @@ def test_a_graph_without_a_past_is_told(tmp_path: Path) -> None:
     assert not refused and "no past" in refused.reason
 
 
-def test_a_past_of_another_layout_is_named(tmp_path: Path) -> None:
-    graph = onnx.load(DATA / "gpt2.dynamo.onnx")
-    joined = next(node for node in graph.graph.node if "present.0.key" in node.output)
-    joined.attribute[0].i = 1
-    assert "'past_key_values.0.key'" in _reason(graph, tmp_path) and "axis 1" in _reason(graph, tmp_path)
-
-
-def test_without_a_mask_nothing_tells_how_much_is_filled(tmp_path: Path) -> None:
-    graph = onnx.load(DATA / "gpt2.dynamo.onnx")
-    for values in (graph.graph.input, *(node.input for node in graph.graph.node)):
-        for place, value in enumerate(values):
-            if value == "attention_mask":
-                values[place] = "seen"
-            elif getattr(value, "name", "") == "attention_mask":
-                value.name = "seen"
-    assert "no input attention_mask" in _reason(graph, tmp_path)
-
-
-def test_who_reads_a_past_beside_its_attention_is_named(tmp_path: Path) -> None:
-    graph = onnx.load(DATA / "gpt2.dynamo.onnx")
-    graph.graph.node.append(helper.make_node("Neg", ["past_key_values.1.value"], ["negative"], name="reader"))
-    graph.graph.output.append(helper.make_tensor_value_info("negative", onnx.TensorProto.FLOAT, ["b", 4, "p", 16]))
-    assert "reader (Neg) reads 'past_key_values.1.value'" in _reason(graph, tmp_path)
-
-
 @pytest.mark.parametrize("in_place", [False, True])
 def test_an_answer_is_timed_in_whole_steps(in_place: bool, tmp_path: Path) -> None:
     model = export("llama.dynamo", tmp_path)
@@ -350,57 +323,6 @@ def _session(model: Model) -> ort.InferenceSession:
     return ort.InferenceSession(str(model.path), options, providers=["CPUExecutionProvider"])
 
 
-def _reason(graph: onnx.ModelProto, folder: Path) -> str:
-    onnx.save(graph, folder / "changed.onnx")
-    result = apply(SharePast, stored(folder / "changed.onnx", folder), folder)
-    assert not result.changed
-    return result.notes[0]
-
-
 def _readers_of_pasts(model: Model) -> set[str]:
     nodes = proto(model).graph.node
     return {node.op_type for node in nodes if any(name.startswith("past_") for name in node.input)}
-
-
-@pytest.mark.parametrize("name", DECODERS)
-def test_a_graph_with_an_attribute_that_onnx_does_not_know_is_left_alone(name: str) -> None:
-    model = onnx.load(DATA / f"{name}.onnx")
-    operators = {node.op_type: place for place, node in enumerate(model.graph.node)}
-    for operator, place in operators.items():
-        graph = ir.serde.deserialize_model(model)
-        graph.graph[place].attributes["not_yet_invented"] = ir.AttrInt64("not_yet_invented", 1)
-        assert f"{operator} has attribute 'not_yet_invented'" in str(share_past(graph))
-
-
-@pytest.mark.parametrize("operator", ["Softmax", "MatMul", "Add", "Mul", "Transpose", "Reshape", "Where", "Unsqueeze"])
-def test_what_somebody_else_reads_too_stays_what_it_was(operator: str, tmp_path: Path) -> None:
-    model = onnx.shape_inference.infer_shapes(onnx.load(DATA / "llama.dynamo.onnx"))
-    known = {info.name: info for info in model.graph.value_info}
-    place = [node.output[0] for node in model.graph.node if node.op_type == operator and node.output[0] in known]
-    model.graph.output.append(known[place[len(place) // 2]])
-    graph = ir.serde.deserialize_model(model)
-    if isinstance(share_past(graph), str):
-        return  # it declines
-    feeds = feeds_for("llama", sequence=3, batch=1)
-    for name, one in (("before", model), ("after", ir.serde.serialize_model(graph))):
-        onnx.save(one, tmp_path / f"{name}.onnx")
-    before, after = (stored(tmp_path / f"{name}.onnx", tmp_path) for name in ("before", "after"))
-    assert [info.name for info in before.outputs] == [info.name for info in after.outputs]
-    assert relative_l2(before, after, feeds) < 1e-5
-
-
-def test_a_graph_in_float64_or_within_a_branch_is_left_alone_with_the_reason() -> None:
-    model = onnx.load(DATA / "llama.dynamo.onnx")
-    graph = ir.serde.deserialize_model(model)
-    for node in graph.graph:
-        if node.op_type == "Softmax":
-            node.outputs[0].type = ir.TensorType(ir.DataType.DOUBLE)
-    assert "its numbers are not float32 or float16" in str(share_past(graph))
-    names = [info.name for info in model.graph.output]
-    branches = [helper.make_graph(list(model.graph.node), name, [], list(model.graph.output)) for name in ("a", "b")]
-    yes = helper.make_tensor("yes", onnx.TensorProto.BOOL, [], [True])
-    whole = helper.make_node("If", ["yes"], names, then_branch=branches[0], else_branch=branches[1])
-    del model.graph.node[:]
-    model.graph.node.append(whole)
-    model.graph.initializer.append(yes)
-    assert "beside its attention" in str(share_past(ir.serde.deserialize_model(model)))
