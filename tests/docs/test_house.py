@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from pathlib import Path
 from types import ModuleType
 
@@ -38,6 +39,14 @@ contract, and a reader of one wants the others beside it."""
 LONGER = {"core/src/optim/_engine/gate/outputs.py": 590, "core/src/optim/_engine/gate/variation.py": 430}
 """What "computes the same" means has one module, and how an output varies another: neither is read in parts."""
 MOST_ARGUMENTS = 7
+NAMED_ALIKE = {
+    "Request": "what a job is asked: each job's module has its own",
+    "Answer": "what a job answers: each job's module has its own",
+    "Assumption": "of a processor; and in report.json, whose schema tells readers the name",
+    "Trial": "of an exported component, a public name; and of a step in the search",
+    "Tried": "what a goal is told of a candidate, a public name; and what the search has of a step",
+}
+"""Names of several classes in core, each with the reason."""
 
 
 @pytest.fixture(scope="module")
@@ -191,6 +200,17 @@ def test_no_folder_has_more_files_than_one_idea_needs(house: ModuleType) -> None
 def test_no_file_is_longer_than_one_idea_needs(house: ModuleType) -> None:
     found = house.long_files(MOST_LINES)
     assert {path: lines for path, lines in found.items() if lines > LONGER.get(path, MOST_LINES)} == {}
+
+
+def test_no_two_classes_of_core_have_one_name() -> None:
+    """A reader who looks for a name finds one thing."""
+    names = Counter(
+        node.name
+        for path in (ROOT / "core" / "src").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    )
+    assert {name for name, count in names.items() if count > 1} == set(NAMED_ALIKE)
 
 
 def test_what_takes_many_values_takes_an_object(house: ModuleType) -> None:

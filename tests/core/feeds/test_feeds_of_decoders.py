@@ -9,7 +9,7 @@ from feed_models import BOOL, FLOAT, INT32, INT64, build, constant, decoder, hel
 from made_feeds import about, made
 
 from optim import TensorInfo
-from optim._engine.feeds.dimensions import Measure, PlannedInput, Role, symbol_sizes
+from optim._engine.feeds.dimensions import InputRole, Measure, PlannedInput, symbol_sizes
 from optim._engine.feeds.settings import Setting
 
 
@@ -193,7 +193,12 @@ def test_a_cache_of_fixed_size_is_masked_behind_the_present(tmp_path):
 def test_a_dimension_that_divides_by_an_empty_past_is_no_error():
     symbols = ("total // past", "total", "past")
     plan = PlannedInput(
-        TensorInfo("x", "float32", symbols), Role.FLOAT, symbols, (Measure.OTHER, Measure.TOTAL, Measure.PAST), {}, None
+        TensorInfo("x", "float32", symbols),
+        InputRole.FLOAT,
+        symbols,
+        (Measure.OTHER, Measure.TOTAL, Measure.PAST),
+        {},
+        None,
     )
     assert symbol_sizes([plan], Setting(past=0))["past"] == 0
     assert symbol_sizes([plan], Setting(past=32, length=32))["total // past"] == 2

@@ -55,7 +55,7 @@ def test_a_server_can_be_started_before_the_first_worker_needs_it(monkeypatch):
 
 
 def test_a_server_makes_ahead_what_its_workers_read_and_check_with():
-    server = object.__new__(fork_server.Server)
+    server = object.__new__(fork_server.ServerLoop)
     server._learned = set()
     wire._adapter.cache_clear()
     server._learn(candidate.__name__)
@@ -142,7 +142,7 @@ def test_a_fork_that_fails_costs_its_worker_alone(monkeypatch, tmp_path):
 
     client, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with client, its_end, (tmp_path / "output").open("wb") as output:
-        server = fork_server.Server(its_end)
+        server = fork_server.ServerLoop(its_end)
         monkeypatch.setattr(os, "fork", no_more)
         connection, other = os.pipe()
         socket.send_fds(client, [b'{"start": 1, "job": "unruly_job"}'], [other, output.fileno()])
@@ -161,7 +161,7 @@ def test_the_server_reads_requests_of_our_jobs_for_all_its_workers_and_imports_n
     monkeypatch.delitem(sys.modules, "unruly_job", raising=False)
     monkeypatch.setattr(gc, "freeze", lambda: None)
     with client, its_end:
-        server = fork_server.Server(its_end)
+        server = fork_server.ServerLoop(its_end)
         for job in (lane.__name__, "unruly_job", lane.__name__, "optim._engine.jobs.nobody_has"):
             server._learn(job)
     assert known == [lane.Request]

@@ -66,7 +66,7 @@ def main() -> None:
             getattr(importlib.import_module(name), function)()
     os.chdir(os.sep)  # it stands in nobody's way; a worker is told its folder
     gc.freeze()  # pages that the collector does not touch stay shared
-    Server(socket.socket(fileno=int(sys.argv[1]))).serve()
+    ServerLoop(socket.socket(fileno=int(sys.argv[1]))).serve()
     os._exit(0)
 
 
@@ -87,7 +87,7 @@ def _import(names: Sequence[str]) -> None:
             importlib.import_module(name)
 
 
-class Server:
+class ServerLoop:
     """Forks workers, and tells how they ended.
 
     Args:

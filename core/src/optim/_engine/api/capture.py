@@ -55,7 +55,7 @@ def capture(
         captured 1 of 1 calls of model
         >>> optim.run("model.onnx", "out", data="feeds")
     """
-    from optim._engine.feeds.capture import Recorder
+    from optim._engine.feeds.capture import FeedRecorder
 
     path = Path(folder)
     is_new = not path.exists()
@@ -77,7 +77,7 @@ def capture(
             )
     except OSError as error:
         raise disk_error(error, f"input samples cannot be captured into {path}") from error
-    recorder = Recorder(path, limit, max_bytes, seed)
+    recorder = FeedRecorder(path, limit, max_bytes, seed)
     try:
         with _sessions(recorder) if module is None else _module(recorder, module):
             yield path

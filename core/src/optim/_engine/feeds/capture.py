@@ -39,7 +39,7 @@ class _Caller:
     sizes: dict[int, int] = field(default_factory=dict)
 
 
-class Recorder:
+class FeedRecorder:
     """Keeps calls of many callers in one folder; safe for threads.
 
     Args:

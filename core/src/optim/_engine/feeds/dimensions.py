@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from optim._engine.feeds.roles import Role
+from optim._engine.feeds.roles import InputRole
 from optim._engine.feeds.settings import Setting
 from optim.model import Dimension, TensorInfo
 
@@ -76,7 +76,7 @@ class PlannedInput:
     """
 
     info: TensorInfo
-    role: Role
+    role: InputRole
     symbols: tuple[int | str, ...]
     measures: tuple[Measure, ...]
     widths: Mapping[int, int]
@@ -90,14 +90,14 @@ class PlannedInput:
 
 def plan_inputs(
     inputs: Sequence[TensorInfo],
-    roles: Mapping[str, Role],
+    roles: Mapping[str, InputRole],
     rows: Mapping[str, int],
     widths: Mapping[tuple[str, int], int],
 ) -> list[PlannedInput]:
     """Returns what the dimensions of all inputs measure; a name means the same wherever it stands."""
     known: dict[str, Measure] = {}
-    past = Role.PAST in roles.values()
-    ranks = list(Role)
+    past = InputRole.PAST in roles.values()
+    ranks = list(InputRole)
     plans = {}
     for info in sorted(inputs, key=lambda info: ranks.index(roles[info.name])):
         role = roles[info.name]
@@ -157,7 +157,7 @@ def fit_setting(plans: Sequence[PlannedInput], setting: Setting) -> Setting:
         length = 1
     if Measure.TOTAL in fixed and Measure.PAST not in fixed:
         past = max(0, fixed[Measure.TOTAL] - length)
-    room = min((plan.rows for plan in plans if plan.role is Role.POSITIONS and plan.rows), default=None)
+    room = min((plan.rows for plan in plans if plan.role is InputRole.POSITIONS and plan.rows), default=None)
     if room is not None and past + length > room:
         length = length if Measure.LENGTH in fixed else min(length, room)
         past = past if Measure.PAST in fixed else max(0, room - length)
@@ -178,7 +178,7 @@ def _fixed_sizes(plans: Sequence[PlannedInput]) -> dict[Measure, int]:
     found: dict[Measure, set[int]] = {}
     for plan in plans:
         for symbol, measure in zip(plan.symbols, plan.measures, strict=True):
-            if not (measure is Measure.BATCH and plan.role in (Role.POSITIONS, Role.MASK)):
+            if not (measure is Measure.BATCH and plan.role in (InputRole.POSITIONS, InputRole.MASK)):
                 found.setdefault(measure, set()).add(symbol if isinstance(symbol, int) else -1)
     return {measure: min(sizes) for measure, sizes in found.items() if len(sizes) == 1 and -1 not in sizes}
 
@@ -203,54 +203,56 @@ def _size(measure: Measure, setting: Setting) -> int:
     }.get(measure, setting.other)
 
 
-def _hinted(symbol: str, role: Role, guess: Measure) -> Measure:
+def _hinted(symbol: str, role: InputRole, guess: Measure) -> Measure:
     """Returns what a dimension's own name says, where that is plausible for the role."""
     hint = next((measure for pattern, measure in HINTS if re.search(pattern, symbol.lower())), guess)
     if hint is Measure.LENGTH and guess in _LENGTHS:
         return guess
-    if hint is Measure.PAST and role in (Role.TOKENS, Role.POSITIONS, Role.TYPES):
+    if hint is Measure.PAST and role in (InputRole.TOKENS, InputRole.POSITIONS, InputRole.TYPES):
         return guess
     return guess if re.search(r"\[|dynamic_axes|_dim_\d", symbol) else hint
 
 
-def _measure(name: str, role: Role, shape: Sequence[Dimension], axis: int, *, past: bool) -> Measure:
+def _measure(name: str, role: InputRole, shape: Sequence[Dimension], axis: int, *, past: bool) -> Measure:
     """Returns what a dimension measures by the input's role and the place of the dimension."""
     rank, last = len(shape), len(shape) - 1
     source = "encoder" in name
     sequence = Measure.SOURCE if source else Measure.LENGTH
-    if role in (Role.PAST, Role.STATE):
+    if role in (InputRole.PAST, InputRole.STATE):
         return _measure_of_state(role, shape, axis, source=source)
-    if role in (Role.TOKENS, Role.POSITIONS, Role.TYPES) and axis == last:
+    if role in (InputRole.TOKENS, InputRole.POSITIONS, InputRole.TYPES) and axis == last:
         return sequence
-    if role is Role.POSITIONS and rank == 3:
+    if role is InputRole.POSITIONS and rank == 3:
         return Measure.BATCH if axis == 1 else Measure.OTHER
-    if role is Role.HEAD_MASK:
+    if role is InputRole.HEAD_MASK:
         return Measure.OTHER
-    if role is Role.IMAGE:
+    if role is InputRole.IMAGE:
         return _measure_of_image(shape, axis)
     if axis == 0:
-        return Measure.OTHER if role is Role.FLOAT and rank == 1 and not isinstance(shape[0], str) else Measure.BATCH
-    if role is Role.MASK:
+        return (
+            Measure.OTHER if role is InputRole.FLOAT and rank == 1 and not isinstance(shape[0], str) else Measure.BATCH
+        )
+    if role is InputRole.MASK:
         if "pixel" in name and rank == 3:
             return (Measure.BATCH, Measure.HEIGHT, Measure.WIDTH)[axis]
         if axis == last:
             return Measure.TOTAL if past and not source else sequence
         return Measure.LENGTH if axis == last - 1 else Measure.ONE
-    if role is Role.FEATURES:
+    if role is InputRole.FEATURES:
         return Measure.FRAMES
-    if role is Role.WAVEFORM:
+    if role is InputRole.WAVEFORM:
         return Measure.SAMPLES if axis == last else Measure.ONE
-    return sequence if axis == 1 and rank >= 3 and role in (Role.HIDDEN, Role.FLOAT) else Measure.OTHER
+    return sequence if axis == 1 and rank >= 3 and role in (InputRole.HIDDEN, InputRole.FLOAT) else Measure.OTHER
 
 
-def _measure_of_state(role: Role, shape: Sequence[Dimension], axis: int, *, source: bool) -> Measure:
+def _measure_of_state(role: InputRole, shape: Sequence[Dimension], axis: int, *, source: bool) -> Measure:
     open_axes = [index for index, size in enumerate(shape) if not isinstance(size, int)]
     batch = open_axes[0] if open_axes else 0
     if len(shape) >= 4 and batch > 1:
         batch = 0
     if axis == batch:
         return Measure.BATCH
-    if role is Role.STATE:
+    if role is InputRole.STATE:
         return Measure.OTHER
     usual = len(shape) - 2
     rest = [index for index in open_axes if index != batch]
@@ -273,8 +275,8 @@ def _measure_of_image(shape: Sequence[Dimension], axis: int) -> Measure:
     return Measure.BATCH if axis == 0 else Measure.ONE
 
 
-def _usual_shape(role: Role) -> tuple[Dimension, ...]:
-    return (None, None) if role is not Role.IMAGE else (None, 3, None, None)
+def _usual_shape(role: InputRole) -> tuple[Dimension, ...]:
+    return (None, None) if role is not InputRole.IMAGE else (None, 3, None, None)
 
 
 def _evaluate(symbol: str, sizes: Mapping[str, int]) -> int | None:

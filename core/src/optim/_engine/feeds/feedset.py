@@ -33,7 +33,7 @@ LABEL_PREFIX = "label"
 
 
 @dataclass(frozen=True, slots=True)
-class Assumption:
+class InputAssumption:
     """What was assumed about one input, in plain words; ``input`` is empty where it is about all of them.
 
     Attributes:
@@ -65,7 +65,7 @@ class FeedSet:
     origin: str
     count: int
     digest: str
-    assumptions: tuple[Assumption, ...]
+    assumptions: tuple[InputAssumption, ...]
     dtypes: dict[str, str]
     labels: tuple[str, ...]
 
@@ -78,7 +78,7 @@ class FeedSet:
             origin=index["origin"],
             count=index["count"],
             digest=index["digest"],
-            assumptions=tuple(Assumption(**entry) for entry in index["assumptions"]),
+            assumptions=tuple(InputAssumption(**entry) for entry in index["assumptions"]),
             dtypes=index["dtypes"],
             labels=tuple(index["labels"]),
         )
@@ -177,7 +177,7 @@ class FeedWriter:
             self._digest.update(array.tobytes())
         self.count += 1
 
-    def finish(self, origin: str, assumptions: tuple[Assumption, ...]) -> FeedSet:
+    def finish(self, origin: str, assumptions: tuple[InputAssumption, ...]) -> FeedSet:
         """Put the folder in place, and open it; an earlier one that is whole and holds the same samples stays."""
         index = {
             "origin": origin,

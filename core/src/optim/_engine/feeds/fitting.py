@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from optim._engine.feeds.feedset import LABEL_PREFIX, Assumption
+from optim._engine.feeds.feedset import LABEL_PREFIX, InputAssumption
 from optim.arrays import Array, Feeds, dtype_of, is_float
 from optim.errors import OptimError, some_of
 from optim.model import TensorInfo
@@ -24,7 +24,7 @@ class FittedSample:
 
     feeds: Feeds
     labels: Feeds
-    notes: tuple[Assumption, ...]
+    notes: tuple[InputAssumption, ...]
 
 
 def fit_sample(
@@ -53,11 +53,11 @@ def fit_sample(
     labels = {name: np.asarray(a) for name, a in arrays.items() if name not in known and name.startswith(LABEL_PREFIX)}
     _check_names([name for name in arrays if name not in labels], needed, known, where)
     feeds: dict[str, Array] = {}
-    notes: list[Assumption] = []
+    notes: list[InputAssumption] = []
     sizes: dict[str, tuple[int, str]] = {}
     for name, info in known.items():
         array, note = _fit_dtype(arrays[name], info, where)
-        notes += [Assumption(name, note)] if note else []
+        notes += [InputAssumption(name, note)] if note else []
         _check_shape(array, info, sizes, where)
         _check_values(array, info, (rows or {}).get(name), where)
         feeds[name] = array

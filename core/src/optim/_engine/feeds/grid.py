@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from optim._engine.feeds.dimensions import HINTS, Measure, PlannedInput, fit_setting
-from optim._engine.feeds.roles import Role
+from optim._engine.feeds.roles import InputRole
 from optim._engine.feeds.settings import Setting
 from optim._engine.feeds.synthesize import MOST_BYTES, plan_model, sample_bytes
 from optim._engine.feeds.values import make_sample
@@ -78,9 +78,9 @@ def sized_feeds(model: Model, sizes: Mapping[str, int], seed: int, *, number: in
 def _require_mask(plans: Sequence[PlannedInput], mask: str) -> None:
     roles = {plan.role for plan in plans}
     what = f"--mask {mask} does not fit this model"
-    if mask and Role.MASK not in roles:
+    if mask and InputRole.MASK not in roles:
         raise OptimError.usage("no-mask", what, "none of its inputs is a mask", "leave --mask out")
-    if mask == "end" and Role.PAST in roles:
+    if mask == "end" and InputRole.PAST in roles:
         cause = "the new tokens of a decoder come last"
         raise OptimError.usage("no-mask", what, cause, "--mask start hides the beginning")
 

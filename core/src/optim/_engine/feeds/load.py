@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from optim._engine.feeds.feedset import Assumption, FeedSet, FeedWriter
+from optim._engine.feeds.feedset import FeedSet, FeedWriter, InputAssumption
 from optim._engine.feeds.fitting import fit_sample
 from optim._engine.feeds.sources import read_samples
 from optim._engine.feeds.traces import trace_inputs
@@ -34,11 +34,11 @@ def load_feeds(spec: str, model: Model, folder: Path, seed: int) -> FeedSet:
             and those of :func:`optim._engine.feeds.fitting.fit_sample`. Nothing is left in ``folder``.
     """
     rows, defaults = trace_inputs(model.path).rows, _inputs_with_default(model.path)
-    notes: dict[Assumption, None] = {}
+    notes: dict[InputAssumption, None] = {}
     with FeedWriter(folder) as writer:
         for sample in read_samples(spec, seed):
             if writer.count == MAX_SAMPLES:
-                notes[Assumption("", f"only the first {MAX_SAMPLES} samples are used")] = None
+                notes[InputAssumption("", f"only the first {MAX_SAMPLES} samples are used")] = None
                 break
             fitted = fit_sample(sample.arrays, model.inputs, sample.where, rows=rows, defaults=defaults)
             notes.update(dict.fromkeys(fitted.notes))

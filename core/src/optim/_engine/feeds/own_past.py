@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from optim._engine.feeds.dimensions import PlannedInput
-from optim._engine.feeds.roles import Role
+from optim._engine.feeds.roles import InputRole
 from optim._engine.feeds.settings import Setting
 from optim._engine.feeds.values import make_sample
 from optim._engine.generation.past_names import carried_by_name
@@ -34,7 +34,7 @@ class OwnPasts:
     """
 
     def __init__(self, model: Model, plans: Sequence[PlannedInput], run: Callable[[Feeds], object] | None) -> None:
-        pasts = [plan.info.name for plan in plans if plan.role is Role.PAST]
+        pasts = [plan.info.name for plan in plans if plan.role is InputRole.PAST]
         self._outputs = [info.name for info in model.outputs]
         self._takers = carried_by_name(pasts, self._outputs) if pasts and run is not None else {}
         self._plans, self._run = plans, run
@@ -59,7 +59,7 @@ class OwnPasts:
     def _prompt(self, feeds: Feeds, setting: Setting, rng: np.random.Generator) -> Feeds:
         """As many tokens as the past has, the same of them hidden."""
         prompt = dict(make_sample(self._plans, replace(setting, length=setting.past, past=0, padded=False), rng))
-        masks = [plan for plan in self._plans if plan.role is Role.MASK and not plan.source]
+        masks = [plan for plan in self._plans if plan.role is InputRole.MASK and not plan.source]
         for plan in masks:
             name = plan.info.name
             hidden = feeds[name][:, : setting.past]
@@ -68,7 +68,7 @@ class OwnPasts:
             prompt[name] = hidden
             counted = np.maximum(np.cumsum(hidden != 0, axis=1) - 1, 0)
             for other in self._plans:
-                if other.role is Role.POSITIONS and prompt[other.info.name].shape == counted.shape:
+                if other.role is InputRole.POSITIONS and prompt[other.info.name].shape == counted.shape:
                     most = np.iinfo(np.int64).max if other.rows is None else other.rows - 1
                     prompt[other.info.name] = np.minimum(counted, most).astype(prompt[other.info.name].dtype)
         return prompt

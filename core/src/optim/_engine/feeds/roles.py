@@ -11,7 +11,7 @@ from optim.errors import OptimError
 from optim.model import TensorInfo
 
 
-class Role(StrEnum):
+class InputRole(StrEnum):
     """What an input is for, in the order in which their dimensions are believed."""
 
     TOKENS = "token ids"
@@ -37,7 +37,7 @@ class Role(StrEnum):
 _INTEGERS = "iu"
 
 
-def role_of(info: TensorInfo, rows: Mapping[str, int]) -> Role:
+def role_of(info: TensorInfo, rows: Mapping[str, int]) -> InputRole:
     """The role of one input.
 
     Args:
@@ -52,47 +52,47 @@ def role_of(info: TensorInfo, rows: Mapping[str, int]) -> Role:
     rank = len(info.shape) if info.shape is not None else _rank_by_name(name, info)
     if kind == "b":
         if re.search(r"use_cache|cache_branch", name):
-            return Role.CACHE_BRANCH
-        return Role.MASK if rank >= 2 else Role.FLAG
+            return InputRole.CACHE_BRANCH
+        return InputRole.MASK if rank >= 2 else InputRole.FLAG
     if rank >= 3 and re.search(r"past|cache|mems|\bkv", name):
-        return Role.PAST
+        return InputRole.PAST
     if "mask" in name and rank >= 1:
-        return Role.HEAD_MASK if "head" in name else Role.MASK
+        return InputRole.HEAD_MASK if "head" in name else InputRole.MASK
     if kind in _INTEGERS and info.dtype != "uint8":
         return _integer_role(info, name, rank, rows)
     return _number_role(name, rank, info)
 
 
-def _integer_role(info: TensorInfo, name: str, rank: int, rows: Mapping[str, int]) -> Role:
+def _integer_role(info: TensorInfo, name: str, rank: int, rows: Mapping[str, int]) -> InputRole:
     if re.search(r"token_type|segment|type_ids", name):
-        return Role.TYPES
+        return InputRole.TYPES
     if re.search(r"position|pos_ids", name):
-        return Role.POSITIONS
+        return InputRole.POSITIONS
     if re.search(r"^sr$|sampl\w*_rate", name):
-        return Role.RATE
+        return InputRole.RATE
     if "timestep" in name:
-        return Role.TIMESTEP
+        return InputRole.TIMESTEP
     if rank >= 1 and (info.name in rows or re.search(r"ids?$|ids[._]|tokens?|^text", name)):
-        return Role.TOKENS
+        return InputRole.TOKENS
     if re.search(r"len(gth)?s?(_k|_q)?$|seqlen|num_frames", name):
-        return Role.LENGTH
-    return Role.IMAGE if rank >= 4 else Role.INTEGER
+        return InputRole.LENGTH
+    return InputRole.IMAGE if rank >= 4 else InputRole.INTEGER
 
 
-def _number_role(name: str, rank: int, info: TensorInfo) -> Role:
+def _number_role(name: str, rank: int, info: TensorInfo) -> InputRole:
     if "timestep" in name and rank <= 1:
-        return Role.TIMESTEP
+        return InputRole.TIMESTEP
     if re.search(r"embed|hidden_states|encoder_out|memory", name):
-        return Role.HIDDEN
+        return InputRole.HIDDEN
     if re.search(r"wave|audio|speech|signal|input_values|pcm", name) and rank <= 2:
-        return Role.WAVEFORM
+        return InputRole.WAVEFORM
     if re.search(r"mel|feature|fbank|spectr|audio|speech", name) and rank == 3:
-        return Role.FEATURES
+        return InputRole.FEATURES
     if re.search(r"state|^[hc]_?(0|n|in|prev)?$|hidden", name):
-        return Role.STATE
+        return InputRole.STATE
     if rank >= 4 or (rank == 3 and (info.dtype == "uint8" or re.search(r"pixel|image|img", name))):
-        return Role.IMAGE
-    return Role.FLOAT
+        return InputRole.IMAGE
+    return InputRole.FLOAT
 
 
 def _kind(info: TensorInfo) -> str:

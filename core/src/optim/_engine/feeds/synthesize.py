@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from optim._engine.feeds.dimensions import Measure, PlannedInput, fit_setting, plan_inputs, shape_of, symbol_sizes
-from optim._engine.feeds.feedset import Assumption, FeedSet, FeedWriter
+from optim._engine.feeds.feedset import FeedSet, FeedWriter, InputAssumption
 from optim._engine.feeds.own_past import OwnPasts
-from optim._engine.feeds.roles import Role, role_of
+from optim._engine.feeds.roles import InputRole, role_of
 from optim._engine.feeds.settings import Setting, attempts
 from optim._engine.feeds.traces import trace_inputs
 from optim._engine.feeds.values import describe_values, is_guessed, make_sample
@@ -86,9 +86,11 @@ def plan_model(model: Model) -> list[PlannedInput]:
     """What each input of a model is for, and what its dimensions measure."""
     traces = trace_inputs(model.path)
     roles = {info.name: role_of(info, traces.rows) for info in model.inputs}
-    if Role.RATE in roles.values():  # numbers beside a sample rate are a sound
+    if InputRole.RATE in roles.values():  # numbers beside a sample rate are a sound
         roles |= {
-            info.name: Role.WAVEFORM for info in model.inputs if roles[info.name] is Role.FLOAT and _may_last(info)
+            info.name: InputRole.WAVEFORM
+            for info in model.inputs
+            if roles[info.name] is InputRole.FLOAT and _may_last(info)
         }
     return plan_inputs(model.inputs, roles, traces.rows, traces.widths)
 
@@ -141,10 +143,10 @@ def _attempts(plans: Sequence[PlannedInput], *, prefill: bool) -> Iterator[list[
     roles = {plan.role for plan in plans}
     tried: list[list[Setting]] = []
     for settings in attempts(
-        past=Role.PAST in roles,
-        maskable=Role.MASK in roles,
+        past=InputRole.PAST in roles,
+        maskable=InputRole.MASK in roles,
         prefill=prefill,
-        ids_unknown=any(plan.role is Role.TOKENS and plan.rows is None for plan in plans),
+        ids_unknown=any(plan.role is InputRole.TOKENS and plan.rows is None for plan in plans),
     ):
         fitted = [fit_setting(plans, setting) for setting in settings]
         if fitted not in tried:
@@ -198,26 +200,28 @@ def _assumptions(
     used: Sequence[Setting],
     refused: Sequence[tuple[Setting, str]],
     own: Mapping[str, int],
-) -> tuple[Assumption, ...]:
+) -> tuple[InputAssumption, ...]:
     """What was made up, and how; ``own`` counts samples with a past that the model made, by input."""
-    past = any(plan.role is Role.PAST for plan in plans)
+    past = any(plan.role is InputRole.PAST for plan in plans)
     deep = sum(setting.past > 0 for setting in used)
     texts = {plan.info.name: describe_values(plan, past=past) for plan in plans}
     for name, count in own.items():
         rest = f" in {count} of {deep} samples with a past, else {texts[name]}" if count < deep else ""
         texts[name] = f"what the model keeps of random tokens{rest}"
     guessed = {plan.info.name for plan in plans if is_guessed(plan)}
-    found = [Assumption(name, text, name in guessed) for name, text in texts.items()]
+    found = [InputAssumption(name, text, name in guessed) for name, text in texts.items()]
     found += _sizes_used(plans, used)
     if any(setting.padded for setting in used):
         padded = sum(setting.padded for setting in used)
-        found.append(Assumption("", f"{padded} of {len(used)} samples are padded, the first is not"))
+        found.append(InputAssumption("", f"{padded} of {len(used)} samples are padded, the first is not"))
     for setting, why in refused[:_REFUSALS_SHOWN]:
-        found.append(Assumption("", f"not used, because the model refuses it: {_sizes_text(setting)} ({why[:200]})"))
+        found.append(
+            InputAssumption("", f"not used, because the model refuses it: {_sizes_text(setting)} ({why[:200]})")
+        )
     return tuple(found)
 
 
-def _sizes_used(plans: Sequence[PlannedInput], used: Sequence[Setting]) -> Iterator[Assumption]:
+def _sizes_used(plans: Sequence[PlannedInput], used: Sequence[Setting]) -> Iterator[InputAssumption]:
     """The sizes of dimensions that are not fixed; those that always agree are named together."""
     sizes = [symbol_sizes(plans, setting) for setting in used]
     measures = {symbol: measure for plan in plans for symbol, measure in zip(plan.symbols, plan.measures, strict=True)}
@@ -228,7 +232,7 @@ def _sizes_used(plans: Sequence[PlannedInput], used: Sequence[Setting]) -> Itera
         names = symbols[0] + (f" (and {len(symbols) - 1} others)" if len(symbols) > 1 else "")
         text = f"dimension {names} is {', '.join(map(str, dict.fromkeys(values)))}"
         text += ": past and new tokens together" if measure is Measure.TOTAL else ""
-        yield Assumption("", text, guessed=measure in (Measure.HEIGHT, Measure.WIDTH))
+        yield InputAssumption("", text, guessed=measure in (Measure.HEIGHT, Measure.WIDTH))
 
 
 def _sizes_text(setting: Setting) -> str:

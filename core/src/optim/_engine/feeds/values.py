@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optim._engine.feeds.dimensions import PlannedInput, first_position, shape_of, symbol_sizes
-from optim._engine.feeds.roles import Role
+from optim._engine.feeds.roles import InputRole
 from optim._engine.feeds.settings import Setting
 from optim.arrays import Array, Feeds, dtype_of
 
@@ -29,39 +29,39 @@ def make_sample(plans: Sequence[PlannedInput], setting: Setting, rng: np.random.
 
 def describe_values(plan: PlannedInput, *, past: bool) -> str:
     """What :func:`make_sample` assumes about an input, in plain words; ``past`` says whether the model has a cache."""
-    if plan.role is Role.TOKENS:
+    if plan.role is InputRole.TOKENS:
         if plan.rows is None:
             return "random small token ids: no table tells how many there are"
         ids = f"random token ids from {_lowest_id(plan.rows)} to {plan.rows - 1}"
         return f"{ids}: the table they index has {plan.rows} rows"
-    if plan.role is Role.INTEGER and plan.rows is not None:
+    if plan.role is InputRole.INTEGER and plan.rows is not None:
         return f"random numbers from 0 to {plan.rows - 1}: the table they index has {plan.rows} rows"
-    if plan.role is Role.MASK and len(plan.symbols) > 2:
+    if plan.role is InputRole.MASK and len(plan.symbols) > 2:
         return "it hides padding" + (" and what comes later" if past else "") + ": -10000 for a float mask, else zero"
     return {
-        Role.HIDDEN: "normal noise, mean 0, sd 1",
-        Role.IMAGE: "normal noise, mean 0, sd 1, as of a normalized image; 0 to 255 for integers",
-        Role.FEATURES: "normal noise, mean 0, sd 1, as of normalized features",
-        Role.WAVEFORM: "normal noise, sd 0.1",
-        Role.PAST: "normal noise, mean 0, sd 0.5",
-        Role.STATE: "normal noise, sd 0.1",
-        Role.POSITIONS: "counted along the positions that the mask shows" + (", after the past" if past else ""),
-        Role.TYPES: "zeros; in every other sample ones in the second half, if the table has two rows or more",
-        Role.MASK: "ones; zeros where a sample is padded, at the " + ("beginning of the past" if past else "end"),
-        Role.HEAD_MASK: "ones: no head is masked",
-        Role.CACHE_BRANCH: "true if there is a past",
-        Role.FLAG: "random",
-        Role.LENGTH: "the length of the sequence",
-        Role.RATE: f"{_SAMPLE_RATE_HZ} Hz",
-        Role.TIMESTEP: "random from 1 to 999",
-        Role.INTEGER: "ones for a single number, else random zeros and ones",
-        Role.FLOAT: _describe_numbers(plan),
+        InputRole.HIDDEN: "normal noise, mean 0, sd 1",
+        InputRole.IMAGE: "normal noise, mean 0, sd 1, as of a normalized image; 0 to 255 for integers",
+        InputRole.FEATURES: "normal noise, mean 0, sd 1, as of normalized features",
+        InputRole.WAVEFORM: "normal noise, sd 0.1",
+        InputRole.PAST: "normal noise, mean 0, sd 0.5",
+        InputRole.STATE: "normal noise, sd 0.1",
+        InputRole.POSITIONS: "counted along the positions that the mask shows" + (", after the past" if past else ""),
+        InputRole.TYPES: "zeros; in every other sample ones in the second half, if the table has two rows or more",
+        InputRole.MASK: "ones; zeros where a sample is padded, at the " + ("beginning of the past" if past else "end"),
+        InputRole.HEAD_MASK: "ones: no head is masked",
+        InputRole.CACHE_BRANCH: "true if there is a past",
+        InputRole.FLAG: "random",
+        InputRole.LENGTH: "the length of the sequence",
+        InputRole.RATE: f"{_SAMPLE_RATE_HZ} Hz",
+        InputRole.TIMESTEP: "random from 1 to 999",
+        InputRole.INTEGER: "ones for a single number, else random zeros and ones",
+        InputRole.FLOAT: _describe_numbers(plan),
     }[plan.role]
 
 
 def is_guessed(plan: PlannedInput) -> bool:
     """Whether nothing in the graph tells which whole numbers an input takes: zeros and ones may stand for bytes."""
-    if plan.rows is not None or plan.role not in (Role.TOKENS, Role.INTEGER, Role.FLOAT):
+    if plan.rows is not None or plan.role not in (InputRole.TOKENS, InputRole.INTEGER, InputRole.FLOAT):
         return False
     is_one = all(one == 1 for one in plan.info.shape or (0,))
     return dtype_of(plan.info.dtype).kind in "iu" and not is_one
@@ -74,9 +74,9 @@ def _describe_numbers(plan: PlannedInput) -> str:
     return "random whole numbers from {} to {}".format(*_span(dtype, plan.role))
 
 
-def _span(dtype: np.dtype[Any], role: Role) -> tuple[int, int]:
+def _span(dtype: np.dtype[Any], role: InputRole) -> tuple[int, int]:
     """Lowest and highest of random whole numbers: bytes take all that there are."""
-    if dtype == np.uint8 or role is Role.IMAGE:
+    if dtype == np.uint8 or role is InputRole.IMAGE:
         low, high = 0, 255
     else:
         low, high = -50, 50
@@ -100,18 +100,18 @@ class _Sample:
     visible: dict[tuple[int, int, int], NDArray[np.bool_]] = field(default_factory=dict)
 
     def make(self, plan: PlannedInput, shape: tuple[int, ...]) -> Array:
-        makers: Mapping[Role, Callable[[PlannedInput, tuple[int, ...]], Array]] = {
-            Role.TOKENS: self.tokens,
-            Role.POSITIONS: self.positions,
-            Role.TYPES: self.types,
-            Role.MASK: self.mask,
-            Role.HEAD_MASK: lambda _, shape: np.ones(shape),
-            Role.CACHE_BRANCH: lambda _, shape: np.full(shape, self.setting.past > 0),
-            Role.FLAG: lambda _, shape: self.rng.integers(0, 2, shape),
-            Role.LENGTH: self.lengths,
-            Role.RATE: lambda _, shape: np.full(shape, _SAMPLE_RATE_HZ),
-            Role.TIMESTEP: lambda _, shape: self.rng.integers(1, 1000, shape),
-            Role.INTEGER: self.integers,
+        makers: Mapping[InputRole, Callable[[PlannedInput, tuple[int, ...]], Array]] = {
+            InputRole.TOKENS: self.tokens,
+            InputRole.POSITIONS: self.positions,
+            InputRole.TYPES: self.types,
+            InputRole.MASK: self.mask,
+            InputRole.HEAD_MASK: lambda _, shape: np.ones(shape),
+            InputRole.CACHE_BRANCH: lambda _, shape: np.full(shape, self.setting.past > 0),
+            InputRole.FLAG: lambda _, shape: self.rng.integers(0, 2, shape),
+            InputRole.LENGTH: self.lengths,
+            InputRole.RATE: lambda _, shape: np.full(shape, _SAMPLE_RATE_HZ),
+            InputRole.TIMESTEP: lambda _, shape: self.rng.integers(1, 1000, shape),
+            InputRole.INTEGER: self.integers,
         }
         values = makers.get(plan.role, self.noise)(plan, shape)
         return np.asarray(values, dtype=dtype_of(plan.info.dtype), order="C")
@@ -153,7 +153,7 @@ class _Sample:
 
     @property
     def maskable(self) -> bool:
-        return any(plan.role is Role.MASK for plan in self.plans)
+        return any(plan.role is InputRole.MASK for plan in self.plans)
 
     def positions(self, plan: PlannedInput, shape: tuple[int, ...]) -> Array:
         batch, length = (shape[-2] if len(shape) > 1 else 1), shape[-1]
@@ -191,9 +191,9 @@ class _Sample:
     def lengths(self, plan: PlannedInput, shape: tuple[int, ...]) -> Array:
         roles = {other.role for other in self.plans}
         length = self.setting.length
-        if Role.FEATURES in roles:
+        if InputRole.FEATURES in roles:
             length = self.setting.frames
-        elif Role.WAVEFORM in roles:
+        elif InputRole.WAVEFORM in roles:
             length = self.setting.samples
         return np.full(shape, length)
 
@@ -207,7 +207,7 @@ class _Sample:
         if dtype.kind in "iu":
             low, high = _span(dtype, plan.role)
             return self.rng.integers(low, high + 1, shape)
-        if plan.role is Role.FLOAT and np.prod(shape) == 1:
+        if plan.role is InputRole.FLOAT and np.prod(shape) == 1:
             return np.ones(shape)
-        spread = {Role.PAST: 0.5, Role.STATE: 0.1, Role.WAVEFORM: 0.1}.get(plan.role, 1.0)
+        spread = {InputRole.PAST: 0.5, InputRole.STATE: 0.1, InputRole.WAVEFORM: 0.1}.get(plan.role, 1.0)
         return self.rng.standard_normal(shape, dtype=np.float32) * np.float32(spread)

@@ -23,7 +23,7 @@ from optim._engine.gate.max_loss import MaxLoss
 from optim._engine.graphs.limits import check_limits
 from optim._engine.graphs.training_mode import training_notes
 from optim._engine.jobs.job import Job
-from optim._engine.jobs.reference_outputs import Ran, Wanted, run_once, write_reference
+from optim._engine.jobs.reference_outputs import Ran, WantedOutputs, run_once, write_reference
 from optim.arrays import Feeds, Outputs
 from optim.backend import Session
 from optim.errors import OptimError
@@ -157,7 +157,7 @@ def run(request: Request, channel: Channel) -> Answer:
         known: list[Ran] = []
         feeds = _make_feeds(request, session, known)
         wanted = judged_on(feeds, request.most_samples)
-        asked = Wanted(wanted, request.outputs, _for_outputs(request, began), known)
+        asked = WantedOutputs(wanted, request.outputs, _for_outputs(request, began), known)
         compared, run_s = write_reference(original.model, request.place, backend, session, feeds, asked, channel)
         reference = Reference(request.feeds, request.outputs, request.model, compared)
         require_numbers(reference, request.place.target)

@@ -38,7 +38,7 @@ class Ran:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedOutputs:
     """Samples to run.
 
     Attributes:
@@ -55,7 +55,13 @@ class Wanted:
 
 
 def write_reference(
-    model: Model, place: Place, backend: HeldBackend, session: Session, feeds: FeedSet, wanted: Wanted, channel: Channel
+    model: Model,
+    place: Place,
+    backend: HeldBackend,
+    session: Session,
+    feeds: FeedSet,
+    wanted: WantedOutputs,
+    channel: Channel,
 ) -> tuple[tuple[int, ...], float]:
     """Keep the outputs that count as right, on as many samples as there is time for.
 
@@ -82,7 +88,9 @@ def write_reference(
         return compared, time.perf_counter() - started
 
 
-def _write_outputs(session: Session, feeds: FeedSet, wanted: Wanted, channel: Channel) -> tuple[tuple[int, ...], float]:
+def _write_outputs(
+    session: Session, feeds: FeedSet, wanted: WantedOutputs, channel: Channel
+) -> tuple[tuple[int, ...], float]:
     began = said = time.perf_counter()
     total, done, compared = 0.0, 0, wanted.samples
     with FeedWriter(wanted.folder) as writer:

@@ -45,7 +45,7 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Remark:
     """One thing.
 
     Attributes:
@@ -61,7 +61,7 @@ class Finding:
     fix: str
 
 
-def examine(registry: Registry) -> list[Finding]:
+def examine(registry: Registry) -> list[Remark]:
     """Everything that is wrong, problems first."""
     passes = survey_passes(registry)
     for kind in ("backend", "metric", "layout", "goal", "command"):
@@ -82,25 +82,25 @@ def examine(registry: Registry) -> list[Finding]:
     return sorted(found, key=lambda finding: finding.severity is not Severity.PROBLEM)
 
 
-def _runtime() -> Iterator[Finding]:
+def _runtime() -> Iterator[Remark]:
     installed = [name for name in _RUNTIMES if _version(name)]
     if len(installed) > 1:
         keep = "onnxruntime-gpu" if "onnxruntime-gpu" in installed else installed[0]
-        yield Finding(
+        yield Remark(
             Severity.PROBLEM,
             " and ".join(installed),
             "install the same files: which one runs is undefined, and removing one breaks the other",
             f"pip uninstall -y {' '.join(installed)} && pip install {keep}   # or {_others(installed, keep)}",
         )
     elif not installed:
-        yield Finding(
+        yield Remark(
             Severity.NOTE,
             "onnxruntime",
             "is not installed: targets that need it cannot be used",
             "pip install 'onnxruntime>=1.24.2,<1.33'",
         )
     elif not _files_are_there(installed[0]):
-        yield Finding(
+        yield Remark(
             Severity.PROBLEM,
             installed[0],
             "is installed, but its files are missing",
@@ -124,7 +124,7 @@ def _others(installed: list[str], keep: str) -> str:
     return " or ".join(name for name in installed if name != keep)
 
 
-def _requirements(plugins: Iterable[LoadedPlugin]) -> Iterator[Finding]:
+def _requirements(plugins: Iterable[LoadedPlugin]) -> Iterator[Remark]:
     """What the packages say that they need, and is not there, or in another version."""
     for package in dict.fromkeys(["optim-core", *(plugin.info.package for plugin in plugins)]):
         for requirement in _needs(package):
@@ -132,7 +132,7 @@ def _requirements(plugins: Iterable[LoadedPlugin]) -> Iterator[Finding]:
             if version and requirement.specifier.contains(version, prereleases=True):
                 continue
             what = f"needs {requirement}, " + (f"and {version} is installed" if version else "which is not installed")
-            yield Finding(Severity.PROBLEM, package, what, f"pip install '{requirement}'")
+            yield Remark(Severity.PROBLEM, package, what, f"pip install '{requirement}'")
 
 
 def _needs(package: str) -> Iterator[Requirement]:
@@ -152,19 +152,19 @@ def _requirements_of(package: str) -> Iterator[Requirement]:
             yield Requirement(line)
 
 
-def _plugins(plugins: Iterable[LoadedPlugin]) -> Iterator[Finding]:
+def _plugins(plugins: Iterable[LoadedPlugin]) -> Iterator[Remark]:
     for plugin in plugins:
         subject = f"plugin {plugin.info}"
         if plugin.state is State.INCOMPATIBLE:
             fix = f"update {plugin.info.package} and optim-core: docs/install.md#update"
-            yield Finding(Severity.PROBLEM, subject, plugin.reason, fix)
+            yield Remark(Severity.PROBLEM, subject, plugin.reason, fix)
         elif plugin.state is State.FAILED:
-            yield Finding(Severity.PROBLEM, subject, plugin.reason, _repair(plugin))
+            yield Remark(Severity.PROBLEM, subject, plugin.reason, _repair(plugin))
         for warning in plugin.warnings:
-            yield Finding(Severity.NOTE, subject, warning, f"update {plugin.info.package}")
+            yield Remark(Severity.NOTE, subject, warning, f"update {plugin.info.package}")
 
 
-def _environments(plugins: Iterable[LoadedPlugin]) -> Iterator[Finding]:
+def _environments(plugins: Iterable[LoadedPlugin]) -> Iterator[Remark]:
     """Of isolated plugins: one that was never made may be meant so, one that is broken is not."""
     from optim.isolation.diagnosis import diagnose
 
@@ -172,7 +172,7 @@ def _environments(plugins: Iterable[LoadedPlugin]) -> Iterator[Finding]:
         isolation = getattr(plugin.implementation, "OPTIM_ISOLATED", None)
         if plugin.state is State.OK and isolation is not None and (found := diagnose(isolation)):
             severity = Severity.PROBLEM if found.broken else Severity.NOTE
-            yield Finding(severity, f"plugin {plugin.info}", found.what, found.fix)
+            yield Remark(severity, f"plugin {plugin.info}", found.what, found.fix)
 
 
 def _repair(plugin: LoadedPlugin) -> str:
@@ -183,9 +183,9 @@ def _repair(plugin: LoadedPlugin) -> str:
     return f"optim --debug plugins show {plugin.name}   # then report it to the makers of {plugin.info.package}"
 
 
-def _offers(registry: Registry) -> Iterator[Finding]:
+def _offers(registry: Registry) -> Iterator[Remark]:
     for problem in registry.problems:
-        yield Finding(
+        yield Remark(
             Severity.PROBLEM,
             f"plugin {problem.plugin}",
             f"{problem.hook}: {problem.reason}",
@@ -193,11 +193,11 @@ def _offers(registry: Registry) -> Iterator[Finding]:
         )
 
 
-def _targets(registry: Registry) -> Iterator[Finding]:
+def _targets(registry: Registry) -> Iterator[Remark]:
     for name, offer in registry.offered("target").items():
         target = offer.value
         if target.backend not in registry.backends():
-            yield Finding(
+            yield Remark(
                 Severity.PROBLEM,
                 f"target {name}",
                 f"runs on backend {target.backend}, which no plugin brings",
@@ -205,10 +205,10 @@ def _targets(registry: Registry) -> Iterator[Finding]:
             )
         elif reason := registry.unavailable(target):
             fix = f"install what it lacks, or run elsewhere: optim targets   # {offer.plugin.package} knows more"
-            yield Finding(Severity.NOTE, f"target {name}", reason, fix)
+            yield Remark(Severity.NOTE, f"target {name}", reason, fix)
 
 
-def _order(registry: Registry) -> Iterator[Finding]:
+def _order(registry: Registry) -> Iterator[Remark]:
     seen: set[str] = set()
     for target in registry.targets().values():
         for stage in Stage:
@@ -217,10 +217,10 @@ def _order(registry: Registry) -> Iterator[Finding]:
             except OptimError as error:
                 if error.cause not in seen:
                     seen.add(error.cause)
-                    yield Finding(Severity.PROBLEM, error.what, error.cause, error.fix)
+                    yield Remark(Severity.PROBLEM, error.what, error.cause, error.fix)
 
 
-def _unresolved(passes: Iterable[SurveyedPass], registry: Registry) -> Iterator[Finding]:
+def _unresolved(passes: Iterable[SurveyedPass], registry: Registry) -> Iterator[Remark]:
     """Names in before and after: of a plugin that is here and has no such pass, they are misspelt."""
     there = {plugin.name for plugin in registry.plugins if plugin.state is State.OK}
     absent: dict[tuple[str, str], list[str]] = defaultdict(list)
@@ -232,7 +232,7 @@ def _unresolved(passes: Iterable[SurveyedPass], registry: Registry) -> Iterator[
             if plugin in there:
                 what = f"wants to be placed by {name}; plugin {plugin} has no such pass in stage {item.offered.stage}"
                 fix = f"report it to the makers of {item.offered.plugin.package}"
-                yield Finding(Severity.PROBLEM, f"pass {item.offered.name}", what, fix)
+                yield Remark(Severity.PROBLEM, f"pass {item.offered.name}", what, fix)
             else:
                 absent[item.offered.name, plugin].append(name)
     alike: dict[tuple[str, str], list[str]] = defaultdict(list)
@@ -241,10 +241,10 @@ def _unresolved(passes: Iterable[SurveyedPass], registry: Registry) -> Iterator[
     for (names_there, plugin), subjects in alike.items():
         what = f"wants to be placed by {names_there}, and plugin {plugin} is not there"
         fix = f"nothing, unless you want plugin {plugin}: install it"
-        yield Finding(Severity.NOTE, f"pass {', '.join(subjects)}", what, fix)
+        yield Remark(Severity.NOTE, f"pass {', '.join(subjects)}", what, fix)
 
 
-def _lazy_names(passes: Iterable[SurveyedPass], registry: Registry) -> Iterator[Finding]:
+def _lazy_names(passes: Iterable[SurveyedPass], registry: Registry) -> Iterator[Remark]:
     """What plugins name as ``module:name`` and nobody has imported yet: a library that is missing shows here first."""
     named: dict[tuple[str, str], tuple[str, PluginInfo]] = {}
     for item in passes:
@@ -265,10 +265,10 @@ def _lazy_names(passes: Iterable[SurveyedPass], registry: Registry) -> Iterator[
     for (subject, path), (what, plugin) in named.items():
         if defect := import_defect(path):
             fix = f"install what it needs, or report it to the makers of {plugin.package}"
-            yield Finding(Severity.PROBLEM, subject, f"{what}, {path}, cannot be imported: {defect}", fix)
+            yield Remark(Severity.PROBLEM, subject, f"{what}, {path}, cannot be imported: {defect}", fix)
 
 
-def _late_imports(passes: Iterable[SurveyedPass], registry: Registry) -> Iterator[Finding]:
+def _late_imports(passes: Iterable[SurveyedPass], registry: Registry) -> Iterator[Remark]:
     """What plugins import when they work, and is not there; what their distribution calls optional is a note."""
     modules = {(item.offered.pass_class.__module__, item.offered.plugin) for item in passes}
     for kind in ("backend", "layout"):
@@ -290,12 +290,12 @@ def _late_imports(passes: Iterable[SurveyedPass], registry: Registry) -> Iterato
             continue
         what = f"{who} imports {name} when it works, which is not installed"
         fix = f"install what brings the module '{name}'; {plugin.package} should say which"
-        yield Finding(Severity.PROBLEM, f"plugin {plugin}", what, fix)
+        yield Remark(Severity.PROBLEM, f"plugin {plugin}", what, fix)
     for (plugin, extra), names in optional.items():
         what = f"parts of it need what is not installed: {', '.join(names)}"
         needed = (requirement for requirement in _requirements_of(plugin.package) if extra in _extras_of(requirement))
         libraries = " ".join(f"'{one.name}{one.specifier}'" for one in needed)
-        yield Finding(Severity.NOTE, f"plugin {plugin}", what, f"pip install {libraries}")
+        yield Remark(Severity.NOTE, f"plugin {plugin}", what, f"pip install {libraries}")
 
 
 def _import_path(value: object) -> str:
@@ -319,14 +319,14 @@ def _extras_of(requirement: Requirement) -> list[str]:
     return re.findall(r"extra == ['\"]([^'\"]+)", str(requirement.marker or ""))
 
 
-def _unknown_disabled(registry: Registry) -> Iterator[Finding]:
+def _unknown_disabled(registry: Registry) -> Iterator[Remark]:
     known = {plugin.name for plugin in registry.plugins}
     names = [name for part in os.environ.get(DISABLE_VARIABLE, "").split(",") if (name := part.strip())]
     for name in names:
         if name not in known:
             left = ",".join(sorted(known & set(names)))
             fix = f"export {DISABLE_VARIABLE}={left}" if left else f"unset {DISABLE_VARIABLE}"
-            yield Finding(Severity.PROBLEM, DISABLE_VARIABLE, f"names plugin {name}, which is not installed", fix)
+            yield Remark(Severity.PROBLEM, DISABLE_VARIABLE, f"names plugin {name}, which is not installed", fix)
 
 
 def _version(name: str) -> str:

@@ -32,25 +32,25 @@ _LOCK_VERSION = 1
 """Raised when an older optim would repeat something else; keys that only inform are added without."""
 
 
-class _Table(BaseModel):
+class _LockTable(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
 
-class Header(_Table):
+class Header(_LockTable):
     """Marks the file as a lock."""
 
     version: int = _LOCK_VERSION
     made_by: str = Field(description="distribution and version, e.g. optim-core 0.1.0")
 
 
-class LockedSource(_Table):
+class LockedSource(_LockTable):
     """The model that was optimized."""
 
     file_name: str
     digest: str = Field(description="digest of the model: sha256 over graph and weights")
 
 
-class LockedTarget(_Table):
+class LockedTarget(_LockTable):
     """Where it was optimized for."""
 
     name: str
@@ -61,7 +61,7 @@ class LockedTarget(_Table):
     versions: Mapping[str, str] = Field(default={}, description="versions of libraries by distribution")
 
 
-class LockedFeeds(_Table):
+class LockedFeeds(_LockTable):
     """What it was judged on."""
 
     digest: str
@@ -70,7 +70,7 @@ class LockedFeeds(_Table):
     data: str | None = Field(default=None, description="samples that the user gave; absent if optim synthesized them")
 
 
-class LockedPass(_Table):
+class LockedPass(_LockTable):
     """One step of the chain, with every option's value."""
 
     name: str
@@ -98,7 +98,7 @@ class LockedPass(_Table):
         return {**self.options, **dict.fromkeys(self.none)}
 
 
-class LockedResult(_Table):
+class LockedResult(_LockTable):
     """What came of it: the digest is what a repetition must reach, the figures inform."""
 
     model_digest: str = Field(description="sha256 over graph, weights and session settings")
@@ -107,7 +107,7 @@ class LockedResult(_Table):
     latency_ratio: float | None = None
 
 
-class Lock(_Table):
+class Lock(_LockTable):
     """Everything needed to make and verify the same model again."""
 
     lock: Header

@@ -93,7 +93,7 @@ class Plot:
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class ShownFigure:
     """One figure, before and after, and how the two relate; ``share`` is after / before."""
 
     title: str
@@ -217,7 +217,7 @@ def _merged(steps: Sequence[StepReport]) -> list[StepRow]:
     return [StepRow(group[0], len(group)) for group in alike.values()]
 
 
-def _figures(report: Report) -> list[Figure]:
+def _figures(report: Report) -> list[ShownFigure]:
     before, after = report.original, report.result
     if after is None:
         return []
@@ -226,12 +226,14 @@ def _figures(report: Report) -> list[Figure]:
         interval = after.latency_ratio_ci
         note = f"ratio {after.latency_ratio:.2f}" + (f", {interval[0]:.2f} to {interval[1]:.2f}" if interval else "")
         texts = words.latency_text(before.latency_ms), words.latency_text(after.latency_ms)
-        found.append(Figure("Latency", *texts, after.latency_ratio, note))
+        found.append(ShownFigure("Latency", *texts, after.latency_ratio, note))
     if before.generation is not None and after.generation is not None:
         found.append(_answer(before.generation, after.generation))
     if before.throughput is not None and after.throughput is not None and after.goal_ratio is not None:
         texts = words.throughput_text(before.throughput), words.throughput_text(after.throughput)
-        found.append(Figure("Throughput", *texts, after.goal_ratio.value, f"time ratio {after.goal_ratio.value:.2f}"))
+        found.append(
+            ShownFigure("Throughput", *texts, after.goal_ratio.value, f"time ratio {after.goal_ratio.value:.2f}")
+        )
     if before.start is not None and after.start is not None:
         found.append(_start_up(before.start, after.start))
     sizes = [
@@ -240,18 +242,20 @@ def _figures(report: Report) -> list[Figure]:
     ]
     for title, old, new in sizes:
         if old and new:
-            found.append(Figure(title, words.size_text(old), words.size_text(new), new / old, f"ratio {new / old:.2f}"))
+            found.append(
+                ShownFigure(title, words.size_text(old), words.size_text(new), new / old, f"ratio {new / old:.2f}")
+            )
     return found
 
 
-def _answer(before: GenerationReport, after: GenerationReport) -> Figure:
+def _answer(before: GenerationReport, after: GenerationReport) -> ShownFigure:
     """An answer, with its first token and the others."""
     *parts, (title, old, new) = generation_figures(before, after)
     note = "; ".join(f"{name} {one} → {other}" for name, one, other in parts)
-    return Figure(title.capitalize(), old, new, after.answer_ms / before.answer_ms, note)
+    return ShownFigure(title.capitalize(), old, new, after.answer_ms / before.answer_ms, note)
 
 
-def _start_up(before: StartReport, after: StartReport) -> Figure:
+def _start_up(before: StartReport, after: StartReport) -> ShownFigure:
     """From opening a model to its first answer."""
     old, new = before.open_ms + before.first_ms, after.open_ms + after.first_ms
     parts = [("open", "open_ms"), ("first call", "first_ms"), ("later calls", "run_ms")]
@@ -259,7 +263,7 @@ def _start_up(before: StartReport, after: StartReport) -> Figure:
         f"{title} {words.latency_text(getattr(before, name))} → {words.latency_text(getattr(after, name))}"
         for title, name in parts
     )
-    return Figure("Start-up", words.latency_text(old), words.latency_text(new), new / old, "; ".join(texts))
+    return ShownFigure("Start-up", words.latency_text(old), words.latency_text(new), new / old, "; ".join(texts))
 
 
 def _operators(report: Report) -> tuple[list[OperatorRow], list[OperatorRow]]:

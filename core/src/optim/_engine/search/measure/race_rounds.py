@@ -14,7 +14,7 @@ from optim._engine.search.measure.lane_figures import goal_ratio
 from optim._engine.search.measure.noise_watch import NoiseWatch
 from optim._engine.search.measure.race_lanes import Lane, run_lane
 from optim._engine.search.measure.statistics import paired_ratio
-from optim._engine.search.measure.stopping import Standing, next_look_after
+from optim._engine.search.measure.stopping import Leader, next_look_after
 from optim.goal import Ratio
 from optim.jobs.process import WorkerFailed
 
@@ -102,7 +102,7 @@ class _Running:
     failures: dict[int, str] = field(default_factory=dict)
     quiet: list[int] = field(default_factory=list)
     window: list[int] = field(default_factory=list)
-    standing: Standing | None = None
+    standing: Leader | None = None
     next_look: int = 0
     cut_short: bool = False
     late: dict[int, str] = field(default_factory=dict)
@@ -185,7 +185,7 @@ def _forget_unfinished(lanes: dict[int, Lane], alive: Sequence[int], failures: d
     return unfinished
 
 
-def _judge(lanes: dict[int, Lane], failures: dict[int, str], kept: list[int], drop: bool) -> Standing | None:
+def _judge(lanes: dict[int, Lane], failures: dict[int, str], kept: list[int], drop: bool) -> Leader | None:
     """How the best lane stands by the goal's clock; lanes that are clearly beaten stop racing."""
     racing = [i for i in lanes if i and lanes[i].racing and i not in failures]
     base = lanes[0]
@@ -197,7 +197,7 @@ def _judge(lanes: dict[int, Lane], failures: dict[int, str], kept: list[int], dr
         if drop and ratio is not best and (ratio.value > _HOPELESS * best.value or ratio.low > best.high * _CLEARLY):
             lanes[i].racing = False
     rivals = [ratio for i, ratio in ratios.items() if ratio is not best and lanes[i].racing]
-    return Standing(best, alone=all(ratio.low > best.high for ratio in rivals))
+    return Leader(best, alone=all(ratio.low > best.high for ratio in rivals))
 
 
 def ratio_of(lane: Lane, base: Lane, kept: list[int]) -> Ratio:

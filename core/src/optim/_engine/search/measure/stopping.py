@@ -15,7 +15,7 @@ looks at which its interval is narrow ends at a lucky one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Leader:
     """How a race stands.
 
     Attributes:
