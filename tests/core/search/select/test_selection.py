@@ -395,6 +395,20 @@ def test_settings_that_gain_five_per_cent_stay_however_wide_the_interval_is(deci
     assert decide({**figures, "a": (0.83, 0.65, 0.99)}, named=(Named("set"),)) == "a-set"
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ((1.00, 0.99, 1.01), None),  # what a run measured of level='all', the runtime's default
+        ((0.98, 0.95, 1.01), None),
+        ((0.95, 0.93, 0.97), (1.01, 0.99, 1.03)),  # what once was called improved
+    ],
+)
+def test_a_named_setting_within_the_noise_is_not_called_improved(decide, first, second):
+    named = (Named("set", {"level": "all"}),)
+    assert decide({"set": first}, seconds={"set": second}, named=named, max_drift=None) is None
+    assert decide({"set": (0.80, 0.78, 0.82)}, named=named, max_drift=None) == "set"
+
+
 def test_each_of_two_that_make_way_is_looked_at(decide):
     same = (0.8, 0.79, 0.81)
     chains = {"way1-way2-a": same, "way1-a": same, "a": same}
