@@ -210,8 +210,9 @@ def test_a_tensor_that_two_initializers_share_is_written_once(tmp_path, store):
     graph = model.ir()
     graph.graph.initializers["b"].const_value = graph.graph.initializers["a"].const_value
     shared = save_in_store(graph, store)
-    _, data = deliver_model(shared, tmp_path / "out")
-    assert data.stat().st_size == array.nbytes
+    for one_file in (True, False):
+        _, data = deliver_model(shared, tmp_path / f"out{one_file}", one_file=one_file)
+        assert data.stat().st_size == array.nbytes
 
 
 def test_a_model_is_whole_only_with_all_of_its_data(store, model):

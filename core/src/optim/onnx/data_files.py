@@ -39,7 +39,7 @@ def write_tensors(
     places: dict[tuple[str, int, int] | int, tuple[int, int]] = {}
     with replacing(path) as stream:
         for value, tensor in tensors:
-            key = _place_key(tensor)
+            key = place_key(tensor)
             if key not in places:
                 padding = b"\0" * (-position % _PAGE_BYTES if tensor.nbytes >= _LARGE_BYTES else 0)
                 start = position + len(padding)
@@ -74,7 +74,8 @@ def pieces(tensor: TensorProtocol) -> Iterator[bytes]:
             yield piece
 
 
-def _place_key(tensor: TensorProtocol) -> tuple[str, int, int] | int:
+def place_key(tensor: TensorProtocol) -> tuple[str, int, int] | int:
+    """Where the bytes of a tensor lie: equal for tensors that share them."""
     if isinstance(tensor, ir.ExternalTensor):
         return (str(tensor.path), tensor.offset or 0, tensor.nbytes)
     held = tensor.raw if isinstance(tensor, ir.Tensor) else None

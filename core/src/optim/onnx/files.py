@@ -27,7 +27,7 @@ from optim.decoders.shared_past import keep_shared_past
 from optim.model import Model, SessionConfig, TensorInfo
 from optim.onnx.adapter_inputs import SUPPLIED, adapter_inputs_of, keep_adapter_inputs, leave_to_sessions
 from optim.onnx.context_files import context_files, deliver_contexts, keep_attachments, set_artefacts, store_contexts
-from optim.onnx.data_files import bytes_key, keep_by_digest, pieces, placed, replacing, write_tensors
+from optim.onnx.data_files import bytes_key, keep_by_digest, pieces, place_key, placed, replacing, write_tensors
 from optim.onnx.digests import model_digest
 from optim.onnx.external_data import external_files
 from optim.onnx.linked import is_linked, linked_files, locations_for_store, point_from, resolve
@@ -195,7 +195,10 @@ def deliver_model(
             value.const_value = embedded_tensor(tensor)
     groups = {data_path: tensors} if one_file and tensors else {}
     if not one_file:
-        groups = {folder / f"{data_path.name}.{number}": [one] for number, one in enumerate(tensors)}
+        shared: dict[object, list[tuple[ir.Value, TensorProtocol]]] = {}
+        for one in tensors:
+            shared.setdefault(place_key(one[1]), []).append(one)
+        groups = {folder / f"{data_path.name}.{number}": group for number, group in enumerate(shared.values())}
     for path, group in groups.items():
         write_tensors(group, path)
     written = [graph_path, *groups]
