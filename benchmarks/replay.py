@@ -39,7 +39,7 @@ from optim._engine.search.explore import expand
 from optim._engine.search.measure import race_job
 from optim._engine.search.measure.race_rounds import _ALONE, _CLEARLY, _HOPELESS
 from optim._engine.search.measure.statistics import paired_ratio
-from optim._engine.search.measure.stopping import Standing, next_look_after
+from optim._engine.search.measure.stopping import Leader, next_look_after
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import LaneResult
 from optim._engine.search.time_estimate import PassCosts
@@ -420,7 +420,7 @@ def _rounds_of(lanes: Sequence[_Drawn], effort: Effort, usual_s: float, missing:
             beaten = ratio.value > _HOPELESS * best.value or ratio.low > best.high * _CLEARLY
             lane.racing = not (effort.drop and ratio.value > best.value and beaten)
         rivals = [lane.ratio for lane in racing if lane.racing and lane.ratio.value > best.value]
-        if Standing(best, all(one.low > best.high for one in rivals)).is_clear(effort):
+        if Leader(best, all(one.low > best.high for one in rivals)).is_clear(effort):
             break
     return spent_s
 
