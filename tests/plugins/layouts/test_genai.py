@@ -33,6 +33,8 @@ CONFIG = {
     "bos_token_id": 1,
     "eos_token_id": WORDS - 1,
 }
+UNREADABLE = {"tokenizer.json": {}, "tokenizer_config.json": {"tokenizer_class": "BertTokenizer"}}
+"""A tokenizer of WordPiece, which onnxruntime-genai does not have."""
 
 
 def write_decoder(path):
@@ -97,6 +99,15 @@ def test_a_run_folder_is_a_model_folder_of_onnxruntime_genai(decoder, consumers,
     assert "onnxruntime-genai 0.18.0" in laid.text
     assert laid.drift <= laid.tolerance
     assert {"genai_config.json", "model.onnx", "report.json"} <= {file.name for file in (tmp_path / "out").iterdir()}
+    for name, content in UNREADABLE.items():
+        (tmp_path / "out" / name).write_text(json.dumps(content))
+    there = {"files": tmp_path / "out", "opened_by": consumers}
+    laid = optim.deliver(tmp_path / "out", "genai:without_tokenizer=true,tokens=6", tmp_path / "ids", **there)
+    assert laid.status == "opened", laid.text
+    with pytest.raises(OptimError, match="layout-not-opened") as caught:
+        optim.deliver(tmp_path / "out", "genai:tokens=6", tmp_path / "text", **there)
+    assert "cannot read the tokenizer: Unsupported tokenizer class: BertTokenizer" in caught.value.cause
+    assert "genai:without_tokenizer=true" in caught.value.cause
 
 
 def test_sizes_names_and_settings_are_the_decoders(result, tmp_path):

@@ -136,6 +136,6 @@ def _not_opened(layout: Layout, cause: str) -> OptimError:
         "layout-not-opened",
         f"the consumer of layout {layout.name} does not open what was written",
         cause,
-        f"give the Python that has it: optim deliver --python PYTHON ({layout.consumer})",
+        f"the run folder itself is right; for another version of the program: --python PYTHON ({layout.consumer})",
         status=ExitStatus.NOT_HELD,
     )

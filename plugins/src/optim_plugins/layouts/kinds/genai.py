@@ -69,7 +69,8 @@ class Genai(Layout):
         carry_files(result.files, folder, head=False)
         (folder / _GENAI_CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
         carried = {name: value for name, value in session.session_options.items() if name in _OPTIONS}
-        return Laid("model.onnx", type(session)(carried, session.session_config), {"tokens": options.tokens})
+        told = {"tokens": options.tokens, "tokenizer": not options.without_tokenizer}
+        return Laid("model.onnx", type(session)(carried, session.session_config), told)
 
     def samples(self, result: Result, feeds: Sequence[Feeds]) -> Sequence[Feeds]:
         """Prompts: a past of its own cannot be handed to it."""

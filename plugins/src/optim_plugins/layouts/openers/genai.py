@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,18 @@ def open_and_run(folder: Path, samples: list[dict[str, Any]], told: dict[str, An
             generator.generate_next_token()
         tokens = np.array(generator.get_sequence(0))[prompt.shape[1] :]
         outputs.append({"logits": np.stack(scores)[: len(tokens)], "tokens": tokens})
-    if (folder / "tokenizer.json").is_file() or (folder / "tokenizer.model").is_file():
-        genai.Tokenizer(model)
+    if told["tokenizer"]:
+        _open_tokenizer(genai, model)
     return f"onnxruntime-genai {importlib.metadata.version('onnxruntime-genai')}", outputs
+
+
+def _open_tokenizer(genai: Any, model: Any) -> None:
+    """Fail in one line that names the tokenizer: the graph was run before, and is right."""
+    try:
+        genai.Tokenizer(model)
+    except Exception as error:
+        said = textwrap.shorten(str(error), 150)  # optim shows 300 characters, and the way out comes last
+        raise RuntimeError(
+            f"onnxruntime-genai runs the graph, but cannot read the tokenizer: {said}; "
+            "if your program makes the ids itself: genai:without_tokenizer=true"
+        ) from error
