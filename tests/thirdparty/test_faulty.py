@@ -179,7 +179,7 @@ HOW_A_PASS_FAILS = {
     "hang": "did not finish within",
     "error": "RuntimeError: ERR_0x80000008: the device was lost",
 }
-"""What a run says of a pass that it cannot go on without."""
+"""Words of a run for a pass that it cannot go on without."""
 
 
 @pytest.mark.parametrize("mistake", _some(IN_A_PASS, ("abort apply",)))

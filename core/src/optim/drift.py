@@ -84,7 +84,7 @@ def objection(comparisons: Iterable[OutputComparison], max_drift: float | None =
 
 
 def foresee(values: Sequence[float]) -> float:
-    """What one further sample's value stays below, with 99 % probability if values are normal; at least the greatest.
+    """Bound of the value of one further sample, 99 % probable if values are normal; at least the greatest.
 
     Args:
         values: one of each sample, in any unit.

@@ -62,7 +62,7 @@ class TestOnnxFiles(LayoutConformance):
         assert external_files(folders[0] / "model.onnx")
 
     def test_more_than_a_graph_has_room_for_is_refused(self, result, tmp_path, monkeypatch):
-        monkeypatch.setattr(onnx_files, "_LARGEST_GRAPH", 1000)
+        monkeypatch.setattr(onnx_files, "LARGEST_GRAPH", 1000)
         with pytest.raises(OptimError, match="layout-failed") as refused:
             OnnxFiles().write(result, tmp_path, parse_options(OnnxFiles, {"size_threshold": 1 << 20}))
         assert refused.value.fix == "choose a lower size_threshold"

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from optim.layout.contract import Result as Result
     from optim.layout.opening import Opened as Opened
     from optim.layout.opening import open_laid as open_laid
+    from optim.layout.placing import LARGEST_GRAPH as LARGEST_GRAPH
     from optim.layout.placing import place_graph as place_graph
     from optim.layout.placing import require_provider as require_provider
     from optim.layout.settings import SWITCHED_OFF as SWITCHED_OFF

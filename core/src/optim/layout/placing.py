@@ -8,7 +8,7 @@ from pathlib import Path
 from optim.errors import OptimError
 from optim.layout.contract import Result
 
-_LARGEST_GRAPH = (1 << 31) - (1 << 26)
+LARGEST_GRAPH = (1 << 31) - (1 << 26)
 """A graph is one message of protobuf, of 2 GiB at most; 64 MiB are left for nodes."""
 
 
@@ -43,7 +43,7 @@ def place_graph(result: Result, path: Path, *, data_suffix: str = ".data", embed
         shutil.copyfile(result.model.path, path)
         return path
     names = sorted({entry.value for entry in entries})
-    if embed and sum((result.model.path.parent / name).stat().st_size for name in names) < _LARGEST_GRAPH:
+    if embed and sum((result.model.path.parent / name).stat().st_size for name in names) < LARGEST_GRAPH:
         onnx.save(onnx.load(result.model.path), path)
         return path
     new = {name: f"{path.name}{data_suffix}{f'.{number}' if number else ''}" for number, name in enumerate(names)}

@@ -75,7 +75,7 @@ def pieces(tensor: TensorProtocol) -> Iterator[bytes]:
 
 
 def place_key(tensor: TensorProtocol) -> tuple[str, int, int] | int:
-    """Where the bytes of a tensor lie: equal for tensors that share them."""
+    """A key of the place where the bytes of a tensor lie. Tensors that share bytes have one key."""
     if isinstance(tensor, ir.ExternalTensor):
         return (str(tensor.path), tensor.offset or 0, tensor.nbytes)
     held = tensor.raw if isinstance(tensor, ir.Tensor) else None

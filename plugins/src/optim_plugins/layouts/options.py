@@ -47,7 +47,7 @@ class OptimumOptions(PassOptions):
 
 
 class OnnxFilesOptions(PassOptions):
-    """Of the layout ``onnx``; the names are those of ``onnx.save_model``."""
+    """Options of the layout ``onnx``, named as in ``onnx.save_model``."""
 
     size_threshold: int = Field(
         default=1024,

@@ -67,7 +67,7 @@ _EVALUATIONS_BY_COSTS = 6
 """Sets that are measured by what nodes cost on another chain: where none of them holds, it says too little here."""
 
 _EVALUATIONS_AT_ONCE = 160
-"""Where time alone bounds them: twice as many follow if they find nothing."""
+"""Evaluations of a repair that only time bounds. If they find nothing, twice as many follow."""
 
 HOLDS, COSTS, MEASURED = "holds", "costs", "measured"
 """Events: what was measured and holds, cheaper than all before it; what nodes cost, as far as it is known; that a set

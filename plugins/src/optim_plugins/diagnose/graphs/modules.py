@@ -18,7 +18,7 @@ import onnx_ir as ir
 _SCOPES = "pkg.torch.onnx.name_scopes"
 _CLASSES = "pkg.torch.onnx.class_hierarchy"
 _WRAPPER = "module."
-"""What optim's exporter calls the module that a source is wrapped in."""
+"""The name, in optim's exporter, of the module that wraps a source."""
 
 
 def modules_of(nodes: Iterable[ir.Node]) -> tuple[str, ...]:

@@ -15,13 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from optim import ExitStatus, OptimError
-from optim.layout import Laid, Layout, Result, disabled_as_config, require_provider
+from optim.layout import LARGEST_GRAPH, Laid, Layout, Result, disabled_as_config, require_provider
 
 if TYPE_CHECKING:
     from optim_plugins.layouts.options import OnnxFilesOptions
-
-_LARGEST_GRAPH = (1 << 31) - (1 << 26)
-"""A graph is one message of protobuf, of 2 GiB at most."""
 
 
 class OnnxFiles(Layout):
@@ -39,7 +36,7 @@ class OnnxFiles(Layout):
 
         require_provider(result, layout=self.name, providers=("CPUExecutionProvider",))
         inside = _weights_below(result, options.size_threshold)
-        if inside > _LARGEST_GRAPH:
+        if inside > LARGEST_GRAPH:
             raise OptimError(
                 "layout-failed",
                 f"{inside / 1e9:.1f} GB of weights cannot be inside model.onnx",

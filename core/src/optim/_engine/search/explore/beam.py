@@ -193,9 +193,9 @@ class Beam:
         return self._rank.joined(ranking, looked)
 
     def _repaired_on(self, ranking: list[Measured]) -> list[Measured]:
-        """What was found for size, and what a repair in the time that is left makes smaller: no race waits for it.
+        """Models found for size, and smaller ones that repairs make in the time left. No race waits for that time.
 
-        One that was cut short is taken up again first.
+        A repair that was cut short goes on first.
         """
         with self.time.lending():
             has_time = self.time.left_for_repairs >= LEAST_REPAIR_S
