@@ -167,3 +167,9 @@ def test_every_flag_is_one_that_onnxruntime_has() -> None:
     known = vars(FusionOptions("unet"))
     assert {_ATTRIBUTES.get(flag, f"enable_{flag}") for flag in get_args(Flag)} <= known.keys()
     assert set(get_args(ModelType)) == set(MODEL_TYPES)
+
+
+def test_sizes_and_masks_of_an_attention_that_is_not_fused_are_said_to_change_nothing(tmp_path: Path) -> None:
+    asked = {"model_type": "bert", "num_heads": 2, "hidden_size": 32, "mask": "index"}
+    result = apply(FuseTransformer, export("bert.dynamo", tmp_path), tmp_path, engine="onnxruntime", **asked)
+    assert "num_heads, hidden_size, mask changed nothing: the optimizer fused no attention" in result.notes

@@ -55,6 +55,9 @@ def fuse(
     before = operator_counts(model.path)
     after = {name: int(count) for name, count in optimizer.get_fused_operator_statistics().items()}
     grown = {name: after[name] - before.get(name, 0) - before.get(f"com.microsoft:{name}", 0) for name in after}
+    without_use = [name for name in ("num_heads", "hidden_size", "mask") if getattr(chosen, name)]
+    if without_use and not any(count > 0 for name, count in grown.items() if name.endswith("Attention")):
+        notes = (*notes, f"{', '.join(without_use)} changed nothing: the optimizer fused no attention")
     path = scratch / "fused.onnx"
     size = sum(len(tensor.raw_data) for tensor in optimizer.model.graph.initializer)
     optimizer.save_model_to_file(str(path), use_external_data_format=size > _LARGE_BYTES)
