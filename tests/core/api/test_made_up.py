@@ -114,3 +114,20 @@ def test_a_mask_that_hides_nothing_is_said_to_test_no_mask() -> None:
     """A model that ignores its mask is equal under it."""
     assert "use of the mask is not tested" in MadeUp(mask="full").text
     assert MadeUp(mask="end").text == "synthesized, mask end"
+
+
+def test_sizes_that_the_model_does_not_take_are_said_to_need_other_sizes(tmp_path: Path, jobs_here: None) -> None:
+    info = [
+        helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "sequence"]) for name in ("input_ids", "y")
+    ]
+    table = helper.make_tensor("positions", TensorProto.INT64, [32], range(32))
+    computed = helper.make_node("Abs", ["positions"], ["absolute"])  # a plain table would tell its size
+    node = helper.make_node("Add", ["input_ids", "absolute"], ["y"])
+    graph = helper.make_graph([computed, node], "g", info[:1], info[1:], [table])
+    path = tmp_path / "m.onnx"
+    save(helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 18)]), path)
+    with pytest.raises(OptimError, match="prepare-failed") as refused:
+        optim.verify(path, path, samples=2)
+    assert "--size" in refused.value.fix
+    assert "--data" not in refused.value.fix
+    assert optim.verify(path, path, samples=2, sizes={"sequence": 32}).outputs[0].shape == (1, 32)

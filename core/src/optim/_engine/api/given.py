@@ -180,7 +180,14 @@ def sized_data(model: Path, asked: MadeUp, data: Data | None, seed: int) -> Iter
             for name, array in sized_feeds(described, asked.sizes, seed, number=number, mask=asked.mask).items()
         }
         write_archive(path, made)
-        yield path
+        try:
+            yield path
+        except OptimError as error:
+            if error.reference == "prepare-failed":
+                error.fix = (
+                    "name sizes that the model takes: --size sequence=16; optim inspect MODEL shows its dimensions"
+                )
+            raise
 
 
 def _require_made_up(model: Path, asked: MadeUp, data: Data | None) -> None:

@@ -281,7 +281,7 @@ def _status(report: Report, folder: Path) -> ExitStatus:
 def _next_step(report: Report, page: Path) -> str:
     """What to type after a run that delivered no model."""
     if report.status == "failed" and not any(step.status == "failed" for step in report.steps):
-        return "run it again as optim --debug; if that fails too, report it to the package in the cause"
+        return "if the cause names a pass, drop its --with; else run optim --debug, and report it to the package there"
     if report.status == "failed":
         return f"read the failed steps in {page}, then drop the --with of the pass at fault, or add --without PASS"
     limits = [f"--{name}" for name, said in (("max-loss", report.budget.max_loss),) if said]
