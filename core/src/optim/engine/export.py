@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from optim._engine.gate.drift import OutputComparison as OutputComparison
     from optim._engine.gate.drift import merge_samples as merge_samples
     from optim._engine.gate.drift import worst_drift as worst_drift
-    from optim._engine.generation.interface import session_inputs as session_inputs
+    from optim._engine.goals.generating import loading_script as loading_script
     from optim._engine.graphs.ingest import store_graph as store_graph
     from optim._engine.graphs.shared_weights import lay_on_weights_of as lay_on_weights_of
     from optim._engine.jobs.job import Job as Job
