@@ -75,7 +75,7 @@ def write_model(model: Model, folder: Path, target: Target) -> None:
         target: that it is opened on.
     """
     from optim._engine.goals.generating import loading_script
-    from optim._engine.load_script.text import LOAD_TEXT
+    from optim._engine.load_script import LOAD_TEXT
     from optim._engine.plugins.registry import load_registry
     from optim._engine.runs.session_file import Opening, write_session_files
     from optim.onnx.files import deliver_model

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from optim._engine.jobs.recorded import recording as recording
     from optim._engine.jobs.runner import Runner as Runner
     from optim._engine.json_file import read_json as read_json
-    from optim._engine.load_script.text import LOAD_TEXT as LOAD_TEXT
+    from optim._engine.load_script import LOAD_TEXT as LOAD_TEXT
     from optim._engine.plugins.offers import OfferedPass as OfferedPass
     from optim._engine.plugins.registry import Registry as Registry
     from optim._engine.plugins.registry import load_registry as load_registry

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from optim._engine.backends.held import HeldBackend, held_backend
 from optim._engine.goals.generating import loading_script
-from optim._engine.load_script.text import LOAD_TEXT
+from optim._engine.load_script import LOAD_TEXT
 from optim._engine.plugins.registry import Registry
 from optim._engine.reports.outcome import Outcome
 from optim._engine.runs.folder import RunFolder

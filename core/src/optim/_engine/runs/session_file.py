@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from optim._engine.jobs.start_up import Zeros
-from optim._engine.load_script.packed import with_packed
-from optim._engine.load_script.text import LOAD_TEXT
+from optim._engine.load_script import LOAD_TEXT, with_packed
 from optim.goal import Serving
 from optim.model import THREADS, AdapterInput, SessionConfig
 from optim.providers.runtime_faults import settings_around_faults
