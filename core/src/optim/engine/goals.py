@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from optim._engine.backends.own_session import OwnSession as OwnSession
     from optim._engine.backends.own_session import bindable as bindable
     from optim._engine.feeds.past_names import carried_by_name as carried_by_name
-    from optim.adapters.fit import share_out as share_out
     from optim.adapters.session import Adapters as Adapters
+    from optim.adapters.supply import share_out as share_out
     from optim.decoders.kept_logits import one_kept as one_kept
     from optim.decoders.shared_past import file_shares_past as file_shares_past
     from optim.decoders.shared_past import shares_past as shares_past

@@ -71,7 +71,7 @@ def load(
         file = path / next(iter(exported.components.values())).file
         of_a_run = file.name == MODEL_FILE and (file.parent / SESSION_FILE).is_file()
         return _open_folder(file.parent, adapter) if of_a_run else _open(file, adapter)
-    from optim.adapters.fit import share_out
+    from optim.adapters.supply import share_out
 
     if not exported.generates:
         raise OptimError.usage(
@@ -168,7 +168,7 @@ def _open_folder(
         from optim._engine.backends.own_session import open_own
 
         return _adapted(open_own(model, saved.target, saved.package, saved.config), model, adapter)
-    from optim.adapters.fit import supplied_arrays
+    from optim.adapters.supply import supplied_arrays
     from optim.onnx.sessions import open_session
 
     supplied = supplied_arrays(_inputs_of(model), path / saved.adapter, adapter) if saved.adapter else {}
