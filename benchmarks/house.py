@@ -269,7 +269,7 @@ def long_files(most: int) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count > most}
 
 
-_INTERFACE = ("api", "generation")
+_INTERFACE = ("api", "decoders")
 """Folders whose functions users call: optim.run and its like, and Decoder.generate."""
 
 

@@ -144,10 +144,10 @@ def unavailable() -> dict[str, str]:
 
 def device_text() -> str:
     """The GPU, with its driver."""
-    from optim_plugins.nvidia.gpu.device import Device, find_device
+    from optim_plugins.nvidia.gpu.device import GpuDevice, find_device
 
     device = find_device()
-    return device.text if isinstance(device, Device) else ""
+    return device.text if isinstance(device, GpuDevice) else ""
 
 
 def measured(name: str, asked: Asked, after: int) -> dict[str, Any]:

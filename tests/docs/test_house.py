@@ -47,6 +47,16 @@ NAMED_ALIKE = {
     "Tried": "what a goal is told of a candidate, a public name; and what the search has of a step",
 }
 """Names of several classes in core, each with the reason."""
+_PASSES = "a pass is called by its plugin and its name, so that its class is as it is"
+ALIKE_IN_DISTRIBUTIONS = {
+    "Request": NAMED_ALIKE["Request"],
+    "Answer": NAMED_ALIKE["Answer"],
+    "Trial": "of an exported component; and a pass that is tried in a test, a name of optim-testing",
+    **dict.fromkeys(("ConvertFloat16", "ExactIntegers", "ProductQuantizer", "Quantize", "QuantizeDynamic"), _PASSES),
+    **dict.fromkeys(("QuantizeStatic", "QuantizeWeights", "ConvertFloat16Options", "QuantizeOptions"), _PASSES),
+    **dict.fromkeys(("QuantizeDynamicOptions", "QuantizeStaticOptions", "QuantizeWeightsOptions"), _PASSES),
+}
+"""Names of classes in several distributions, each with the reason."""
 
 
 @pytest.fixture(scope="module")
@@ -211,6 +221,15 @@ def test_no_two_classes_of_core_have_one_name() -> None:
         if isinstance(node, ast.ClassDef)
     )
     assert {name for name, count in names.items() if count > 1} == set(NAMED_ALIKE)
+
+
+def test_no_two_distributions_name_a_class_alike(house: ModuleType) -> None:
+    homes: dict[str, set[str]] = {}
+    for path in house.python_files(*house.sources()):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, set()).add(path.relative_to(ROOT).parts[0])
+    assert {name for name, found in homes.items() if len(found) > 1} == set(ALIKE_IN_DISTRIBUTIONS)
 
 
 def test_what_takes_many_values_takes_an_object(house: ModuleType) -> None:

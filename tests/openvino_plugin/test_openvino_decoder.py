@@ -15,12 +15,13 @@ from small_decoder import FACTS, write_decoder
 
 import optim
 from optim import SessionConfig
-from optim._engine.load_script.generate import with_growing_past
 from optim._engine.runs.session_file import write_session_files
 from optim._engine.sources.export_file import ComponentFile, export_file, write_export_file
 from optim.onnx import describe_model
 from optim_openvino.runtime.load_script import load_script
 from optim_openvino.runtime.targets import TARGET
+from optim_plugins.goals.decoders.decoder import SessionDecoder
+from optim_plugins.goals.decoders.load_script import with_growing_past
 from optim_testing import models
 
 SEVERAL = [[5, 6, 7, 8, 9], [10, 11], [12, 13, 14]]
@@ -64,7 +65,7 @@ def test_load_py_of_a_run_generates_by_openvino_alone(tmp_path, monkeypatch):
     optim.run(path, folder, target="openvino", search_seconds=1, stages=["tune"])
     asked = [sys.executable, "-c", LOADED, json.dumps(SEVERAL)]
     one, several, drawn, stopped, *refused, others = json.loads(subprocess.check_output(asked, cwd=folder))
-    decoder = optim.Decoder(onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]))
+    decoder = SessionDecoder(onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]))
     assert one == decoder.generate([[5, 6, 7]], max_new_tokens=6)[0].tolist()
     loaded = optim.load(folder)
     assert loaded.generate([[5, 6, 7]], max_new_tokens=6)[0].tolist() == one

@@ -16,7 +16,7 @@ from optim import OptimError, SessionConfig
 from optim_prepost.compose.compose import METADATA
 from optim_prepost.web import packages
 from optim_prepost.web.deliver import PAGE, plan_of
-from optim_prepost.web.serve import Served
+from optim_prepost.web.serve import ServedFolder
 from optim_prepost.web.settings import web_options
 from optim_prepost.web.tables import judge, tables
 
@@ -62,12 +62,12 @@ def test_without_a_network_npm_is_quoted_in_a_few_lines_and_nothing_is_left(monk
 
 def test_a_folder_is_served_isolated_and_on_this_machine_only(tmp_path):
     with pytest.raises(OptimError) as refused:
-        Served(tmp_path)
+        ServedFolder(tmp_path)
     assert refused.value.reference == "not-a-web-folder"
     (tmp_path / "index.html").write_text("<p>page", encoding="utf-8")
     (tmp_path / "plan.json").write_text("{}", encoding="utf-8")
     (tmp_path / "a.mjs").write_text("1", encoding="utf-8")
-    with Served(tmp_path) as served:
+    with ServedFolder(tmp_path) as served:
         with urllib.request.urlopen(served.url + "a.mjs", timeout=200) as answer:
             assert answer.headers["Content-Type"] == "text/javascript"
             assert answer.headers["Cross-Origin-Embedder-Policy"] == "require-corp"
@@ -76,7 +76,7 @@ def test_a_folder_is_served_isolated_and_on_this_machine_only(tmp_path):
         absent.value.close()
         port = int(served.url.rsplit(":", 1)[1].strip("/"))
         with pytest.raises(OptimError) as taken:
-            Served(tmp_path, port)
+            ServedFolder(tmp_path, port)
         assert taken.value.reference == "port-in-use"
 
 
@@ -101,7 +101,7 @@ def test_what_is_served_lies_in_the_folder_and_is_asked_of_this_server(tmp_path,
         (web / name).write_text("{}", encoding="utf-8")
     (web / "link").symlink_to(tmp_path / "secret")
     (web / "folder").symlink_to(tmp_path)
-    with Served(web) as served:
+    with ServedFolder(web) as served:
         port = served.url.rsplit(":", 1)[1].strip("/")
         connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=200)
         connection.request("GET", path, headers={"Host": host.replace("PORT", port)} if host else {})

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from optim._engine.api.lab import lab as lab
     from optim._engine.api.run import run as run
     from optim._engine.api.verify import verify as verify
-    from optim._engine.generation.decoder import Decoder as Decoder
     from optim._engine.reports.answers import Benchmark as Benchmark
     from optim._engine.reports.answers import ExportedFolder as ExportedFolder
     from optim._engine.reports.answers import Verification as Verification
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from optim.backend import Session as Session
     from optim.context import Context as Context
     from optim.context import MeasuringContext as MeasuringContext
+    from optim.decoders.decoder import Decoder as Decoder
     from optim.errors import ExitStatus as ExitStatus
     from optim.errors import OptimError as OptimError
     from optim.hooks import HOOK_API as HOOK_API

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from optim_prepost.compose.compose import Composed
     from optim_prepost.plans.append_options import AppendOptions
-    from optim_prepost.plans.plan import Plan
+    from optim_prepost.plans.plan import StepPlan
 
 _WEB_BACKEND = "ort-web"
 
@@ -111,7 +111,7 @@ class Append(Pass):
         )
 
 
-def _plan_for(model: Model, options: AppendOptions, target: Target) -> Plan:
+def _plan_for(model: Model, options: AppendOptions, target: Target) -> StepPlan:
     """The plan that the options ask for.
 
     Raises:
@@ -133,7 +133,7 @@ def _plan_for(model: Model, options: AppendOptions, target: Target) -> Plan:
     return replace(preset_plan(request), samples=chosen.samples or "")
 
 
-def _raised(model: Model, plan: Plan) -> tuple[ir.Model, list[str]]:
+def _raised(model: Model, plan: StepPlan) -> tuple[ir.Model, list[str]]:
     """The model's graph in an opset that the steps can be written in."""
     from optim import ExitStatus, OptimError
     from optim_prepost import PACKAGE
@@ -161,7 +161,7 @@ def _raised(model: Model, plan: Plan) -> tuple[ir.Model, list[str]]:
     return graph, [f"the model was raised from opset {opset} to {plan.opset}, which the steps are written in"]
 
 
-def _metadata(plan: Plan, composed: Composed) -> dict[str, Any]:
+def _metadata(plan: StepPlan, composed: Composed) -> dict[str, Any]:
     """What a page, or whoever opens the model, can read of the steps, without files of this machine."""
     from dataclasses import replace
 
@@ -194,7 +194,7 @@ def _refuse_other_domains(composed: Composed) -> None:
             )
 
 
-def _not_said(options: AppendOptions, plan: Plan) -> list[str]:
+def _not_said(options: AppendOptions, plan: StepPlan) -> list[str]:
     """That a folder says nothing of images or sound, which are then prepared by the preset's defaults."""
     from optim_prepost.plans.settings import PREPROCESSOR, read_settings
 
@@ -204,7 +204,7 @@ def _not_said(options: AppendOptions, plan: Plan) -> list[str]:
     return [f"{options.settings} has no {PREPROCESSOR}: factor, mean and size are the preset's unless you gave them"]
 
 
-def _compared_on(plan: Plan) -> list[str]:
+def _compared_on(plan: StepPlan) -> list[str]:
     """That samples were made, where the user gave none."""
     return [] if plan.samples else ["compared on made samples; give your own: samples = a folder or a text file"]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from optim._engine.feeds.feedset import SYNTHESIZED, FeedWriter
-from optim._engine.feeds.one_size import at_one_size
+from optim._engine.feeds.feedset import SYNTHESIZED, FeedWriter, at_one_size
 from optim.model import TensorInfo
 
 INPUTS = (

@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from optim._engine.load_script.text import LOAD_TEXT
+from optim._engine.load_script import LOAD_TEXT
 from optim._engine.runs.session_file import SessionFile, write_session_files
 from optim._engine.runs.session_trust import read_session_file
 from optim.errors import OptimError

@@ -18,25 +18,25 @@ from optim._engine.cli.main import main
 from optim.errors import OptimError
 from optim_fleet.batch import held, program
 from optim_fleet.batch.index import error_row, read_index, rows_of, worst_status
-from optim_fleet.batch.live import Standing, line_of
+from optim_fleet.batch.live import BatchStanding, line_of
 from optim_fleet.batch.matrix import Entry, read_batch
-from optim_fleet.batch.program import Done, Work, end_programs, run_program
-from optim_fleet.batch.runs import Told, claimed, run_batch
+from optim_fleet.batch.program import ProgramEnd, ProgramWork, end_programs, run_program
+from optim_fleet.batch.runs import ToldRun, claimed, run_batch
 
 pytestmark = pytest.mark.slow
 
-QUIET = Told(Standing(3).begun, lambda rows, known: None)
+QUIET = ToldRun(BatchStanding(3).begun, lambda rows, known: None)
 
 
 class Here(Executor):
     """Runs what it is given at once, and counts it."""
 
     def __init__(self) -> None:
-        self.ran: list[Work] = []
+        self.ran: list[ProgramWork] = []
 
     def submit(self, fn, /, *args, **kwargs):  # type: ignore[no-untyped-def]
         self.ran.append(args[0])
-        future: Future[Done] = Future()
+        future: Future[ProgramEnd] = Future()
         try:
             future.set_result(fn(*args))
         except BaseException as error:
@@ -77,7 +77,7 @@ def test_each_run_has_its_folder_and_its_row(batch: Path) -> None:
     assert "1 of 3 runs delivered a model" in page and 'href="fine/report.html"' in page
 
 
-def lost(work: Work) -> Done:
+def lost(work: ProgramWork) -> ProgramEnd:
     raise RuntimeError("the worker was killed")
 
 
@@ -126,13 +126,15 @@ def test_a_run_of_a_batch_is_the_command_itself() -> None:
 
 def test_a_run_says_what_the_command_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    done = run_program(Work(("run", "none-é.onnx", "--json"), str(tmp_path / "log")))
+    done = run_program(ProgramWork(("run", "none-é.onnx", "--json"), str(tmp_path / "log")))
     assert done.status == 3 and "none-é.onnx" in json.loads(done.answer)["error"]["what"]
     assert "none-é.onnx" in (tmp_path / "log").read_text("utf-8")
 
 
 def test_a_run_that_ends_without_a_report_is_a_row(tmp_path: Path) -> None:
-    (row,) = rows_of(Entry("a", "a.onnx", tmp_path / "a.toml"), Done(-9, "", 0.1, "here"), tmp_path, "optim run a.onnx")
+    (row,) = rows_of(
+        Entry("a", "a.onnx", tmp_path / "a.toml"), ProgramEnd(-9, "", 0.1, "here"), tmp_path, "optim run a.onnx"
+    )
     assert row.reason == "a ended without a report: signal 9"  # run-lost
 
 
@@ -140,7 +142,7 @@ def test_a_run_that_is_killed_takes_its_workers_with_it_and_the_next_one_runs(tm
     relu(tmp_path / "m.onnx")
     arguments = ("run", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "out"), "--no-cache", "--search-seconds", "300")
     with ThreadPoolExecutor(1) as executor:
-        future = executor.submit(run_program, Work(arguments, str(tmp_path / "log")))
+        future = executor.submit(run_program, ProgramWork(arguments, str(tmp_path / "log")))
         log = tmp_path / "log"
         while not (log.exists() and "running the original" in log.read_text()):
             time.sleep(0.02)
@@ -148,7 +150,7 @@ def test_a_run_that_is_killed_takes_its_workers_with_it_and_the_next_one_runs(tm
         workers = psutil.Process(run.pid).children(recursive=True)
         os.kill(run.pid, signal.SIGKILL)
         assert future.result(timeout=600).status == -signal.SIGKILL
-    assert run_program(Work(("--version",), str(log))).status == 0
+    assert run_program(ProgramWork(("--version",), str(log))).status == 0
     _, left = psutil.wait_procs(workers, timeout=600)
     assert workers and not left
 
@@ -158,7 +160,7 @@ def test_a_run_ends_with_who_started_it(tmp_path: Path) -> None:
     log = tmp_path / "log"
     arguments = ("run", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "out"), "--no-cache", "--search-seconds", "300")
     with ThreadPoolExecutor(1) as executor:
-        future = executor.submit(run_program, Work(arguments, str(log)))
+        future = executor.submit(run_program, ProgramWork(arguments, str(log)))
         while not (log.exists() and log.read_text()):
             time.sleep(0.02)
         end_programs()

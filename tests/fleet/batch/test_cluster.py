@@ -19,9 +19,9 @@ from batch_models import relu
 
 from optim.errors import OptimError
 from optim_fleet.batch.cluster import _unfit, executor_of
-from optim_fleet.batch.program import Work, run_program
+from optim_fleet.batch.program import ProgramWork, run_program
 from optim_fleet.cluster.connect import client_of
-from optim_fleet.cluster.describe import Device, Worker
+from optim_fleet.cluster.describe import Worker, WorkerDevice
 
 if TYPE_CHECKING:
     from distributed import LocalCluster
@@ -85,7 +85,7 @@ def test_a_worker_that_is_killed_loses_nothing(tmp_path: Path) -> None:
     output, log = tmp_path / "out", tmp_path / "log"
     run = ("run", str(tmp_path / "m.onnx"), "-o", str(output), "--stage", "fuse", "--search-seconds", "1", "--json")
     with executor_of(f"{__name__}:one_process", 1, ["cpu"], tmp_path) as executor:
-        future = executor.submit(run_program, Work(run, str(log)))
+        future = executor.submit(run_program, ProgramWork(run, str(log)))
         worker = _worker_of(log)
         assert worker.pid != os.getpid()
         worker.kill()
@@ -114,7 +114,7 @@ def test_a_target_that_no_worker_has(tmp_path: Path) -> None:
 
 
 def test_workers_of_two_kinds_are_refused_with_what_differs() -> None:
-    here = Worker("vm", "optim 1", "core", {}, "A/2", "vm/A/2", {"onnxruntime": "1.31"}, {"cpu": Device()})
+    here = Worker("vm", "optim 1", "core", {}, "A/2", "vm/A/2", {"onnxruntime": "1.31"}, {"cpu": WorkerDevice()})
     problem = _unfit(here, {"one": here, "two": replace(here, machine="A/1")}, ["cpu"])
     assert problem == "figures of two on vm and one on vm could not be compared: the one has A/1 in place of A/2"
     assert _unfit(here, {"one": here, "two": here}, ["cpu"]) == ""

@@ -18,7 +18,7 @@ from optim.workplace import Done, Work
 from optim_fleet.cluster import files, work
 from optim_fleet.cluster.carrier import Carrier
 from optim_fleet.cluster.exchange import Exchange
-from optim_fleet.cluster.order import STORE, File, Order, Reply, State, incoming, outgoing, store_names
+from optim_fleet.cluster.order import STORE, File, Order, Reply, WorkState, incoming, outgoing, store_names
 
 CONTENT = bytes(range(256)) * 40
 FILE = File("references/key/made/0.npz", len(CONTENT), hashlib.sha256(CONTENT).hexdigest())
@@ -106,7 +106,7 @@ def test_a_run_deletes_what_it_was_filling_and_nothing_else(worker: Path, monkey
     monkeypatch.setattr(work, "work_here", lambda *asked: filled.mkdir() or Done({}))
     makes = ("references/key/.made.tmp/feeds", "models/none.onnx")
     order = Order(Work("m", {}, 1.0), (), makes, "run", "code", "active/none")
-    assert work._done(order, worker, Reply(State.DONE, "here", "host"), shared=False).state is State.DONE
+    assert work._done(order, worker, Reply(WorkState.DONE, "here", "host"), shared=False).state is WorkState.DONE
     assert filled.is_dir()
     asyncio.run(work.end_run("run"))
     assert kept.is_file() and filled.parent.parent.is_dir() and not filled.parent.exists()

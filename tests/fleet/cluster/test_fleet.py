@@ -25,7 +25,7 @@ from optim.workplace import Done, Work
 from optim_fleet.cluster import fleet as fleets
 from optim_fleet.cluster.connection import Connection
 from optim_fleet.cluster.fleet import Fleet
-from optim_fleet.cluster.order import Reply, State
+from optim_fleet.cluster.order import Reply, WorkState
 
 pytestmark = pytest.mark.skipif(find_spec("distributed") is None, reason="dask is not installed")
 
@@ -111,7 +111,10 @@ def test_what_was_away_for_long_stood_still(
     sent_s: float, away_s: float, stalled: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its work and its files are time of the job."""
-    at, replies = [0.0], [Reply(State.LACKS_FILES, "a", "here"), Reply(State.DONE, "a", "here", done=Done({}))]
+    at, replies = (
+        [0.0],
+        [Reply(WorkState.LACKS_FILES, "a", "here"), Reply(WorkState.DONE, "a", "here", done=Done({}))],
+    )
     fleet = fleet_of(Dask(closed=False), tmp_path)
 
     def ask(order: object, sole: str) -> Reply:

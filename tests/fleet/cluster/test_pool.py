@@ -11,7 +11,7 @@ import pytest
 
 from optim.errors import OptimError
 from optim.jobs.wire import to_wire
-from optim_fleet.cluster.describe import Device, Worker, describe, read, what_differs
+from optim_fleet.cluster.describe import Worker, WorkerDevice, describe, read, what_differs
 from optim_fleet.cluster.pool import Needs, Pool
 
 WORKER = Worker(
@@ -22,7 +22,7 @@ WORKER = Worker(
     machine="A/2",
     machine_key="board/A/2",
     runtimes={"onnxruntime": "1.30"},
-    targets={"cpu": Device(), "npu": Device("no /dev/npu")},
+    targets={"cpu": WorkerDevice(), "npu": WorkerDevice("no /dev/npu")},
 )
 NEEDS = Needs("core", "optim 1", {"ort": "1"}, ("cpu",), ("cpu",), "optim-clock-cpu")
 
@@ -90,8 +90,8 @@ def test_who_has_no_clock_makes_candidates_and_times_nothing() -> None:
         (replace(WORKER, core="other"), "their sources differ"),
         (replace(WORKER, plugins={}), "it lacks plugin ort"),
         (replace(WORKER, plugins={"ort": "2"}), "its plugin ort, or a library of that, has another version"),
-        (replace(WORKER, targets={"npu": Device()}), "it has no target cpu; it has npu"),
-        (replace(WORKER, targets={"cpu": Device("no driver")}), "target cpu cannot be used there: no driver"),
+        (replace(WORKER, targets={"npu": WorkerDevice()}), "it has no target cpu; it has npu"),
+        (replace(WORKER, targets={"cpu": WorkerDevice("no driver")}), "target cpu cannot be used there: no driver"),
         (ModuleNotFoundError("No module named 'optim'"), "it has another version of optim"),
     ],
 )

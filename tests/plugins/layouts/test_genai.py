@@ -15,6 +15,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import optim
+import optim_plugins
 from optim import OptimError
 from optim.layout import Result
 from optim.onnx import describe_model
@@ -202,7 +203,7 @@ def test_a_source_without_config_or_tokenizer_is_refused_before_a_run(decoder, t
 
 ANSWERED = """
 import sys
-from optim._engine.goals.genai import GenaiClock
+from optim_plugins.goals.decoders.genai import GenaiClock
 found = GenaiClock(sys.argv[1], prompt=5, new=4).start(None).round().generation
 print(found.depths, found.past_bytes, min(found.first_s, *found.token_s) > 0)
 """
@@ -211,7 +212,8 @@ print(found.depths, found.past_bytes, min(found.first_s, *found.token_s) > 0)
 @pytest.mark.slow
 def test_a_bench_has_it_answer_token_by_token(result, consumers, tmp_path):
     Genai().write(result, tmp_path, GenaiOptions())
-    here = {**os.environ, "PYTHONPATH": str(Path(optim.__file__).parents[1])}  # what answers is a lane of ours
+    parts = (str(Path(one.__file__).parents[1]) for one in (optim, optim_plugins))  # what answers is a lane of ours
+    here = {**os.environ, "PYTHONPATH": os.pathsep.join(parts)}
     done = subprocess.run([consumers, "-c", ANSWERED, tmp_path], env=here, capture_output=True, text=True, check=True)
     bytes_of = [2 * WIDTH * 4 * (2 * depth + 1) for depth in (5, 6, 8)]  # keys and values, before and after a step
     assert done.stdout.strip() == f"(5, 6, 8) {tuple(bytes_of)} True"

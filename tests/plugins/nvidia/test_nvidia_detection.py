@@ -12,9 +12,9 @@ import pytest
 from optim import OptimError
 from optim.providers import CUDA, CUDA_COMMAND, TENSORRT, TENSORRT_COMMAND
 from optim_plugins.nvidia.gpu import device, libraries, targets
-from optim_plugins.nvidia.gpu.device import Device, MemoryInUse, NoDevice, find_device, memory_in_use
+from optim_plugins.nvidia.gpu.device import GpuDevice, MemoryInUse, NoDevice, find_device, memory_in_use
 
-L4 = Device("NVIDIA L4", 23 << 30, (8, 9), "580.95.05", (13, 0))
+L4 = GpuDevice("NVIDIA L4", 23 << 30, (8, 9), "580.95.05", (13, 0))
 
 
 def _set(pointer: Any, value: Any) -> None:

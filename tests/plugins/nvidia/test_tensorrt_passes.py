@@ -15,7 +15,7 @@ from optim import Model, OptimError, SessionConfig, TensorInfo
 from optim.onnx import open_session
 from optim.options import parse_options
 from optim.providers import TENSORRT
-from optim_plugins.nvidia.gpu.device import Device
+from optim_plugins.nvidia.gpu.device import GpuDevice
 from optim_plugins.nvidia.gpu.targets import tensorrt_targets
 from optim_plugins.nvidia.tensorrt.engine import Engine, written_to
 from optim_plugins.nvidia.tensorrt.four_bit_weights import in_blocks
@@ -114,7 +114,7 @@ def test_float8_is_refused_on_a_gpu_without_it_and_proposed_on_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = export("convnet.dynamo", tmp_path)
-    device = Device("GPU", 1 << 33, (8, 6), "1.0", (13, 0))
+    device = GpuDevice("GPU", 1 << 33, (8, 6), "1.0", (13, 0))
     monkeypatch.setattr("optim_plugins.nvidia.gpu.device.find_device", lambda index=0: device)
     given = context(tmp_path, [feeds_for("convnet.dynamo")])
     assert {one.format for one in Quantize().candidates(model, GPU, given)} == {"int8"}

@@ -11,11 +11,12 @@ import pytest
 from exporting import Exported, export
 from tiny_models import build, save
 
-from optim import Decoder, OptimError, SessionConfig
+from optim import OptimError, SessionConfig
 from optim.adapters import AdaptedSession
 from optim.onnx import describe_model, open_session
 from optim_plugins.adapters.commands.extracting import write_extracted
 from optim_plugins.adapters.convert.convert import convert
+from optim_plugins.goals.decoders.decoder import SessionDecoder
 
 pytestmark = [
     pytest.mark.slow,
@@ -63,7 +64,7 @@ def opened(model: Path) -> AdaptedSession:
 
 def generates_with_each(session: AdaptedSession, found: Exported, adapter: Path) -> None:
     """Greedy generation with the adapter is the export's own; without it, it is another."""
-    taken, ids = Decoder(session, found.evidence.facts), IDS.tolist()
+    taken, ids = SessionDecoder(session, found.evidence.facts), IDS.tolist()
     expected = found.decoder().generate(ids, max_new_tokens=8)
     assert np.array_equal(taken.generate(ids, max_new_tokens=8, adapter=adapter), expected)
     base = taken.generate(ids, max_new_tokens=8)

@@ -1,10 +1,11 @@
-"""What a graph says of itself as a decoder."""
+"""Decoders: what a graph says of itself as one, and what :func:`optim.load` opens it as."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from optim.decoders.decoder import Decoder as Decoder
     from optim.decoders.kept_logits import KEPT_LOGITS as KEPT_LOGITS
     from optim.decoders.kept_logits import LOGITS as LOGITS
     from optim.decoders.shared_past import name_shared_past as name_shared_past

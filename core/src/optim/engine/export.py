@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from optim._engine.gate.drift import OutputComparison as OutputComparison
     from optim._engine.gate.drift import merge_samples as merge_samples
     from optim._engine.gate.drift import worst_drift as worst_drift
-    from optim._engine.generation.interface import session_inputs as session_inputs
+    from optim._engine.goals.generating import loading_script as loading_script
     from optim._engine.graphs.ingest import store_graph as store_graph
     from optim._engine.graphs.shared_weights import lay_on_weights_of as lay_on_weights_of
     from optim._engine.jobs.job import Job as Job
     from optim._engine.jobs.recorded import recording as recording
     from optim._engine.jobs.runner import Runner as Runner
     from optim._engine.json_file import read_json as read_json
-    from optim._engine.load_script.text import LOAD_TEXT as LOAD_TEXT
+    from optim._engine.load_script import LOAD_TEXT as LOAD_TEXT
     from optim._engine.plugins.offers import OfferedPass as OfferedPass
     from optim._engine.plugins.registry import Registry as Registry
     from optim._engine.plugins.registry import load_registry as load_registry

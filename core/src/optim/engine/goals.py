@@ -1,4 +1,4 @@
-"""For plugin ``goals`` of optim-plugins: what timing the answers of a decoder needs of the engine.
+"""For plugin ``goals`` of optim-plugins: what driving decoders and timing their answers needs of the engine.
 
 Each name is imported when it is first used: every run loads the plugin.
 """
@@ -8,12 +8,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from optim._engine.backends.own_session import OwnSession as OwnSession
     from optim._engine.backends.own_session import bindable as bindable
-    from optim._engine.generation.decoder import session_interface as session_interface
-    from optim._engine.generation.known_decoders import require_decoder as require_decoder
-    from optim._engine.generation.known_decoders import require_generating as require_generating
-    from optim._engine.generation.timing import WorkloadTimer as WorkloadTimer
-    from optim._engine.generation.workload import Workload as Workload
+    from optim._engine.feeds.past_names import carried_by_name as carried_by_name
+    from optim.adapters.session import Adapters as Adapters
+    from optim.adapters.supply import share_out as share_out
+    from optim.decoders.kept_logits import one_kept as one_kept
+    from optim.decoders.shared_past import file_shares_past as file_shares_past
+    from optim.decoders.shared_past import shares_past as shares_past
+    from optim.jobs.resources import free_memory_bytes as free_memory_bytes
+    from optim.providers.memory import TensorMemory as TensorMemory
 else:
     from optim._engine.handed_on import hand_on
 

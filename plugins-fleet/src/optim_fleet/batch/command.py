@@ -67,12 +67,12 @@ def batch(
     from optim_fleet.batch.index import worst_status
     from optim_fleet.batch.live import standing
     from optim_fleet.batch.page import PAGE_FILE
-    from optim_fleet.batch.runs import Told, claimed, run_batch
+    from optim_fleet.batch.runs import ToldRun, claimed, run_batch
 
     targets = sorted({name for entry in entries for name in entry.needs})
     flags = ["--trust-code"] if trust_code else []
     with claimed(output), executor_of(cluster, jobs, targets, output) as executor, standing(len(entries)) as shown:
-        told = Told(shown.begun, shown.finished)
+        told = ToldRun(shown.begun, shown.finished)
         index = run_batch(entries, output, executor, told, flags=flags, fresh=fresh)
     if as_json:
         print_json(index.model_dump(mode="json"))

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from optim.engine.fleet import Report, exit_status, front_of, read_json, report_folder
 from optim.errors import OptimError
 from optim_fleet.batch.matrix import Entry
-from optim_fleet.batch.program import Done
+from optim_fleet.batch.program import ProgramEnd
 
 INDEX_FILE = "index.json"
 _FINISHED = ("improved", "prepared", "unchanged", "budget-missed")
@@ -32,7 +32,7 @@ class PointRow(_Part):
     size_bytes: int
 
 
-class Row(_Part):
+class IndexRow(_Part):
     """One run, or one component of it, where its source has several."""
 
     name: str = Field(description="of the folder; with the component after a slash")
@@ -65,14 +65,14 @@ class Index(_Part):
         keys: by run, what it depends on.
     """
 
-    rows: tuple[Row, ...] = ()
+    rows: tuple[IndexRow, ...] = ()
     keys: dict[str, str] = Field(default={}, description="by run: what it was asked, of which files")
 
-    def rows_of(self, name: str) -> tuple[Row, ...]:
+    def rows_of(self, name: str) -> tuple[IndexRow, ...]:
         """The row of a run, or those of its components."""
         return tuple(row for row in self.rows if row.name.partition("/")[0] == name)
 
-    def finished(self, name: str, key: str, folder: Path) -> tuple[Row, ...]:
+    def finished(self, name: str, key: str, folder: Path) -> tuple[IndexRow, ...]:
         """The rows of a run that need not be run again; empty where it must be."""
         rows = self.rows_of(name)
         whole = all(row.status in _FINISHED and (folder / row.report).is_file() for row in rows)
@@ -97,7 +97,7 @@ def write_index(index: Index, folder: Path) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def rows_of(entry: Entry, done: Done, folder: Path, command: str) -> tuple[Row, ...]:
+def rows_of(entry: Entry, done: ProgramEnd, folder: Path, command: str) -> tuple[IndexRow, ...]:
     """What came of a run, by what it printed."""
     try:
         answer = json.loads(done.answer)
@@ -114,14 +114,14 @@ def rows_of(entry: Entry, done: Done, folder: Path, command: str) -> tuple[Row, 
         return (error_row(entry, lost, done, command),)
 
 
-def error_row(entry: Entry, error: OptimError, done: Done | None = None, command: str = "") -> Row:
+def error_row(entry: Entry, error: OptimError, done: ProgramEnd | None = None, command: str = "") -> IndexRow:
     """A run that has no report."""
     fields = {"what": error.what, "cause": error.cause, "fix": error.fix, "status": int(error.status)}
     return _of_error(entry, fields, done, command)
 
 
-def _of_error(entry: Entry, error: Mapping[str, Any], done: Done | None, command: str) -> Row:
-    return Row(
+def _of_error(entry: Entry, error: Mapping[str, Any], done: ProgramEnd | None, command: str) -> IndexRow:
+    return IndexRow(
         name=entry.name,
         source=entry.source or str(entry.origin),
         target=entry.target,
@@ -136,11 +136,11 @@ def _of_error(entry: Entry, error: Mapping[str, Any], done: Done | None, command
     )
 
 
-def _of_report(entry: Entry, component: str, report: Report, done: Done, folder: Path, command: str) -> Row:
+def _of_report(entry: Entry, component: str, report: Report, done: ProgramEnd, folder: Path, command: str) -> IndexRow:
     own = folder / entry.name / component if component else folder / entry.name
     result = report.result
     page = report_folder(own, delivered=result is not None) / "report.html"
-    return Row(
+    return IndexRow(
         name=f"{entry.name}/{component}" if component else entry.name,
         source=entry.source,
         target=report.target,
@@ -166,6 +166,6 @@ def _max_drift(entry: Entry) -> float | None:
     return entry.recipe.budget.max_drift if entry.recipe else None
 
 
-def worst_status(rows: Iterable[Row]) -> int:
+def worst_status(rows: Iterable[IndexRow]) -> int:
     """What the batch exits with: the highest status of its runs."""
     return max((row.exit_status for row in rows), default=0)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from optim.cli_kit import echo
 from optim.engine.fleet import figure_text, printable, ratio_text
-from optim_fleet.batch.index import Row
+from optim_fleet.batch.index import IndexRow
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions
@@ -22,7 +22,7 @@ _TAIL_BYTES = 4096
 """Of a log: its last line is what a run is doing."""
 
 
-class Standing:
+class BatchStanding:
     """What runs, what has ended, and what is still to come; it is told from the thread of the batch."""
 
     def __init__(self, runs: int) -> None:
@@ -38,7 +38,7 @@ class Standing:
             log.unlink(missing_ok=True)  # of an earlier time
             self._logs[name] = log
 
-    def finished(self, rows: Sequence[Row], known: bool) -> None:
+    def finished(self, rows: Sequence[IndexRow], known: bool) -> None:
         """A run has ended, or was finished before."""
         with self._guard:
             self.ended += 1
@@ -72,9 +72,9 @@ class Standing:
 
 
 @contextmanager
-def standing(runs: int) -> Iterator[Standing]:
+def standing(runs: int) -> Iterator[BatchStanding]:
     """How a batch of so many runs goes, shown as long as it goes."""
-    shown = Standing(runs)
+    shown = BatchStanding(runs)
     if not sys.stderr.isatty():
         yield shown
         return
@@ -88,7 +88,7 @@ def standing(runs: int) -> Iterator[Standing]:
         yield shown
 
 
-def line_of(row: Row, *, known: bool = False) -> str:
+def line_of(row: IndexRow, *, known: bool = False) -> str:
     """E.g. ``minilm-0.05: improved, ratio 0.57, drift 0.048, 88 s``."""
     parts: list[str] = [row.status]
     if row.ratio is not None:

@@ -25,7 +25,7 @@ _guard = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class ProgramWork:
     """One run.
 
     Attributes:
@@ -38,7 +38,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class ProgramEnd:
     """What came of a run.
 
     Attributes:
@@ -54,13 +54,13 @@ class Done:
     host: str
 
 
-def run_program(work: Work) -> Done:
+def run_program(work: ProgramWork) -> ProgramEnd:
     """Run ``optim`` with the arguments; its folder may be held for a moment by one that is ending."""
     started = time.monotonic()
     while True:
         status, answer = _run(work)
         if not _is_in_use(answer) or time.monotonic() - started > _WAIT_FOR_FOLDER_S:
-            return Done(status, answer, time.monotonic() - started, platform.node())
+            return ProgramEnd(status, answer, time.monotonic() - started, platform.node())
         time.sleep(1.0)
 
 
@@ -82,7 +82,7 @@ def end_programs() -> None:
         program.wait()
 
 
-def _run(work: Work) -> tuple[int, str]:
+def _run(work: ProgramWork) -> tuple[int, str]:
     with open(work.log, "wb") as log, _started(work, log) as program:
         with _guard:
             _running.add(program)
@@ -95,7 +95,7 @@ def _run(work: Work) -> tuple[int, str]:
 
 
 @contextmanager
-def _started(work: Work, log: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+def _started(work: ProgramWork, log: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, "-m", "optim_fleet.batch.held", *work.arguments]
     environment, pipe = {**os.environ, "PYTHONIOENCODING": "utf-8"}, subprocess.PIPE
     program = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=log, env=environment)

@@ -17,17 +17,17 @@ import tomlkit
 
 from optim.engine.fleet import LockBusyError, acquire, core_digest, load_registry, version_keys
 from optim.errors import OptimError, describe_exception
-from optim_fleet.batch.index import Index, Row, error_row, read_index, rows_of, write_index
+from optim_fleet.batch.index import Index, IndexRow, error_row, read_index, rows_of, write_index
 from optim_fleet.batch.matrix import Entry
 from optim_fleet.batch.page import write_page
-from optim_fleet.batch.program import Done, Work, run_program
+from optim_fleet.batch.program import ProgramEnd, ProgramWork, run_program
 
 WORK_FOLDER = "_batch"
 """In the folder of a batch: the recipe of each run, and what it said."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ToldRun:
     """Who is told how a batch goes.
 
     Attributes:
@@ -36,7 +36,7 @@ class Told:
     """
 
     begun: Callable[[str, Path], None]
-    finished: Callable[[Sequence[Row], bool], None]
+    finished: Callable[[Sequence[IndexRow], bool], None]
 
 
 @contextmanager
@@ -76,7 +76,7 @@ def claimed(folder: Path) -> Iterator[None]:
 
 
 def run_batch(
-    entries: Sequence[Entry], folder: Path, executor: Executor, told: Told, *, flags: Sequence[str] = (), fresh: bool
+    entries: Sequence[Entry], folder: Path, executor: Executor, told: ToldRun, *, flags: Sequence[str] = (), fresh: bool
 ) -> Index:
     """Run what is not finished; each run is written down when it ends, so that a batch that is stopped goes on.
 
@@ -92,9 +92,9 @@ def run_batch(
         The index, in the order of ``entries``.
     """
     before = read_index(folder) or Index()
-    found: dict[str, tuple[Row, ...]] = {}
+    found: dict[str, tuple[IndexRow, ...]] = {}
     keys: dict[str, str] = {}
-    waiting: dict[Future[Done], tuple[Entry, str]] = {}
+    waiting: dict[Future[ProgramEnd], tuple[Entry, str]] = {}
     code = code_key()
     for entry in entries:
         if entry.error is not None or entry.recipe is None:
@@ -114,7 +114,7 @@ def run_batch(
         arguments = _arguments(entry, folder, recipe, [*flags, "--no-cache"] if fresh else flags)
         log = recipe.with_suffix(".log")
         told.begun(entry.name, log)  # who shows it takes an earlier log away
-        future = executor.submit(run_program, Work(arguments, str(log.absolute())))
+        future = executor.submit(run_program, ProgramWork(arguments, str(log.absolute())))
         waiting[future] = entry, shlex.join(["optim", *arguments])
     index = _index(entries, found, keys)
     _write(index, folder)
@@ -127,7 +127,7 @@ def run_batch(
     return index
 
 
-def _rows(entry: Entry, future: Future[Done], folder: Path, command: str) -> tuple[Row, ...]:
+def _rows(entry: Entry, future: Future[ProgramEnd], folder: Path, command: str) -> tuple[IndexRow, ...]:
     try:
         done = future.result()
     except Exception as error:  # of the cluster's: a worker that was killed again and again
@@ -141,7 +141,7 @@ def _write(index: Index, folder: Path) -> None:
     write_page(index, folder)
 
 
-def _index(entries: Sequence[Entry], found: Mapping[str, tuple[Row, ...]], keys: Mapping[str, str]) -> Index:
+def _index(entries: Sequence[Entry], found: Mapping[str, tuple[IndexRow, ...]], keys: Mapping[str, str]) -> Index:
     rows = tuple(row for entry in entries for row in found.get(entry.name, ()))
     return Index(rows=rows, keys={name: key for name, key in keys.items() if name in found})
 

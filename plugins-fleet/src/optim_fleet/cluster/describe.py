@@ -28,7 +28,7 @@ _BETWEEN = ", "
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class WorkerDevice:
     """A target as a worker sees it.
 
     Attributes:
@@ -68,7 +68,7 @@ class Worker:
     machine: str
     machine_key: str
     runtimes: Mapping[str, str]
-    targets: Mapping[str, Device]
+    targets: Mapping[str, WorkerDevice]
     libraries: Mapping[str, str] = field(default_factory=dict)
     sees_folder: bool = True
     memory_bytes: int = 0
@@ -106,13 +106,13 @@ def describe(folder: str = "", targets: Sequence[str] = ()) -> str:
     registry = load_registry()
     infos = [plugin.info for plugin in registry.plugins]
     libraries = {name: version for info in infos for name, version in libraries_of(info.package).items()}
-    found = {name: Device(registry.unavailable(registry.target(name)) or "") for name in registry.targets()}
+    found = {name: WorkerDevice(registry.unavailable(registry.target(name)) or "") for name in registry.targets()}
     for name in targets:
         known = name.partition(":")[0]
         if known in found:
             target = registry.target(name)
             free = target.free_memory() if target.free_memory else None
-            found[name] = Device(registry.unavailable(target) or "", target.plain.hardware, free)
+            found[name] = WorkerDevice(registry.unavailable(target) or "", target.plain.hardware, free)
     worker = Worker(
         host=platform.node(),
         version=f"optim {importlib.metadata.version('optim-core')} on Python {platform.python_version()}",

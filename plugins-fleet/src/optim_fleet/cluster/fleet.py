@@ -22,7 +22,7 @@ from optim_fleet.cluster.carrier import Carrier
 from optim_fleet.cluster.connect import client_of, is_local
 from optim_fleet.cluster.connection import Connection, LostError
 from optim_fleet.cluster.exchange import Exchange
-from optim_fleet.cluster.order import Order, Reply, State, error_of, incoming, outgoing, store_names
+from optim_fleet.cluster.order import Order, Reply, WorkState, error_of, incoming, outgoing, store_names
 from optim_fleet.cluster.pool import Needs, Pool, needs_of, seen_by
 from optim_fleet.cluster.work import end_run, perform
 
@@ -131,11 +131,11 @@ class Fleet:
                 reply = self._ask(order, sole)
                 sole = ""
                 carries = time.monotonic()
-                if reply.state is State.LACKS_FILES:
+                if reply.state is WorkState.LACKS_FILES:
                     sole = reply.worker if self._send(order, reply) else ""
                     carrying_s += time.monotonic() - carries
                     continue
-                if reply.state is State.UNFIT:
+                if reply.state is WorkState.UNFIT:
                     error = error_of(reply.error) if reply.error else None
                     self._pool.leave_out(reply.worker, reply.reason)
                     continue

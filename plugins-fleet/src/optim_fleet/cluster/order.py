@@ -71,7 +71,7 @@ class Order:
     url: str = ""
 
 
-class State(StrEnum):
+class WorkState(StrEnum):
     """What became of an order."""
 
     DONE = "done"
@@ -99,7 +99,7 @@ class Reply:
         worked_s: that it took, waiting not counted.
     """
 
-    state: State
+    state: WorkState
     worker: str
     host: str
     lacks: tuple[str, ...] = ()

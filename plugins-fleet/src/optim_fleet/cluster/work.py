@@ -22,7 +22,17 @@ from optim.jobs import WorkerFailed, from_wire, to_wire
 from optim.workplace import perform as work_here
 from optim_fleet.cluster import files
 from optim_fleet.cluster.describe import code_digest
-from optim_fleet.cluster.order import Failure, File, Order, Reply, State, error_fields, incoming, outgoing, store_names
+from optim_fleet.cluster.order import (
+    Failure,
+    File,
+    Order,
+    Reply,
+    WorkState,
+    error_fields,
+    incoming,
+    outgoing,
+    store_names,
+)
 
 _LOG = logging.getLogger("distributed.worker.optim")
 
@@ -78,24 +88,24 @@ def _perform(order: Order) -> Reply:
 
     from distributed import get_worker
 
-    here = Reply(State.DONE, get_worker().address, platform.node())
+    here = Reply(WorkState.DONE, get_worker().address, platform.node())
     if order.code != code_digest():
-        return replace(here, state=State.UNFIT, reason="it has another version of optim")
+        return replace(here, state=WorkState.UNFIT, reason="it has another version of optim")
     try:
         store = Store()
         with store.in_use(), _noted(order.run):
             shared = (store.root / order.marker).is_file()
             lacks = () if shared else tuple(_fetched(order, store.root))
             if lacks:
-                return replace(here, state=State.LACKS_FILES, lacks=lacks)
+                return replace(here, state=WorkState.LACKS_FILES, lacks=lacks)
             return _done(order, store.root, here, shared=shared)
     except OptimError as error:
-        return replace(here, state=State.UNFIT, reason=error.what, error=error_fields(error))
+        return replace(here, state=WorkState.UNFIT, reason=error.what, error=error_fields(error))
     except Exception as error:  # of this machine: another one does the job
         _LOG.exception("an order could not be done")
         found = disk_error(error, "its cache cannot be written") if isinstance(error, OSError) else None
         fields = error_fields(found) if found else None
-        return replace(here, state=State.UNFIT, reason=describe_exception(error), error=fields)
+        return replace(here, state=WorkState.UNFIT, reason=describe_exception(error), error=fields)
 
 
 def _fetched(order: Order, root: Path) -> Iterator[str]:
@@ -119,10 +129,10 @@ def _done(order: Order, root: Path, here: Reply, *, shared: bool) -> Reply:
         done = work_here(work, turns, partial(_known, order.run))
     except WorkerFailed as failed:
         if failed.error is not None and failed.error.reference == "disk-full":
-            return replace(here, state=State.UNFIT, reason=failed.error.what, error=error_fields(failed.error))
+            return replace(here, state=WorkState.UNFIT, reason=failed.error.what, error=error_fields(failed.error))
         failure = Failure.of(failed, failed.events)
         told = from_wire(Failure, outgoing(to_wire(failure), root))
-        return replace(here, state=State.FAILED, failure=told, worked_s=turns.now() - began)
+        return replace(here, state=WorkState.FAILED, failure=told, worked_s=turns.now() - began)
     answer = outgoing(done.answer, root)
     made = () if shared else tuple(_made(order, answer, root))
     folders = {(root / name).parent for name in order.makes if not shared}

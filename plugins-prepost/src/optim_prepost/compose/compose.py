@@ -23,7 +23,7 @@ import onnx
 from optim import ExitStatus, OptimError
 from optim_prepost import PACKAGE
 from optim_prepost.compose.fitting import check_join, check_links, check_ports, step_failed, watch
-from optim_prepost.plans.plan import Plan, PlannedStep, Port, Result
+from optim_prepost.plans.plan import PlannedStep, PlanResult, Port, StepPlan
 from optim_prepost.plans.step_classes import make_step
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class _Around:
         return found
 
 
-def compose(plan: Plan, model: onnx.ModelProto) -> Composed:
+def compose(plan: StepPlan, model: onnx.ModelProto) -> Composed:
     """Put the steps of ``plan`` around ``model``.
 
     Args:
@@ -125,7 +125,7 @@ def _standard_opset(model: onnx.ModelProto) -> int:
 
 
 def _build(
-    plan: Plan, inputs: Sequence[onnx.ValueInfoProto], outputs: Sequence[onnx.ValueInfoProto], opset: int
+    plan: StepPlan, inputs: Sequence[onnx.ValueInfoProto], outputs: Sequence[onnx.ValueInfoProto], opset: int
 ) -> _Around:
     """The steps around a stand-in whose inputs and outputs are like the model's, under names of their own."""
     from onnxruntime_extensions.tools.pre_post_processing import IoMapEntry, PrePostProcessor
@@ -199,7 +199,7 @@ def _name_nodes(around: _Around) -> dict[str, int]:
 
 
 def _final_names(
-    plan: Plan, around: _Around, own: Sequence[str]
+    plan: StepPlan, around: _Around, own: Sequence[str]
 ) -> tuple[dict[str, str], tuple[tuple[str, str, int], ...]]:
     """The outputs that the plan wants, or all that no step takes: new names by old, and where each comes from."""
     sources = {name: ("", place) for place, name in enumerate(around.stand_in.output)}
@@ -220,7 +220,7 @@ def _final_names(
     return names, tuple((new, *sources[old]) for old, new in names.items())
 
 
-def _output_of(free: Sequence[str], sources: dict[str, tuple[str, int]], wanted: Result) -> str:
+def _output_of(free: Sequence[str], sources: dict[str, tuple[str, int]], wanted: PlanResult) -> str:
     found = next((name for name in free if sources[name] == (wanted.producer, wanted.output)), None)
     if found is None:
         raise step_failed(wanted.producer or "model", f"its output {wanted.output} is no result: a step takes it")
@@ -235,7 +235,7 @@ def _unlike(name: str, taken: set[str]) -> str:
     return found
 
 
-def _clashes(graph: onnx.GraphProto, plan: Plan, around: _Around, names: dict[str, str]) -> dict[str, str]:
+def _clashes(graph: onnx.GraphProto, plan: StepPlan, around: _Around, names: dict[str, str]) -> dict[str, str]:
     """New names for values of the model that are called like an input or a result of the whole."""
     outputs = dict(zip(around.stand_in.output, (value.name for value in graph.output), strict=True))
     through = {outputs[old]: new for old, new in names.items() if old in outputs}

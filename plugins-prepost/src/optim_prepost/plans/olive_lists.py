@@ -14,10 +14,10 @@ from typing import Any
 from optim import OptimError, TensorInfo
 from optim_prepost import PACKAGE
 from optim_prepost.plans.append_options import AppendOptions
-from optim_prepost.plans.plan import Link, Plan, PlannedStep, Port
+from optim_prepost.plans.plan import Link, PlannedStep, Port, StepPlan
 
 
-def explicit_plan(options: AppendOptions, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> Plan:
+def explicit_plan(options: AppendOptions, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> StepPlan:
     """The plan of lists ``pre`` and ``post``; sizes of the model are put in.
 
     Raises:
@@ -29,7 +29,7 @@ def explicit_plan(options: AppendOptions, inputs: Sequence[TensorInfo], outputs:
     steps = _labelled([_step(entry, model) for entry in (*(options.pre or ()), *(options.post or ()))])
     pre, post = tuple(steps[: len(options.pre or ())]), tuple(steps[len(options.pre or ()) :])
     task = {"input": "bytes" if pre and pre[0].kind == "ConvertImageToBGR" else ""}
-    return Plan(ports or _same(inputs), pre, post, (), options.target_opset, "", task, options.samples or "")
+    return StepPlan(ports or _same(inputs), pre, post, (), options.target_opset, "", task, options.samples or "")
 
 
 def _labelled(steps: Sequence[PlannedStep]) -> list[PlannedStep]:

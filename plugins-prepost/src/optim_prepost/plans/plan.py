@@ -59,7 +59,7 @@ class PlannedStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class PlanResult:
     """An output of the composed model: its name, and the step and place it comes from."""
 
     name: str
@@ -68,7 +68,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class StepPlan:
     """Steps around a model.
 
     Attributes:
@@ -85,7 +85,7 @@ class Plan:
     inputs: tuple[Port, ...]
     pre: tuple[PlannedStep, ...] = ()
     post: tuple[PlannedStep, ...] = ()
-    results: tuple[Result, ...] = ()
+    results: tuple[PlanResult, ...] = ()
     opset: int = 18
     preset: str = ""
     task: Mapping[str, Any] = field(default_factory=dict)

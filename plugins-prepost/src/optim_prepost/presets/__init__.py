@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from optim_prepost.plans.plan import Plan
+from optim_prepost.plans.plan import StepPlan
 from optim_prepost.presets.request import Request
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _MODULES = {
 }
 
 
-def preset_plan(request: Request) -> Plan:
+def preset_plan(request: Request) -> StepPlan:
     """The plan of the preset that the options name.
 
     Raises:
@@ -32,5 +32,5 @@ def preset_plan(request: Request) -> Plan:
     """
     assert request.options.preset is not None
     module = importlib.import_module(f"optim_prepost.presets.{_MODULES[request.options.preset]}")
-    make: Callable[[Request], Plan] = module.make_plan
+    make: Callable[[Request], StepPlan] = module.make_plan
     return make(request)

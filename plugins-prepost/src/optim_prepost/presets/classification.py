@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from optim_prepost.plans.plan import Link, Plan, PlannedStep, Result
+from optim_prepost.plans.plan import Link, PlannedStep, PlanResult, StepPlan
 from optim_prepost.plans.settings import read_labels
 from optim_prepost.presets.images import first_steps, image_input, number_steps, resize_steps, scores_output
 from optim_prepost.presets.request import Request
 
 
-def make_plan(request: Request) -> Plan:
+def make_plan(request: Request) -> StepPlan:
     """``[decode] -> resize -> normalize -> model -> softmax -> top k -> labels``."""
     image = image_input(request)
     port, first = first_steps(request)
     post, results, task = class_steps(request)
     pre = (*first, *resize_steps(request, image), *number_steps(request, image))
-    return Plan(
+    return StepPlan(
         (port,),
         pre,
         post,
@@ -25,7 +25,7 @@ def make_plan(request: Request) -> Plan:
     )
 
 
-def class_steps(request: Request) -> tuple[tuple[PlannedStep, ...], tuple[Result, ...], dict[str, object]]:
+def class_steps(request: Request) -> tuple[tuple[PlannedStep, ...], tuple[PlanResult, ...], dict[str, object]]:
     """From scores [1, classes] to the best classes."""
     info = scores_output(request, 0, 2, "[1, classes]")
     count = info.shape[1] if info.shape else None
@@ -36,10 +36,10 @@ def class_steps(request: Request) -> tuple[tuple[PlannedStep, ...], tuple[Result
     if labels and isinstance(count, int) and len(labels) != count:
         raise request.unfit(f"there are {len(labels)} labels; output '{info.name}' has {count} classes")
     post = [PlannedStep("TopK", {"k": k}), PlannedStep("Identity", {"num_inputs": 2}, "Best")]
-    results = [Result("scores", "Best", 0), Result("indices", "Best", 1)]
+    results = [PlanResult("scores", "Best", 0), PlanResult("indices", "Best", 1)]
     if request.options.scores == "logits":
         post.insert(0, PlannedStep("Softmax"))
     if labels:
         post.append(PlannedStep("Labels", {"labels": list(labels)}, "", (Link("TopK", 1, 0),)))
-        results.append(Result("labels", "Labels"))
+        results.append(PlanResult("labels", "Labels"))
     return tuple(post), tuple(results), {"labels": list(labels), "top_k": k}

@@ -7,7 +7,7 @@ Models of the YOLO family: one image [1, 3, h, w], whose shape the letterbox kee
 from __future__ import annotations
 
 from optim import TensorInfo
-from optim_prepost.plans.plan import Link, Plan, PlannedStep, Result
+from optim_prepost.plans.plan import Link, PlannedStep, PlanResult, StepPlan
 from optim_prepost.plans.settings import read_labels
 from optim_prepost.presets.images import IMAGE, first_steps, image_input, number_steps, scores_output
 from optim_prepost.presets.request import Request, shape_text
@@ -17,7 +17,7 @@ _PAD = 114
 """Grey of the canvas, as the YOLO family pads."""
 
 
-def make_plan(request: Request) -> Plan:
+def make_plan(request: Request) -> StepPlan:
     """``[decode] -> fit -> letterbox -> model -> boxes and scores -> suppression -> scale back``."""
     image = image_input(request)
     port, first = first_steps(request)
@@ -28,11 +28,11 @@ def make_plan(request: Request) -> Plan:
     ]
     labels = read_labels(request.options.labels, request.settings)
     task = {"labels": list(labels), "input": request.kind("bytes", "pixels")}
-    return Plan(
+    return StepPlan(
         (port,),
         (*first, *fit, *number_steps(request, image)),
         _box_steps(request, len(labels)),
-        (Result("boxes", "Scaled"),),
+        (PlanResult("boxes", "Scaled"),),
         request.options.target_opset,
         "object-detection",
         task,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from optim_prepost.plans.plan import Link, Plan, PlannedStep, Result
+from optim_prepost.plans.plan import Link, PlannedStep, PlanResult, StepPlan
 from optim_prepost.presets.images import scores_output
 from optim_prepost.presets.request import Request
 from optim_prepost.presets.texts import TOKENS, place_of, text_steps
 
 
-def make_plan(request: Request) -> Plan:
+def make_plan(request: Request) -> StepPlan:
     """``[tokenizer] -> model -> pool -> length 1``."""
     ports, pre, task = text_steps(request)
     scores_output(request, 0, 3, "hidden states [batch, tokens, size]")
@@ -20,8 +20,8 @@ def make_plan(request: Request) -> Plan:
         post = [PlannedStep("FirstToken", {}, "Pool")]
     if _normalize(request):
         post.append(PlannedStep("UnitLength"))
-    result = Result("embedding", post[-1].name)
-    return Plan(ports, tuple(pre), tuple(post), (result,), request.options.target_opset, "text-embedding", task)
+    result = PlanResult("embedding", post[-1].name)
+    return StepPlan(ports, tuple(pre), tuple(post), (result,), request.options.target_opset, "text-embedding", task)
 
 
 def _normalize(request: Request) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from optim_prepost.plans.plan import Link, Plan, PlannedStep, Result
+from optim_prepost.plans.plan import Link, PlannedStep, PlanResult, StepPlan
 from optim_prepost.plans.settings import read_labels
 from optim_prepost.presets.images import IMAGE, first_steps, image_input, number_steps, resize_steps, scores_output
 from optim_prepost.presets.request import Request
@@ -10,7 +10,7 @@ from optim_prepost.presets.request import Request
 _MOST_CLASSES = 256
 
 
-def make_plan(request: Request) -> Plan:
+def make_plan(request: Request) -> StepPlan:
     """``[decode] -> resize -> normalize -> model -> scores at the image's size -> best class``."""
     image = image_input(request)
     port, first = first_steps(request)
@@ -22,11 +22,11 @@ def make_plan(request: Request) -> Plan:
         raise request.unfit("it needs the whole image, and resize = 'shortest' crops: leave it out")
     labels = read_labels(request.options.labels, request.settings)
     post = (PlannedStep("ResizeScores", {}, "", (Link(IMAGE, 0, 1),)), PlannedStep("LabelMap"))
-    return Plan(
+    return StepPlan(
         (port,),
         (*first, *resize_steps(request, image), *number_steps(request, image)),
         post,
-        (Result("label_map", "LabelMap"),),
+        (PlanResult("label_map", "LabelMap"),),
         request.options.target_opset,
         "segmentation",
         {"labels": list(labels), "input": request.kind("bytes", "pixels")},

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from optim_prepost.plans.plan import Link, Plan, PlannedStep, Port, Result
+from optim_prepost.plans.plan import Link, PlannedStep, PlanResult, Port, StepPlan
 from optim_prepost.plans.settings import read_labels
 from optim_prepost.presets.images import scores_output
 from optim_prepost.presets.request import Request, shape_text
 
 
-def make_plan(request: Request) -> Plan:
+def make_plan(request: Request) -> StepPlan:
     """``[decode] -> normalize or log mel -> model -> [tokens heard]``."""
     rate = int(request.settings.preprocessor.get("sampling_rate", 16000))
     samples = request.kind("bytes", "samples") == "samples"
@@ -22,16 +22,18 @@ def make_plan(request: Request) -> Plan:
     features, heard = _features(request, rate)
     labels = read_labels(request.options.labels, request.settings)
     post: list[PlannedStep] = []
-    results: list[Result] = []
+    results: list[PlanResult] = []
     if heard:
         post = [PlannedStep("GreedyCtc", {"blank": request.options.blank}), PlannedStep("Identity", {}, "Heard")]
-        results = [Result("tokens", "Heard")]
+        results = [PlanResult("tokens", "Heard")]
         if labels:
             names = {"labels": list(labels)}
             post.append(PlannedStep("Labels", names, "", (Link("GreedyCtc", 0, 0),)))
-            results.append(Result("labels", "Labels"))
+            results.append(PlanResult("labels", "Labels"))
     task = {"rate": rate, "input": "samples" if samples else "bytes", "labels": list(labels)}
-    return Plan((port,), (*first, features), tuple(post), tuple(results), request.options.target_opset, "speech", task)
+    return StepPlan(
+        (port,), (*first, features), tuple(post), tuple(results), request.options.target_opset, "speech", task
+    )
 
 
 def _features(request: Request, rate: int) -> tuple[PlannedStep, bool]:

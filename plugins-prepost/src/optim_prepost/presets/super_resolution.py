@@ -6,12 +6,12 @@ model with three channels gets RGB and gives it.
 
 from __future__ import annotations
 
-from optim_prepost.plans.plan import Link, Plan, PlannedStep, Result
+from optim_prepost.plans.plan import Link, PlannedStep, PlanResult, StepPlan
 from optim_prepost.presets.images import first_steps, image_input, number_steps, resize_steps, scores_output
 from optim_prepost.presets.request import Request, shape_text
 
 
-def make_plan(request: Request) -> Plan:
+def make_plan(request: Request) -> StepPlan:
     """See the module."""
     image = image_input(request)
     port, first = first_steps(request)
@@ -31,8 +31,8 @@ def make_plan(request: Request) -> Plan:
             raise request.unfit("its pixels are 0..1 before and after: leave mean and std out")
         pre, post, last = numbers, _rgb_back(), "Pixels"
     post += [] if pixels else _encoded(request)
-    result = Result("pixels", last) if pixels else Result("image_file", "ConvertBGRToImage")
-    return Plan(
+    result = PlanResult("pixels", last) if pixels else PlanResult("image_file", "ConvertBGRToImage")
+    return StepPlan(
         (port,),
         (*first, *resize_steps(request, image), *pre),
         tuple(post),

@@ -12,7 +12,7 @@ from optim import Interface
 from optim.arrays import Feeds, Outputs
 from optim.jobs import from_wire, to_wire
 from optim_prepost.compose.compose import Composed
-from optim_prepost.plans.plan import Plan
+from optim_prepost.plans.plan import StepPlan
 from optim_prepost.reference.arrays import Array
 
 _PIXELS, _COARSE = 2e-2, 5e-2
@@ -22,7 +22,7 @@ fifty. Coarse: two encoders of JPEG, and places on the border of two classes."""
 _RESIZES = ("Resize", "ResizeImage", "LetterBox", "ConvertBGRToImage")
 
 
-def interface_of(plan: Plan, composed: Composed) -> Interface:
+def interface_of(plan: StepPlan, composed: Composed) -> Interface:
     """The interface of a model that was composed from a plan."""
     here = __name__
     resizes = any(step.kind in _RESIZES for step in plan.steps)
@@ -49,14 +49,14 @@ def raw(plan: Mapping[str, Any], **_: Any) -> Sequence[Feeds]:
     """Raw samples: the user's, or made ones."""
     from optim_prepost.reference.samples import raw_samples
 
-    return raw_samples(from_wire(Plan, plan))
+    return raw_samples(from_wire(StepPlan, plan))
 
 
 def given(feeds: Feeds, plan: Mapping[str, Any], joins: Sequence[tuple[str, int]], **_: Any) -> Feeds:
     """What the model inside is fed for one raw sample."""
     from optim_prepost.reference.run import before_model, fed
 
-    known = from_wire(Plan, plan)
+    known = from_wire(StepPlan, plan)
     return fed(known, before_model(known, feeds), feeds, joins)
 
 
@@ -66,7 +66,7 @@ def expected(
     """What the composed model must give, from the outputs of the model inside."""
     from optim_prepost.reference.run import after_model, before_model
 
-    known = from_wire(Plan, plan)
+    known = from_wire(StepPlan, plan)
     values = after_model(known, before_model(known, feeds), outputs)
     own = list(outputs.values())
     found = {name: values[label][place] if label else own[place] for name, label, place in results}
@@ -80,7 +80,7 @@ def comparable(outputs: Outputs, plan: Mapping[str, Any], results: Sequence[tupl
     are rounded amounts; an answer put together from pieces of words without its spaces, for decoders differ
     in those around an apostrophe.
     """
-    kinds = {step.name: step.kind for step in from_wire(Plan, plan).steps}
+    kinds = {step.name: step.kind for step in from_wire(StepPlan, plan).steps}
     of_output = {name: kinds[label] for name, label, _ in results if label}
     return {name: _AS_COMPARED.get(of_output.get(name, ""), _same)(array) for name, array in outputs.items()}
 

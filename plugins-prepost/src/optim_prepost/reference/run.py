@@ -10,7 +10,7 @@ import numpy as np
 
 from optim.arrays import Feeds
 from optim_prepost.plans.catalog import KINDS, snake_case
-from optim_prepost.plans.plan import Plan, PlannedStep
+from optim_prepost.plans.plan import PlannedStep, StepPlan
 from optim_prepost.plans.step_classes import make_step, step_class
 from optim_prepost.reference.arrays import Array
 
@@ -18,7 +18,7 @@ Values = dict[str, tuple[Array, ...]]
 """Outputs of the steps so far, by their label."""
 
 
-def before_model(plan: Plan, raw: Feeds) -> Values:
+def before_model(plan: StepPlan, raw: Feeds) -> Values:
     """What the steps before the model make of one raw sample."""
     values: Values = {}
     given = tuple(np.asarray(raw[port.name]) for port in plan.inputs)
@@ -28,7 +28,7 @@ def before_model(plan: Plan, raw: Feeds) -> Values:
     return values
 
 
-def fed(plan: Plan, values: Values, raw: Feeds, joins: Sequence[tuple[str, int]]) -> Feeds:
+def fed(plan: StepPlan, values: Values, raw: Feeds, joins: Sequence[tuple[str, int]]) -> Feeds:
     """What the model inside is fed.
 
     Args:
@@ -43,7 +43,7 @@ def fed(plan: Plan, values: Values, raw: Feeds, joins: Sequence[tuple[str, int]]
     return {name: made[place] for name, place in joins}
 
 
-def after_model(plan: Plan, values: Values, given: Mapping[str, Array]) -> Values:
+def after_model(plan: StepPlan, values: Values, given: Mapping[str, Array]) -> Values:
     """What the steps after the model make of its outputs; ``values`` of the steps before goes in."""
     values = dict(values)
     made: tuple[Array, ...] = tuple(given.values())
@@ -53,7 +53,7 @@ def after_model(plan: Plan, values: Values, given: Mapping[str, Array]) -> Value
     return values
 
 
-def without_counterpart(plan: Plan) -> list[str]:
+def without_counterpart(plan: StepPlan) -> list[str]:
     """Names of the steps that are compared with themselves only."""
     return [step.name for step in plan.steps if _counterpart(step) is None]
 

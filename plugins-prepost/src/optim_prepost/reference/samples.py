@@ -12,7 +12,7 @@ import numpy as np
 from optim import OptimError
 from optim.arrays import Feeds, dtype_of
 from optim_prepost import PACKAGE
-from optim_prepost.plans.plan import Plan, Port
+from optim_prepost.plans.plan import Port, StepPlan
 from optim_prepost.reference.arrays import Array
 
 _IMAGES = ((97, 131), (240, 180), (333, 500))
@@ -29,7 +29,7 @@ _OPEN = 7
 """Size of a dimension that a plan leaves open and nothing else says."""
 
 
-def raw_samples(plan: Plan) -> list[Feeds]:
+def raw_samples(plan: StepPlan) -> list[Feeds]:
     """Three samples or more.
 
     Raises:
@@ -64,7 +64,7 @@ def sound(seconds: float, rate: int, seed: int) -> Array:
     return samples
 
 
-def _made(plan: Plan, number: int) -> Feeds:
+def _made(plan: StepPlan, number: int) -> Feeds:
     first = plan.pre[0].kind if plan.pre else ""
     port, kind = plan.inputs[0], plan.task.get("input")
     if kind == "ids":
@@ -86,12 +86,12 @@ def _made(plan: Plan, number: int) -> Feeds:
     return {port.name: _random(port, random) for port in plan.inputs}
 
 
-def _edges(plan: Plan, number: int) -> tuple[int, int]:
+def _edges(plan: StepPlan, number: int) -> tuple[int, int]:
     size = plan.task.get("size")
     return (int(size[0]), int(size[1])) if size else _IMAGES[number]
 
 
-def _rate(plan: Plan) -> int:
+def _rate(plan: StepPlan) -> int:
     return int(plan.task.get("rate", 16000))
 
 
@@ -101,7 +101,7 @@ def _text(port: Port, text: str) -> Array:
     return np.array(words, dtype=object).reshape([size if isinstance(size, int) else 1 for size in port.shape])
 
 
-def _ids(plan: Plan, text: str) -> Feeds:
+def _ids(plan: StepPlan, text: str) -> Feeds:
     """Token ids of a tokenizer outside; without its vocabulary small numbers do."""
     from optim_prepost.reference.text import bert_tokenizer
 
@@ -128,7 +128,7 @@ def _random(port: Port, random: np.random.Generator) -> Array:
     return random.random(shape).astype(dtype)
 
 
-def _from_files(plan: Plan, place: Path) -> list[Feeds]:
+def _from_files(plan: StepPlan, place: Path) -> list[Feeds]:
     port, kind = plan.inputs[0], plan.task.get("input")
     if place.is_file() and place.suffix == ".txt":
         lines = [line.strip() for line in place.read_text(encoding="utf-8").splitlines() if line.strip()][:_MOST]
@@ -149,7 +149,7 @@ def _from_files(plan: Plan, place: Path) -> list[Feeds]:
     return found
 
 
-def _read(path: Path, plan: Plan) -> Array:
+def _read(path: Path, plan: StepPlan) -> Array:
     """A file as the plan takes it: its bytes, or what is in it.
 
     Raises:

@@ -9,14 +9,14 @@ from optim.arrays import Feeds, Outputs
 from optim.backend import Delivery
 from optim.drift import compare_outputs, objection
 from optim_prepost import PACKAGE
-from optim_prepost.plans.plan import Plan
+from optim_prepost.plans.plan import StepPlan
 from optim_prepost.web.settings import web_options
 
 TOLERANCE = 1e-3
 """Drift of the delivered folder, opened anew, from the model that was judged: threads add in another order."""
 
 
-def sample_of(delivery: Delivery, plan: Plan | None) -> Feeds:
+def sample_of(delivery: Delivery, plan: StepPlan | None) -> Feeds:
     """One sample as the delivered model takes it: raw for a composed model, else small made arrays."""
     if plan is not None:
         from optim_prepost.reference.samples import raw_samples

@@ -16,7 +16,7 @@ from optim import ExitStatus, OptimError
 from optim.arrays import Array, Feeds, Outputs
 from optim.backend import Check, Delivery
 from optim_prepost import PACKAGE
-from optim_prepost.plans.plan import Plan
+from optim_prepost.plans.plan import StepPlan
 from optim_prepost.web.agreement import expected_of, require_equal, sample_of
 from optim_prepost.web.packages import PUPPETEER, node, require
 
@@ -32,7 +32,7 @@ def find_chromium() -> str | None:
     return next((found for name in _PROGRAMS if (found := shutil.which(name))), None)
 
 
-def check_in_chromium(delivery: Delivery, plan: Plan | None) -> Check:
+def check_in_chromium(delivery: Delivery, plan: StepPlan | None) -> Check:
     """Open the page, give it a sample, compare its outputs, and keep a picture of it.
 
     Raises:
@@ -68,9 +68,9 @@ def run_page(
     Raises:
         OptimError[page-failed]: the page did not open the model, or said so.
     """
-    from optim_prepost.web.serve import Served
+    from optim_prepost.web.serve import ServedFolder
 
-    with tempfile.TemporaryDirectory(prefix="optim-page-") as scratch, Served(folder) as served:
+    with tempfile.TemporaryDirectory(prefix="optim-page-") as scratch, ServedFolder(folder) as served:
         request = {
             "puppeteer": str(require(PUPPETEER)),
             "browser": browser,

@@ -26,8 +26,8 @@ def web() -> None:
 )
 def serve(folder: Path, port: int) -> None:
     """Serve the page of run folder DIR on this machine only, until Ctrl-C."""
-    from optim_prepost.web.serve import Served
+    from optim_prepost.web.serve import ServedFolder
 
-    with Served(folder, port) as served:
+    with ServedFolder(folder, port) as served:
         echo(f"{served.url} shows {folder}; Ctrl-C ends it")
         served.wait()

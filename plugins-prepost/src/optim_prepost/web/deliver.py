@@ -16,7 +16,7 @@ from optim.jobs import from_wire
 from optim.onnx import external_files, operator_counts
 from optim_prepost import PACKAGE
 from optim_prepost.compose.compose import METADATA
-from optim_prepost.plans.plan import Plan
+from optim_prepost.plans.plan import StepPlan
 from optim_prepost.web.agreement import expected_of, require_equal, sample_of
 from optim_prepost.web.packages import ONNXRUNTIME_WEB, require
 from optim_prepost.web.settings import web_options
@@ -62,7 +62,7 @@ def deliver(delivery: Delivery) -> tuple[Check, ...]:
     return (*checks, *_by_tables(delivery))
 
 
-def plan_of(metadata: Mapping[str, str]) -> Plan | None:
+def plan_of(metadata: Mapping[str, str]) -> StepPlan | None:
     """The plan that a composed model carries; None where it was not composed.
 
     The model may be anybody's: a file that its plan names is not read, be it a vocabulary or samples.
@@ -73,7 +73,7 @@ def plan_of(metadata: Mapping[str, str]) -> Plan | None:
     if METADATA not in metadata:
         return None
     try:
-        plan = from_wire(Plan, json.loads(metadata[METADATA])["plan"])
+        plan = from_wire(StepPlan, json.loads(metadata[METADATA])["plan"])
         words = plan.task.get("tokenizer", {}).get("vocab_or_file")
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise OptimError(
@@ -94,7 +94,7 @@ def _is_vocabulary(words: object) -> bool:
     )
 
 
-def write_page(delivery: Delivery, plan: Plan | None) -> None:
+def write_page(delivery: Delivery, plan: StepPlan | None) -> None:
     """``index.html``, its modules, ``plan.json``, the vocabulary, and onnxruntime-web in ``ort/``."""
     folder, provider = delivery.folder, delivery.target.made_for
     modules = [path for path in PAGE.iterdir() if path.name != "tokenizer.mjs"]
@@ -124,7 +124,7 @@ def write_page(delivery: Delivery, plan: Plan | None) -> None:
         shutil.copyfile(package / "dist" / name, folder / "ort" / name)
 
 
-def _in_node(delivery: Delivery, plan: Plan | None) -> Check:
+def _in_node(delivery: Delivery, plan: StepPlan | None) -> Check:
     """The delivered files themselves, opened once more."""
     from optim_prepost.web.node_session import NodeSession
 

@@ -60,7 +60,7 @@ class _Handler(SimpleHTTPRequestHandler):
         """Say nothing: the terminal is for the person who started it."""
 
 
-class Served:
+class ServedFolder:
     """A folder on a port of this machine; a context manager that stops serving at its end.
 
     Args:

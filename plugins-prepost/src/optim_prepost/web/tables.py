@@ -15,7 +15,7 @@ from optim_prepost import PACKAGE
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedPage:
     """A model's operators against one table.
 
     Attributes:
@@ -42,11 +42,11 @@ def tables() -> dict[str, Any]:
     return found
 
 
-def judge(provider: str, operators: Iterable[str], opset: int) -> Judged:
+def judge(provider: str, operators: Iterable[str], opset: int) -> JudgedPage:
     """Look operators (``Conv``, ``com.microsoft:Gelu``) up in the table of a provider."""
     table, asked = tables()[provider], sorted(set(operators) - _FOLDED)
     missing = tuple(name for name in asked if not _has(table.get(name), opset if ":" not in name else 1))
-    return Judged(provider, tables()["version"], len(asked), missing)
+    return JudgedPage(provider, tables()["version"], len(asked), missing)
 
 
 def require_kernels(model: Model, provider: str) -> None:

@@ -63,11 +63,11 @@ def run(request: Request, channel: Channel) -> Answer:
         del session
     looser = request.lossy or (request.max_drift or 0.0) > LIMITS["float32"]
     if evidence.generations and request.generate and not looser:
-        from optim import Decoder
+        from optim_plugins.goals.decoders.decoder import SessionDecoder
 
         channel.event("progress", text="generating, token for token")
         sessions = {name: _opened(name, model, request.target) for name, model in request.models.items()}
-        decoder = Decoder.of_sessions(sessions, evidence.facts)
+        decoder = SessionDecoder.of_sessions(sessions, evidence.facts)
         tokens, notes = verify_generation(decoder.generate, request.evidence, evidence)
         verified[-1] = replace(verified[-1], tokens=tokens, notes=(*verified[-1].notes, *notes))
     return Answer(tuple(verified))

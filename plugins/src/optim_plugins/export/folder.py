@@ -19,6 +19,7 @@ from optim.engine.export import (
     export_file,
     file_of,
     held_backend,
+    loading_script,
     read_export_file,
     write_export_file,
     write_session_files,
@@ -28,7 +29,6 @@ from optim.layout import carry_files
 from optim.model import SessionConfig
 from optim.onnx import deliver_model
 from optim.source import SourceRequest
-from optim.target import Target
 from optim_plugins.export.make import make_graphs
 
 
@@ -47,33 +47,33 @@ def write_export(request: SourceRequest, output: Path, conditions: ExportConditi
     def make() -> ExportedSource:
         return make_graphs(request, conditions)
 
-    device, store = conditions.target, conditions.store
+    store = conditions.store
     with store.in_use():
         if request.weights == "link":
             return _export_linked(request, output, make)
         with RunFolder.claim(output) as folder:
             made = make()
             conditions.say("writing the graphs")
-            owner = held_backend(conditions.registry, device.backend).owner
-            folder.publish(lambda path: _write_graphs(made, path, device, owner))
+            owner = held_backend(conditions.registry, conditions.target.backend).owner
+            folder.publish(lambda path: _write_graphs(made, path, conditions, owner))
     store.trim()
     return made
 
 
-def _write_graphs(made: ExportedSource, folder: Path, target: Target, owner: str | None = None) -> None:
+def _write_graphs(made: ExportedSource, folder: Path, conditions: ExportConditions, owner: str | None) -> None:
     """Write every component's graph, and what says how they work together.
 
     Args:
         made: of the source.
         folder: to write to.
-        target: that they were exported for.
+        conditions: under which they were exported.
         owner: the distribution whose backend opens them; None: onnxruntime alone does.
     """
     for graph in made.graphs:
         deliver_model(graph.model, folder, name=file_of(graph.component))
     if len(made.graphs) == 1:
-        script = LOAD_TEXT if owner is None else ""
-        write_session_files(folder, SessionConfig(), target, owner=owner, script=script)
+        script = loading_script(conditions.registry, LOAD_TEXT, made.graphs[0].model) if owner is None else ""
+        write_session_files(folder, SessionConfig(), conditions.target, owner=owner, script=script)
     write_export_file(folder, content_of(made, {graph.component: file_of(graph.component) for graph in made.graphs}))
     if made.request.folder is not None:
         carry_files(made.request.folder, folder)

@@ -20,13 +20,13 @@ from optim.engine.export import (
     compare_step,
     merge_samples,
     place_of,
-    session_inputs,
     steps_of,
     variations_of_source,
     worst_drift,
 )
 from optim.errors import ExitStatus, OptimError
 from optim_plugins.export.record import generations_of
+from optim_plugins.goals.decoders.interface import session_inputs
 
 if TYPE_CHECKING:
     import onnxruntime

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from optim.errors import OptimError
 from optim.goal import Figure, Goal, GoalClock, GoalRequest, Subject, Timer, Words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from optim.engine.goals import WorkloadTimer
     from optim.model import Model
+    from optim_plugins.goals.decoders.timing import WorkloadTimer
 
 
 class GenerateGoal(Goal):
@@ -34,11 +35,18 @@ class GenerateGoal(Goal):
             OptimError[not-a-decoder]: the model has no past.
             OptimError[bad-workload]: answers of so many tokens go beyond the context of the model.
         """
-        from optim.engine.goals import Workload, require_generating
-
         if model is not None:
+            from optim_plugins.goals.decoders.known import require_generating
+
             require_generating(model)
-        Workload(asked.prompt, asked.new).require_context(facts)
+        context = facts.get("context")
+        if facts.get("kind") == "decoder" and isinstance(context, int) and asked.prompt + asked.new > context:
+            raise OptimError.usage(
+                "bad-workload",
+                f"--generate cannot be 'prompt={asked.prompt},new={asked.new}'",
+                f"these are {asked.prompt + asked.new} tokens, and the model was made for {context}",
+                f"--generate prompt={max(1, context * 3 // 4)},new={max(1, context // 4)}",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +67,15 @@ class GenerateClock(GoalClock):
         Raises:
             OptimError[not-a-decoder]: the model has no past.
         """
-        from optim.engine.goals import Workload, WorkloadTimer, bindable, require_decoder, session_interface
+        from optim.engine.goals import bindable
+        from optim_plugins.goals.decoders.decoder import session_interface
+        from optim_plugins.goals.decoders.known import require_decoder
+        from optim_plugins.goals.decoders.timing import WorkloadTimer
 
         session = bindable(subject.session, subject.model)
         interface = session_interface(session)
         require_decoder(interface)
-        return _Generate(WorkloadTimer(session, interface, Workload(self.prompt, self.new)))
+        return _Generate(WorkloadTimer(session, interface, GoalRequest(self.prompt, self.new)))
 
 
 class _Generate(Timer):

@@ -21,3 +21,9 @@ def optim_goals() -> Sequence[type[Goal]]:
     from optim_plugins.goals.throughput import ThroughputGoal
 
     return (StartUpGoal, ThroughputGoal, GenerateGoal)
+
+
+@hookimpl
+def optim_generators() -> Sequence[str]:
+    """What drives decoders, for ``optim.load``, ``load.py`` and runs that nobody names a goal for."""
+    return ("optim_plugins.goals.decoders.generator:Generator",)

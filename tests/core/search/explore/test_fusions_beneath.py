@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from optim._engine.gate.budget import Objection
 from optim._engine.gate.drift import NO_DRIFT
-from optim._engine.goals.own import LATENCY
+from optim._engine.goals.known import LATENCY
 from optim._engine.jobs.offer import Proposal
 from optim._engine.search.explore.asking import Proposals
 from optim._engine.search.explore.expand import Expander

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from optim._engine.goals.own import SIZE
+from optim._engine.goals.known import SIZE
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.rest import (
     LEFT_FOR_LATER,

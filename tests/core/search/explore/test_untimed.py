@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from optim._engine.gate.drift import Drift
-from optim._engine.goals.own import LATENCY
+from optim._engine.goals.known import LATENCY
 from optim._engine.jobs.offer import Proposal
 from optim._engine.search.explore.beam import Beam, Grown, in_turns
 from optim._engine.search.explore.expand import Expander, _Wanted

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from optim._engine.goals.own import LATENCY, SIZE
+from optim._engine.goals.known import LATENCY, SIZE
 from optim._engine.search.measure import repacked_original as measured
 from optim._engine.search.state import Candidate, Measured, Step
 from optim.errors import OptimError

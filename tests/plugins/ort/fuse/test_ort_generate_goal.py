@@ -15,16 +15,18 @@ import optim
 from optim import OptimError, TensorInfo
 from optim._engine.api.request import settings_from
 from optim._engine.cli.dry_run import print_plan
-from optim._engine.generation.known_decoders import generates_alone
-from optim._engine.generation.workload import Workload
+from optim._engine.goals.workload import Workload
 from optim._engine.plugins.registry import load_registry
-from optim._engine.runs.compare import programs
 from optim._engine.search.explore.beam import Beam
 from optim._engine.search.plan import make_plan
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.workbench import Workbench
 from optim._engine.store import Store
+from optim.goal import GoalRequest
 from optim.onnx import describe_model
+from optim_plugins.goals.decoders import genai
+from optim_plugins.goals.decoders.generator import Generator
+from optim_plugins.goals.decoders.known import generates_alone
 from optim_plugins.ort.fuse.past.share_past import SharePast
 
 
@@ -62,7 +64,7 @@ def test_a_folder_of_onnxruntime_genai_answers_beside_models(tmp_path: Path, mon
             optim.bench(models, generate=generate)
     for name in ("config.json", "model.onnx"):  # as on the hub: then it looks like a folder of optimum too
         (folder / name).write_text("{}")
-    monkeypatch.setattr(programs, "require_installed", lambda folder: None)
+    monkeypatch.setattr(genai, "require_installed", lambda folder: None)
     with done_here():
         found = optim.bench([model, folder], generate="prompt=5,new=3", seconds=0.1)
     assert [one.model for one in found.models] == [str(model), str(folder)]
@@ -100,8 +102,9 @@ def test_a_goal_that_is_named_stays(tmp_path: Path) -> None:
 
 
 def test_an_answer_that_nobody_asked_for_fits_into_the_context() -> None:
-    assert Workload().within({"context": 64}) == Workload(48, 16)
-    assert Workload().within({"context": 640}) == Workload().within({}) == Workload()
+    usual, within = GoalRequest(), Generator().within
+    assert within(usual, {"context": 64}) == GoalRequest(48, 16)
+    assert within(usual, {"context": 640}) == within(usual, {}) == usual
 
 
 def test_what_takes_more_than_tokens_and_its_past_is_no_decoder_by_itself() -> None:

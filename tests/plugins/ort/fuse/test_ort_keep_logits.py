@@ -14,12 +14,12 @@ from ort_models import DATA, apply, export, feeds_for, run
 from optim import Model, Pass
 from optim._engine.compare.variants import compare_variants
 from optim._engine.gate.variation import Variation, measure
-from optim._engine.generation.decoder import session_interface
-from optim._engine.generation.steps import BufferSteps
 from optim.arrays import Feeds
 from optim.decoders import KEPT_LOGITS
 from optim.decoders.kept_logits import last_logits
 from optim.onnx import read_ir
+from optim_plugins.goals.decoders.decoder import session_interface
+from optim_plugins.goals.decoders.steps import BufferSteps
 from optim_plugins.ort.fuse.past.keep_logits import keep_logits
 from optim_plugins.ort.fuse.past.share_past import SharePast
 from optim_plugins.ort.precision.convert_float16 import ConvertFloat16

@@ -29,16 +29,16 @@ from ort_models import (
 )
 
 import optim
-from optim import Decoder, Model, OptimError, SessionConfig
-from optim._engine.generation.decoder import session_interface
-from optim._engine.generation.timing import WorkloadTimer
-from optim._engine.generation.workload import Workload
+from optim import Model, OptimError, SessionConfig
 from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.session_file import write_session_files
 from optim._engine.search.plan import make_plan
 from optim._engine.search.settings import Named, RunSettings
 from optim.decoders.shared_past import file_shares_past
+from optim.goal import GoalRequest
 from optim.onnx import deliver_model
+from optim_plugins.goals.decoders.decoder import SessionDecoder, session_interface
+from optim_plugins.goals.decoders.timing import WorkloadTimer
 from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
 from optim_plugins.ort.fuse.past.share_past import SharePast
 from optim_plugins.ort.precision.convert_float16 import ConvertFloat16
@@ -70,7 +70,7 @@ def test_it_generates_in_a_buffer_what_it_generates_with_a_past_that_grows(name:
     shared = apply(FuseTransformer, shared, tmp_path, leave_out=("attention",)).model
     assert file_shares_past(shared.path)
     prompts = [[5, 6, 7, 8, 9], [10, 11], [12, 13, 14]]
-    growing, adding = (Decoder(_session(one), FACTS) for one in (model, shared))
+    growing, adding = (SessionDecoder(_session(one), FACTS) for one in (model, shared))
     expected = growing.generate(prompts, max_new_tokens=8)
     assert len(set(expected.ravel().tolist())) > 1
     assert np.array_equal(adding.generate(prompts, max_new_tokens=8), expected)
@@ -81,8 +81,8 @@ def test_a_past_of_float16_lies_in_a_buffer_too(tmp_path: Path) -> None:
     half = apply(ConvertFloat16, shared, tmp_path, [feeds_for("llama", sequence=1)], io="convert").model
     assert {info.dtype for info in half.inputs if info.name.startswith("past_")} == {"float16"}
     assert "Cast" not in _readers_of_pasts(half) and file_shares_past(half.path)
-    expected = Decoder(_session(shared), FACTS).generate([[5, 6, 7]], max_new_tokens=6)
-    assert np.array_equal(Decoder(_session(half), FACTS).generate([[5, 6, 7]], max_new_tokens=6), expected)
+    expected = SessionDecoder(_session(shared), FACTS).generate([[5, 6, 7]], max_new_tokens=6)
+    assert np.array_equal(SessionDecoder(_session(half), FACTS).generate([[5, 6, 7]], max_new_tokens=6), expected)
 
 
 def test_a_graph_in_float16_generates_the_same_in_a_buffer(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_graph_in_float16_generates_the_same_in_a_buffer(tmp_path: Path) -> No
     for output, original in zip(found, expected, strict=True):
         assert output.dtype == np.float16
         np.testing.assert_allclose(output.astype(float), original.astype(float), atol=5e-3)
-    growing, adding = (Decoder(_session(one), FACTS) for one in (model, done.model))
+    growing, adding = (SessionDecoder(_session(one), FACTS) for one in (model, done.model))
     tokens = growing.generate([[5, 6, 7], [10, 11]], max_new_tokens=6)
     assert np.array_equal(adding.generate([[5, 6, 7], [10, 11]], max_new_tokens=6), tokens)
 
@@ -140,7 +140,7 @@ def test_load_py_generates_in_buffers_as_optim_does_without_optim(tmp_path: Path
     write_session_files(folder, SessionConfig(), CPU)
     done = subprocess.run([sys.executable, "-c", LOADED], cwd=folder, capture_output=True, text=True, check=True)
     one, several, drawn, stopped, ended, *refused = json.loads(done.stdout)
-    decoder, prompts = Decoder(_session(model), FACTS), [[5, 6, 7, 8, 9], [10, 11], [12, 13, 14]]
+    decoder, prompts = SessionDecoder(_session(model), FACTS), [[5, 6, 7, 8, 9], [10, 11], [12, 13, 14]]
     assert one == decoder.generate([[5, 6, 7]], max_new_tokens=6)[0].tolist()
     assert several == decoder.generate(prompts, max_new_tokens=6).T.tolist()
     sampled = decoder.generate(
@@ -183,7 +183,7 @@ def test_beyond_a_window_a_buffer_gives_what_a_past_that_grows_does(tmp_path: Pa
     shared = apply(SharePast, model, tmp_path).model
     prompts = [[5, 6, 7, 8, 9, 10, 11], [12, 13]]
     seen = [
-        Decoder(_session(one), FACTS).generate(prompts, max_new_tokens=10)
+        SessionDecoder(_session(one), FACTS).generate(prompts, max_new_tokens=10)
         for one in (model, shared, export("llama.dynamo", tmp_path))
     ]
     assert np.array_equal(seen[0], seen[1])
@@ -191,7 +191,7 @@ def test_beyond_a_window_a_buffer_gives_what_a_past_that_grows_does(tmp_path: Pa
 
 
 def test_a_stop_token_ends_a_row_and_a_stream_gives_tokens_one_by_one(tmp_path: Path) -> None:
-    decoder = Decoder(_session(apply(SharePast, export("llama.dynamo", tmp_path), tmp_path).model), FACTS)
+    decoder = SessionDecoder(_session(apply(SharePast, export("llama.dynamo", tmp_path), tmp_path).model), FACTS)
     whole = decoder.generate([[5, 6, 7]], max_new_tokens=6)[0].tolist()
     stop = whole[2]
     assert decoder.generate([[5, 6, 7]], max_new_tokens=6, stop=[stop])[0].tolist() == whole[: whole.index(stop) + 1]
@@ -201,7 +201,7 @@ def test_a_stop_token_ends_a_row_and_a_stream_gives_tokens_one_by_one(tmp_path: 
 
 @pytest.mark.parametrize("prompt", [[], [[]], [list(range(3, 9))]])
 def test_a_prompt_without_tokens_or_without_room_is_refused(prompt: list[list[int]], tmp_path: Path) -> None:
-    decoder = Decoder(_session(export("llama.dynamo", tmp_path)), {**FACTS, "context": 8})
+    decoder = SessionDecoder(_session(export("llama.dynamo", tmp_path)), {**FACTS, "context": 8})
     assert decoder.generate([[5, 6]], max_new_tokens=6).shape == (1, 6)
     with pytest.raises(OptimError, match="bad-prompt"):
         decoder.generate(prompt, max_new_tokens=3)
@@ -231,7 +231,7 @@ def test_a_prompt_without_tokens_or_without_room_is_refused(prompt: list[list[in
 def test_what_cannot_be_generated_is_one_clear_error(
     prompt: Any, more: dict[str, float], said: str, tmp_path: Path
 ) -> None:
-    decoder = Decoder(_session(export("llama.dynamo", tmp_path)), FACTS)
+    decoder = SessionDecoder(_session(export("llama.dynamo", tmp_path)), FACTS)
     with pytest.raises(OptimError) as refused:
         decoder.generate(prompt, **more)  # type: ignore[arg-type]
     assert refused.value.reference in ("bad-prompt", "bad-generation")
@@ -244,8 +244,8 @@ def test_a_run_folder_without_a_source_generates_too(tmp_path: Path) -> None:
     deliver_model(model, folder)
     write_session_files(folder, SessionConfig(), CPU)
     opened = optim.load(folder)
-    assert isinstance(opened, Decoder)
-    expected = Decoder(_session(model)).generate([[5, 6, 7]], max_new_tokens=6)
+    assert isinstance(opened, SessionDecoder)
+    expected = SessionDecoder(_session(model)).generate([[5, 6, 7]], max_new_tokens=6)
     assert np.array_equal(opened.generate([[5, 6, 7]], max_new_tokens=6), expected)
     assert opened.run(["logits"], feeds_for("llama", sequence=1))[0].shape == (2, 1, 80)
 
@@ -285,7 +285,7 @@ def test_an_answer_is_timed_in_whole_steps(in_place: bool, tmp_path: Path) -> No
     model = export("llama.dynamo", tmp_path)
     model = apply(SharePast, model, tmp_path).model if in_place else model
     session = _session(model)
-    found = WorkloadTimer(session, session_interface(session), Workload(6, 5)).round()
+    found = WorkloadTimer(session, session_interface(session), GoalRequest(6, 5)).round()
     assert found.depths == (6, 8, 10) and min(found.first_s, *found.token_s) > 0
     token = 2 * 2 * 2 * 16 * 4  # layers, keys and values, heads, their size, bytes
     assert found.past_bytes == tuple(token * ((n + 1) if in_place else (2 * n + 1)) for n in found.depths)
@@ -305,16 +305,16 @@ def test_a_past_without_room_in_memory_is_refused_before_the_first_token(
 ) -> None:
     import psutil
 
-    decoder = Decoder(_session(apply(SharePast, export("gpt2.dynamo", tmp_path), tmp_path).model), FACTS)
+    decoder = SessionDecoder(_session(apply(SharePast, export("gpt2.dynamo", tmp_path), tmp_path).model), FACTS)
     memory = type("Memory", (), {"available": 1000})()
     monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
     with pytest.raises(OptimError, match="past-too-large"):
         decoder.generate([[5, 6]], max_new_tokens=4)
     growing = _session(export("gpt2.dynamo", tmp_path))
     with pytest.raises(OptimError, match="past-too-large"):
-        next(Decoder(growing, FACTS).stream([[5, 6]], max_new_tokens=4))
+        next(SessionDecoder(growing, FACTS).stream([[5, 6]], max_new_tokens=4))
     with pytest.raises(OptimError, match="past-too-large"):
-        WorkloadTimer(growing, session_interface(growing), Workload(6, 5))
+        WorkloadTimer(growing, session_interface(growing), GoalRequest(6, 5))
 
 
 def _session(model: Model) -> ort.InferenceSession:

@@ -5,7 +5,7 @@ import onnx.parser
 import onnx_ir as ir
 import pytest
 
-from optim_plugins.ort.graph.dimensions import Origin, Sizes
+from optim_plugins.ort.graph.dimensions import AxisOrigin, Sizes
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]> g (float[b, s, 12] x, float[b, t, 12] z) => (float[b, s, 12] y) '
 
@@ -24,8 +24,8 @@ def size(graph: ir.Model, name: str, axis: int) -> object:
     return Sizes(graph).of(find(graph, name), axis)
 
 
-def origin(graph: ir.Model, name: str, axis: int) -> Origin:
-    return Origin(find(graph, name), axis)
+def origin(graph: ir.Model, name: str, axis: int) -> AxisOrigin:
+    return AxisOrigin(find(graph, name), axis)
 
 
 def test_a_fixed_size_is_a_number_and_another_an_axis_of_an_input() -> None:

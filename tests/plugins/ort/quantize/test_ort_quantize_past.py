@@ -12,13 +12,14 @@ import onnxruntime as ort
 import pytest
 from ort_models import CPU, apply, export, feeds_for, run
 
-from optim import Decoder, Model, PassResult, SessionConfig
-from optim._engine.generation.steps import GrowingSteps
+from optim import Model, PassResult, SessionConfig
 from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.session_file import write_session_files
 from optim._engine.search.plan import make_plan
 from optim._engine.search.settings import RunSettings
 from optim.onnx import deliver_model, open_session
+from optim_plugins.goals.decoders.decoder import SessionDecoder
+from optim_plugins.goals.decoders.steps import GrowingSteps
 from optim_plugins.ort.fuse.past.share_past import SharePast
 from optim_plugins.ort.measure import captured_values
 from optim_plugins.ort.quantize.past import stored_past
@@ -151,11 +152,11 @@ def _load_py(model: Model, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any
     return module
 
 
-def _decoder(model: Model) -> Decoder:
+def _decoder(model: Model) -> SessionDecoder:
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
     session = ort.InferenceSession(str(model.path), options, providers=["CPUExecutionProvider"])
-    return Decoder(session, {"eos": [], "pad": 0})
+    return SessionDecoder(session, {"eos": [], "pad": 0})
 
 
 def test_samples_are_run_with_weights_where_they_are_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from ort_models import Array, apply, build, context, operators, random_weight, r
 
 from optim import Model
 from optim.onnx.files import save_in_store
-from optim_plugins.ort.measure.calibrate import Calibration, calibrate
+from optim_plugins.ort.measure.calibrate import CalibratedRanges, calibrate
 from optim_plugins.ort.measure.channel_means import believed_mean
 from optim_plugins.ort.measure.integer_ranges import BINS, Histogram, Range, choose_range, foreseen_range, whole_range
 from optim_plugins.ort.quantize.static.quantizable_operators import make_friendly
@@ -270,7 +270,7 @@ def test_ranges_agree_with_the_values_and_memory_does_not_grow_with_samples(tmp_
     for count in (3, 12):
         asked = context(tmp_path, samples[:count])
         tracemalloc.start()
-        how = Calibration("mse", 99.9, 256)
+        how = CalibratedRanges("mse", 99.9, 256)
         found = calibrate(lambda: prepared(model, "uint8"), names, {"h0": None}, how, model, asked)
         peaks[count] = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()

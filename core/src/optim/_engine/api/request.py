@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from optim._engine.feeds.named import require_feeds
 from optim._engine.gate.max_loss import parse_max_loss, parse_max_mismatch
-from optim._engine.generation.workload import asked_workload
+from optim._engine.goals.workload import asked_workload
 from optim._engine.graphs.file_there import check_file
 from optim._engine.json_file import read_json
 from optim._engine.search.settings import RunSettings, parse_stage

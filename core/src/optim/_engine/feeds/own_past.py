@@ -13,10 +13,10 @@ from dataclasses import replace
 import numpy as np
 
 from optim._engine.feeds.dimensions import PlannedInput
+from optim._engine.feeds.past_names import carried_by_name
 from optim._engine.feeds.roles import InputRole
 from optim._engine.feeds.settings import Setting
 from optim._engine.feeds.values import make_sample
-from optim._engine.generation.past_names import carried_by_name
 from optim.arrays import Array, Feeds
 from optim.model import Model
 

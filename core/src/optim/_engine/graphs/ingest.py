@@ -17,7 +17,6 @@ from onnx_ir.passes.common import LiftConstantsToInitializersPass
 
 from optim._engine.graphs.file_there import check_file
 from optim._engine.graphs.limits import check_operators, check_types
-from optim._engine.graphs.stale_shapes import forget_stale_shapes
 from optim.errors import OptimError
 from optim.model import Model
 from optim.onnx.checker import check_graph, malformed_is_invalid
@@ -167,3 +166,41 @@ def _embed_attributes(graph: ir.Model) -> None:
             elif attribute.type == ir.AttributeType.TENSORS:
                 tensors = [embedded_tensor(t) if isinstance(t, ir.ExternalTensor) else t for t in attribute.value]
                 node.attributes[name] = ir.AttrTensors(name, tensors)
+
+
+def forget_stale_shapes(skeleton: onnx.ModelProto) -> None:
+    """Take types and shapes of values between nodes away where inference from the inputs says something else.
+
+    Args:
+        skeleton: from :func:`optim.onnx.skeleton.read_skeleton`, valid; changed in place. What inference knows nothing
+            of is kept: it does not see through operators of a runtime's own.
+    """
+    if not skeleton.graph.value_info:
+        return
+    bare = onnx.ModelProto()
+    bare.CopyFrom(skeleton)
+    del bare.graph.value_info[:]
+    try:
+        found = onnx.shape_inference.infer_shapes(bare)
+    except (onnx.shape_inference.InferenceError, ValueError):  # a graph that it cannot read at all
+        return
+    inferred = {value.name: value.type.tensor_type for value in found.graph.value_info}
+    declared = list(skeleton.graph.value_info)
+    del skeleton.graph.value_info[:]
+    skeleton.graph.value_info.extend(
+        value
+        for value in declared
+        if value.name not in inferred or not _contradict(value.type.tensor_type, inferred[value.name])
+    )
+
+
+def _contradict(declared: onnx.TypeProto.Tensor, inferred: onnx.TypeProto.Tensor) -> bool:
+    if declared.elem_type and inferred.elem_type and declared.elem_type != inferred.elem_type:
+        return True
+    if not declared.HasField("shape") or not inferred.HasField("shape"):
+        return False
+    sizes, others = declared.shape.dim, inferred.shape.dim
+    return len(sizes) != len(others) or any(
+        one.HasField("dim_value") and other.HasField("dim_value") and one.dim_value != other.dim_value
+        for one, other in zip(sizes, others, strict=True)
+    )

@@ -17,8 +17,7 @@ from optim._engine.compare.independent import DeviceCheck, check_device, is_need
 from optim._engine.compare.metric_spec import MetricSpec
 from optim._engine.compare.original_outputs import measure_variations, notes_on_outputs, require_numbers
 from optim._engine.compare.place import Place, Reference, TaskUse
-from optim._engine.feeds.feedset import FeedSet
-from optim._engine.feeds.one_size import at_one_size
+from optim._engine.feeds.feedset import FeedSet, at_one_size
 from optim._engine.gate.max_loss import MaxLoss
 from optim._engine.graphs.limits import check_limits
 from optim._engine.graphs.training_mode import training_notes

@@ -392,4 +392,5 @@ _KINDS: dict[str, tuple[Check, Callable[[Any], str]]] = {
     "origin": (checks.origin_defect, _name),
     "pipeline": (checks.function_defect, str),
     "deliverer": (checks.function_defect, str),
+    "generator": (checks.function_defect, str),
 }

@@ -24,7 +24,7 @@ from optim.cli_kit.output import printable, tabbed
 if TYPE_CHECKING:
     import onnxruntime
 
-    from optim._engine.generation.decoder import Decoder
+    from optim.decoders import Decoder
 
 
 class Answer(BaseModel):

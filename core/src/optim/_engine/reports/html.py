@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from optim._engine.load_script.text import LOAD_TEXT
-from optim._engine.reports import plots, targets, words
+from optim._engine.load_script import LOAD_TEXT
+from optim._engine.reports import answer_figures, plots, words
 from optim._engine.reports.answer_figures import generation_figures, tokens_plot
 from optim._engine.reports.parts.running import GenerationReport, StartReport
 from optim._engine.reports.schema import Report, StepReport
@@ -125,9 +125,9 @@ def render_html(report: Report) -> str:
         plots=_plots(report),
         plot_style=svg.STYLE,
         front=plots.front_of(report.points),
-        target_columns=targets.TARGET_COLUMNS,
-        target_rows=targets.target_rows(report),
-        about_targets=targets.about_targets(report),
+        target_columns=answer_figures.TARGET_COLUMNS,
+        target_rows=answer_figures.target_rows(report),
+        about_targets=answer_figures.about_targets(report),
     )
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from optim._engine.reports.answer_figures import generation_figures
+from optim._engine.reports.answer_figures import TARGET_COLUMNS, about_targets, generation_figures, target_rows
 from optim._engine.reports.parts.running import StartReport
 from optim._engine.reports.plots import front_of
 from optim._engine.reports.schema import Report, StepReport
-from optim._engine.reports.targets import TARGET_COLUMNS, about_targets, target_rows
 from optim._engine.reports.words import (
     NOTHING,
     best_of,

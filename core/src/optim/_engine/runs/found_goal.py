@@ -9,22 +9,20 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from optim._engine.generation.known_decoders import generates_alone, why_not_alone
-from optim._engine.generation.workload import Workload
-from optim._engine.goals.known import find_goal, goals
+from optim._engine.goals.generating import GENERATE, find_generator
+from optim._engine.goals.known import find_goal
+from optim._engine.goals.workload import Workload
+from optim._engine.jobs import reach
 from optim._engine.plugins.registry import Registry
-from optim._engine.search.measure import reach_job
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.workbench import Workbench
 from optim._engine.sources.export_file import foretold_facts, known_facts, read_export_file
 from optim._engine.store import cache_key
+from optim.goal import GoalRequest
 from optim.jobs.process import WorkerFailed
 from optim.model import Model
 from optim.onnx.files import describe_model
 from optim.source import SourceRequest
-
-GENERATE = "generate"
-"""The goal of decoders, if its plugin is installed."""
 
 _REACH_S = 120.0
 """For opening the model and one token: it only ends one that hangs."""
@@ -49,11 +47,15 @@ def found_goal(bench: Workbench, model: Model, facts: Mapping[str, Any]) -> tupl
         bench.goal.require(settings.goal_request, facts, model)
         return settings, ""
     settings = replace(settings, goal_is_said=True)
-    if not bench.target.timed or not generates_alone(model) or GENERATE not in goals(bench.registry):
-        why = why_not_alone(model) if bench.target.timed else ""
+    generator = find_generator(bench.registry) if bench.target.timed else None
+    if generator is None:
+        return settings, ""
+    if not generator.generates(model):
+        why = generator.why_not(model)
         return settings, f"the graph takes tokens and a past, but optim times single runs: {why}" if why else ""
-    workload = settings.workload.within(facts)
-    if "context" not in facts and (why := _why_not_so_far(bench, model, workload)):
+    asked = generator.within(settings.goal_request, facts)
+    workload = Workload(asked.prompt, asked.new)
+    if "context" not in facts and (why := _why_not_so_far(bench, model, asked)):
         return settings, (
             f"the graph is a decoder, but optim times single runs, because answers of {workload} fail: {why}; "
             "--generate prompt=N,new=N sets other lengths"
@@ -91,7 +93,8 @@ def planned_goal(settings: RunSettings, registry: Registry, *, timed: bool) -> t
     Returns:
         The settings, and a line about the goal; empty where the user named it, or it is latency.
     """
-    if settings.goal_is_said or not timed or settings.chain is not None or GENERATE not in goals(registry):
+    generator = find_generator(registry)
+    if settings.goal_is_said or not timed or settings.chain is not None or generator is None:
         return settings, ""
     if settings.export is not None:
         return settings, "if the exported model is a decoder, the goal is generate: --goal generate shows that plan"
@@ -100,10 +103,11 @@ def planned_goal(settings: RunSettings, registry: Registry, *, timed: bool) -> t
     if exported is not None and len(exported.components) == 1:
         path = path / next(iter(exported.components.values())).file
     model = _read(path)
-    if model is None or not generates_alone(model):
+    if model is None or not generator.generates(model):
         return settings, ""
     facts = known_facts(path)
-    workload = settings.workload.within(facts)
+    asked = generator.within(settings.goal_request, facts)
+    workload = Workload(asked.prompt, asked.new)
     until = "" if "context" in facts else f", if it runs as far as {workload}"
     told = f"the graph is a decoder: the goal is generate{until} (--goal latency shows the plan for single runs)"
     return replace(settings, goal=GENERATE, workload=workload, goal_is_said=True), told
@@ -117,14 +121,15 @@ def _read(path: Path) -> Model | None:
         return None
 
 
-def _why_not_so_far(bench: Workbench, model: Model, workload: Workload) -> str:
+def _why_not_so_far(bench: Workbench, model: Model, asked: GoalRequest) -> str:
     """Why the last token of an answer cannot be computed; empty where it can."""
-    request = reach_job.Request(model, bench.place, workload.depths[-1])
-    key = cache_key("reach", model.digest, request.depth, bench.machine, bench.keys.backend)
-    if bench.runner.known(key, reach_job.Answer) is not None:
+    path = next(iter(bench.registry.offered("generator")))
+    request = reach.Request(model, bench.place, path, asked)
+    key = cache_key("reach", model.digest, asked.prompt, asked.new, bench.machine, bench.keys.backend)
+    if bench.runner.known(key, reach.Answer) is not None:
         return ""
     try:
-        answer = bench.runner.call(reach_job.JOB, request, timeout_s=_REACH_S)
+        answer = bench.runner.call(reach.JOB, request, timeout_s=_REACH_S)
     except WorkerFailed as failed:
         return failed.error.cause if failed.error else failed.reason
     bench.runner.keep(key, answer)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from optim._engine.feeds.past_names import carried_by_name
+from optim._engine.goals.generating import PLUGIN, find_generator
+from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.mark import read_mark
 from optim._engine.runs.session_file import MODEL_FILE, SESSION_FILE, SessionFile
 from optim._engine.runs.session_trust import read_session_file
@@ -16,8 +20,8 @@ if TYPE_CHECKING:
     import onnxruntime
 
     from optim._engine.backends.own_session import OwnSession
-    from optim._engine.generation.decoder import Decoder
     from optim.adapters.session import AdaptedSession, Adapters
+    from optim.decoders import Decoder
     from optim.model import AdapterInput
 
 
@@ -49,6 +53,7 @@ def load(
         OptimError[bad-session-file]: somebody changed ``session.json``.
         OptimError[provider-missing]: this onnxruntime does not have the provider.
         OptimError[runtime-missing]: no plugin here brings the target.
+        OptimError[plugin-missing]: it is a source of several graphs that generates, and no plugin drives them.
         OptimError[session-failed]: the runtime refuses the model.
         OptimError[cannot-be-packed]: weights are to be packed that another runtime packs, or that are not the model's.
         OptimError[adapter-not-taken]: the model takes no adapters. Others, of an adapter that cannot be read or does
@@ -66,8 +71,7 @@ def load(
         file = path / next(iter(exported.components.values())).file
         of_a_run = file.name == MODEL_FILE and (file.parent / SESSION_FILE).is_file()
         return _open_folder(file.parent, adapter) if of_a_run else _open(file, adapter)
-    from optim._engine.generation.decoder import Decoder
-    from optim.adapters.share import share_out
+    from optim.adapters.supply import share_out
 
     if not exported.generates:
         raise OptimError.usage(
@@ -80,20 +84,32 @@ def load(
     files = {one: path / component.file for one, component in exported.components.items()}
     given = share_out(adapter, {one: _inputs_of(file) for one, file in files.items()}) if adapter is not None else {}
     sessions = {one: _open(file, given.get(one)) for one, file in files.items()}
-    return Decoder.of_sessions(sessions, {**exported.facts, "state": dict(exported.components[name].state)})
+    return _driven(sessions, {**exported.facts, "state": dict(exported.components[name].state)})
 
 
 def _generating(session: Any) -> Any:
     """The session; where ``load.py`` has ``generate`` too, a :class:`optim.Decoder`."""
-    from optim._engine.backends.own_session import OwnSession
-    from optim._engine.generation.decoder import Decoder, session_interface
-    from optim._engine.generation.known_decoders import generates_alone
-    from optim.decoders.shared_past import shares_past
+    inputs, outputs = ([value.name for value in values] for values in (session.get_inputs(), session.get_outputs()))
+    if not carried_by_name(inputs, outputs):
+        return session  # no past: no plugin is asked
+    generator = find_generator(load_registry())
+    return (generator.opened({"": session}, {}) if generator is not None else None) or session
 
-    if isinstance(session, OwnSession):
-        return Decoder(session) if generates_alone(session.model) else session
-    metadata = session.get_modelmeta().custom_metadata_map if hasattr(session, "get_modelmeta") else {}
-    return Decoder(session) if shares_past(metadata) and session_interface(session).is_decoder else session
+
+def _driven(sessions: Mapping[str, Any], facts: Mapping[str, Any]) -> Decoder:
+    """What drives the sessions of an export that generates.
+
+    Raises:
+        OptimError[plugin-missing]: the plugin that drives decoders is not installed.
+        OptimError[not-a-decoder]: the graphs are none.
+    """
+    registry = load_registry()
+    generator = find_generator(registry)
+    if generator is None:
+        registry.require_plugin(PLUGIN, "a decoder cannot be opened as one")
+    found = generator.opened(sessions, facts) if generator is not None else None
+    assert found is not None
+    return found
 
 
 def _packed(path: Path, adapter: Adapters | None) -> onnxruntime.InferenceSession:

@@ -11,7 +11,7 @@ from typing import Any
 from optim._engine.compare.metric_spec import parse_metric
 from optim._engine.feeds.named import GIVEN_FEEDS
 from optim._engine.gate.max_loss import parse_max_loss, parse_max_mismatch
-from optim._engine.generation.workload import Workload, asked_workload
+from optim._engine.goals.workload import Workload, asked_workload
 from optim._engine.recipes.lock import (
     Lock,
     LockedFeeds,

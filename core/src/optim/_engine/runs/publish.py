@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optim._engine.backends.held import held_backend
-from optim._engine.load_script.generate import with_growing_past
-from optim._engine.load_script.text import LOAD_TEXT
+from optim._engine.backends.held import HeldBackend, held_backend
+from optim._engine.goals.generating import loading_script
+from optim._engine.load_script import LOAD_TEXT
 from optim._engine.plugins.registry import Registry
 from optim._engine.reports.outcome import Outcome
 from optim._engine.runs.folder import RunFolder
@@ -127,14 +127,13 @@ def _deliver(outcome: Outcome, candidate: Candidate, registry: Registry, folder:
     delivery = Delivery(folder, model, outcome.target, candidate.interfaces)
     script = LOAD_TEXT if backend.owner is None else backend.load_script(delivery)
     outcome.loader, outcome.load_script = bool(script), "" if backend.owner is None else script
-    generates = bool(script) and backend.owner is not None and backend.kind.loads_sessions
     write_session_files(
         folder,
         model.session,
         outcome.target,
         libraries,
         owner=backend.owner,
-        script=_with_generate(script, model, folder) if generates else script,
+        script=_with_generate(registry, script, model, folder, backend),
         opening=Opening(
             outcome.start.warm_up if outcome.start else {},
             model.adapters,
@@ -145,11 +144,14 @@ def _deliver(outcome: Outcome, candidate: Candidate, registry: Registry, folder:
     return tuple(backend.deliver(delivery))
 
 
-def _with_generate(script: str, model: Model, folder: Path) -> str:
-    """The text of ``load.py`` of a runtime of its own, which generates where the model is a decoder."""
+def _with_generate(registry: Registry, script: str, model: Model, folder: Path, backend: HeldBackend) -> str:
+    """The text of ``load.py``, which generates too where its ``load`` returns a session of a decoder."""
+    if backend.owner is None:
+        return loading_script(registry, script, model)
+    if not backend.kind.loads_sessions:
+        return script
     exported = read_export_file(folder)
-    state = next(iter(exported.components.values())).state if exported is not None else {}
-    return with_growing_past(script, model, state)
+    return loading_script(registry, script, model, next(iter(exported.components.values())).state if exported else {})
 
 
 def _set_aside(outcome: Outcome, candidate: Candidate, registry: Registry, folder: Path) -> None:
@@ -160,7 +162,7 @@ def _set_aside(outcome: Outcome, candidate: Candidate, registry: Registry, folde
     libraries = operator_libraries(candidate.model.opset)
     target = outcome.target_of(candidate)
     owner = held_backend(registry, target.backend).owner
-    script = LOAD_TEXT if owner is None else ""
+    script = loading_script(registry, LOAD_TEXT, candidate.model) if owner is None else ""
     write_session_files(
         folder,
         candidate.model.session,

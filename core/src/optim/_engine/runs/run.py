@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from optim._engine.goals.generating import GENERATE
 from optim._engine.machine import this_machine
 from optim._engine.plugins.chosen_targets import choose_targets
 from optim._engine.plugins.clusters import find_cluster
@@ -16,7 +17,6 @@ from optim._engine.plugins.versions import version_of
 from optim._engine.reports.outcome import Outcome
 from optim._engine.runs.execute import execute
 from optim._engine.runs.folder import RunFolder
-from optim._engine.runs.found_goal import GENERATE
 from optim._engine.runs.locking import require_source
 from optim._engine.runs.pick import picked
 from optim._engine.runs.publish import publish

@@ -8,9 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from optim._engine.jobs.start_up import Zeros
-from optim._engine.load_script.generate import with_generate
-from optim._engine.load_script.packed import with_packed
-from optim._engine.load_script.text import LOAD_TEXT
+from optim._engine.load_script import LOAD_TEXT, with_packed
 from optim.goal import Serving
 from optim.model import THREADS, AdapterInput, SessionConfig
 from optim.providers.runtime_faults import settings_around_faults
@@ -173,7 +171,7 @@ def write_session_files(
     text = json.dumps(written, indent=2)
     (folder / SESSION_FILE).write_text(text + "\n", encoding="utf-8")
     if script and owner is None:
-        script = with_packed(with_generate(script, folder / MODEL_FILE), session)
+        script = with_packed(script, session)
     if script:
         (folder / _LOAD_SCRIPT).write_text(script, encoding="utf-8")
 

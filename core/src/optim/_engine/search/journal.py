@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from optim._engine.goals.own import LATENCY
+from optim._engine.goals.known import LATENCY
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.search.plan import Planned
 from optim._engine.search.state import Attempt, Candidate, ChainKey, Measured, Step, StepStatus

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from optim._engine.goals.own import SIZE
+from optim._engine.goals.known import SIZE
 from optim._engine.search.deadline import Deadline
 from optim._engine.search.state import Candidate, LaneResult, Measured
 from optim.goal import FASTER, Basis, Goal, ModelFigures, Ratio

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from optim._engine.compare.metric_spec import MetricSpec
 from optim._engine.gate.max_loss import MaxLoss, require_max_drift, require_mismatch
-from optim._engine.generation.workload import Workload
+from optim._engine.goals.workload import Workload
 from optim.errors import OptimError, unknown_name
 from optim.goal import GoalRequest
 from optim.passes import Stage

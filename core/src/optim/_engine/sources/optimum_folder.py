@@ -33,3 +33,8 @@ def graph_of(path: Path) -> Path:
         return (usual or graphs)[0]
     names = ", ".join(str(graph.relative_to(path)) for graph in graphs[:6])
     raise OptimError.usage("which-graph", f"{path} has several graphs", f"they are {names}", f"name one: {graphs[0]}")
+
+
+def is_genai_folder(path: Path) -> bool:
+    """Whether it is a folder of onnxruntime-genai, whatever else it is."""
+    return (path / "genai_config.json").is_file()

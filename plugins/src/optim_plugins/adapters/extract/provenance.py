@@ -31,7 +31,7 @@ _WRAPPER = "module."
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PeftPart:
     """A part of an adapter.
 
     Attributes:
@@ -47,13 +47,13 @@ class Part:
     is_bias: bool = False
 
 
-def part_of_parameter(name: str) -> Part | None:
+def part_of_parameter(name: str) -> PeftPart | None:
     """What a weight of that name is; None where it is of no adapter."""
     match = _PARAMETER.match(name)
-    return Part(match["module"], match["part"], match["adapter"], match["kind"] == "bias") if match else None
+    return PeftPart(match["module"], match["part"], match["adapter"], match["kind"] == "bias") if match else None
 
 
-def part_of_node(node: ir.Node) -> Part | None:
+def part_of_node(node: ir.Node) -> PeftPart | None:
     """Which layer of an adapter a node computes, as the exporter says; None where it says none."""
     try:
         scopes = ast.literal_eval(node.metadata_props.get(_SCOPES, "[]"))
@@ -62,5 +62,5 @@ def part_of_node(node: ir.Node) -> Part | None:
     for scope in reversed(scopes if isinstance(scopes, list) else []):
         match = _SCOPE.match(str(scope))
         if match:
-            return Part(match["module"].removeprefix(_WRAPPER), match["part"], match["adapter"])
+            return PeftPart(match["module"].removeprefix(_WRAPPER), match["part"], match["adapter"])
     return None

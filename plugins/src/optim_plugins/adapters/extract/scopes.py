@@ -16,7 +16,7 @@ from collections.abc import Iterable
 import onnx_ir as ir
 
 from optim_plugins.adapters.extract.constants import PRODUCTS
-from optim_plugins.adapters.extract.provenance import Part
+from optim_plugins.adapters.extract.provenance import PeftPart
 
 FOLDED = "weights"
 """The part of what cannot be told."""
@@ -27,7 +27,7 @@ _COUNTED = re.compile(r"_\d+$")
 _PASSED = ("Cast", "Identity", "Dropout")
 
 
-def parts_by_name(graph: ir.Model, data_nodes: Iterable[ir.Node]) -> dict[ir.Node, Part]:
+def parts_by_name(graph: ir.Model, data_nodes: Iterable[ir.Node]) -> dict[ir.Node, PeftPart]:
     """Parts of adapters by names of nodes.
 
     Args:
@@ -38,7 +38,7 @@ def parts_by_name(graph: ir.Model, data_nodes: Iterable[ir.Node]) -> dict[ir.Nod
     if not paths:
         return {}
     modules = _module_names(graph)
-    found: dict[ir.Node, Part] = {}
+    found: dict[ir.Node, PeftPart] = {}
     for node in data_nodes:
         path = _path(node)
         layer = next((path[:size] for size in range(len(path), 0, -1) if path[:size] in paths), None)
@@ -51,9 +51,9 @@ def parts_by_name(graph: ir.Model, data_nodes: Iterable[ir.Node]) -> dict[ir.Nod
         part = FOLDED
         if node.op_type in PRODUCTS and rest:
             below = _below(node)
-            second = below is not None and below in found and found[below] == Part(module, "lora_A", adapter)
+            second = below is not None and below in found and found[below] == PeftPart(module, "lora_A", adapter)
             part = "lora_B" if second else "lora_A"
-        found[node] = Part(module, part, adapter)
+        found[node] = PeftPart(module, part, adapter)
     return found
 
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from optim import OptimError
 from optim_plugins.adapters.extract.constants import PRODUCTS, constant_value, depends_on_inputs, matrix_of
-from optim_plugins.adapters.extract.provenance import Part, part_of_node, part_of_parameter
+from optim_plugins.adapters.extract.provenance import PeftPart, part_of_node, part_of_parameter
 from optim_plugins.adapters.extract.scopes import FOLDED, parts_by_name
 from optim_plugins.adapters.form import Factors, khatri_rao
 
@@ -57,9 +57,9 @@ class Site:
     factors: Factors
 
 
-def find_parts(graph: ir.Model) -> dict[Part, ir.Value | ir.Node]:
+def find_parts(graph: ir.Model) -> dict[PeftPart, ir.Value | ir.Node]:
     """Every part of an adapter in a graph, with its weight, or the node that computes it where the name is gone."""
-    found: dict[Part, ir.Value | ir.Node] = {}
+    found: dict[PeftPart, ir.Value | ir.Node] = {}
     for part in graph.graphs():
         for name, value in part.initializers.items():
             known = part_of_parameter(name)
@@ -74,7 +74,7 @@ def find_parts(graph: ir.Model) -> dict[Part, ir.Value | ir.Node]:
     return found
 
 
-def _nodes_by_name(graph: ir.Model, known: Mapping[Part, ir.Value | ir.Node]) -> dict[ir.Node, Part]:
+def _nodes_by_name(graph: ir.Model, known: Mapping[PeftPart, ir.Value | ir.Node]) -> dict[ir.Node, PeftPart]:
     """Nodes with weights of adapters that nothing tells but the names of nodes.
 
     Args:
@@ -146,7 +146,7 @@ def _not_extractable(what: str, cause: str) -> OptimError:
     )
 
 
-def _why_not(part: Part) -> str:
+def _why_not(part: PeftPart) -> str:
     if part.part.startswith("lora_embedding"):
         return "it adapts an embedding, and only linear layers are known"
     if part.part == FOLDED:
@@ -164,7 +164,7 @@ class _Finder:
         self.parts = find_parts(graph)
         self._named = _nodes_by_name(graph, self.parts)
         self._depends: dict[ir.Value, bool] = {}
-        self._weights: dict[ir.Value, Part] = {
+        self._weights: dict[ir.Value, PeftPart] = {
             value: part for part, value in self.parts.items() if isinstance(value, ir.Value)
         }
 
@@ -181,7 +181,7 @@ class _Finder:
             return []
         return [site] if site is not None else []
 
-    def _lora(self, up: ir.Node, part: Part) -> Site | None:
+    def _lora(self, up: ir.Node, part: PeftPart) -> Site | None:
         down = self._behind(up.inputs[0])
         if down is None or down.op_type not in PRODUCTS:
             return None
@@ -205,7 +205,7 @@ class _Finder:
         node = value.producer()
         return node is not None and node.op_type == "Mul" and not all(self._is_data(one) for one in node.inputs)
 
-    def _dora(self, part: Part, data: ir.Value, down: NDArray[Any], up: NDArray[Any], chain: _Chain) -> Site | None:
+    def _dora(self, part: PeftPart, data: ir.Value, down: NDArray[Any], up: NDArray[Any], chain: _Chain) -> Site | None:
         """The sum so far is of what is added; the next one adds it to the base."""
         whole = self._to_sum(chain.sum.outputs[0])
         gained = chain.other.producer()
@@ -227,8 +227,8 @@ class _Finder:
             Factors(down, _scaled(up, chain.scale), gain),
         )
 
-    def _loha(self, product: ir.Node, part: Part) -> Site | None:
-        named = [self.parts.get(Part(part.module, name, part.adapter)) for name in _LOHA]
+    def _loha(self, product: ir.Node, part: PeftPart) -> Site | None:
+        named = [self.parts.get(PeftPart(part.module, name, part.adapter)) for name in _LOHA]
         chain = self._to_sum(product.outputs[0])
         if chain is None or _has_bias(product) or any(not isinstance(one, ir.Value) for one in named):
             return None
@@ -244,7 +244,7 @@ class _Finder:
         factors = Factors(down, _scaled(up, scale) if chain.factor is None else _scaled(up * scale, chain.scale))
         return Site(part.module, part.adapter, data, chain.other, None, chain.sum, factors)
 
-    def _part_at(self, node: ir.Node) -> Part | None:
+    def _part_at(self, node: ir.Node) -> PeftPart | None:
         """Which part of an adapter a product multiplies with: by its weight's name, else as its node says."""
         named = (
             self._weights[one] for one in _constants_behind(node.inputs[1:], self._depends) if one in self._weights

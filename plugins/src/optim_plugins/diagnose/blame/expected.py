@@ -16,7 +16,7 @@ import onnx_ir as ir
 
 from optim.arrays import Array
 from optim.onnx import constant_values
-from optim_plugins.diagnose.graphs.cutting import OpenGraph, Part, read_by
+from optim_plugins.diagnose.graphs.cutting import GraphPart, OpenGraph, read_by
 
 FLOAT_LIMIT = 1e-4
 """Relative L2 of a float32 node: fused kernels are off by up to 1e-5, on operators that cancel by some more."""
@@ -35,7 +35,7 @@ _BITS = {ir.DataType.INT4: 4, ir.DataType.UINT4: 4, ir.DataType.INT2: 2, ir.Data
 
 
 @dataclass(frozen=True, slots=True)
-class Precision:
+class ExpectedPrecision:
     """How the nodes that make a value round.
 
     Attributes:
@@ -75,7 +75,7 @@ def _with_margin(error: float) -> float:
     return _MARGIN * error / (1 - error + _MARGIN * error) if error < 1 else error
 
 
-def precision_of(graph: OpenGraph, part: Part) -> Precision:
+def precision_of(graph: OpenGraph, part: GraphPart) -> ExpectedPrecision:
     """How the nodes of a part round, by their operators and by the types that they read and make."""
     operators = {node.op_type for node in part.nodes}
     weights = 0
@@ -90,7 +90,7 @@ def precision_of(graph: OpenGraph, part: Part) -> Precision:
             weights = min(weights or bits, bits)
     types = {graph.dtype(value) for node in part.nodes for value in (*read_by(node), *node.outputs)}
     half = 7 if "bfloat16" in types else 10 if "float16" in types else 0
-    return Precision(
+    return ExpectedPrecision(
         any(operator.startswith(_INTEGER_INPUTS) or operator.endswith("Integer") for operator in operators),
         weights,
         half,
@@ -106,7 +106,7 @@ def _stored_type(value: ir.Value) -> ir.DataType | None:
     return value.dtype
 
 
-def as_rounded(array: Array, precision: Precision) -> Array:
+def as_rounded(array: Array, precision: ExpectedPrecision) -> Array:
     """An input of the model, rounded as what only passes it on rounds it."""
     if precision.kind == "half":
         most = float(np.finfo(np.float16).max)
@@ -117,7 +117,7 @@ def as_rounded(array: Array, precision: Precision) -> Array:
     return found
 
 
-def rounded(graph: ir.Model, precisions: Mapping[str, Precision]) -> None:
+def rounded(graph: ir.Model, precisions: Mapping[str, ExpectedPrecision]) -> None:
     """Have nodes of a graph that was cut read rounded what they are given and weigh with.
 
     Args:

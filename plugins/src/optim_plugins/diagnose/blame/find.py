@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from optim.arrays import Array
 from optim.onnx import qualified_name
-from optim_plugins.diagnose.blame.expected import FLOAT_LIMIT, Precision, as_rounded, precision_of, rounded
+from optim_plugins.diagnose.blame.expected import FLOAT_LIMIT, ExpectedPrecision, as_rounded, precision_of, rounded
 from optim_plugins.diagnose.blame.found import Blamed, finite
 from optim_plugins.diagnose.blame.neighbourhood import node_name, path_to_output
 from optim_plugins.diagnose.graphs.couple import Couple, worst
-from optim_plugins.diagnose.graphs.cutting import Part
+from optim_plugins.diagnose.graphs.cutting import GraphPart
 from optim_plugins.diagnose.graphs.distances import Distance, distance, float64_of, histogram, worst_drift
 from optim_plugins.diagnose.graphs.modules import modules_of
 
@@ -43,8 +43,8 @@ class _Suspect:
     """A part, how it rounds, and how far it is off and may be."""
 
     value: str
-    part: Part
-    precision: Precision
+    part: GraphPart
+    precision: ExpectedPrecision
     local: Distance
     limit: float
     alone: float
@@ -82,13 +82,13 @@ def find_blamed(couple: Couple, drift: float) -> list[Blamed]:
     return [_blamed(couple, one, judged=place < _JUDGED) for place, one in enumerate(found)]
 
 
-def _carried(couple: Couple, suspects: Sequence[str], parts: Mapping[str, Part]) -> set[str]:
+def _carried(couple: Couple, suspects: Sequence[str], parts: Mapping[str, GraphPart]) -> set[str]:
     """The suspects of which what they are given is beyond float16 already: they were given something else."""
     beyond = couple.beyond_range({given for name in suspects for given in parts[name].given})
     return {name for name in suspects if not beyond.isdisjoint(parts[name].given)}
 
 
-def _limits(couple: Couple, precisions: Mapping[str, Precision]) -> dict[str, float]:
+def _limits(couple: Couple, precisions: Mapping[str, ExpectedPrecision]) -> dict[str, float]:
     """What each part may be off by; where it rounds, its part of the reference is run once more on rounded values."""
     coarse = [name for name, precision in precisions.items() if precision.kind != "float"]
     simulated = dict.fromkeys(precisions, 0.0)
@@ -96,10 +96,10 @@ def _limits(couple: Couple, precisions: Mapping[str, Precision]) -> dict[str, fl
     return {name: precision.limit(simulated[name]) for name, precision in precisions.items()}
 
 
-def _simulated(couple: Couple, names: Sequence[str], precisions: Mapping[str, Precision]) -> dict[str, float]:
+def _simulated(couple: Couple, names: Sequence[str], precisions: Mapping[str, ExpectedPrecision]) -> dict[str, float]:
     ours, cuts = couple.ours, {couple.partner(name) for name in couple.cuts} & set(couple.ours.values)
     wanted = {couple.partner(name): precisions[name] for name in names if couple.partner(name) in ours.values}
-    by_node: dict[str, Precision] = {}
+    by_node: dict[str, ExpectedPrecision] = {}
     read: set[str] = set()
     for value, precision in wanted.items():
         part = ours.part(value, cuts - {value})
@@ -127,7 +127,7 @@ def _simulated(couple: Couple, names: Sequence[str], precisions: Mapping[str, Pr
 def _without_rescaled(
     couple: Couple,
     suspects: list[str],
-    parts: Mapping[str, Part],
+    parts: Mapping[str, GraphPart],
     local: dict[str, Distance],
     limits: Mapping[str, float],
 ) -> list[str]:
@@ -166,7 +166,7 @@ def _without_rescaled(
 
 def _clipped(
     couple: Couple,
-    candidates: Mapping[str, Part],
+    candidates: Mapping[str, GraphPart],
     readers: Mapping[str, Sequence[str]],
     through: Mapping[str, Distance],
     cuts: Collection[str],
@@ -246,7 +246,7 @@ def _blamed(couple: Couple, suspect: _Suspect, *, judged: bool) -> Blamed:
     name, part, local = suspect.value, suspect.part, suspect.local
     ours, value = couple.ours, couple.partner(name)
     cuts = {couple.partner(one) for one in couple.cuts if couple.partner(one) != value}
-    same = ours.part(value, cuts) if value in ours.values else Part((), ())
+    same = ours.part(value, cuts) if value in ours.values else GraphPart((), ())
     _, expected, got = next(couple.replayed([name], couple.cuts))
     nearer, errors = "", None
     if judged and same.nodes:
@@ -281,7 +281,7 @@ def _blamed(couple: Couple, suspect: _Suspect, *, judged: bool) -> Blamed:
     )
 
 
-def _step_of(part: Part, rank: int) -> NDArray[np.float64] | None:
+def _step_of(part: GraphPart, rank: int) -> NDArray[np.float64] | None:
     """The scale of the last QuantizeLinear of a part, ready to divide a value of so many axes; None without one."""
     node = next((node for node in reversed(part.nodes) if node.op_type == "QuantizeLinear"), None)
     scale = node.inputs[1] if node is not None and len(node.inputs) > 1 else None

@@ -42,7 +42,7 @@ Change = Callable[[ir.Model], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class GraphPart:
     """What makes a value of given ones: nodes in graph order, and the given values that they read."""
 
     nodes: tuple[ir.Node, ...]
@@ -128,7 +128,7 @@ class OpenGraph:
         known = self.dtypes.get(value.name or "")
         return known.name if known is not None else value.dtype.numpy().name if value.dtype is not None else ""
 
-    def part(self, value: str, cuts: Collection[str]) -> Part:
+    def part(self, value: str, cuts: Collection[str]) -> GraphPart:
         """The nodes that make a value of values at which the graph is cut, inputs and constants."""
         made = self.values[value].producer()
         nodes, given, waiting = set(), dict[str, None](), [made] if made else []
@@ -143,9 +143,9 @@ class OpenGraph:
                     given[read.name or ""] = None
                 elif producer is not None and read.name in self.values:
                     waiting.append(producer)
-        return Part(tuple(node for node in self.graph.graph if node in nodes), tuple(given))
+        return GraphPart(tuple(node for node in self.graph.graph if node in nodes), tuple(given))
 
-    def weights(self, part: Part) -> list[ir.Value]:
+    def weights(self, part: GraphPart) -> list[ir.Value]:
         """What the nodes of a part read that no feed has a part in."""
         read = dict.fromkeys(value for node in part.nodes for value in read_by(node))
         return [value for value in read if value.name in self._fixed]

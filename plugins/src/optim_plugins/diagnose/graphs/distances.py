@@ -15,7 +15,7 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from optim.arrays import Array, Feeds, is_float
 from optim.drift import compare_outputs
-from optim_plugins.diagnose.graphs.cutting import OpenGraph, Part
+from optim_plugins.diagnose.graphs.cutting import GraphPart, OpenGraph
 
 _MOST_WEIGHT_BYTES = 128 << 20
 """Of a part that is computed in float64 by ONNX's reference, which holds all of it in memory, twice as large."""
@@ -101,7 +101,7 @@ def _norm(values: NDArray[np.float64]) -> float:
     return math.sqrt(float(np.einsum("i,i->", values, values)))
 
 
-def float64_of(graph: OpenGraph, part: Part, value: str, given: Feeds) -> Array | None:
+def float64_of(graph: OpenGraph, part: GraphPart, value: str, given: Feeds) -> Array | None:
     """What a part makes of given values in float64, by ONNX's reference; None where that cannot compute it.
 
     Args:
@@ -136,7 +136,7 @@ def histogram(reference: Array, other: Array) -> tuple[tuple[float, ...], tuple[
     return tuple(map(float, edges)), counts[0], counts[1]
 
 
-def _in_float64(graph: OpenGraph, part: Part, value: str) -> onnx.ModelProto:
+def _in_float64(graph: OpenGraph, part: GraphPart, value: str) -> onnx.ModelProto:
     """The nodes of a part as a model of their own, every float32 and float16 in it a float64."""
     fresh = graph.fresh()
     main = fresh.graph

@@ -27,7 +27,7 @@ from optim.errors import OptimError
 
 if TYPE_CHECKING:
     from optim.laboratory import NodeTime
-    from optim_plugins.diagnose.profile.origin import Origin
+    from optim_plugins.diagnose.profile.origin import NodeOrigin
     from optim_plugins.diagnose.profile.profile_job import Answer, Profile
 
 _GROWTH_PAYS = 1.5
@@ -177,7 +177,7 @@ def _print_first(one: Profile) -> None:
             )
 
 
-def _joined(origin: Origin) -> list[str]:
+def _joined(origin: NodeOrigin) -> list[str]:
     before, after = (
         _some(names, kinds) for names, kinds in zip((origin.before, origin.after), origin.operators, strict=True)
     )

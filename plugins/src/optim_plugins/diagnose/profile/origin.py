@@ -16,7 +16,7 @@ from optim.laboratory import NodeTime
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class NodeOrigin:
     """A part of both graphs.
 
     Attributes:
@@ -39,7 +39,7 @@ class Origin:
 Executed = tuple[onnx.ModelProto, Sequence[NodeTime]]
 
 
-def joined(before: Executed, after: Executed, partner: Mapping[str, str]) -> tuple[Origin, ...]:
+def joined(before: Executed, after: Executed, partner: Mapping[str, str]) -> tuple[NodeOrigin, ...]:
     """Parts of both graphs, the dearest first; the sums of their times are those of all nodes.
 
     Args:
@@ -66,12 +66,12 @@ def joined(before: Executed, after: Executed, partner: Mapping[str, str]) -> tup
 
 def _origin(
     value: str, names: tuple[tuple[str, ...], tuple[str, ...]], times: Sequence[Mapping[str, NodeTime]]
-) -> Origin:
+) -> NodeOrigin:
     nodes = [[known[name] for name in side if name in known] for side, known in zip(names, times, strict=True)]
     before, after = ([node.name for node in side] for side in nodes)
     operators = [tuple(dict.fromkeys(node.operator for node in side)) for side in nodes]
     sums = [sum(node.ms for node in side) for side in nodes]
-    return Origin(value, tuple(before), tuple(after), sums[0], sums[1], (operators[0], operators[1]))
+    return NodeOrigin(value, tuple(before), tuple(after), sums[0], sums[1], (operators[0], operators[1]))
 
 
 def _made(graph: onnx.ModelProto) -> dict[str, None]:

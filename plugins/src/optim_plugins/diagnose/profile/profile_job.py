@@ -25,7 +25,7 @@ from optim.model import Model
 from optim_plugins.diagnose.graphs.couple import two_sizes
 from optim_plugins.diagnose.graphs.cutting import OpenGraph
 from optim_plugins.diagnose.graphs.matching import paired
-from optim_plugins.diagnose.profile.origin import Origin, joined
+from optim_plugins.diagnose.profile.origin import NodeOrigin, joined
 
 _MATRIX = 768
 """Rows and columns of the product that the roofline is measured with: in cache, and long enough for all threads."""
@@ -108,7 +108,7 @@ class Answer:
     """
 
     models: tuple[Profile, ...]
-    origins: tuple[Origin, ...]
+    origins: tuple[NodeOrigin, ...]
     gflops: float
     usual_gflops: float
     gbytes: float
@@ -134,7 +134,7 @@ def run(request: Request, channel: Channel) -> Answer:
         graphs.append(graph)
     if request.trace:
         _write_trace(Path(request.trace), found)
-    origins: tuple[Origin, ...] = ()
+    origins: tuple[NodeOrigin, ...] = ()
     if len(graphs) > 1 and graphs[0] and graphs[1]:
         channel.event("progress", text="joining both models")
         pairs = _partners(request)

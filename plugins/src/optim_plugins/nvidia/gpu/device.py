@@ -20,7 +20,7 @@ _HIDDEN = ("", "-1")
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class GpuDevice:
     """A GPU.
 
     Attributes:
@@ -64,7 +64,7 @@ class _Memory(ctypes.Structure):
     _fields_ = (("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong))
 
 
-def find_device(index: int = 0) -> Device | NoDevice:
+def find_device(index: int = 0) -> GpuDevice | NoDevice:
     """The GPU of that number, as NVML counts them, or why there is none."""
     if os.environ.get("CUDA_VISIBLE_DEVICES", "all").strip() in _HIDDEN:
         return NoDevice("CUDA_VISIBLE_DEVICES hides every GPU: unset it, or name one (CUDA_VISIBLE_DEVICES=0)")
@@ -84,7 +84,7 @@ def _load() -> Any:
     return ctypes.CDLL(_LIBRARY)
 
 
-def _asked(nvml: Any, index: int) -> Device | NoDevice:
+def _asked(nvml: Any, index: int) -> GpuDevice | NoDevice:
     count = ctypes.c_uint()
     if nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) or not count.value:
         return NoDevice("NVIDIA's driver is installed and finds no GPU: nvidia-smi lists them")
@@ -100,7 +100,7 @@ def _asked(nvml: Any, index: int) -> Device | NoDevice:
     name, driver = ctypes.create_string_buffer(_TEXT), ctypes.create_string_buffer(_TEXT)
     nvml.nvmlDeviceGetName(handle, name, ctypes.c_uint(_TEXT))
     nvml.nvmlSystemGetDriverVersion(driver, ctypes.c_uint(_TEXT))
-    return Device(
+    return GpuDevice(
         name.value.decode(),
         memory.total,
         (major.value, minor.value),

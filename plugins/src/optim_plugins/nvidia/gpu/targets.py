@@ -97,10 +97,10 @@ def gpu_missing(provider: str, index: int = 0) -> str | None:
 
 
 def _identified(index: int) -> str:
-    from optim_plugins.nvidia.gpu.device import Device, find_device
+    from optim_plugins.nvidia.gpu.device import GpuDevice, find_device
 
     device = find_device(index)
-    return device.text if isinstance(device, Device) else ""
+    return device.text if isinstance(device, GpuDevice) else ""
 
 
 def _free_bytes(index: int) -> int | None:

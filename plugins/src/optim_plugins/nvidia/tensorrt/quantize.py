@@ -123,10 +123,10 @@ class Quantize(Pass):
 
 def _no_float8(target: Target) -> str | None:
     """Why a GPU does not multiply 8-bit floats; None where it does, or where there is none to ask."""
-    from optim_plugins.nvidia.gpu.device import Device, find_device
+    from optim_plugins.nvidia.gpu.device import GpuDevice, find_device
 
     device = find_device(int(target.provider_options.get("device_id", "0"))) if target.provider == TENSORRT else None
-    if not isinstance(device, Device) or device.capability >= FLOAT8_CAPABILITY:
+    if not isinstance(device, GpuDevice) or device.capability >= FLOAT8_CAPABILITY:
         return None
     return f"{device.text}; products of 8-bit floats came with compute capability 8.9 (Ada)"
 

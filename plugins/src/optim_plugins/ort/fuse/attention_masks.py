@@ -19,7 +19,7 @@ import numpy as np
 import onnx_ir as ir
 
 from optim_plugins.ort.fuse.attention_pattern import Attention
-from optim_plugins.ort.graph.dimensions import Origin, Size, Sizes
+from optim_plugins.ort.graph.dimensions import AxisOrigin, Size, Sizes
 from optim_plugins.ort.graph.known_values import producer, scalar, small_constant
 from optim_plugins.ort.graph.node_writer import NodeWriter
 
@@ -105,7 +105,9 @@ class Masks:
         size = self._sizes.of(value, axis)
         if isinstance(size, int):
             return self._writer.integers([size])
-        return self._writer.size(size.value, size.axis) if isinstance(size, Origin) else self._writer.size(value, axis)
+        return (
+            self._writer.size(size.value, size.axis) if isinstance(size, AxisOrigin) else self._writer.size(value, axis)
+        )
 
 
 def _dtype(block: Attention) -> type[np.float16 | np.float32]:

@@ -18,14 +18,14 @@ from optim_plugins.ort.graph.known_values import filled_with, permutation, produ
 
 
 @dataclass(frozen=True)
-class Origin:
+class AxisOrigin:
     """An axis of a tensor whose size is known when the model runs only."""
 
     value: ir.Value
     axis: int
 
 
-Size: TypeAlias = int | Origin | None
+Size: TypeAlias = int | AxisOrigin | None
 """A number, where it comes from, or unknown."""
 
 _MADE_UP = "unk__"
@@ -64,7 +64,7 @@ class Sizes:
             same: values whose shape is that of another, earlier one, where that is known from elsewhere.
         """
         self._same = dict(same or {})
-        self._named: dict[str, Origin] = {}
+        self._named: dict[str, AxisOrigin] = {}
         self._known: dict[tuple[ir.Value, int], Size] = {}
         self._ranks: dict[ir.Value, int | None] = {}
         values = [*graph.graph.inputs, *(value for node in graph.graph for value in node.outputs)]
@@ -140,8 +140,8 @@ class Sizes:
             return found
         name = declared.value if declared is not None else None
         if name is None or name.startswith(_MADE_UP):
-            return Origin(value, axis)
-        return self._named.setdefault(name, Origin(value, axis))
+            return AxisOrigin(value, axis)
+        return self._named.setdefault(name, AxisOrigin(value, axis))
 
     def _rule(self, node: ir.Node) -> Callable[[ir.Node, int], Size] | None:
         if node.domain == "com.microsoft":

@@ -37,7 +37,7 @@ _READERS = ("ReduceMin", "ReduceMax", "Size")
 
 
 @dataclass(frozen=True, slots=True)
-class Calibration:
+class CalibratedRanges:
     """How ranges are found.
 
     Attributes:
@@ -54,7 +54,7 @@ class Calibration:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class SeenRanges:
     """What the samples showed.
 
     Attributes:
@@ -77,10 +77,10 @@ def calibrate(
     graph: Callable[[], ir.Model],
     names: Sequence[str],
     channels: Mapping[str, int | None],
-    how: Calibration,
+    how: CalibratedRanges,
     model: Model,
     context: Context,
-) -> Measured:
+) -> SeenRanges:
     """Measure the ranges of tensors.
 
     Args:
@@ -119,7 +119,7 @@ def calibrate(
 
 def _whole_ranges(
     graph: ir.Model, names: Sequence[str], channels: Mapping[str, int | None], model: Model, context: Context
-) -> tuple[Measured, dict[str, int]]:
+) -> tuple[SeenRanges, dict[str, int]]:
     """Ranges that clip nothing, means, and the largest number of elements."""
     readers = {name: _reader(graph, value, number) for number, (name, value) in enumerate(values_named(graph, names))}
     averaged = values_named(graph, channels)
@@ -141,7 +141,7 @@ def _whole_ranges(
     ranges = {name: whole_range(found) for name, found in seen.items()}
     foreseen = {name: foreseen_range(found) for name, found in seen.items() if ranges[name].is_finite}
     average = {name: average_range(found) for name, found in seen.items() if ranges[name].is_finite}
-    return Measured(ranges, believed_means(means), samples, foreseen, average), sizes
+    return SeenRanges(ranges, believed_means(means), samples, foreseen, average), sizes
 
 
 def _reader(graph: ir.Model, value: ir.Value, number: int) -> tuple[str, ...]:

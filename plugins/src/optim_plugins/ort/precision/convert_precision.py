@@ -20,7 +20,7 @@ from optim_plugins.ort.kernels import has_kernel, is_listed
 from optim_plugins.ort.precision.insert_casts import Narrower
 from optim_plugins.ort.precision.measured_magnitudes import Ranges, measure_ranges
 from optim_plugins.ort.precision.operator_kinds import MOVES, WEIGHTED
-from optim_plugins.ort.precision.precision_plan import Obstacle, Plan, make_plan, name_of
+from optim_plugins.ort.precision.precision_plan import CastPlan, Obstacle, make_plan, name_of
 from optim_plugins.ort.precision.provider_switches import switched_on
 from optim_plugins.ort.precision.sixteen_bit_numbers import Narrow
 from optim_plugins.ort.precision.sixteen_bit_weights import LEAST_ELEMENTS, readers, store_narrow
@@ -139,7 +139,7 @@ def convert_weights(model: Model, context: Context, narrow: Narrow, keep: Collec
     return PassResult(stored, changed=True, notes=notes, counts=counts)
 
 
-def _objection(graph: ir.Model, plan: Plan, narrow: Narrow, provider: str) -> str:
+def _objection(graph: ir.Model, plan: CastPlan, narrow: Narrow, provider: str) -> str:
     """Why a plan is worth nothing: it leaves every product in float32, or everything."""
     if any(node.op_type in WEIGHTED for node in plan.narrow):
         return ""
@@ -195,7 +195,7 @@ def _interface(inputs: list[str], outputs: list[str]) -> Interface | None:
     return Interface(f"{_MODULE}:feeds_as_float16", f"{_MODULE}:outputs_as_float32", names)
 
 
-def _reasons(plan: Plan) -> str:
+def _reasons(plan: CastPlan) -> str:
     """Why nodes stay in float32, most frequent first."""
     said: Counter[str] = Counter()
     for why, count in plan.why_not.items():

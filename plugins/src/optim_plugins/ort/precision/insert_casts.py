@@ -28,7 +28,7 @@ from optim_plugins.ort.graph.fixed_weights import drop_unread_weights
 from optim_plugins.ort.graph.float_values import is_float32
 from optim_plugins.ort.graph.operator_types import Signature, signature
 from optim_plugins.ort.precision.operator_kinds import ANY_TYPE
-from optim_plugins.ort.precision.precision_plan import Plan
+from optim_plugins.ort.precision.precision_plan import CastPlan
 from optim_plugins.ort.precision.sixteen_bit_numbers import Narrow, narrowed
 
 _STANDARD = ("", "ai.onnx")
@@ -43,7 +43,9 @@ class Narrower:
         counts: what was done.
     """
 
-    def __init__(self, graph: ir.Model, narrow: Narrow, plan: Plan, *, io: bool, masks: Collection[str] = ()) -> None:
+    def __init__(
+        self, graph: ir.Model, narrow: Narrow, plan: CastPlan, *, io: bool, masks: Collection[str] = ()
+    ) -> None:
         """Prepare.
 
         Args:

@@ -52,7 +52,7 @@ class WhyNot:
 
 
 @dataclass
-class Plan:
+class CastPlan:
     """What a conversion does.
 
     Attributes:
@@ -84,7 +84,7 @@ def make_plan(
     keep_operators: Collection[str] = (),
     largest: Mapping[str, float] | None = None,
     until_one: bool = False,
-) -> Plan:
+) -> CastPlan:
     """Decide about every node of the graph and its subgraphs; functions of the model's own stay as they are.
 
     Args:
@@ -97,7 +97,7 @@ def make_plan(
         until_one: look at numbers of products until one fits: whether there is any takes no more, and to look at the
             weights of 1 GB takes many seconds.
     """
-    plan, chosen, found = Plan(), frozenset(keep), False
+    plan, chosen, found = CastPlan(), frozenset(keep), False
     of_products = until_one and any(node.op_type in WEIGHTED for node in graph.graph.all_nodes())
     exact, misread = _exact_nodes(graph), misread_epsilons(graph)
     for node in graph.graph.all_nodes():
@@ -243,7 +243,7 @@ def _is_integer(dtype: ir.DataType | None) -> bool:
     return dtype is not None and dtype.name.startswith(("INT", "UINT"))
 
 
-def _follow_neighbours(plan: Plan) -> None:
+def _follow_neighbours(plan: CastPlan) -> None:
     """Leave in float32 what only moves numbers between nodes that are left there."""
     changed = True
     while changed:

@@ -29,7 +29,7 @@ _ROWS = 64
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedProduct:
     """A node that multiplies 8-bit integers.
 
     Attributes:
@@ -49,7 +49,7 @@ class Judged:
 
 def judged_product(
     product: Product, given: str, factor: Floats | None, integers: tuple[float, int] | None = None
-) -> Judged:
+) -> JudgedProduct:
     """A matrix product."""
     tensor = product.weight.const_value
     assert tensor is not None
@@ -61,10 +61,10 @@ def judged_product(
         chosen = rows[np.unique(np.linspace(0, len(rows) - 1, _ROWS).astype(int))] if len(rows) else rows
         yield chosen, weight if factor is None else weight * factor[:, None]
 
-    return Judged(product.name, given, parts, factor, integers)
+    return JudgedProduct(product.name, given, parts, factor, integers)
 
 
-def judged_convolution(conv: ir.Node, name: str, integers: tuple[float, int], seed: int) -> Judged:
+def judged_convolution(conv: ir.Node, name: str, integers: tuple[float, int], seed: int) -> JudgedProduct:
     """A Conv of constant weights, [M, C / groups, ...]."""
     weight, groups = read_constant(conv.inputs[1]), conv.attributes.get_int("group", 1)
     geometry = Geometry.of(conv, weight.shape[2:])
@@ -80,11 +80,11 @@ def judged_convolution(conv: ir.Node, name: str, integers: tuple[float, int], se
             yield rows, columns.T
 
     given = conv.inputs[0]
-    return Judged(name, (given.name if given is not None else "") or "", parts, integers=integers)
+    return JudgedProduct(name, (given.name if given is not None else "") or "", parts, integers=integers)
 
 
 def narrow_nodes(
-    graph: Callable[[], ir.Model], nodes: Sequence[Judged], model: Model, context: Context, *, everywhere: bool
+    graph: Callable[[], ir.Model], nodes: Sequence[JudgedProduct], model: Model, context: Context, *, everywhere: bool
 ) -> frozenset[str]:
     """Names of nodes whose weights get 7 bits: all, or those that are closer so, or cannot be judged.
 
@@ -111,7 +111,7 @@ def narrow_nodes(
     return frozenset(name for name in narrow if answers.get(name, True))
 
 
-def _is_closer(one: Judged, values: Floats) -> bool:
+def _is_closer(one: JudgedProduct, values: Floats) -> bool:
     scaled = values if one.factor is None else values / one.factor
     scale, zero = one.integers or _integers_of(scaled)
     return scale > 0 and any(narrower_is_closer(rows, weight, scale, zero) for rows, weight in one.parts(scaled))

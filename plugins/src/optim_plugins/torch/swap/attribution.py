@@ -12,7 +12,7 @@ import onnx
 from optim import OptimError, SessionConfig, Target
 from optim.arrays import Array, Feeds, dtype_of, is_float
 from optim.onnx import open_session
-from optim_plugins.torch.swap.node_evaluator import FLOAT64, NodeEvaluator, Ran
+from optim_plugins.torch.swap.node_evaluator import FLOAT64, NodeEvaluator, RanNode
 from optim_plugins.torch.swap.ort_kernels import between_casts, run_between_casts
 from optim_plugins.torch.swap.types import as_dtype, computes_in, operators
 
@@ -163,7 +163,7 @@ def attribute(
     ]
 
 
-def _whole(model: onnx.ModelProto, feeds: Feeds, target: Target, folder: Path) -> Ran | None:
+def _whole(model: onnx.ModelProto, feeds: Feeds, target: Target, folder: Path) -> RanNode | None:
     """The model as onnxruntime runs it; None where that opens no such model in bfloat16.
 
     Raises:
@@ -187,7 +187,7 @@ def _whole(model: onnx.ModelProto, feeds: Feeds, target: Target, folder: Path) -
     weights = {tensor.name for tensor in model.graph.initializer}
     given = [feeds[value.name] for value in model.graph.input if value.name not in weights]
     made = run_between_casts(session, given, kinds_made)
-    return Ran(dict(zip(names, made, strict=True)))
+    return RanNode(dict(zip(names, made, strict=True)))
 
 
 def difference(reference: Array, other: Array, dtype: np.dtype[np.generic]) -> Difference:

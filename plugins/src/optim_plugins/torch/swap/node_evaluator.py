@@ -28,7 +28,7 @@ FLOAT64 = "float64"
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class RanNode:
     """What came of a run.
 
     Attributes:
@@ -65,7 +65,7 @@ class NodeEvaluator:
         self._ort = OrtKernels(model, target)
         self.device = "cuda" if target.provider == "CUDAExecutionProvider" else "cpu"
 
-    def run(self, feeds: Feeds, kernels: Mapping[str, str], rest: str) -> Ran:
+    def run(self, feeds: Feeds, kernels: Mapping[str, str], rest: str) -> RanNode:
         """The outputs, and which kernels were not there.
 
         Args:
@@ -79,7 +79,7 @@ class NodeEvaluator:
         wide = rest == FLOAT64
         values = {name: _widened(array) if wide else array for name, array in {**self._weights, **feeds}.items()}
         self._ort.rounded.clear()
-        found = Ran({})
+        found = RanNode({})
         self._walk(self._model.graph.node, (), values, _Choice(kernels, rest, found.on_ort))
         found.outputs.update((name, values[name]) for name in self._outputs)
         found.rounded.update(self._ort.rounded)

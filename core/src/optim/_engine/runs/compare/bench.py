@@ -23,6 +23,7 @@ from optim._engine.search.state import Candidate, LaneResult
 from optim._engine.search.targets.entrants import none_runs
 from optim._engine.search.workbench import Workbench
 from optim.errors import ExitStatus, OptimError
+from optim.goal import GoalRequest
 from optim.jobs.wire import to_wire
 from optim.providers.names import CPU
 from optim.target import Target
@@ -66,8 +67,10 @@ def bench_models(
     conditions = replace(conditions, target=target)
     require_timed(chosen.targets[0])
     peers = [require_target(registry, name, beside=True) for name in beside]  # before anything is exported
+    programs = [path for path in models[1:] if is_program(path)]
+    asked_of_all = asked.goal_request if asked is not None else GoalRequest()
+    clocks = tuple(clock_of_program(registry, path, asked_of_all) for path in programs)
     with workbench_for(models[0], conditions, asked, models[1:]) as (bench, first):
-        programs = [path for path in models[1:] if is_program(path)]
         graphs = [path for path in models[1:] if path not in programs]
         candidates = [other_model(bench, path, component) for path in graphs]
         _say_threads(bench, [models[0], *graphs], [first, *candidates])
@@ -75,7 +78,6 @@ def bench_models(
         lanes = [_source_place(bench, registry, peer, models[0], component) for peer in peers]
         bench.say(f"timing {len(models) + len(lanes)} model{'s' if len(models) + len(lanes) > 1 else ''}")
         effort = Effort(seconds, least_rounds=10, most_rounds=40, width=0.01, drop=False)
-        clocks = tuple(clock_of_program(path, bench.settings) for path in programs)
         wanted = Wanted("bench", places=tuple(lanes), programs=clocks)
         base, results = race_candidates(bench, candidates, effort, wanted)
         sizes = [first.size_bytes, *(candidate.size_bytes for candidate in candidates), *[0] * len(lanes)]

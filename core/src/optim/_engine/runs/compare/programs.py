@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optim._engine.generation.genai_folder import is_genai_folder, require_installed
+from optim._engine.goals.generating import GENERATE, PLUGIN, find_generator
+from optim._engine.jobs.lane_clock import LaneClock
+from optim._engine.plugins.registry import Registry
 from optim._engine.runs.mark import read_mark
+from optim._engine.sources.optimum_folder import is_genai_folder
 from optim.errors import OptimError
+from optim.goal import GoalRequest
 
 if TYPE_CHECKING:
-    from optim._engine.jobs.lane_clock import LaneClock
     from optim._engine.reports.answers import TimedModel
-    from optim._engine.search.settings import RunSettings
 
 
 def is_program(path: Path) -> bool:
@@ -26,7 +28,6 @@ def require_programs(paths: Sequence[Path], *, generate: bool) -> None:
 
     Raises:
         OptimError[conflicting-request]: it comes first, or answers are not timed.
-        OptimError[runtime-missing]: onnxruntime-genai is not installed.
     """
     for path in filter(is_program, paths):
         if path == paths[0] or not generate:
@@ -36,15 +37,20 @@ def require_programs(paths: Sequence[Path], *, generate: bool) -> None:
                 "it is a folder of onnxruntime-genai, which answers prompts and takes no input samples",
                 f"optim bench MODEL {path} --generate prompt=512,new=128",
             )
-        require_installed(path)
 
 
-def clock_of_program(path: Path, asked: RunSettings) -> LaneClock:
-    """What times its answers."""
-    from optim._engine.goals.genai import GenaiClock
-    from optim._engine.jobs.lane_clock import LaneClock
+def clock_of_program(registry: Registry, path: Path, asked: GoalRequest) -> LaneClock:
+    """What times its answers.
 
-    return LaneClock.of("generate", GenaiClock(str(path.resolve()), asked.workload.prompt, asked.workload.new))
+    Raises:
+        OptimError[runtime-missing]: that program is not installed.
+        OptimError[plugin-missing]: no plugin times it.
+    """
+    generator = find_generator(registry)
+    if generator is None:
+        registry.require_plugin(PLUGIN, f"answers of {path} cannot be timed")
+    assert generator is not None
+    return LaneClock.of(GENERATE, generator.program_clock(path, asked))
 
 
 def size_of_program(path: Path) -> int:

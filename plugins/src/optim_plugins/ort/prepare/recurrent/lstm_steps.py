@@ -68,7 +68,7 @@ class Product:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class LstmStep:
     """One step of an LSTM.
 
     Attributes:
@@ -99,19 +99,19 @@ class Step:
         return (other, one) if other.value is state else None
 
 
-def find_steps(graph: ir.Graph) -> list[Step]:
+def find_steps(graph: ir.Graph) -> list[LstmStep]:
     """All of them, in the graph's order."""
     found = (_step(node) for node in graph if node.op_type == "Mul" and node.domain in ("", "ai.onnx"))
     return [step for step in found if step is not None]
 
 
-def find_chains(steps: Sequence[Step]) -> Iterator[list[Step]]:
+def find_chains(steps: Sequence[LstmStep]) -> Iterator[list[LstmStep]]:
     """Steps that follow each other with the same weights; each belongs to one chain.
 
     A chain may begin with the state and cell that another one with other weights ends with, as a decoder behind its
     encoder.
     """
-    by_cell: dict[ir.Value, list[Step]] = {}
+    by_cell: dict[ir.Value, list[LstmStep]] = {}
     for step in steps:
         by_cell.setdefault(step.cell_before, []).append(step)
     follows = {step.end: _next(step, by_cell.get(step.cell, [])) for step in steps}
@@ -127,7 +127,7 @@ def find_chains(steps: Sequence[Step]) -> Iterator[list[Step]]:
         yield chain
 
 
-def _next(step: Step, candidates: list[Step]) -> Step | None:
+def _next(step: LstmStep, candidates: list[LstmStep]) -> LstmStep | None:
     """The one step that reads cell and state of another, where nobody else reads the cell."""
     following = [other for other in candidates if other.with_state_first(step.state) is not None]
     if len(following) != 1 or step.cell.is_graph_output():
@@ -138,7 +138,7 @@ def _next(step: Step, candidates: list[Step]) -> Step | None:
     return following[0] if same and readers <= allowed else None
 
 
-def _has_weights_of(before: list[Step], step: Step) -> bool:
+def _has_weights_of(before: list[LstmStep], step: LstmStep) -> bool:
     """Whether a step multiplies as the one before it, which follows another."""
     one, other = before[1].with_state_first(before[0].state), step.with_state_first(before[1].state)
     assert one is not None
@@ -146,7 +146,7 @@ def _has_weights_of(before: list[Step], step: Step) -> bool:
     return one[0].has_weight_of(other[0]) and one[1].has_weight_of(other[1])
 
 
-def _step(end: ir.Node) -> Step | None:
+def _step(end: ir.Node) -> LstmStep | None:
     """The step that ends in ``Sigmoid(o) * Tanh(c)``."""
     for gate, squashed in _either_way(end):
         tanh, sigmoid = producer(squashed, "Tanh"), producer(gate, "Sigmoid")
@@ -164,7 +164,7 @@ def _step(end: ir.Node) -> Step | None:
             nodes = (end, *(product.node for product in terms[0]))
             if len(set(places)) == _PARTS and are_known(nodes, _KNOWN):
                 own = (tanh, reader)
-                return Step(*terms, places, cell_before, total.outputs[0], end.outputs[0], end, own)
+                return LstmStep(*terms, places, cell_before, total.outputs[0], end.outputs[0], end, own)
     return None
 
 

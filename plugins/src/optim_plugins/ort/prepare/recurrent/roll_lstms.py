@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from optim.onnx import UniqueNames, add_constant, read_constant
 from optim_plugins.ort.graph.known_values import producer
 from optim_plugins.ort.graph.node_writer import NodeWriter, take_over
-from optim_plugins.ort.prepare.recurrent.lstm_steps import Product, Step, find_chains, find_steps
+from optim_plugins.ort.prepare.recurrent.lstm_steps import LstmStep, Product, find_chains, find_steps
 
 _LEAST_STEPS = 3
 """Two have less to gain than the operator costs."""
@@ -49,7 +49,7 @@ def roll_lstms(graph: ir.Model) -> int:
     return count
 
 
-def _roll(chain: list[Step], graph: ir.Graph, writer: NodeWriter, names: UniqueNames) -> bool:
+def _roll(chain: list[LstmStep], graph: ir.Graph, writer: NodeWriter, names: UniqueNames) -> bool:
     found = [step.with_state_first(before.state) for before, step in pairwise(chain)]
     pairs = [pair for pair in found if pair is not None]
     begin = _in_order(chain[0], pairs[0])
@@ -76,7 +76,7 @@ def _roll(chain: list[Step], graph: ir.Graph, writer: NodeWriter, names: UniqueN
     return True
 
 
-def _in_order(step: Step, following: tuple[Product, Product]) -> tuple[Product, Product] | None:
+def _in_order(step: LstmStep, following: tuple[Product, Product]) -> tuple[Product, Product] | None:
     """The two products of the first step, whose state before is told by the weights alone."""
     for one, other in (step.products, step.products[::-1]):
         if one.has_weight_of(following[0]) and other.has_weight_of(following[1]):
@@ -139,7 +139,7 @@ def _place(part: ir.Node | None, source: ir.Value | None) -> int | None:
     return int(index) if index is not None and index.ndim == 0 else None
 
 
-def _weights(step: Step, recurrent: Product, given: Product, graph: ir.Graph, names: UniqueNames) -> list[ir.Value]:
+def _weights(step: LstmStep, recurrent: Product, given: Product, graph: ir.Graph, names: UniqueNames) -> list[ir.Value]:
     """W [1, 4 H, I], R [1, 4 H, H] and B [1, 8 H] as new constants, gates in ONNX's order."""
     beside: NDArray[np.float32] = Product(given.node, given.weight, given.is_transposed, step.bias).total_bias()
     biases = [given.total_bias() + beside, recurrent.total_bias()]

@@ -21,8 +21,8 @@ import numpy as np
 from optim.arrays import Array
 from optim_plugins.ort.fuse.convolution.affine_steps import Affine
 from optim_plugins.ort.measure.integer_ranges import Range
-from optim_plugins.ort.quantize.static.scales_and_zero_points import Scale
-from optim_plugins.ort.quantize.static.static_plan import Plan
+from optim_plugins.ort.quantize.static.scales_and_zero_points import IntScale
+from optim_plugins.ort.quantize.static.static_plan import StaticPlan
 
 _WIDER = 1.15
 """Of a range: what it may grow by, a sixth of a bit."""
@@ -30,7 +30,9 @@ _WIDER = 1.15
 _WHOLE = 1e-6
 
 
-def gate_scales(plan: Plan, scales: Mapping[str, Scale], ranges: Mapping[str, Range], dtype: str) -> dict[str, Scale]:
+def gate_scales(
+    plan: StaticPlan, scales: Mapping[str, IntScale], ranges: Mapping[str, Range], dtype: str
+) -> dict[str, IntScale]:
     """Scales of gates and of what they read, in place of those that they have.
 
     Args:
@@ -40,7 +42,7 @@ def gate_scales(plan: Plan, scales: Mapping[str, Scale], ranges: Mapping[str, Ra
         dtype: of the integers.
     """
     shared = {*plan.same, *plan.same.values()}
-    found: dict[str, Scale] = {}
+    found: dict[str, IntScale] = {}
     for one in plan.nodes:
         source = one.sources[0]
         if one.node.op_type != "HardSigmoid" or one.linear is None or not shared.isdisjoint((source, one.result)):
@@ -53,7 +55,7 @@ def gate_scales(plan: Plan, scales: Mapping[str, Scale], ranges: Mapping[str, Ra
     return found
 
 
-def clip_bounds(step: Affine, source: Scale, result: Scale) -> tuple[Array, Array] | None:
+def clip_bounds(step: Affine, source: IntScale, result: IntScale) -> tuple[Array, Array] | None:
     """Least and largest integer of a gate that has those of its source; None where it has others."""
     size, count = float(source.scale) * float(step.factor), 1 / (float(source.scale) * float(step.factor))
     closed = int(source.zero) - float(step.shift) * count
@@ -63,7 +65,7 @@ def clip_bounds(step: Affine, source: Scale, result: Scale) -> tuple[Array, Arra
     return result.zero, np.array(min(int(result.zero) + round(count), most), source.zero.dtype)
 
 
-def _pair(step: Affine, scale: Scale, measured: Range, dtype: str) -> tuple[Scale, Scale] | None:
+def _pair(step: Affine, scale: IntScale, measured: Range, dtype: str) -> tuple[IntScale, IntScale] | None:
     """Scales of a gate's source and of the gate."""
     factor, shift = float(step.factor), float(step.shift)
     low, high = min(measured.low, 0.0, -shift / factor), max(measured.high, 0.0)
@@ -79,4 +81,4 @@ def _pair(step: Affine, scale: Scale, measured: Range, dtype: str) -> tuple[Scal
     zero = min(max(math.ceil(-low / size - _WHOLE), round(count * shift)), steps) + int(info.min)
     closed = zero - round(count * shift)
     numbers = np.array(size, np.float32), np.array(size * factor, np.float32)
-    return Scale(numbers[0], np.array(zero, dtype)), Scale(numbers[1], np.array(closed, dtype))
+    return IntScale(numbers[0], np.array(zero, dtype)), IntScale(numbers[1], np.array(closed, dtype))

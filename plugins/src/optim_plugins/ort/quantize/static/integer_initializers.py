@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from optim.arrays import Array
 from optim.onnx import read_constant
 from optim_plugins.ort.graph.products import Product
-from optim_plugins.ort.measure.calibrate import Measured
+from optim_plugins.ort.measure.calibrate import SeenRanges
 from optim_plugins.ort.quantize.integer_weights import Floats
 from optim_plugins.ort.quantize.product_rewriter import ProductRewriter
 from optim_plugins.ort.quantize.smoothing import Factors
 from optim_plugins.ort.quantize.static.filled_channels import channel_pads, fill_weight, filled_shape, missing_channels
 from optim_plugins.ort.quantize.static.scales_and_zero_points import (
     MOST_BIAS,
-    Scale,
+    IntScale,
     Weight,
     WeightStyle,
     round_bias,
@@ -80,8 +80,8 @@ class StaticRewriter(ProductRewriter, ABC):
     def __init__(
         self,
         graph: ir.Model,
-        measured: Measured,
-        scales: Mapping[str, Scale],
+        measured: SeenRanges,
+        scales: Mapping[str, IntScale],
         style: WeightStyle,
         factors: Factors,
         narrow: Collection[str] = (),
@@ -219,7 +219,7 @@ class StaticRewriter(ProductRewriter, ABC):
             )
         return self._stored_weights[key]
 
-    def _bias(self, name: str, bias: Floats | None, source: Scale, weight: Weight) -> Stored | None:
+    def _bias(self, name: str, bias: Floats | None, source: IntScale, weight: Weight) -> Stored | None:
         if bias is None:
             return None
         step = (source.scale * weight.scale).astype(np.float32)

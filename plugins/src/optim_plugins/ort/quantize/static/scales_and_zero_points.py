@@ -27,7 +27,7 @@ MOST_BIAS = 2**30
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class IntScale:
     """How a tensor becomes integers: arrays of no axis, ``zero`` of the integers' type."""
 
     scale: NDArray[np.float32]
@@ -77,18 +77,18 @@ class WeightStyle:
     readers_apart: bool = False
 
 
-def scale_of(one: Range, dtype: str, *, symmetric: bool = False) -> Scale:
+def scale_of(one: Range, dtype: str, *, symmetric: bool = False) -> IntScale:
     """The whole range on the whole type; 0 is exactly an integer, and the zero point where that is symmetric."""
     low, high = min(one.low, 0.0), max(one.high, 0.0)
     widest = max(-low, high, float(np.finfo(np.float32).tiny) * 1e5)
     if dtype == FLOAT8:
-        return Scale(np.array(widest / _MOST_FLOAT8, np.float32), np.zeros((), dtype_of(dtype)))
+        return IntScale(np.array(widest / _MOST_FLOAT8, np.float32), np.zeros((), dtype_of(dtype)))
     info = np.iinfo(dtype)
     if symmetric:
-        return Scale(np.array(widest / int(info.max), np.float32), np.array(0, dtype))
+        return IntScale(np.array(widest / int(info.max), np.float32), np.array(0, dtype))
     scale = max((high - low) / (int(info.max) - int(info.min)), float(np.finfo(np.float32).tiny) * 1e3)
     zero = np.clip(np.rint(int(info.min) - low / scale), info.min, info.max)
-    return Scale(np.array(scale, np.float32), np.array(zero, dtype))
+    return IntScale(np.array(scale, np.float32), np.array(zero, dtype))
 
 
 def constant_integers(numbers: NDArray[np.float64], dtype: np.dtype[Any], axes: int) -> dict[str, Array]:
@@ -110,7 +110,7 @@ def round_channels(
     weight: Floats,
     how: WeightStyle,
     *,
-    source: Scale,
+    source: IntScale,
     bias: Floats | None = None,
     factor: Floats | None = None,
     with_error: bool = False,
@@ -165,7 +165,7 @@ def _as_float8(rows: Floats, shape: tuple[int, ...], per_channel: bool) -> Weigh
     return Weight(floats, scale, np.zeros(scale.shape, dtype_of(FLOAT8)), None)
 
 
-def round_bias(bias: Floats, source: Scale, weight: Weight) -> NDArray[np.int32]:
+def round_bias(bias: Floats, source: IntScale, weight: Weight) -> NDArray[np.int32]:
     """A bias [N] as the accumulator of the product holds it."""
     step = source.scale.astype(np.float64) * weight.scale
     return np.clip(np.rint(bias / step), -2 * MOST_BIAS, 2 * MOST_BIAS - 1).astype(np.int32)

@@ -12,7 +12,7 @@ from optim import Context, Model, OptimError, PassResult, SessionConfig
 from optim.errors import unknown_name
 from optim_plugins.ort.graph.fixed_weights import fix_weights
 from optim_plugins.ort.hardware import signed_are_slow
-from optim_plugins.ort.measure.calibrate import Calibration, Measured, calibrate
+from optim_plugins.ort.measure.calibrate import CalibratedRanges, SeenRanges, calibrate
 from optim_plugins.ort.measure.integer_ranges import Range
 from optim_plugins.ort.prepare.converted_graph import convert_graph
 from optim_plugins.ort.quantize.chosen_nodes import ChosenNodes
@@ -25,8 +25,8 @@ from optim_plugins.ort.quantize.static.integer_initializers import StaticRewrite
 from optim_plugins.ort.quantize.static.qdq_writer import FloatBiasRewriter, PairRewriter
 from optim_plugins.ort.quantize.static.qoperator_writer import OperatorRewriter
 from optim_plugins.ort.quantize.static.quantizable_operators import make_friendly
-from optim_plugins.ort.quantize.static.scales_and_zero_points import FLOAT8, Scale, WeightStyle, scale_of
-from optim_plugins.ort.quantize.static.static_plan import Plan, make_plan
+from optim_plugins.ort.quantize.static.scales_and_zero_points import FLOAT8, IntScale, WeightStyle, scale_of
+from optim_plugins.ort.quantize.static.static_plan import StaticPlan, make_plan
 
 if TYPE_CHECKING:
     from optim_plugins.ort.quantize.static.quantize_static_options import QuantizeStaticOptions
@@ -135,7 +135,7 @@ def _known_to_be_slow(options: QuantizeStaticOptions) -> str:
     return ""
 
 
-def _factors(plan: Plan, model: Model, options: QuantizeStaticOptions, context: Context) -> Factors:
+def _factors(plan: StaticPlan, model: Model, options: QuantizeStaticOptions, context: Context) -> Factors:
     """For products of floats: integers that come from a convolution are not made floats to be scaled."""
     if not options.smoothing:
         return {}
@@ -144,10 +144,12 @@ def _factors(plan: Plan, model: Model, options: QuantizeStaticOptions, context: 
     return find_factors(model, prepared(model, options.activations), products, options.smoothing, context)
 
 
-def _measured(plan: Plan, factors: Factors, model: Model, options: QuantizeStaticOptions, context: Context) -> Measured:
+def _measured(
+    plan: StaticPlan, factors: Factors, model: Model, options: QuantizeStaticOptions, context: Context
+) -> SeenRanges:
     behind = {value.name or "": activation_behind(value, plan.gelus) for value in plan.measured()}
     activations = {name: activation for name, activation in behind.items() if activation is not None}
-    how = Calibration(options.calibration, options.percentile, _STEPS.get(options.activations, 256), activations)
+    how = CalibratedRanges(options.calibration, options.percentile, _STEPS.get(options.activations, 256), activations)
     channels: dict[str, int | None] = {}
     if options.correct_bias:
         channels |= {one.sources[0].name or "": None for one in plan.nodes if one.node.op_type == "Conv"}
@@ -167,10 +169,10 @@ def _measured(plan: Plan, factors: Factors, model: Model, options: QuantizeStati
 
 
 def _narrow(
-    plan: Plan,
+    plan: StaticPlan,
     given: Mapping[str, str],
     factors: Factors,
-    scales: Mapping[str, Scale],
+    scales: Mapping[str, IntScale],
     model: Model,
     options: QuantizeStaticOptions,
     context: Context,
@@ -194,11 +196,11 @@ def _narrow(
     return narrow_nodes(lambda: prepared(model, options.activations), judged, model, context, everywhere=everywhere)
 
 
-def _scales(plan: Plan, measured: Measured, options: QuantizeStaticOptions) -> dict[str, Scale]:
+def _scales(plan: StaticPlan, measured: SeenRanges, options: QuantizeStaticOptions) -> dict[str, IntScale]:
     """By name of every tensor whose range was finite."""
     tensors = {value for one in plan.nodes for value in (*one.sources, *one.results)}
     tensors |= {product.a for product in plan.products}
-    found: dict[str, Scale] = {}
+    found: dict[str, IntScale] = {}
     for value in tensors:
         known = measured.ranges.get(plan.root(value).name or "")
         if known is not None and known.is_finite:
@@ -212,7 +214,7 @@ def _scales(plan: Plan, measured: Measured, options: QuantizeStaticOptions) -> d
 
 
 def _rewrite(
-    plan: Plan, rewriter: StaticRewriter, scales: dict[str, Scale], context: Context
+    plan: StaticPlan, rewriter: StaticRewriter, scales: dict[str, IntScale], context: Context
 ) -> tuple[dict[str, int], list[str]]:
     """Counts, and why nodes stay float."""
     counts = {"Conv quantized": 0, "products quantized": 0, "carriers quantized": 0}

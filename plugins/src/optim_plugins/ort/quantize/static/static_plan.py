@@ -84,7 +84,7 @@ class Quantized:
 
 
 @dataclass(frozen=True)
-class Plan:
+class StaticPlan:
     """What becomes integers.
 
     Attributes:
@@ -124,7 +124,7 @@ def make_plan(
     lstms: bool = False,
     in_floats: bool = True,
     activation_products: bool = False,
-) -> Plan:
+) -> StaticPlan:
     """Sort the nodes of the main graph and of its branches.
 
     Args:
@@ -164,7 +164,7 @@ def make_plan(
         if one.node.op_type in SAME_RANGE:
             same |= dict.fromkeys(one.results, one.sources[0])
     recurrent = [node for node in recurrent if name_of(node) not in left_out]
-    return Plan(quantized, left, recurrent, same, choices, gelus)
+    return StaticPlan(quantized, left, recurrent, same, choices, gelus)
 
 
 def _convolution(node: ir.Node) -> Quantized | None:

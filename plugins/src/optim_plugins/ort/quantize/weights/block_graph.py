@@ -17,7 +17,7 @@ from optim_plugins.ort.quantize.weights.block_plan import Rounding
 from optim_plugins.ort.quantize.weights.block_rounding import METHODS, k_quant
 from optim_plugins.ort.quantize.weights.block_weights import BlockWeight, BlockWeightWriter, Floats, blocked, chunks
 from optim_plugins.ort.quantize.weights.embeddings import Embedding
-from optim_plugins.ort.quantize.weights.gptq import Order, gptq, orders
+from optim_plugins.ort.quantize.weights.gptq import ColumnOrder, gptq, orders
 from optim_plugins.ort.quantize.weights.rounded_before import Known
 from optim_plugins.ort.quantize.weights.seen_inputs import Inputs
 
@@ -45,7 +45,7 @@ class BlockRewriter(ProductRewriter):
         self.without_samples: list[str] = []
         self._known = known
         self._weights: dict[tuple[ir.Value, bool, Rounding], _Weight | None] = {}
-        self._ordered: tuple[Inputs, list[Order]] | None = None
+        self._ordered: tuple[Inputs, list[ColumnOrder]] | None = None
 
     def knows(self, product: Product, rounding: Rounding) -> bool:
         """Whether its weight was rounded before: its inputs need not be looked at."""
@@ -110,7 +110,7 @@ class BlockRewriter(ProductRewriter):
             self.refused.append(reader)
         return self._weights[key]
 
-    def _orders_of(self, inputs: Inputs | None) -> list[Order]:
+    def _orders_of(self, inputs: Inputs | None) -> list[ColumnOrder]:
         """Those of the last products are kept: query, key and value read the same input."""
         if inputs is None or not inputs.products:
             return []
@@ -145,7 +145,7 @@ def _product(product: Product, weight: _Weight, rounding: Rounding) -> ir.Node:
 
 
 def round_weight(
-    columns: Floats, rounding: Rounding, inputs: Inputs | None = None, ordered: list[Order] | None = None
+    columns: Floats, rounding: Rounding, inputs: Inputs | None = None, ordered: list[ColumnOrder] | None = None
 ) -> BlockWeight | None:
     """A weight in blocks, worked on a few columns at a time.
 

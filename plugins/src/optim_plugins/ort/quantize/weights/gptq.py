@@ -31,7 +31,7 @@ _INVERTED_AT_ONCE = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class ColumnOrder:
     """In which order the inputs of a part are rounded, and what that takes.
 
     Attributes:
@@ -45,17 +45,17 @@ class Order:
     factor: Floats
 
 
-def orders(inputs: Inputs) -> list[Order]:
+def orders(inputs: Inputs) -> list[ColumnOrder]:
     """One for each part; products that read the same input share them."""
     found = []
     for place, summed in zip(parts(len(inputs.squares)), inputs.products, strict=True):
         moments = inputs.moments(summed)
         order = np.argsort(-np.diag(moments), kind="stable")
-        found.append(Order(place, order, _factor(moments[np.ix_(order, order)])))
+        found.append(ColumnOrder(place, order, _factor(moments[np.ix_(order, order)])))
     return found
 
 
-def gptq(columns: Floats, importance: Floats, ordered: list[Order], grid: Grid) -> Iterator[tuple[int, Rounded]]:
+def gptq(columns: Floats, importance: Floats, ordered: list[ColumnOrder], grid: Grid) -> Iterator[tuple[int, Rounded]]:
     """Columns [N, K] rounded, some at a time with the number of the first.
 
     Args:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optim._engine.generation.past_names import carried_by_name
 from optim.arrays import Array, dtype_of
+from optim.engine.goals import carried_by_name
 from optim.model import Dimension, TensorInfo
 
 _PAST_LIKE = re.compile(r"past|cache|(?<![a-z])kv", re.IGNORECASE)

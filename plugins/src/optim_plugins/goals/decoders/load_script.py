@@ -11,13 +11,12 @@ import inspect
 from collections.abc import Mapping
 from pathlib import Path
 
-from optim._engine.generation.interface import interface_of
-from optim._engine.generation.past_names import carried_by_name
-from optim._engine.generation.sampling import Sampling, choose
-from optim._engine.generation.steps import MADE
-from optim.decoders.kept_logits import LOGITS
-from optim.decoders.shared_past import file_shares_past
+from optim.decoders import LOGITS
+from optim.engine.goals import carried_by_name, file_shares_past
 from optim.model import Model
+from optim_plugins.goals.decoders.interface import interface_of
+from optim_plugins.goals.decoders.sampling import Sampling, choose
+from optim_plugins.goals.decoders.steps import MADE
 
 _NAMES = """\
 import json
@@ -166,14 +165,14 @@ _MAIN = 'if __name__ == "__main__":'
 _FED = frozenset({"input_ids", *MADE})
 
 
-def with_generate(script: str, model: Path) -> str:
+def with_buffers(script: str, model: Path) -> str:
     """The text of ``load.py``, with ``generate`` where the graph of ``model`` says that its past may be a buffer.
 
     Args:
         script: opens the model by onnxruntime.
         model: the file.
     """
-    return _with(_BUFFERS, script) if model.is_file() and file_shares_past(model) else script
+    return _with(_BUFFERS, script) if file_shares_past(model) else script
 
 
 def with_growing_past(script: str, model: Model, state: Mapping[str, str]) -> str:

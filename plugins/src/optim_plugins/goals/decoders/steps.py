@@ -12,15 +12,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from optim._engine.backends.own_session import OwnSession
-from optim._engine.generation.interface import DecoderInterface
-from optim._engine.generation.tensors import AnySession, as_array, tensors_of
 from optim.arrays import Array, dtype_of
-from optim.decoders.kept_logits import KEPT_LOGITS, one_kept
-from optim.decoders.shared_past import shares_past
+from optim.decoders import KEPT_LOGITS
+from optim.engine.goals import OwnSession, TensorMemory, free_memory_bytes, one_kept, shares_past
 from optim.errors import OptimError
-from optim.jobs.resources import free_memory_bytes
-from optim.providers.memory import TensorMemory
+from optim_plugins.goals.decoders.interface import DecoderInterface
+from optim_plugins.goals.decoders.tensors import AnySession, as_array, tensors_of
 
 if TYPE_CHECKING:
     import onnxruntime

@@ -13,8 +13,8 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from optim._engine.generation.decoder import Decoder
 from optim.providers.memory import TensorMemory
+from optim_plugins.goals.decoders.decoder import SessionDecoder
 
 VOCABULARY = 7
 
@@ -127,7 +127,7 @@ def test_the_state_is_left_on_the_device(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(onnxruntime.OrtValue, "ortvalue_from_numpy", noted_put)
     monkeypatch.setattr(onnxruntime.OrtValue, "numpy", noted_read)
     session = SaysCuda(counting_decoder())
-    tokens = Decoder(session).generate([[1, 2], [3, 3]], max_new_tokens=3)  # type: ignore[arg-type]
+    tokens = SessionDecoder(session).generate([[1, 2], [3, 3]], max_new_tokens=3)  # type: ignore[arg-type]
     assert tokens.tolist() == [[3, 6, 5], [6, 5, 3]]
     assert set(put) == {("cuda", 1)} and len(put) == 1 + 3  # the empty state, and new tokens at each step
     assert set(session.bound) == {("logits", "cpu", 0), ("present.0.key", "cuda", 1)}
@@ -138,7 +138,7 @@ def test_what_an_encoder_computed_is_left_on_the_device_too(monkeypatch: pytest.
     from_numpy = onnxruntime.OrtValue.ortvalue_from_numpy
     monkeypatch.setattr(onnxruntime.OrtValue, "ortvalue_from_numpy", lambda array, *_: from_numpy(array))
     first, second = SaysCuda(encoder()), SaysCuda(counting_decoder(crossed=True))
-    decoder = Decoder(second, {"decoder_start": 1}, first)  # type: ignore[arg-type]
+    decoder = SessionDecoder(second, {"decoder_start": 1}, first)  # type: ignore[arg-type]
     assert decoder.generate([[2, 3]], max_new_tokens=3).tolist() == [[6, 5, 3]]
     assert first.bound == [("present.0.cross", "cuda", 1)]
     assert set(second.bound) == {("logits", "cpu", 0), ("present.0.key", "cuda", 1)}
@@ -147,4 +147,4 @@ def test_what_an_encoder_computed_is_left_on_the_device_too(monkeypatch: pytest.
 def test_the_memory_of_a_cpu_session_is_that_of_the_machine() -> None:
     session = onnxruntime.InferenceSession(counting_decoder(), providers=["CPUExecutionProvider"])
     assert TensorMemory.of(session) == TensorMemory("cpu", 0)
-    assert Decoder(session).generate([[1, 2]], max_new_tokens=3).tolist() == [[3, 6, 5]]
+    assert SessionDecoder(session).generate([[1, 2]], max_new_tokens=3).tolist() == [[3, 6, 5]]

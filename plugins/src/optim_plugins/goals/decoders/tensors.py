@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
-from optim._engine.backends.own_session import OwnSession
 from optim.arrays import Array
-from optim.providers.memory import TensorMemory
+from optim.engine.goals import OwnSession, TensorMemory
 
 if TYPE_CHECKING:
     import onnxruntime

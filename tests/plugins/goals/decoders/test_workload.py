@@ -12,14 +12,15 @@ from all_goals import GOALS
 
 import optim
 from optim._engine.api.request import settings_from
-from optim._engine.generation.workload import Workload, asked_workload
+from optim._engine.goals.workload import Workload, asked_workload
 from optim._engine.recipes.recipe import recipe_from
 from optim._engine.runs.locking import apply_recipe
 from optim._engine.search.settings import RunSettings
 from optim._engine.sources.export_file import foretold_facts
 from optim.errors import OptimError
-from optim.goal import GenerationTimes
-from optim_plugins.goals.generate import GenerateClock
+from optim.goal import GenerationTimes, GoalRequest
+from optim_plugins.goals.decoders.timing import depths_of
+from optim_plugins.goals.generate import GenerateClock, GenerateGoal
 
 TIMES = GenerationTimes(4, 5, 1.0, (4, 6, 8), (0.1, 0.2, 0.3), (40, 60, 80))
 
@@ -28,7 +29,7 @@ def test_a_workload_is_read_and_written_as_one_text() -> None:
     assert Workload.parse("prompt=64,new=8") == Workload(64, 8)
     assert Workload.parse("new=8") == Workload(512, 8)
     assert Workload.parse(str(Workload(3, 4))) == Workload(3, 4)
-    assert Workload(4, 5).depths == (4, 6, 8) and Workload(7, 1).depths == (7,)
+    assert depths_of(GoalRequest(4, 5)) == (4, 6, 8) and depths_of(GoalRequest(7, 1)) == (7,)
 
 
 @pytest.mark.parametrize("text", ["prompt=0", "new=-1", "prompt=x", "depth=4", "prompt=9999999", "prompt"])
@@ -67,10 +68,10 @@ def test_the_median_of_rounds_is_taken_figure_by_figure() -> None:
 
 def test_an_answer_beyond_the_context_is_refused() -> None:
     facts = {"kind": "decoder", "context": 640}
-    Workload(512, 128).require_context(facts)
-    Workload(512, 129).require_context({"kind": "decoder"})
+    GenerateGoal().require(GoalRequest(512, 128), facts, None)
+    GenerateGoal().require(GoalRequest(512, 129), {"kind": "decoder"}, None)
     with pytest.raises(OptimError, match="bad-workload") as refused:
-        Workload(512, 129).require_context(facts)
+        GenerateGoal().require(GoalRequest(512, 129), facts, None)
     assert "641 tokens, and the model was made for 640" in refused.value.cause
     assert refused.value.fix == "--generate prompt=480,new=160"
 

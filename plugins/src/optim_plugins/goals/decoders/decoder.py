@@ -1,4 +1,4 @@
-"""``Decoder``: one graph that takes a past, or an encoder and a decoder, driven token by token."""
+"""One graph that takes a past, or an encoder and a decoder, driven token by token."""
 
 from __future__ import annotations
 
@@ -8,28 +8,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from optim._engine.generation.interface import DecoderInterface, interface_of, session_inputs
-from optim._engine.generation.known_decoders import require_decoder
-from optim._engine.generation.prompts import bad_prompt, padded, require_ids, token_rows
-from optim._engine.generation.sampling import Sampling, choose
-from optim._engine.generation.steps import MADE, steps_of
-from optim._engine.generation.tensors import AnySession, tensors_of
 from optim.arrays import Array, Feeds
+from optim.decoders import Decoder
+from optim.engine.goals import OwnSession, shares_past
 from optim.errors import OptimError
+from optim_plugins.goals.decoders.interface import DecoderInterface, interface_of, session_inputs
+from optim_plugins.goals.decoders.known import generates_alone, require_decoder
+from optim_plugins.goals.decoders.prompts import bad_prompt, padded, require_ids, token_rows
+from optim_plugins.goals.decoders.sampling import Sampling, choose
+from optim_plugins.goals.decoders.steps import MADE, steps_of
+from optim_plugins.goals.decoders.tensors import AnySession, tensors_of
 
 if TYPE_CHECKING:
-    from optim.adapters.session import AdaptedSession, Adapters
+    from optim.adapters import AdaptedSession
+    from optim.engine.goals import Adapters
 
 
-class Decoder:
-    """Generates text with exported graphs; whatever else it has is its session's own, such as ``run``.
-
-    Attributes:
-        session: of the decoder: an ``onnxruntime.InferenceSession``, or one of a runtime of its own; one that
-            takes adapters, where its graph does.
-        encoder: of the encoder, where there is one.
-        facts: of ``export.json``: ids that end and pad a text, the token that a decoder starts with.
-    """
+class SessionDecoder(Decoder):
+    """A decoder over sessions that run its graphs."""
 
     def __init__(
         self,
@@ -44,7 +40,7 @@ class Decoder:
         require_decoder(self.interface)
 
     @classmethod
-    def of_sessions(cls, sessions: Mapping[str, AnySession], facts: Mapping[str, Any]) -> Decoder:
+    def of_sessions(cls, sessions: Mapping[str, AnySession], facts: Mapping[str, Any]) -> SessionDecoder:
         """From the sessions of a source's components."""
         return cls(sessions.get("decoder", next(iter(sessions.values()))), facts, sessions.get("encoder"))
 
@@ -61,31 +57,7 @@ class Decoder:
         stop: Sequence[int] = (),
         adapter: Adapters | None = None,
     ) -> Array:
-        """Continue a prompt.
-
-        Args:
-            prompt: token ids, shape (batch, sequence), or lists of them, which are padded where their lengths differ;
-                or by name: ``input_ids`` with ``attention_mask`` where rows are padded, or inputs of the encoder.
-                ``decoder_input_ids`` start a decoder with an encoder.
-            max_new_tokens: at most so many.
-            sample: draw tokens; else the likeliest is taken.
-            temperature: see :class:`Sampling`, as ``top_k`` and ``top_p``.
-            top_k: 0: all tokens.
-            top_p: 1: all tokens.
-            seed: of the draw.
-            stop: tokens that end a row, beside the model's own ends of text.
-            adapter: None: that of :func:`optim.load`; an empty sequence: none. Arrays for the encoder go to the
-                encoder. Generations with different adapters may be under way at once.
-
-        Returns:
-            New tokens, int64, shape (batch, tokens); after a row's end of text come padding ids.
-
-        Raises:
-            OptimError[bad-prompt]: the model cannot take it, or has no room for the prompt and its answer.
-            OptimError[bad-generation]: tokens cannot be drawn so, or not so many.
-            OptimError[past-too-large]: the machine has no memory for the past.
-            OptimError[adapter-not-taken]: the model takes no adapters. Others, of one that does not fit.
-        """
+        """As :meth:`optim.Decoder.generate`."""
         try:
             sampling = Sampling(not sample, temperature, top_k, top_p)
         except ValueError as error:
@@ -109,20 +81,15 @@ class Decoder:
         stop: Sequence[int] = (),
         adapter: Adapters | None = None,
     ) -> Iterator[Array]:
-        """Tokens one by one, each of shape (batch,), until every row has ended.
+        """As :meth:`optim.Decoder.stream`.
 
         Args:
-            prompt: as of :meth:`generate`, like the others.
-            max_new_tokens: at most so many.
-            sampling: None: the likeliest is taken.
-            seed: of the draw.
-            stop: tokens that end a row, beside the model's own ends of text.
-            adapter: of the decoder.
-
-        Raises:
-            OptimError[bad-prompt]: the model cannot take it, or has no room for the prompt and its answer.
-            OptimError[bad-generation]: less than no tokens are asked for, or the seed is negative.
-            OptimError[past-too-large]: the machine has no memory for the past.
+            prompt: see there, as the others.
+            max_new_tokens: see there.
+            sampling: how tokens are drawn; None: the likeliest is taken.
+            seed: see there.
+            stop: see there.
+            adapter: see there.
         """
         _require_counts(max_new_tokens=max_new_tokens, seed=seed)
         feeds = self._feeds(prompt)
@@ -156,8 +123,8 @@ class Decoder:
         """What the encoder and the decoder are given of an adapter."""
         if adapter is None:
             return {}
-        from optim.adapters.session import AdaptedSession
-        from optim.adapters.share import share_out
+        from optim.adapters import AdaptedSession
+        from optim.engine.goals import share_out
 
         sessions = {"decoder": self.session, "encoder": self.encoder}
         taking = {name: one.inputs for name, one in sessions.items() if isinstance(one, AdaptedSession)}
@@ -271,7 +238,7 @@ def _with_weights(
     session: AnySession | AdaptedSession, adapter: Adapters | None
 ) -> tuple[AnySession, Mapping[str, Any]]:
     """The session below, and tensors of its adapter inputs for a whole generation."""
-    from optim.adapters.session import AdaptedSession
+    from optim.adapters import AdaptedSession
 
     if isinstance(session, AdaptedSession):
         return session.session, session.values(adapter)
@@ -286,3 +253,19 @@ def session_interface(session: AnySession | AdaptedSession, state: Mapping[str, 
 
 def _listed(value: Any) -> list[int]:
     return [] if value is None else [int(one) for one in value] if isinstance(value, list | tuple) else [int(value)]
+
+
+def opened(sessions: Mapping[str, Any], facts: Mapping[str, Any]) -> SessionDecoder | None:
+    """What drives the sessions of a folder; None where one alone generates nothing that is known to be text.
+
+    Args:
+        sessions: by component.
+        facts: of an export, which says that they generate; empty where the graph alone tells it.
+    """
+    if facts:
+        return SessionDecoder.of_sessions(sessions, facts)
+    (session,) = sessions.values()
+    if isinstance(session, OwnSession):
+        return SessionDecoder(session) if generates_alone(session.model) else None
+    metadata = session.get_modelmeta().custom_metadata_map if hasattr(session, "get_modelmeta") else {}
+    return SessionDecoder(session) if shares_past(metadata) and session_interface(session).is_decoder else None

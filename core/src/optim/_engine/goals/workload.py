@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,32 +23,6 @@ class Workload:
 
     prompt: int = 512
     new: int = 128
-
-    @property
-    def depths(self) -> tuple[int, ...]:
-        """Tokens of the past at which single tokens are timed: behind the prompt, half way and at the end."""
-        last = self.prompt + max(1, self.new) - 1
-        return tuple(sorted({self.prompt, (self.prompt + last) // 2, last}))
-
-    def within(self, facts: Mapping[str, Any]) -> Workload:
-        """The same, or as much as the context has room for that a model was made for, where that is known."""
-        context = facts.get("context")
-        if not isinstance(context, int) or self.prompt + self.new <= context:
-            return self
-        return Workload(max(1, context * 3 // 4), max(1, context // 4))
-
-    def require_context(self, facts: Mapping[str, Any]) -> None:
-        """Refuse an answer that goes beyond the context that a model was made for, where that is known.
-
-        Raises:
-            OptimError[bad-workload]: it does.
-        """
-        context = facts.get("context")
-        if facts.get("kind") == "decoder" and isinstance(context, int) and self.prompt + self.new > context:
-            fix = f"--generate prompt={max(1, context * 3 // 4)},new={max(1, context // 4)}"
-            raise _bad(
-                str(self), f"these are {self.prompt + self.new} tokens, and the model was made for {context}", fix
-            )
 
     @classmethod
     def parse(cls, text: str) -> Workload:

@@ -12,15 +12,15 @@ import onnx.parser
 import onnxruntime
 import pytest
 
-from optim._engine.generation.decoder import session_interface
-from optim._engine.generation.interface import interface_of
-from optim._engine.generation.known_decoders import generates_alone, require_decoder, require_generating, why_not_alone
-from optim._engine.generation.past_names import carried_by_name
-from optim._engine.generation.sampling import Sampling, choose
-from optim._engine.generation.steps import GrowingSteps
-from optim._engine.generation.timing import run_at
+from optim._engine.feeds.past_names import carried_by_name
 from optim.errors import OptimError
 from optim.model import Model, TensorInfo
+from optim_plugins.goals.decoders.decoder import session_interface
+from optim_plugins.goals.decoders.interface import interface_of
+from optim_plugins.goals.decoders.known import generates_alone, require_decoder, require_generating, why_not_alone
+from optim_plugins.goals.decoders.sampling import Sampling, choose
+from optim_plugins.goals.decoders.steps import GrowingSteps
+from optim_plugins.goals.decoders.timing import run_at
 
 IDS = TensorInfo("input_ids", "int64", ("batch", "sequence"))
 

@@ -1,7 +1,4 @@
-"""Job: one token of a decoder behind a past, to see whether its graph goes as far as an answer does.
-
-A graph may have room for fewer positions than an answer has tokens, and only what exported it knows how many.
-"""
+"""Job: the last token of an answer, to see whether the graph of a decoder goes as far as the answer does."""
 
 from __future__ import annotations
 
@@ -9,20 +6,22 @@ from dataclasses import dataclass
 
 from optim._engine.backends.own_session import bindable
 from optim._engine.compare.place import Place
-from optim._engine.generation.decoder import session_interface
-from optim._engine.generation.timing import run_at
+from optim._engine.goals.generating import TextGenerator
 from optim._engine.jobs.job import Job
+from optim.goal import GoalRequest
 from optim.jobs.channel import Channel
 from optim.model import Model
+from optim.options import import_named
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A decoder, where it runs, and how many tokens its past has."""
+    """A decoder, where it runs, the class of what drives it, and the answer."""
 
     model: Model
     place: Place
-    depth: int
+    generator: str
+    asked: GoalRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,7 @@ def run(request: Request, channel: Channel) -> Answer:
     Raises:
         OptimError: it does not go that far, or there is no memory for the past.
     """
+    generator: TextGenerator = import_named(request.generator)()
     with request.place.backend().open(request.model, request.place.target) as held:
-        session = bindable(held, request.model)
-        run_at(session, session_interface(session), request.depth)
+        generator.reach(bindable(held, request.model), request.asked)
     return Answer()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from optim._engine.generation.interface import DecoderInterface, interface_of
-from optim._engine.generation.steps import MADE
-from optim.decoders.kept_logits import KEPT_LOGITS
+from optim.decoders import KEPT_LOGITS
 from optim.errors import OptimError
 from optim.model import Model
+from optim_plugins.goals.decoders.interface import DecoderInterface, interface_of
+from optim_plugins.goals.decoders.steps import MADE
 
 _OF_ENCODER = re.compile("encoder|cross", re.IGNORECASE)
 

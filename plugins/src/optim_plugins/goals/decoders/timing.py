@@ -14,16 +14,21 @@ from typing import Any
 
 import numpy as np
 
-from optim._engine.generation.interface import DecoderInterface
-from optim._engine.generation.steps import MADE, BufferSteps, GrowingSteps, steps_of
-from optim._engine.generation.tensors import as_array
-from optim._engine.generation.workload import Workload
 from optim.arrays import Array, dtype_of
 from optim.errors import OptimError
-from optim.goal import GenerationTimes
+from optim.goal import GenerationTimes, GoalRequest
+from optim_plugins.goals.decoders.interface import DecoderInterface
+from optim_plugins.goals.decoders.steps import MADE, BufferSteps, GrowingSteps, steps_of
+from optim_plugins.goals.decoders.tensors import as_array
 
 _TOKENS = 3
 """Single tokens at each depth of a round, whose median counts: one alone may meet another program."""
+
+
+def depths_of(workload: GoalRequest) -> tuple[int, ...]:
+    """Tokens of the past at which single tokens are timed: behind the prompt, half way and at the end."""
+    last = workload.prompt + max(1, workload.new) - 1
+    return tuple(sorted({workload.prompt, (workload.prompt + last) // 2, last}))
 
 
 class WorkloadTimer:
@@ -38,8 +43,8 @@ class WorkloadTimer:
         OptimError[past-too-large]: the machine has not the memory for the past.
     """
 
-    def __init__(self, session: Any, interface: DecoderInterface, workload: Workload) -> None:
-        self._workload = workload
+    def __init__(self, session: Any, interface: DecoderInterface, workload: GoalRequest) -> None:
+        self._workload, self._depths = workload, depths_of(workload)
         self._interface = interface
         capacity = workload.prompt + workload.new
         random = np.random.default_rng(0)
@@ -48,7 +53,7 @@ class WorkloadTimer:
         self._steps = steps_of(session, interface, 1, capacity, constants)
         self._deep: dict[int, GrowingSteps] = {}  # with a past of their own each
         if isinstance(self._steps, GrowingSteps):
-            for depth in workload.depths:
+            for depth in self._depths:
                 self._deep[depth] = steps = GrowingSteps(session, interface, 1, constants)
                 steps.fill(depth)
 
@@ -56,8 +61,8 @@ class WorkloadTimer:
         """The prompt, and a few tokens at each depth."""
         work = self._workload
         first_s = self._first_s()
-        tokens = tuple(statistics.median(self._token_s(depth) for _ in range(_TOKENS)) for depth in work.depths)
-        return GenerationTimes(work.prompt, work.new, first_s, work.depths, tokens, self._past_bytes())
+        tokens = tuple(statistics.median(self._token_s(depth) for _ in range(_TOKENS)) for depth in self._depths)
+        return GenerationTimes(work.prompt, work.new, first_s, self._depths, tokens, self._past_bytes())
 
     def _first_s(self) -> float:
         started = time.perf_counter()
@@ -79,7 +84,7 @@ class WorkloadTimer:
 
     def _past_bytes(self) -> tuple[int, ...]:
         in_place = isinstance(self._steps, BufferSteps)
-        return tuple(past_bytes(self._interface, depth, in_place=in_place) for depth in self._workload.depths)
+        return tuple(past_bytes(self._interface, depth, in_place=in_place) for depth in self._depths)
 
 
 def run_at(session: Any, interface: DecoderInterface, depth: int) -> None:
