@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from optim._engine.search.deadline import LEAST_REPAIR_S, Deadline
@@ -30,14 +30,6 @@ _LOOKS_OF_ONE = 2
 
 _LEAST_S, _LEAST_RATIO = 0.1, 0.01
 """Of an evaluation, and of what a quick look finds: less is not told apart."""
-
-
-@dataclass(frozen=True, slots=True)
-class _KnownRepair:
-    """Options with which a step holds that broke the budget; ``limit`` is the drift that they were found for."""
-
-    limit: float
-    found: RepairedOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +74,7 @@ class Repairs:
         self._judge = judge
         self._promises = promises
         self._repairer = Repairer(bench, journal, board, time)
-        self._repaired_as: dict[StepKey, _KnownRepair] = {}
+        self._repaired_as: dict[StepKey, RepairedOptions] = {}
         self._found: dict[tuple[str, StepKey], Candidate | None] = {}
         self.near: dict[tuple[str, StepKey], Near] = {}
         self.rough: dict[ChainKey, Near] = {}
@@ -96,7 +88,7 @@ class Repairs:
     def known_for(self, step: Step) -> dict[str, Any] | None:
         """Returns the options with which a step held on another chain; None where nobody knows."""
         known = self._repaired_as.get(step.key)
-        return known.found.options if known is not None else None
+        return known.options if known is not None else None
 
     def aim(self, tried: Tried) -> float:
         """Returns the drift that a repair of a candidate aims at."""
@@ -170,15 +162,15 @@ class Repairs:
         """
         step = one.attempt.step
         known = self._repaired_as.get(step.key)
-        if known is not None and not known.found.rough and known.limit <= limit:
-            new, tried = self._try_repaired(one, known.found, (as_elsewhere(one.planned),))
+        if known is not None and not known.rough and known.limit <= limit:
+            new, tried = self._try_repaired(one, known, (as_elsewhere(one.planned),))
             if new is not None:
                 return new, tried
         trial = Trial(one.parent, one.planned.offered, step.options)
         found = self._repairer.options(trial, one.attempt, one.tried, limit)
         if found is None:
             return None, None
-        self._repaired_as[step.key] = _KnownRepair(limit, found)
+        self._repaired_as[step.key] = replace(found, limit=limit)
         new, tried = self._try_repaired(one, found)
         if new is not None and found.rough:
             self.rough[chain_key(new)] = one
