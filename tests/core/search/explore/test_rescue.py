@@ -29,7 +29,7 @@ def chain(name, tmp_path):
 def rescued(tmp_path):
     """What is repaired and what came of it; ``ratios`` are those of looks beyond the budget, ``holds`` their places."""
 
-    def found(ratios, holds=(), held=1.0, high=None, spent_s=30.0, required=(), took_s=(), guessed=None, instead=None):
+    def found(ratios, holds=(), held=1.0, high=None, spent_s=30.0, required=(), took_s=(), guessed=None):
         seconds = [0.0]
         run = Deadline(60.0, lambda: seconds[0], Start())
         run.note_size(1)
@@ -58,8 +58,7 @@ def rescued(tmp_path):
             ranking.hoped["guess"] = 0.9
             ranking.guessed = {"guess"} if guessed else set()
             items.append(Measured(chain("guess", tmp_path), None))
-        second = SimpleNamespace(instead=lambda *_: instead and (chain(instead, tmp_path), 0.1))
-        result = Rescue(repairs, promises, time, ranking, required, second).run(items)
+        result = Rescue(repairs, promises, time, ranking, required, None).run(items)
         return [place for place, _ in asked], [(one.digest, ranking.figure(one)) for one in result], asked, time
 
     return found
@@ -96,15 +95,6 @@ def test_there_is_none_where_something_is_faster_or_only_a_proof_fits(rescued, h
 def test_what_may_be_as_slow_as_the_original_is_no_reason_against_a_repair(rescued):
     assert rescued([0.4], holds=(0,), held=0.8, high=1.1)[0] == [0]
     assert rescued([0.4], holds=(0,), held=0.8, high=0.9)[0] == []
-
-
-def test_where_the_time_of_the_end_is_too_short_for_a_repair_a_look_may_come_before_it(rescued):
-    assert rescued([0.4], holds=(0,), took_s=(9.0,), instead="look")[:2] == (
-        [],
-        [("look", pytest.approx(0.905, rel=1e-3))],
-    )
-    assert rescued([0.4], holds=(0,), took_s=(9.0,))[0] == [0]
-    assert rescued([0.4], holds=(0,), took_s=(0.5,), instead="look")[0] == [0]
 
 
 @pytest.mark.parametrize("guessed", [True, False])
@@ -220,27 +210,3 @@ def test_what_a_second_look_finds_near_the_budget_is_repaired_in_what_is_left(la
 )
 def test_nothing_has_a_second_look_that_is_of_no_use(last, changes):
     assert last(**{"cut": {"a": 5.0}, "holds": "a", **changes})[:2] == ([], [])
-
-
-def test_before_a_repair_comes_what_promises_more_per_second_and_fits_in(tmp_path):
-    promises, original, waiting = Promises(60.0), chain("original", tmp_path), []
-    for name, gain, took_s in (("little", 0.02, 2.0), ("most", 0.3, 2.0), ("too long", 4.0, 30.0), ("slow", 0.3, 9.0)):
-        planned = pass_named(name)
-        attempt = Attempt(step_of(planned.offered, {}), ())
-        attempt.run_out(OUT_OF_TIME)
-        promises.expect(attempt.step, gain, measured=False)
-        promises.note_seconds(name, took_s)
-        waiting.append(Cut(planned, original, attempt))
-    waiting[1].attempt.settle(StepStatus.SKIPPED, "")
-
-    def try_all(trials, seconds):
-        given = [seconds(place) for place in range(len(trials))]
-        return [trial.offered.name if given_s > 0 else None for trial, given_s in zip(trials, given, strict=True)]
-
-    bench = SimpleNamespace(try_all=try_all, teller=SimpleNamespace(more=lambda _: None))
-    expander = SimpleNamespace(cut=waiting, promises=promises)
-    second = SecondLooks(bench, expander, SimpleNamespace(most_before_proof=10.0))
-    assert [tried for _, tried in second.before(0.05)] == ["most"]
-    assert [tried for _, tried in second.before(0.005)] == ["most", "slow", "little"]
-    waiting[1].planned.pass_class.session_only = True
-    assert second.before(0.05) == []

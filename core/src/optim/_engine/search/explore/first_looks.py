@@ -28,7 +28,6 @@ from optim._engine.search.explore.first_repairs import FirstRepairs, Look
 from optim._engine.search.explore.named_chain import NamedChain
 from optim._engine.search.explore.order import fair_order, for_goal, in_turns, leading_of
 from optim._engine.search.explore.promise import Promises
-from optim._engine.search.explore.rescue import SecondLooks
 from optim._engine.search.explore.rest import Cut
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.measure.clock import Clock
@@ -82,7 +81,6 @@ class FirstLooks:
         self._objective = bench.objective
         self._promises: Promises = expander.promises
         self._repairs = FirstRepairs(bench, expander, journal, time)
-        self._second = SecondLooks(bench, expander, time)
         self.hoped: dict[str, float] = {}
         self.guessed: set[str] = set()
 
@@ -130,9 +128,7 @@ class FirstLooks:
         if not found and not named:
             return []
         items = self._race(found, named, start)
-        late = self._before_a_doubtful_repair(found, items, start)
-        items |= self._race(late, [], start)
-        ratios, found = self._ratios(items), [*found, *late]
+        ratios = self._ratios(items)
         held = [one.candidate for one in found if one.holds and _begins_with(one.candidate, whole)]
         right = [items[one.digest] for one in [*named, *held] if one.digest in items]
         right += [Measured(one, None) for one in (*named, *held) if one.digest not in items]
@@ -170,18 +166,6 @@ class FirstLooks:
         if not self._objective.is_latency:
             return ()
         return {digest for digest, item in items.items() if item.high is not None and item.high >= start}
-
-    def _before_a_doubtful_repair(
-        self, found: Sequence[Look], items: Mapping[str, Measured], start: float
-    ) -> list[Look]:
-        """Looks at guesses that were cut short, before a repair takes time that is too short for it."""
-        ratios, unsure = self._ratios(items), self._unsure(items, start)
-        repair = self._repairs.doubtful(found, lambda one: self._hoped(one, ratios, start), start, unsure)
-        if repair is None or not self._objective.is_latency:
-            return []
-        tried = self._second.before(repair.per_second, lent=repair.lent)
-        looks = [self._repairs.look(cut.planned, cut.parent, cut.attempt, outcome) for cut, outcome in tried]
-        return [look for look in looks if look is not None]
 
     def _hoped(self, one: Look, ratios: Mapping[str, float], start: float) -> float:
         """The ratio of what was timed; what was not, as on a busy machine, goes by what it promises."""

@@ -18,13 +18,7 @@ from optim._engine.jobs.offer import Proposal
 from optim._engine.search.deadline import Deadline
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.promise import Promises
-from optim._engine.search.explore.repairs import (
-    LOOKS_OF_A_REPAIR,
-    Near,
-    after_repair,
-    per_evaluation,
-    seconds_of_repair,
-)
+from optim._engine.search.explore.repairs import LOOKS_OF_A_REPAIR, Near, after_repair, per_evaluation
 from optim._engine.search.explore.rest import OUT_OF_TIME
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.plan import Planned
@@ -53,19 +47,6 @@ class Look(Near):
     candidate: Candidate
     holds: bool
     others: tuple[Proposal, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Doubtful:
-    """A repair with little hope.
-
-    Attributes:
-        per_second: what it promises.
-        lent: whether it has the time of the end too.
-    """
-
-    per_second: float
-    lent: bool
 
 
 class FirstRepairs:
@@ -101,37 +82,6 @@ class FirstRepairs:
         made = tried.answer.result
         beyond = parent.after(attempt.step, made.model, tried.answer.size_bytes, made.interface)
         return Look(planned, parent, attempt, tried, beyond, holds=False, others=tuple(others[:_OTHERS]))
-
-    def doubtful(
-        self, found: Sequence[Look], ratio: Callable[[Look], float], start: float, unsure: Collection[str] = ()
-    ) -> Doubtful | None:
-        """Returns what the first repair promises per second, where the time that it may have is too short for it.
-
-        A reader of text had static 8 bits at four times the budget; 15 s of the end went to a repair that takes 30,
-        and dynamic 8 bits, which hold, did not have the second that they take. At load 10 the same guess took 50 s and
-        fusions looked like gains: 26 s of the search went to a repair, and dynamic 8 bits had no look again.
-
-        Args:
-            found: all looks.
-            ratio: of one, measured or hoped.
-            start: that of the original.
-            unsure: digests of what may be as slow as the original for all that its look says.
-
-        Returns:
-            None where nothing is to be repaired, or where the time is enough.
-        """
-        held = _fastest(found, ratio, start, unsure)
-        broken = [one for one in found if not one.holds and ratio(one) < min(held, CLEARLY_FASTER * start)]
-        if not broken:
-            return None
-        first = max(broken, key=lambda one: self._per_second(one, ratio(one)))
-        lent = self._has_time_for_one_look(first) or self._promises_the_end(first, ratio(first), held, start)
-        needed_s = seconds_of_repair(first.attempt)
-        with self._time.lending() if lent else nullcontext():
-            left_s = self._time.left_for_repairs
-        if left_s >= needed_s:
-            return None
-        return Doubtful(math.log(start / self._after(first, ratio(first))) / needed_s, lent)
 
     def repaired(
         self, found: Sequence[Look], ratio: Callable[[Look], float], start: float, unsure: Collection[str] = ()

@@ -25,9 +25,6 @@ LOOKS_OF_A_REPAIR = 8
 """Times that the guess took: all nodes in the precision between, two replays, estimates, two sets that are measured,
 and what it finds made. A BERT-base given 126 s, whose guess takes 5 to 7, had 19 s for it, and had found nothing."""
 
-_LOOKS_OF_ONE = 2
-"""The same where all nodes in the precision between come first: these, and what it finds made."""
-
 _LEAST_S, _LEAST_RATIO = 0.1, 0.01
 """Of an evaluation, and of what a quick look finds: less is not told apart."""
 
@@ -209,11 +206,6 @@ def per_evaluation(attempt: Attempt, ratio: float, limit: float = math.inf) -> f
     drift = attempt.drift.relative_error if attempt.drift else 0.0
     hoped = after_repair(max(ratio, _LEAST_RATIO), drift, limit)
     return -math.log(hoped) / max(attempt.seconds, _LEAST_S)
-
-
-def seconds_of_repair(attempt: Attempt) -> float:
-    """Seconds that a repair of a candidate takes until it is likely to have found something."""
-    return attempt.seconds * (_LOOKS_OF_ONE if "finer" in attempt.step.options else LOOKS_OF_A_REPAIR)
 
 
 def as_elsewhere(planned: Planned) -> str:

@@ -2,8 +2,8 @@
 
 The end of a run has seconds for several models that contend. As long as there is none, all but the proof of one is
 better spent on finding one: a repair of what is fast and near the budget, or a first look that was cut short, since a
-large model, or a busy machine, leaves some passes none. Where the time is too short for a repair, what promises more
-per second comes first. A repair that was cut short is taken up again where exploring ended with time left.
+large model, or a busy machine, leaves some passes none. A repair that was cut short is taken up again where exploring
+ended with time left.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from optim._engine.search.deadline import LEAST_REPAIR_S, Deadline
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.ranking import Ranking
-from optim._engine.search.explore.repairs import Near, Repairs, after_repair, per_evaluation, seconds_of_repair
+from optim._engine.search.explore.repairs import Near, Repairs, per_evaluation
 from optim._engine.search.explore.rest import Cut
 from optim._engine.search.state import Candidate, Measured, StepStatus, Trial
 from optim._engine.search.taste import CLEARLY_FASTER, TOO_LITTLE
-from optim._engine.search.workbench import Tried, Workbench
+from optim._engine.search.workbench import Workbench
 
 
 class SecondLooks:
@@ -55,59 +55,6 @@ class SecondLooks:
             if held is not None:
                 return held, promises.gain(one.attempt.step)
         return None
-
-    def instead(self, per_second: float, required: Collection[str]) -> tuple[Candidate, float] | None:
-        """Tries what promises more per second than a repair for which the time of the end is too short.
-
-        Args:
-            per_second: what the repair promises.
-            required: names of passes that every delivered chain has.
-
-        Returns:
-            As :meth:`run`: of what holds the one that promises most.
-        """
-        held = []
-        for one, tried in self.before(per_second, required):
-            new = self._expander.judge(one.parent, one.attempt, tried)
-            held += [(new, self._expander.promises.gain(one.attempt.step))] if new is not None else []
-        return max(held, key=lambda pair: pair[1], default=None)
-
-    def before(
-        self, per_second: float, required: Collection[str] = (), *, lent: bool = True
-    ) -> list[tuple[Cut, Tried]]:
-        """Tries graphs that were cut short and promise more per second than a repair would, the best first.
-
-        Args:
-            per_second: what the repair promises.
-            required: names of passes that every delivered chain has.
-            lent: whether they have the time of the end too, as the repair would.
-
-        Returns:
-            Each that ran, and what came of it.
-        """
-        promises = self._expander.promises
-
-        def needed_s(one: Cut) -> float:
-            return promises.needed_s(one.planned.ordered.name)
-
-        def worth(one: Cut) -> float:
-            return promises.gain(one.attempt.step) / needed_s(one)
-
-        graphs = (one for one in self._expander.cut if one.is_waiting and not one.planned.pass_class.session_only)
-        waiting = [one for one in graphs if _has(one, required)]
-        chosen = sorted((one for one in waiting if worth(one) > per_second), key=worth, reverse=True)
-        trials = [Trial(one.parent, one.planned.offered, one.attempt.step.options) for one in chosen]
-
-        def seconds(place: int) -> float:
-            left_s = self._time.most_before_proof if lent else self._time.for_candidate()
-            return left_s if left_s >= needed_s(chosen[place]) else 0.0
-
-        self._bench.teller.more(len(trials))
-        outcomes = self._bench.try_all(trials, seconds)
-        tried = [(one, outcome) for one, outcome in zip(chosen, outcomes, strict=True) if outcome is not None]
-        for one, _ in tried:
-            one.attempt.settle(StepStatus.SKIPPED, "")  # it has its turn again
-        return tried
 
     def _look(self, one: Cut) -> Candidate | None:
         attempt, left_s = one.attempt, self._time.most_before_proof
@@ -169,12 +116,8 @@ class Rescue:
             if self._latency(one) >= CLEARLY_FASTER * held or not there.issuperset(self._required):
                 continue
             with self._time.lending():
-                left_s, needed_s = self._time.left_for_repairs, seconds_of_repair(one.attempt)
-            if left_s < LEAST_REPAIR_S:
-                break
-            if left_s < needed_s and (looked := self._second.instead(self._gain(one) / needed_s, self._required)):
-                return [self._noted(*looked)]
-            with self._time.lending():
+                if self._time.left_for_repairs < LEAST_REPAIR_S:
+                    break
                 repaired = self._repairs.repair_again(one)
             if repaired is not None:
                 self._ranking.hoped[repaired.digest] = self._promises.latency(one.parent, repaired.steps[-1])
@@ -207,11 +150,6 @@ class Rescue:
         """What a second look found, with what it promises."""
         self._ranking.hoped[candidate.digest] = math.exp(-gain)
         return Measured(candidate, None)
-
-    def _gain(self, one: Near) -> float:
-        """What a repair of it promises, where the drift spreads over the nodes as it mostly does."""
-        drift = one.attempt.drift.relative_error if one.attempt.drift else 0.0
-        return max(0.0, -math.log(after_repair(self._latency(one), drift, self._repairs.aim(one.tried))))
 
     def _per_second(self, one: Near) -> float:
         """What a repair of it promises, per second of an evaluation."""
