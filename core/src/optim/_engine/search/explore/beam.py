@@ -18,15 +18,7 @@ from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.ranking import Ranking
 from optim._engine.search.explore.repairs import Near, made_bytes
 from optim._engine.search.explore.rescue import Rescue, SecondLooks
-from optim._engine.search.explore.rest import (
-    EARLY,
-    NOT_TIMED,
-    OUT_OF_TIME,
-    leave_out,
-    promises_too_little,
-    run_out,
-    share_of_later,
-)
+from optim._engine.search.explore.rest import NOT_TIMED, OUT_OF_TIME, run_out, share_of_later
 from optim._engine.search.journal import Journal, chain_key, failing_of, failures, step_of
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.plan import Plan, Planned, legs, slots
@@ -174,10 +166,6 @@ class Beam:
             if self._is_over(passes):
                 run_out(self._legs[place:], self.journal, self._bench.original)
                 looked += self._looked.values()
-                break
-            if self._objective.is_latency and promises_too_little(self._legs[place:], self._promises):
-                names = leave_out(self._legs[place:], self._promises, self.journal, ranking[0].candidate)
-                self._bench.deadline.note(EARLY.format(left=self.time.to_explore, names=names))
                 break
             if place and self._legs[place - 1][0] is stage and not passes[0].forced:
                 ranking = self._settings_on_top(stage, passes, ranking)
