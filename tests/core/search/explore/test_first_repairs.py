@@ -154,8 +154,3 @@ def test_without_time_for_both_what_has_a_precision_between_is_repaired_at_once(
 def test_what_may_be_as_slow_as_the_original_keeps_nothing_from_being_repaired(found):
     assert found(beside=0.02) == ([], [])
     assert found(beside=0.02, unsure=["far"]) == (["repaired"], [{"drift": 0.1}])
-
-
-@pytest.mark.parametrize(("beside", "repaired"), [(0.06, [{"drift": 0.06}]), (0.8, [])])
-def test_what_could_not_keep_its_gain_is_not_repaired_beside_what_holds(found, beside, repaired):
-    assert found({"drift": 0.04}, beside=beside)[1] == repaired

@@ -35,10 +35,6 @@ _OTHERS = 3
 _CLEARLY = 0.9
 """Of what holds: a repair may find less than it promises."""
 
-_UNEVEN = 0.8
-"""Of the ratio that a repair is expected to leave: a few nodes may err most. Static 8 bits of a BERT-base at 3.5 times
-what was allowed took 27 s, found nothing, and could not have had half of its gain; 0.51 held already."""
-
 
 @dataclass(frozen=True, slots=True)
 class Look(Near):
@@ -118,9 +114,6 @@ class FirstRepairs:
             if held <= ratio(one):
                 continue
             near = self._nearest([one, *(other for other in others if not other.holds)])
-            if results and self._is_too_far(near, ratio(one), held):
-                self.leave(near)
-                continue
             with self._lent(near, ratio(one), held, start):
                 new = self._expander.repairs.repair(near)
             if new is not None:
@@ -145,10 +138,6 @@ class FirstRepairs:
         """Whether nothing is there to prove, or what promises much cannot be repaired without the time of the end."""
         is_short = self._time.left_for_repairs < LOOKS_OF_A_REPAIR * near.attempt.seconds
         return held >= CLEARLY_FASTER * start or (is_short and self._after(near, ratio) <= _CLEARLY * held)
-
-    def _is_too_far(self, one: Look, ratio: float, held: float) -> bool:
-        """Whether so much must be left in float that little of the gain is left, beside what holds already."""
-        return _UNEVEN * self._after(one, ratio) >= held
 
     def _after(self, one: Look, ratio: float) -> float:
         """The ratio that a repair is expected to leave."""
