@@ -32,9 +32,6 @@ _SURE = 0.5
 """Share of the budget that needs no look: from few samples to all of them drift grew by up to 1.7 times (BERT-base in 8
 bits: .026 to .044)."""
 
-_LIKELY = 0.8
-"""Chance to hold with which a candidate is not compared in the time of the proof: most runs would lose rounds by it."""
-
 _TAIL = 8.0
 """The drift of all samples is ``g`` times that of few, or more, with a chance of ``g ** -8``: 1.1 times in one of two,
 1.3 times in one of eight. Of eight candidates of five models six had 1.00 to 1.08, one 1.3, a BERT-base 1.7."""
@@ -89,21 +86,18 @@ class AllSamples:
         """Whether a candidate is right on all samples; None where there is no time to tell."""
         if self._is_sure(candidate):
             return True
-        within_s = self._seconds(doubtful=chance_of(candidate, self._bench.budget) < _LIKELY)
+        within_s = self._seconds
         if within_s <= 0:
             return None
         found = self._clock.compare_ahead(candidate, within_s)
         note_objections(self._journal, self._archive, self._board, [candidate])
         return found
 
-    def _seconds(self, *, doubtful: bool) -> float:
-        """Seconds for a model that is compared ahead of the last race; 0 where they are too few.
-
-        It has what is left until that race must begin, of two models; where it is ``doubtful``, until the least proof
-        of one must: a race of what does not hold is worth nothing.
-        """
+    @property
+    def _seconds(self) -> float:
+        """Seconds for a model that is compared ahead of the last race of two models; 0 where they are too few."""
         time = self._time
-        left_s = time.spare_s - time.lanes.least_proof_s if doubtful else time.before_last_race
+        left_s = time.before_last_race
         return min(time.timeout_s, left_s) if time.lanes.lane_s + time.comparing_s <= left_s else 0.0
 
     def repaired(
