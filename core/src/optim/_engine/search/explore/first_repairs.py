@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from optim._engine.jobs.offer import Proposal
 from optim._engine.search.deadline import Deadline
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.promise import Promises
-from optim._engine.search.explore.repairs import LOOKS_OF_A_REPAIR, Near, after_repair, per_evaluation
+from optim._engine.search.explore.repairs import LOOKS_OF_A_REPAIR, Near, per_evaluation
 from optim._engine.search.explore.rest import OUT_OF_TIME
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.plan import Planned
@@ -31,9 +31,6 @@ _REPAIRED = 2
 
 _OTHERS = 3
 """Other proposals of a pass that are tried: with more they cost what a repair costs."""
-
-_CLEARLY = 0.9
-"""Of what holds: a repair may find less than it promises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +111,7 @@ class FirstRepairs:
             if held <= ratio(one):
                 continue
             near = self._nearest([one, *(other for other in others if not other.holds)])
-            with self._lent(near, ratio(one), held, start):
+            with self._time.lending() if held >= CLEARLY_FASTER * start else nullcontext():  # nothing to prove yet
                 new = self._expander.repairs.repair(near)
             if new is not None:
                 held = min(held, self._note(new, self._hoped(one, new, ratio)))
@@ -129,20 +126,6 @@ class FirstRepairs:
     def leave(self, one: Look) -> None:
         """Leave it to the stages, and to the time that is left in the end."""
         self._expander.repairs.note_near(one)
-
-    def _lent(self, near: Look, ratio: float, held: float, start: float) -> AbstractContextManager[None]:
-        """With the time of the end where it may have that; what a repair does not take is there for the stages."""
-        return self._time.lending() if self._promises_the_end(near, ratio, held, start) else nullcontext()
-
-    def _promises_the_end(self, near: Look, ratio: float, held: float, start: float) -> bool:
-        """Whether nothing is there to prove, or what promises much cannot be repaired without the time of the end."""
-        is_short = self._time.left_for_repairs < LOOKS_OF_A_REPAIR * near.attempt.seconds
-        return held >= CLEARLY_FASTER * start or (is_short and self._after(near, ratio) <= _CLEARLY * held)
-
-    def _after(self, one: Look, ratio: float) -> float:
-        """The ratio that a repair is expected to leave."""
-        drift = one.attempt.drift.relative_error if one.attempt.drift else 0.0
-        return after_repair(ratio, drift, self._expander.repairs.aim(one.tried))
 
     def _has_time_for_one_look(self, one: Look) -> bool:
         """Whether there is no time for other proposals and a repair, and a repair begins with something sure."""
