@@ -129,7 +129,6 @@ class Beam:
         required = [planned.ordered.name for planned in self._plan.forced()]
         second = SecondLooks(self._bench, self._expander, self.time)
         rescue = Rescue(self._expander.repairs, self._promises, self.time, self._rank, required, second)
-        self._looked |= {item.digest: item for item in rescue.run(self._looked.values())}
         return rescue.last(rescue.refined(self.search()))
 
     def look(self) -> float:
