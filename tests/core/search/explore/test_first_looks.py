@@ -257,7 +257,6 @@ def test_what_promises_most_per_second_comes_first(settings, folder, monkeypatch
     names = [trial.offered.name for trials in batches for trial in trials]
     assert names.index("timed.round") > names.index("timed.drop-a")
     assert [len(trials) for trials in batches[:2]] == [0, len(names)]
-    assert {one.attempt.step.pass_name for one in beam._expander.cut} == set(names)
     batches.clear()
     bench.deadline.try_s = beam.time.most_before_proof / 2  # two beside each other would be stopped
     looks.run(plan, 1.0)

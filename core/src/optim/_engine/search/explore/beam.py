@@ -17,7 +17,6 @@ from optim._engine.search.explore.first_looks import FirstLooks
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.ranking import Ranking
 from optim._engine.search.explore.repairs import Near, made_bytes
-from optim._engine.search.explore.rescue import Rescue, SecondLooks
 from optim._engine.search.explore.rest import NOT_TIMED, OUT_OF_TIME, run_out, share_of_later
 from optim._engine.search.journal import Journal, chain_key, failing_of, failures, step_of
 from optim._engine.search.measure.clock import Clock
@@ -126,10 +125,7 @@ class Beam:
             return self._repaired_on(self.search())
         if not self._objective.is_latency:
             return self.search()
-        required = [planned.ordered.name for planned in self._plan.forced()]
-        second = SecondLooks(self._bench, self._expander, self.time)
-        rescue = Rescue(self._expander.repairs, self._promises, self.time, self._rank, required, second)
-        return rescue.last(rescue.refined(self.search()))
+        return self._refined(self.search())
 
     def look(self) -> float:
         """Have a first look at what may be tried; returns the best ratio to hope for, also of what is near the budget.
@@ -196,6 +192,17 @@ class Beam:
 
         found = self._expander.repairs.repair_on(is_wanted)
         return ranking if found is None else self._rank.of([Measured(found, None), *ranking])
+
+    def _refined(self, ranking: list[Measured]) -> list[Measured]:
+        """With the best once more, where its repair was cut short and search time is left; the last race has both."""
+        best = ranking[0]
+        with self.time.repairing_on():
+            has_time = self.time.left_for_repairs >= LEAST_REPAIR_S
+            found = self._expander.repairs.refine(best.candidate) if has_time else None
+        if found is None:
+            return ranking
+        self._rank.hoped[found.digest] = self._rank.figure(best)
+        return [Measured(found, None), *ranking]
 
     def leave(self) -> None:
         """Have the rows of all passes say that there was no time for them."""

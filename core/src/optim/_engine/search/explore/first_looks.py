@@ -28,7 +28,6 @@ from optim._engine.search.explore.first_repairs import FirstRepairs, Look
 from optim._engine.search.explore.named_chain import NamedChain
 from optim._engine.search.explore.order import fair_order, for_goal, in_turns, leading_of
 from optim._engine.search.explore.promise import Promises
-from optim._engine.search.explore.rest import Cut
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.efforts import LOOK_S
@@ -292,7 +291,6 @@ class FirstLooks:
         for (planned, parent, attempt), tried in zip(wanted, outcomes, strict=True):
             if tried is None or tried.ran_out:
                 self._promises.leave_open(attempt.step)
-                self._expander.cut.append(Cut(planned, parent, attempt))
             if tried is not None:
                 looks.append(self._repairs.look(planned, parent, attempt, tried, others[planned.ordered.name]))
         return [look for look in looks if look is not None and not self._is_idle(look)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from optim._engine.search.deadline import Deadline
@@ -30,21 +29,6 @@ _ANSWERED = (StepStatus.NOT_APPLICABLE, StepStatus.FAILED)
 
 Leg: TypeAlias = tuple[Stage, Sequence[Planned]]
 """A stage with its passes, or one pass of the tune stage."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """A first guess that had no time, or was stopped for it."""
-
-    planned: Planned
-    parent: Candidate
-    attempt: Attempt
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether no stage had the time for it since."""
-        row = self.attempt
-        return row.drift is None and row.status is StepStatus.SKIPPED and (row.out_of_time or not row.reason)
 
 
 def share_of_later(own: Sequence[Planned], later: Sequence[Planned], promises: Promises, *, for_size: bool) -> float:
