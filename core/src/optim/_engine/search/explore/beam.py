@@ -171,8 +171,6 @@ class Beam:
             self._promises.note_latency(ranking)
             beam = self._select(ranking, beam, stage)
         self._bench.teller.stage("", lambda: self._bench.deadline.left)
-        if self._objective.is_latency and not self._plan.forced():
-            looked += self._rank.untimed(self._looked.values(), self.clock.board)
         return self._rank.joined(ranking, looked)
 
     def _repaired_on(self, ranking: list[Measured]) -> list[Measured]:
