@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -119,9 +118,9 @@ def found(monkeypatch):
     def ratio(one: Look) -> float:
         return 0.3 if one.candidate.digest == "far" else 0.4
 
-    def tried(*others: dict[str, Any], unsure: Sequence[str] = (), **known: Any) -> tuple[list[str], list[Any]]:
+    def tried(*others: dict[str, Any], **known: Any) -> tuple[list[str], list[Any]]:
         repairs, looks, expander = made(*others, **known)
-        results = repairs.repaired(looks, ratio, 1.0, unsure)
+        results = repairs.repaired(looks, ratio, 1.0)
         return [one.digest for one in results], expander.repaired
 
     return tried
@@ -151,6 +150,5 @@ def test_without_time_for_both_what_has_a_precision_between_is_repaired_at_once(
     assert found({"drift": 0.04}, left_s=30.0) == (["at-0.04"], []), "a repair without it is many looks"
 
 
-def test_what_may_be_as_slow_as_the_original_keeps_nothing_from_being_repaired(found):
+def test_nothing_is_repaired_that_is_slower_than_what_holds(found):
     assert found(beside=0.02) == ([], [])
-    assert found(beside=0.02, unsure=["far"]) == (["repaired"], [{"drift": 0.1}])

@@ -19,7 +19,7 @@ any stage has the time.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from optim._engine.jobs.offer import Proposal
 from optim._engine.search.deadline import Deadline
@@ -133,8 +133,7 @@ class FirstLooks:
         right += [Measured(one, None) for one in (*named, *held) if one.digest not in items]
         self.hoped |= {one.candidate.digest: self._hoped(one, ratios, start) for one in found if one.holds}
         self.guessed |= self.hoped.keys() - ratios.keys()
-        unsure = self._unsure(items, start)
-        new = self._repairs.repaired(found, lambda one: self._hoped(one, ratios, start), start, unsure)
+        new = self._repairs.repaired(found, lambda one: self._hoped(one, ratios, start), start)
         self.hoped |= self._repairs.hoped
         return right + [Measured(one, None) for one in new if _begins_with(one, whole)]
 
@@ -159,12 +158,6 @@ class FirstLooks:
 
     def _ratios(self, items: Mapping[str, Measured]) -> dict[str, float]:
         return {digest: ratio for digest, item in items.items() if (ratio := self._ratio(item)) is not None}
-
-    def _unsure(self, items: Mapping[str, Measured], start: float) -> Collection[str]:
-        """Digests of what may be as slow as the original for all that its look says; other clocks leave it open."""
-        if not self._objective.is_latency:
-            return ()
-        return {digest for digest, item in items.items() if item.high is not None and item.high >= start}
 
     def _hoped(self, one: Look, ratios: Mapping[str, float], start: float) -> float:
         """The ratio of what was timed; what was not, as on a busy machine, goes by what it promises."""

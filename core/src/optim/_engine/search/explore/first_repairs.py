@@ -10,7 +10,7 @@ that, which is one look too, and the surest of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -76,18 +76,15 @@ class FirstRepairs:
         beyond = parent.after(attempt.step, made.model, tried.answer.size_bytes, made.interface)
         return Look(planned, parent, attempt, tried, beyond, holds=False, others=tuple(others[:_OTHERS]))
 
-    def repaired(
-        self, found: Sequence[Look], ratio: Callable[[Look], float], start: float, unsure: Collection[str] = ()
-    ) -> list[Candidate]:
+    def repaired(self, found: Sequence[Look], ratio: Callable[[Look], float], start: float) -> list[Candidate]:
         """Returns what holds in place of guesses that are faster than anything that holds, the best per second first.
 
         Args:
             found: all looks.
             ratio: of one, measured or hoped.
             start: that of the original.
-            unsure: digests of what may be as slow as the original for all that its look says.
         """
-        held = _fastest(found, ratio, start, unsure)
+        held = min((ratio(one) for one in found if one.holds), default=start)
         broken = sorted((one for one in found if not one.holds), key=lambda one: -self._per_second(one, ratio(one)))
         results: list[Candidate] = []
         for place, one in enumerate(broken):
@@ -164,9 +161,3 @@ class FirstRepairs:
         """The ratio to expect of what is there in place of a look, by that of the look."""
         gain = self._promises.gain
         return ratio(one) * math.exp(gain(one.attempt.step) - gain(found.steps[-1]))
-
-
-def _fastest(found: Sequence[Look], ratio: Callable[[Look], float], start: float, unsure: Collection[str]) -> float:
-    """The ratio of the fastest that holds, and is faster than the original for all that is known."""
-    sure = (ratio(one) for one in found if one.holds and one.candidate.digest not in unsure)
-    return min(sure, default=start)
