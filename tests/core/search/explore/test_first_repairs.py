@@ -152,3 +152,8 @@ def test_without_time_for_both_what_has_a_precision_between_is_repaired_at_once(
 
 def test_nothing_is_repaired_that_is_slower_than_what_holds(found):
     assert found(beside=0.02) == ([], [])
+
+
+@pytest.mark.parametrize(("beside", "repaired"), [(0.06, [{"drift": 0.06}]), (0.8, [])])
+def test_what_could_not_keep_its_gain_is_not_repaired_beside_what_holds(found, beside, repaired):
+    assert found({"drift": 0.04}, beside=beside)[1] == repaired
