@@ -3,6 +3,7 @@
     python benchmarks/peer_cases.py --work FOLDER                                  # five cases: 25 minutes
     python benchmarks/as_avx2.py python benchmarks/peer_cases.py --work FOLDER --only deberta
     python benchmarks/peer_cases.py --work FOLDER --only fnet xlnet                # any of models/configs.py
+    python benchmarks/peer_cases.py --work FOLDER --only opt ast --peers-only      # where to look next: a minute each
 
 Each model has random weights (models/configs.py). The peers are those of curve.py. ``optim run`` starts from an empty
 cache and leaves its trace in FOLDER. All results take turns in one race, and are compared on eight samples that nobody
@@ -36,26 +37,33 @@ def main() -> int:
     parser.add_argument("--work", type=Path, required=True, help="models and traces, kept")
     parser.add_argument("--only", nargs="+", default=CASES, metavar="MODEL", help="names of models/configs.py")
     parser.add_argument("--search-seconds", default="auto")
+    parser.add_argument("--peers-only", action="store_true", help="what optim has to beat")
     chosen = parser.parse_args()
     work = chosen.work.resolve()
     make = [sys.executable, str(HERE / "models" / "configs.py"), *chosen.only, "--out", str(work)]
     subprocess.run(make, check=True)
-    level = [compared(name, work, chosen.search_seconds) for name in chosen.only]
+    level = [compared(name, work, "" if chosen.peers_only else chosen.search_seconds) for name in chosen.only]
     return 0 if all(level) else 1
 
 
 def compared(name: str, work: Path, search_seconds: str) -> bool:
-    """Print what all make of a model; whether nobody is ahead of optim, and optim keeps within the budget."""
+    """Print what all make of a model; whether nobody is ahead of optim, and optim keeps within the budget.
+
+    Without ``search_seconds`` only the peers are compared.
+    """
     given = Given(*(work / name / file for file in ("model.onnx", "calib.npz", "unseen.npz")))
     trace, budget = work / f"{name}-peers.trace", f"{DEFAULT_MAX_DRIFT:g}"
     print(f"\n{name}: load {os.getloadavg()[0]:.1f}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         found = [one for tool in PEERS if (one := peer(tool, given.model, given.calib, Path(folder))) is not None]
-        found.append(run(given.model, given.calib, budget, search_seconds, Path(folder), "--trace", str(trace)))
+        if search_seconds:
+            found.append(run(given.model, given.calib, budget, search_seconds, Path(folder), "--trace", str(trace)))
         drifts = compare(given.model, found, samples_of(str(given.feeds)))
         ratios = measure(given.model, found, given.feeds)
     figures = {one.name: Figures(*ratios[one.name], drifts[one.name]) for one in found}
     print(table(found, figures), flush=True)
+    if not search_seconds:
+        return True
     good = conclude(budget, figures)
     if not good:
         print(fate(trace))

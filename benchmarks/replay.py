@@ -37,9 +37,8 @@ from optim._engine.search import deadline, restore, workbench
 from optim._engine.search.effort import Effort
 from optim._engine.search.explore import expand
 from optim._engine.search.measure import race_job
-from optim._engine.search.measure.race_rounds import _ALONE, _CLEARLY, _HOPELESS
+from optim._engine.search.measure.race_rounds import _ALONE, _CLEARLY, _HOPELESS, Leader, next_look_after
 from optim._engine.search.measure.statistics import paired_ratio
-from optim._engine.search.measure.stopping import Leader, next_look_after
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import LaneResult
 from optim._engine.search.time_estimate import PassCosts

@@ -18,7 +18,7 @@ from optim._engine.runs.execute import execute
 from optim._engine.search.deadline import LATER, Deadline
 from optim._engine.search.explore.beam import Beam
 from optim._engine.search.explore.first_looks import FirstLooks
-from optim._engine.search.explore.first_repairs import Doubtful, FirstRepairs
+from optim._engine.search.explore.first_repairs import FirstRepairs
 from optim._engine.search.explore.kernel_gains import KernelGains
 from optim._engine.search.explore.order import fair_order
 from optim._engine.search.explore.promise import Promises
@@ -241,24 +241,6 @@ def test_what_holds_and_was_not_timed_may_still_be_proven(looked, monkeypatch):
     assert {chain[0] for chain in looked.found} <= {"timed.drop-a", "timed.drop-b"}
 
 
-def test_what_was_cut_has_its_look_before_a_repair_that_has_too_little_time(looked, monkeypatch):
-    try_all, calls = Workbench.try_all, []
-
-    def first_one_alone(bench, trials, seconds):
-        calls.append(len(trials))
-        return try_all(bench, trials, seconds if len(calls) != 2 else lambda place: 0.0 if place else seconds(0))
-
-    def timed():
-        calls.clear()
-        return sorted(name for name, _, is_timed in looked("timed.drop-a", "timed.round") if is_timed)
-
-    monkeypatch.setattr(Workbench, "try_all", first_one_alone)
-    assert len(timed()) == 1
-    monkeypatch.setattr(FirstRepairs, "doubtful", lambda *_: Doubtful(0.0, lent=True))
-    assert timed() == ["timed.drop-a", "timed.round"]
-    assert len(looked.found) == 2
-
-
 def test_what_promises_most_per_second_comes_first(settings, folder, monkeypatch):
     """A pass that takes ten times as long for half as much again is looked at last; one alone where time is short."""
     registry = load_registry()
@@ -275,7 +257,6 @@ def test_what_promises_most_per_second_comes_first(settings, folder, monkeypatch
     names = [trial.offered.name for trials in batches for trial in trials]
     assert names.index("timed.round") > names.index("timed.drop-a")
     assert [len(trials) for trials in batches[:2]] == [0, len(names)]
-    assert {one.attempt.step.pass_name for one in beam._expander.cut} == set(names)
     batches.clear()
     bench.deadline.try_s = beam.time.most_before_proof / 2  # two beside each other would be stopped
     looks.run(plan, 1.0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 
 from optim._engine.jobs.offer import Proposal
 from optim._engine.search.explore import first_repairs
-from optim._engine.search.explore.first_repairs import Doubtful, FirstRepairs, Look
+from optim._engine.search.explore.first_repairs import FirstRepairs, Look
 from optim._engine.search.journal import Journal
 from optim._engine.search.state import Candidate, Step
 from optim.model import Model
@@ -66,10 +65,7 @@ class Expander:
 
 @pytest.fixture
 def found(monkeypatch):
-    """What holds in place of a guess at drift .1 and 0.4 of the latency, and the options that were repaired.
-
-    ``found.doubtful`` is what the repair of the guess is said to promise; both have the same time and looks.
-    """
+    """What holds in place of a guess at drift .1 and 0.4 of the latency, and the options that were repaired."""
 
     monkeypatch.setattr(first_repairs, "step_of", lambda offered, options: _step(options))
 
@@ -122,16 +118,11 @@ def found(monkeypatch):
     def ratio(one: Look) -> float:
         return 0.3 if one.candidate.digest == "far" else 0.4
 
-    def tried(*others: dict[str, Any], unsure: Sequence[str] = (), **known: Any) -> tuple[list[str], list[Any]]:
+    def tried(*others: dict[str, Any], **known: Any) -> tuple[list[str], list[Any]]:
         repairs, looks, expander = made(*others, **known)
-        results = repairs.repaired(looks, ratio, 1.0, unsure)
+        results = repairs.repaired(looks, ratio, 1.0)
         return [one.digest for one in results], expander.repaired
 
-    def doubtful(far: float = 0.3, **known: Any) -> Doubtful | None:
-        repairs, looks, _ = made(**known)
-        return repairs.doubtful(looks, lambda one: far if one.candidate.digest == "far" else 0.4, 1.0)
-
-    tried.doubtful = doubtful  # type: ignore[attr-defined]
     return tried
 
 
@@ -159,32 +150,8 @@ def test_without_time_for_both_what_has_a_precision_between_is_repaired_at_once(
     assert found({"drift": 0.04}, left_s=30.0) == (["at-0.04"], []), "a repair without it is many looks"
 
 
-def test_what_may_be_as_slow_as_the_original_keeps_nothing_from_being_repaired(found):
+def test_nothing_is_repaired_that_is_slower_than_what_holds(found):
     assert found(beside=0.02) == ([], [])
-    assert found(beside=0.02, unsure=["far"]) == (["repaired"], [{"drift": 0.1}])
-
-
-@pytest.mark.parametrize(
-    ("known", "doubtful"),
-    [
-        ({"lent_s": 30.0}, True),
-        ({"lent_s": 50.0}, False),
-        ({"lent_s": 30.0, "left_s": 30.0, "finer": []}, False),
-        ({"lent_s": 9.0, "left_s": 9.0, "finer": []}, True),
-        ({"lent_s": 30.0, "beside": 0.02}, False),
-    ],
-    ids=["eight looks", "enough", "two looks", "not even two", "something holds, and is faster"],
-)
-def test_a_repair_that_even_the_time_of_the_end_is_too_short_for_is_told_first(found, known, doubtful):
-    """A guess takes 5 s; other looks may come before a repair that begins with little hope."""
-    assert (found.doubtful(**known) is not None) == doubtful
-
-
-@pytest.mark.parametrize(("lent_s", "far", "lent"), [(30.0, 0.7, True), (30.0, 0.42, False), (50.0, 0.42, None)])
-def test_a_repair_that_does_not_have_the_end_may_be_as_doubtful(found, lent_s, far, lent):
-    """Beside something that holds and is nearly as fast it has the time of the search alone, which may be too short."""
-    doubt = found.doubtful(far, lent_s=lent_s, beside=0.02)
-    assert (doubt.lent if doubt else None) is lent
 
 
 @pytest.mark.parametrize(("beside", "repaired"), [(0.06, [{"drift": 0.06}]), (0.8, [])])

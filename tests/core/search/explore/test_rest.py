@@ -1,4 +1,4 @@
-"""A search ends where what remains promises less than 2 %, and says so; what was found is a reason not to try less."""
+"""What was found is a reason not to try less, a stage leaves time to what promises more, and what ran out says so."""
 
 from __future__ import annotations
 
@@ -8,14 +8,7 @@ import pytest
 
 from optim._engine.goals.known import SIZE
 from optim._engine.search.explore.promise import Promises
-from optim._engine.search.explore.rest import (
-    LEFT_FOR_LATER,
-    OUT_OF_TIME,
-    leave_out,
-    promises_too_little,
-    run_out,
-    share_of_later,
-)
+from optim._engine.search.explore.rest import LEFT_FOR_LATER, OUT_OF_TIME, run_out, share_of_later
 from optim._engine.search.journal import Journal
 from optim._engine.search.state import Measured, Step, StepStatus
 from optim.passes import Role, Stage
@@ -37,55 +30,6 @@ def promises():
 
 def legs(*passes):
     return [(one.offered.stage, [one]) for one in passes]
-
-
-def test_what_nobody_knows_is_worth_a_try(promises):
-    for stage in (Stage.FUSE, Stage.QUANTIZE, Stage.CONVERT_PRECISION, Stage.TUNE):
-        assert not promises_too_little(legs(planned("new", stage)), promises)
-
-
-def test_what_gained_less_than_two_per_cent_is_not_and_two_of_it_together_are(promises):
-    promises.note_ratio(step("one"), 0.985)
-    promises.note_ratio(step("two"), 0.985)
-    assert promises_too_little(legs(planned("one")), promises)
-    assert not promises_too_little(legs(planned("one"), planned("two")), promises)
-
-
-def test_what_made_it_slower_takes_nothing_from_what_else_promises(promises):
-    promises.note_ratio(step("slower"), 1.4)
-    promises.note_ratio(step("faster"), 0.9)
-    assert not promises_too_little(legs(planned("slower"), planned("faster")), promises)
-
-
-def test_what_was_named_is_tried_whatever_it_promises(promises):
-    promises.note_ratio(step("named"), 0.999)
-    assert not promises_too_little(legs(planned("named", forced=True)), promises)
-
-
-def test_passes_with_nothing_to_offer_promise_nothing_until_something_made_way(promises):
-    promises.note_ratio(step("little"), 0.99)
-    rest = legs(planned("absent"), planned("little"))
-    promises.note_offer("absent", is_one=False)
-    assert promises_too_little(rest, promises)
-    promises.note_offer("absent", is_one=True)
-    assert not promises_too_little(rest, promises)
-
-
-def test_rows_of_what_is_left_out_say_why(promises, monkeypatch):
-    monkeypatch.setattr("optim._engine.search.explore.rest.step_of", lambda offered: offered.name)
-    promises.note_ratio(step("little"), 0.99)
-    promises.note_offer("absent", is_one=False)
-    rows = {}
-
-    class Row:
-        def settle(self, status, reason):
-            self.said = (status, reason)
-
-    journal = SimpleNamespace(open=lambda name, on: rows.setdefault(name, Row()))
-    assert leave_out(legs(planned("little"), planned("absent")), promises, journal, None) == "little"
-    assert {name: row.said for name, row in rows.items()} == {
-        "little": (StepStatus.SKIPPED, "it promised 1.0%: less than 2 % is not tried")
-    }
 
 
 def test_what_cannot_reach_what_is_found_is_not_tried_on_another_chain(promises):

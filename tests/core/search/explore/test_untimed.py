@@ -15,7 +15,6 @@ from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.ranking import Ranking
 from optim._engine.search.explore.rest import NOT_TIMED, OUT_OF_TIME
 from optim._engine.search.objective import Objective
-from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.state import Attempt, Candidate, Measured, Step
 from optim.model import Model
 from optim.passes import Role, Stage
@@ -39,20 +38,6 @@ def test_without_time_a_pass_that_was_named_is_still_on_every_chain() -> None:
 
 def ranking() -> Ranking:
     return Ranking(Objective(LATENCY, timed=True), SimpleNamespace(base=None), candidate(), timed=True)  # type: ignore[arg-type]
-
-
-def test_the_best_that_holds_and_had_no_time_is_in_the_last_race() -> None:
-    chains = [Candidate(Model(Path(f"{name}.onnx"), name, (), (), {"": 17}, 9), 100, (NAMED,)) for name in "abcd"]
-    rank, board = ranking(), Scoreboard()
-    rank.wait(zip(chains[1:], (0.6, 0.3, 0.5), strict=True))
-    rank.hoped["a"] = 0.7
-    board.note_explored(chains[2], 0.9)
-    looked = [Measured(chains[0], None)]
-    assert [one.digest for one in rank.untimed(looked, board)] == ["d"]
-    board[chains[3]].broken = chains[3]
-    assert [one.digest for one in rank.untimed(looked, board)] == ["b"]
-    timed = Measured(candidate(NAMED), 0.8)
-    assert [one.digest for one in rank.joined([timed], rank.untimed(looked, board))] == ["b", timed.digest]
 
 
 def test_what_is_best_beneath_8_bits_leads_and_the_best_in_floats_goes_on_beside_it() -> None:

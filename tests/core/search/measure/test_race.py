@@ -17,8 +17,7 @@ from optim._engine.jobs.runner import thread_executor
 from optim._engine.jobs.start_up import Ready
 from optim._engine.plugins.registry import load_registry
 from optim._engine.search.effort import Effort
-from optim._engine.search.measure import race as race_module
-from optim._engine.search.measure import race_lanes, race_rounds
+from optim._engine.search.measure import race_job, race_lanes, race_rounds
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.racing import Wanted, race_candidates
 from optim._engine.search.settings import RunSettings
@@ -186,12 +185,12 @@ def raced(monkeypatch):
     def opened(base, lanes, effort, end):
         return [race_lanes.Lane(_told(seconds), ready) for seconds in (base, *lanes)]
 
-    monkeypatch.setattr(race_module, "open_lanes", opened)
+    monkeypatch.setattr(race_job, "open_lanes", opened)
     monkeypatch.setattr(race_rounds.NoiseWatch, "foreign_share", lambda watch: None)  # whatever else the machine does
 
     def run(*lanes, admit=None, **effort):
         asked = Effort(**{"seconds": 60.0, "width": 0.0, **effort})
-        return race_module.race(lanes[0], lanes[1:], asked, seed=0, admit=admit)
+        return race_job.race(lanes[0], lanes[1:], asked, seed=0, admit=admit)
 
     return run
 
@@ -334,7 +333,7 @@ def test_times_and_ratios_of_a_race_say_the_same_however_noisy_it_was():
 
     base, lane = timed(0.1, 0.2, 0.1, 0.2, 0.1), timed(0.1, 0.1, 0.09, 0.1, 0.3)
     rounds = race_rounds.Rounds([0, 1, 2, 3, 4], {}, 0.0)
-    found, first = (race_module._figures(one, base, rounds) for one in (lane, base))
+    found, first = (race_job._figures(one, base, rounds) for one in (lane, base))
     assert found.ratio.value == pytest.approx(0.9)
     assert found.latency_ms == pytest.approx(0.9 * first.latency_ms)
     assert found.sample_ms == pytest.approx((90.0,))
@@ -342,7 +341,7 @@ def test_times_and_ratios_of_a_race_say_the_same_however_noisy_it_was():
 
 def test_a_round_that_the_end_of_the_run_cuts_does_not_count(raced, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(race_module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(race_job.time, "monotonic", lambda: now[0])
     run_lane = race_rounds.run_lane
 
     def slow(lane, timeout_s):
@@ -366,7 +365,7 @@ def test_a_race_with_nothing_beside_the_base_ends_after_few_rounds(raced, least,
 
 def test_a_lane_that_the_end_of_the_run_finds_silent_has_not_failed(raced, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(race_module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(race_job.time, "monotonic", lambda: now[0])
 
     class Silent(Told):
         def receive(self, timeout_s):
@@ -387,9 +386,9 @@ def test_what_is_not_open_when_the_time_is_over_has_not_failed(monkeypatch):
 
     monkeypatch.setattr(race_lanes, "open_lane", late)
     request = SimpleNamespace(model=SimpleNamespace(digest="a"), comparison=SimpleNamespace(place=None))
-    base, (other,) = race_module.race(request, [request], Effort(1.0, fresh=False, whole_s=0.0), seed=0)
+    base, (other,) = race_job.race(request, [request], Effort(1.0, fresh=False, whole_s=0.0), seed=0)
     assert (base.out_of_time, base.cut_short) == (True, True)
     assert (other.failure, other.out_of_time) == ("", True)
     assert said == []
     with pytest.raises(WorkerFailed):
-        race_module.race(request, [request], Effort(1.0, fresh=False), seed=0)
+        race_job.race(request, [request], Effort(1.0, fresh=False), seed=0)

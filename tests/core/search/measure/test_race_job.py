@@ -13,7 +13,6 @@ import pytest
 
 from optim._engine.jobs.start_up import Ready
 from optim._engine.search.effort import Effort
-from optim._engine.search.measure import race as race_module
 from optim._engine.search.measure import race_job, race_lanes, race_rounds
 
 WAITED_S = 100.0
@@ -46,10 +45,10 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         yield
         found.append("not quiet")
 
-    monkeypatch.setattr(race_module, "open_lanes", opened)
-    monkeypatch.setattr(race_module, "quiet", quiet)
-    monkeypatch.setattr(race_module, "run_rounds", timed)
-    monkeypatch.setattr(race_module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(race_job, "open_lanes", opened)
+    monkeypatch.setattr(race_job, "quiet", quiet)
+    monkeypatch.setattr(race_job, "run_rounds", timed)
+    monkeypatch.setattr(race_job.time, "monotonic", lambda: now[0])
     turns: Any = SimpleNamespace(turn=turn, await_quiet_end=lambda: found.append("may begin"))
     for one in (request(opens_beside=False), request(opens_beside=True), request(opens_beside=True, patience_s=1.0)):
         found.append("")

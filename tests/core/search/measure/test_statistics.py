@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from optim._engine.search.measure.noise_watch import NoiseWatch
+from optim._engine.search.measure.race_rounds import NoiseWatch
 from optim._engine.search.measure.statistics import joined_ratio, median_interval, paired_ratio
 
 

@@ -17,16 +17,7 @@ from optim._engine.search.explore.first_looks import FirstLooks
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.ranking import Ranking
 from optim._engine.search.explore.repairs import Near, made_bytes
-from optim._engine.search.explore.rescue import Rescue, SecondLooks
-from optim._engine.search.explore.rest import (
-    EARLY,
-    NOT_TIMED,
-    OUT_OF_TIME,
-    leave_out,
-    promises_too_little,
-    run_out,
-    share_of_later,
-)
+from optim._engine.search.explore.rest import NOT_TIMED, OUT_OF_TIME, run_out, share_of_later
 from optim._engine.search.journal import Journal, chain_key, failing_of, failures, step_of
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.plan import Plan, Planned, legs, slots
@@ -134,11 +125,7 @@ class Beam:
             return self._repaired_on(self.search())
         if not self._objective.is_latency:
             return self.search()
-        required = [planned.ordered.name for planned in self._plan.forced()]
-        second = SecondLooks(self._bench, self._expander, self.time)
-        rescue = Rescue(self._expander.repairs, self._promises, self.time, self._rank, required, second)
-        self._looked |= {item.digest: item for item in rescue.run(self._looked.values())}
-        return rescue.last(rescue.refined(self.search()))
+        return self._refined(self.search())
 
     def look(self) -> float:
         """Have a first look at what may be tried; returns the best ratio to hope for, also of what is near the budget.
@@ -175,10 +162,6 @@ class Beam:
                 run_out(self._legs[place:], self.journal, self._bench.original)
                 looked += self._looked.values()
                 break
-            if self._objective.is_latency and promises_too_little(self._legs[place:], self._promises):
-                names = leave_out(self._legs[place:], self._promises, self.journal, ranking[0].candidate)
-                self._bench.deadline.note(EARLY.format(left=self.time.to_explore, names=names))
-                break
             if place and self._legs[place - 1][0] is stage and not passes[0].forced:
                 ranking = self._settings_on_top(stage, passes, ranking)
             else:
@@ -188,8 +171,6 @@ class Beam:
             self._promises.note_latency(ranking)
             beam = self._select(ranking, beam, stage)
         self._bench.teller.stage("", lambda: self._bench.deadline.left)
-        if self._objective.is_latency and not self._plan.forced():
-            looked += self._rank.untimed(self._looked.values(), self.clock.board)
         return self._rank.joined(ranking, looked)
 
     def _repaired_on(self, ranking: list[Measured]) -> list[Measured]:
@@ -209,6 +190,17 @@ class Beam:
 
         found = self._expander.repairs.repair_on(is_wanted)
         return ranking if found is None else self._rank.of([Measured(found, None), *ranking])
+
+    def _refined(self, ranking: list[Measured]) -> list[Measured]:
+        """With the best once more, where its repair was cut short and search time is left; the last race has both."""
+        best = ranking[0]
+        with self.time.repairing_on():
+            has_time = self.time.left_for_repairs >= LEAST_REPAIR_S
+            found = self._expander.repairs.refine(best.candidate) if has_time else None
+        if found is None:
+            return ranking
+        self._rank.hoped[found.digest] = self._rank.figure(best)
+        return [Measured(found, None), *ranking]
 
     def leave(self) -> None:
         """Have the rows of all passes say that there was no time for them."""

@@ -19,7 +19,7 @@ from optim._engine.search.explore.asking import Asker, Proposals
 from optim._engine.search.explore.kernel_gains import KernelGains
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.repairs import Near, Repairs, as_elsewhere
-from optim._engine.search.explore.rest import NOT_TIMED, OUT_OF_TIME, Cut
+from optim._engine.search.explore.rest import NOT_TIMED, OUT_OF_TIME
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.measure.idle_settings import IdleSettings
 from optim._engine.search.measure.source_gate import SourceGate
@@ -56,7 +56,6 @@ class Expander:
     """Tries the passes of a stage on a candidate.
 
     Attributes:
-        cut: first guesses that had no time.
         repairs: of what is beyond the budget by little.
         promises: what is known of passes.
         kernels: of this machine.
@@ -78,7 +77,6 @@ class Expander:
         self._hopeless: dict[StepKey, tuple[str, str]] = {}
         self.promises = promises
         self.kernels = KernelGains(bench, bench.work)
-        self.cut: list[Cut] = []
 
     def expand(self, parent: Candidate, passes: Sequence[Planned]) -> list[Candidate]:
         """Returns the parent and every candidate that goes on from it through this stage."""

@@ -19,7 +19,7 @@ any stage has the time.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from optim._engine.jobs.offer import Proposal
 from optim._engine.search.deadline import Deadline
@@ -28,8 +28,6 @@ from optim._engine.search.explore.first_repairs import FirstRepairs, Look
 from optim._engine.search.explore.named_chain import NamedChain
 from optim._engine.search.explore.order import fair_order, for_goal, in_turns, leading_of
 from optim._engine.search.explore.promise import Promises
-from optim._engine.search.explore.rescue import SecondLooks
-from optim._engine.search.explore.rest import Cut
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.efforts import LOOK_S
@@ -82,7 +80,6 @@ class FirstLooks:
         self._objective = bench.objective
         self._promises: Promises = expander.promises
         self._repairs = FirstRepairs(bench, expander, journal, time)
-        self._second = SecondLooks(bench, expander, time)
         self.hoped: dict[str, float] = {}
         self.guessed: set[str] = set()
 
@@ -130,16 +127,13 @@ class FirstLooks:
         if not found and not named:
             return []
         items = self._race(found, named, start)
-        late = self._before_a_doubtful_repair(found, items, start)
-        items |= self._race(late, [], start)
-        ratios, found = self._ratios(items), [*found, *late]
+        ratios = self._ratios(items)
         held = [one.candidate for one in found if one.holds and _begins_with(one.candidate, whole)]
         right = [items[one.digest] for one in [*named, *held] if one.digest in items]
         right += [Measured(one, None) for one in (*named, *held) if one.digest not in items]
         self.hoped |= {one.candidate.digest: self._hoped(one, ratios, start) for one in found if one.holds}
         self.guessed |= self.hoped.keys() - ratios.keys()
-        unsure = self._unsure(items, start)
-        new = self._repairs.repaired(found, lambda one: self._hoped(one, ratios, start), start, unsure)
+        new = self._repairs.repaired(found, lambda one: self._hoped(one, ratios, start), start)
         self.hoped |= self._repairs.hoped
         return right + [Measured(one, None) for one in new if _begins_with(one, whole)]
 
@@ -164,24 +158,6 @@ class FirstLooks:
 
     def _ratios(self, items: Mapping[str, Measured]) -> dict[str, float]:
         return {digest: ratio for digest, item in items.items() if (ratio := self._ratio(item)) is not None}
-
-    def _unsure(self, items: Mapping[str, Measured], start: float) -> Collection[str]:
-        """Digests of what may be as slow as the original for all that its look says; other clocks leave it open."""
-        if not self._objective.is_latency:
-            return ()
-        return {digest for digest, item in items.items() if item.high is not None and item.high >= start}
-
-    def _before_a_doubtful_repair(
-        self, found: Sequence[Look], items: Mapping[str, Measured], start: float
-    ) -> list[Look]:
-        """Looks at guesses that were cut short, before a repair takes time that is too short for it."""
-        ratios, unsure = self._ratios(items), self._unsure(items, start)
-        repair = self._repairs.doubtful(found, lambda one: self._hoped(one, ratios, start), start, unsure)
-        if repair is None or not self._objective.is_latency:
-            return []
-        tried = self._second.before(repair.per_second, lent=repair.lent)
-        looks = [self._repairs.look(cut.planned, cut.parent, cut.attempt, outcome) for cut, outcome in tried]
-        return [look for look in looks if look is not None]
 
     def _hoped(self, one: Look, ratios: Mapping[str, float], start: float) -> float:
         """The ratio of what was timed; what was not, as on a busy machine, goes by what it promises."""
@@ -308,7 +284,6 @@ class FirstLooks:
         for (planned, parent, attempt), tried in zip(wanted, outcomes, strict=True):
             if tried is None or tried.ran_out:
                 self._promises.leave_open(attempt.step)
-                self._expander.cut.append(Cut(planned, parent, attempt))
             if tried is not None:
                 looks.append(self._repairs.look(planned, parent, attempt, tried, others[planned.ordered.name]))
         return [look for look in looks if look is not None and not self._is_idle(look)]

@@ -10,21 +10,15 @@ that, which is one look too, and the surest of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from optim._engine.jobs.offer import Proposal
 from optim._engine.search.deadline import Deadline
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.promise import Promises
-from optim._engine.search.explore.repairs import (
-    LOOKS_OF_A_REPAIR,
-    Near,
-    after_repair,
-    per_evaluation,
-    seconds_of_repair,
-)
+from optim._engine.search.explore.repairs import LOOKS_OF_A_REPAIR, Near, after_repair, per_evaluation
 from optim._engine.search.explore.rest import OUT_OF_TIME
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.plan import Planned
@@ -38,9 +32,6 @@ _REPAIRED = 2
 _OTHERS = 3
 """Other proposals of a pass that are tried: with more they cost what a repair costs."""
 
-_CLEARLY = 0.9
-"""Of what holds: a repair may find less than it promises."""
-
 _UNEVEN = 0.8
 """Of the ratio that a repair is expected to leave: a few nodes may err most. Static 8 bits of a BERT-base at 3.5 times
 what was allowed took 27 s, found nothing, and could not have had half of its gain; 0.51 held already."""
@@ -53,19 +44,6 @@ class Look(Near):
     candidate: Candidate
     holds: bool
     others: tuple[Proposal, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Doubtful:
-    """A repair with little hope.
-
-    Attributes:
-        per_second: what it promises.
-        lent: whether it has the time of the end too.
-    """
-
-    per_second: float
-    lent: bool
 
 
 class FirstRepairs:
@@ -102,49 +80,15 @@ class FirstRepairs:
         beyond = parent.after(attempt.step, made.model, tried.answer.size_bytes, made.interface)
         return Look(planned, parent, attempt, tried, beyond, holds=False, others=tuple(others[:_OTHERS]))
 
-    def doubtful(
-        self, found: Sequence[Look], ratio: Callable[[Look], float], start: float, unsure: Collection[str] = ()
-    ) -> Doubtful | None:
-        """Returns what the first repair promises per second, where the time that it may have is too short for it.
-
-        A reader of text had static 8 bits at four times the budget; 15 s of the end went to a repair that takes 30,
-        and dynamic 8 bits, which hold, did not have the second that they take. At load 10 the same guess took 50 s and
-        fusions looked like gains: 26 s of the search went to a repair, and dynamic 8 bits had no look again.
-
-        Args:
-            found: all looks.
-            ratio: of one, measured or hoped.
-            start: that of the original.
-            unsure: digests of what may be as slow as the original for all that its look says.
-
-        Returns:
-            None where nothing is to be repaired, or where the time is enough.
-        """
-        held = _fastest(found, ratio, start, unsure)
-        broken = [one for one in found if not one.holds and ratio(one) < min(held, CLEARLY_FASTER * start)]
-        if not broken:
-            return None
-        first = max(broken, key=lambda one: self._per_second(one, ratio(one)))
-        lent = self._has_time_for_one_look(first) or self._promises_the_end(first, ratio(first), held, start)
-        needed_s = seconds_of_repair(first.attempt)
-        with self._time.lending() if lent else nullcontext():
-            left_s = self._time.left_for_repairs
-        if left_s >= needed_s:
-            return None
-        return Doubtful(math.log(start / self._after(first, ratio(first))) / needed_s, lent)
-
-    def repaired(
-        self, found: Sequence[Look], ratio: Callable[[Look], float], start: float, unsure: Collection[str] = ()
-    ) -> list[Candidate]:
+    def repaired(self, found: Sequence[Look], ratio: Callable[[Look], float], start: float) -> list[Candidate]:
         """Returns what holds in place of guesses that are faster than anything that holds, the best per second first.
 
         Args:
             found: all looks.
             ratio: of one, measured or hoped.
             start: that of the original.
-            unsure: digests of what may be as slow as the original for all that its look says.
         """
-        held = _fastest(found, ratio, start, unsure)
+        held = min((ratio(one) for one in found if one.holds), default=start)
         broken = sorted((one for one in found if not one.holds), key=lambda one: -self._per_second(one, ratio(one)))
         results: list[Candidate] = []
         for place, one in enumerate(broken):
@@ -171,7 +115,7 @@ class FirstRepairs:
             if results and self._is_too_far(near, ratio(one), held):
                 self.leave(near)
                 continue
-            with self._lent(near, ratio(one), held, start):
+            with self._time.lending() if held >= CLEARLY_FASTER * start else nullcontext():  # nothing to prove yet
                 new = self._expander.repairs.repair(near)
             if new is not None:
                 held = min(held, self._note(new, self._hoped(one, new, ratio)))
@@ -187,23 +131,10 @@ class FirstRepairs:
         """Leave it to the stages, and to the time that is left in the end."""
         self._expander.repairs.note_near(one)
 
-    def _lent(self, near: Look, ratio: float, held: float, start: float) -> AbstractContextManager[None]:
-        """With the time of the end where it may have that; what a repair does not take is there for the stages."""
-        return self._time.lending() if self._promises_the_end(near, ratio, held, start) else nullcontext()
-
-    def _promises_the_end(self, near: Look, ratio: float, held: float, start: float) -> bool:
-        """Whether nothing is there to prove, or what promises much cannot be repaired without the time of the end."""
-        is_short = self._time.left_for_repairs < LOOKS_OF_A_REPAIR * near.attempt.seconds
-        return held >= CLEARLY_FASTER * start or (is_short and self._after(near, ratio) <= _CLEARLY * held)
-
     def _is_too_far(self, one: Look, ratio: float, held: float) -> bool:
         """Whether so much must be left in float that little of the gain is left, beside what holds already."""
-        return _UNEVEN * self._after(one, ratio) >= held
-
-    def _after(self, one: Look, ratio: float) -> float:
-        """The ratio that a repair is expected to leave."""
         drift = one.attempt.drift.relative_error if one.attempt.drift else 0.0
-        return after_repair(ratio, drift, self._expander.repairs.aim(one.tried))
+        return _UNEVEN * after_repair(ratio, drift, self._expander.repairs.aim(one.tried)) >= held
 
     def _has_time_for_one_look(self, one: Look) -> bool:
         """Whether there is no time for other proposals and a repair, and a repair begins with something sure."""
@@ -242,9 +173,3 @@ class FirstRepairs:
         """The ratio to expect of what is there in place of a look, by that of the look."""
         gain = self._promises.gain
         return ratio(one) * math.exp(gain(one.attempt.step) - gain(found.steps[-1]))
-
-
-def _fastest(found: Sequence[Look], ratio: Callable[[Look], float], start: float, unsure: Collection[str]) -> float:
-    """The ratio of the fastest that holds, and is faster than the original for all that is known."""
-    sure = (ratio(one) for one in found if one.holds and one.candidate.digest not in unsure)
-    return min(sure, default=start)

@@ -247,10 +247,6 @@ class Promises:
         times = [seconds / self._guessed_s(name) for name, seconds in self._seconds.items()]
         return max(1.0, median_low(times)) if len(times) > 1 else 1.0
 
-    def needed_s(self, name: str) -> float:
-        """Returns what a candidate of a pass should have: more than the last one, where that was stopped."""
-        return max(self.expected_s(name), _MORE_TIME * self._stopped.get(name, 0.0))
-
     def latency(self, parent: Candidate, step: Step) -> float:
         """Returns the latency to expect of a chain with one more step, as a ratio to the original's."""
         return self._latency.get(parent.digest, 1.0) * math.exp(-self.gain_on(parent.digest, step))

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.objective import Objective
-from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.select.archive import tie_of
 from optim._engine.search.state import Candidate, Measured
 from optim.passes import Stage
@@ -52,28 +51,13 @@ class Ranking:
         self._timed = timed
         self.hoped: dict[str, float] = {}
         self.guessed: set[str] = set()
-        self._waiting: dict[str, Candidate] = {}
 
     def wait(self, promised: Iterable[tuple[Candidate, float]]) -> None:
         """Note what holds, with the ratio that it promises: no race may have the time for it."""
         for candidate, ratio in promised:
-            self._waiting[candidate.digest] = candidate
             if candidate.digest not in self.hoped:
                 self.hoped[candidate.digest] = ratio
                 self.guessed.add(candidate.digest)
-
-    def untimed(self, looked: Iterable[Measured], board: Scoreboard) -> list[Measured]:
-        """Returns the best of what holds and was never timed, of first looks and of stages: the last race has it.
-
-        A BERT-base had 26 nodes in 16 bits and 6 in float, of which a ratio of 0.5 was expected; other chains had the
-        time of the races, broke the budget on all samples, and fusions were delivered at 0.85.
-        """
-        waiting = [*looked, *(Measured(one, None) for one in self._waiting.values())]
-        never = [one for one in waiting if one.ratio is None and one.digest in self.hoped]
-        never = [
-            one for one in never if math.isinf(board.best_of_graph(one.candidate)) and not board.is_wrong(one.candidate)
-        ]
-        return self.of(never)[:1]
 
     def figure(self, item: Measured) -> float:
         """Returns what is made small."""

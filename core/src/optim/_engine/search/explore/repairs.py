@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from optim._engine.search.deadline import LEAST_REPAIR_S, Deadline
@@ -25,19 +25,8 @@ LOOKS_OF_A_REPAIR = 8
 """Times that the guess took: all nodes in the precision between, two replays, estimates, two sets that are measured,
 and what it finds made. A BERT-base given 126 s, whose guess takes 5 to 7, had 19 s for it, and had found nothing."""
 
-_LOOKS_OF_ONE = 2
-"""The same where all nodes in the precision between come first: these, and what it finds made."""
-
 _LEAST_S, _LEAST_RATIO = 0.1, 0.01
 """Of an evaluation, and of what a quick look finds: less is not told apart."""
-
-
-@dataclass(frozen=True, slots=True)
-class _KnownRepair:
-    """Options with which a step holds that broke the budget; ``limit`` is the drift that they were found for."""
-
-    limit: float
-    found: RepairedOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +71,7 @@ class Repairs:
         self._judge = judge
         self._promises = promises
         self._repairer = Repairer(bench, journal, board, time)
-        self._repaired_as: dict[StepKey, _KnownRepair] = {}
+        self._repaired_as: dict[StepKey, RepairedOptions] = {}
         self._found: dict[tuple[str, StepKey], Candidate | None] = {}
         self.near: dict[tuple[str, StepKey], Near] = {}
         self.rough: dict[ChainKey, Near] = {}
@@ -96,7 +85,7 @@ class Repairs:
     def known_for(self, step: Step) -> dict[str, Any] | None:
         """Returns the options with which a step held on another chain; None where nobody knows."""
         known = self._repaired_as.get(step.key)
-        return known.found.options if known is not None else None
+        return known.options if known is not None else None
 
     def aim(self, tried: Tried) -> float:
         """Returns the drift that a repair of a candidate aims at."""
@@ -170,15 +159,15 @@ class Repairs:
         """
         step = one.attempt.step
         known = self._repaired_as.get(step.key)
-        if known is not None and not known.found.rough and known.limit <= limit:
-            new, tried = self._try_repaired(one, known.found, (as_elsewhere(one.planned),))
+        if known is not None and not known.rough and known.limit <= limit:
+            new, tried = self._try_repaired(one, known, (as_elsewhere(one.planned),))
             if new is not None:
                 return new, tried
         trial = Trial(one.parent, one.planned.offered, step.options)
         found = self._repairer.options(trial, one.attempt, one.tried, limit)
         if found is None:
             return None, None
-        self._repaired_as[step.key] = _KnownRepair(limit, found)
+        self._repaired_as[step.key] = replace(found, limit=limit)
         new, tried = self._try_repaired(one, found)
         if new is not None and found.rough:
             self.rough[chain_key(new)] = one
@@ -217,11 +206,6 @@ def per_evaluation(attempt: Attempt, ratio: float, limit: float = math.inf) -> f
     drift = attempt.drift.relative_error if attempt.drift else 0.0
     hoped = after_repair(max(ratio, _LEAST_RATIO), drift, limit)
     return -math.log(hoped) / max(attempt.seconds, _LEAST_S)
-
-
-def seconds_of_repair(attempt: Attempt) -> float:
-    """Seconds that a repair of a candidate takes until it is likely to have found something."""
-    return attempt.seconds * (_LOOKS_OF_ONE if "finer" in attempt.step.options else LOOKS_OF_A_REPAIR)
 
 
 def as_elsewhere(planned: Planned) -> str:

@@ -1,10 +1,9 @@
-"""The rest of a search: the stages that are still to come, and whether they promise enough to go on."""
+"""The rest of a search: the time that a stage leaves for later ones, and what rows say of passes that had none."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from optim._engine.search.deadline import Deadline
@@ -12,14 +11,11 @@ from optim._engine.search.explore.promise import BENEATH, GUESSES, Promises
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.plan import Planned
 from optim._engine.search.state import Attempt, Candidate, StepStatus
-from optim._engine.search.taste import TOO_LITTLE
 from optim.passes import Role, Stage
 
 OUT_OF_TIME = "search time ran out before it was tried; give more with --search-seconds"
 
 NOT_TIMED = "correct, but search time ran out before it was timed; give more with --search-seconds"
-
-EARLY = "the search ended {left:.0f} s early: the remaining passes ({names}) promised less than 2 %"
 
 LEFT_FOR_LATER = 0.75
 """Share of the time for candidates that a stage leaves where a later one promises more: with less, half a minute
@@ -33,29 +29,6 @@ _ANSWERED = (StepStatus.NOT_APPLICABLE, StepStatus.FAILED)
 
 Leg: TypeAlias = tuple[Stage, Sequence[Planned]]
 """A stage with its passes, or one pass of the tune stage."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """A first guess that had no time, or was stopped for it."""
-
-    planned: Planned
-    parent: Candidate
-    attempt: Attempt
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether no stage had the time for it since."""
-        row = self.attempt
-        return row.drift is None and row.status is StepStatus.SKIPPED and (row.out_of_time or not row.reason)
-
-
-def promises_too_little(legs: Sequence[Leg], promises: Promises) -> bool:
-    """Whether the best passes of all legs together promise less than 2 %, and none was asked for."""
-    passes = [planned for _, those in legs for planned in those]
-    if any(planned.forced for planned in passes) or not any(map(promises.of_pass, passes)):
-        return False  # with nothing to offer they take no time, and their rows say why
-    return sum(max(map(promises.of_pass, those), default=0.0) for _, those in legs) < TOO_LITTLE
 
 
 def share_of_later(own: Sequence[Planned], later: Sequence[Planned], promises: Promises, *, for_size: bool) -> float:
@@ -78,15 +51,6 @@ def _has_a_claim(planned: Planned, promises: Promises) -> bool:
     """Whether an earlier stage leaves time to a pass that promises more."""
     is_made_anew = planned.offered.stage in BENEATH and promises.holds(planned.ordered.name)
     return promises.is_open(planned.ordered.name) or is_made_anew
-
-
-def leave_out(legs: Sequence[Leg], promises: Promises, journal: Journal, candidate: Candidate) -> str:
-    """Have the rows of what is left out say why; returns the names of these passes."""
-    waiting = [planned for _, those in legs for planned in those if promises.of_pass(planned) > 0]
-    for planned in waiting:
-        attempt = journal.open(step_of(planned.offered), candidate)
-        attempt.settle(StepStatus.SKIPPED, f"it promised {promises.of_pass(planned):.1%}: less than 2 % is not tried")
-    return ", ".join(planned.ordered.name for planned in waiting)
 
 
 def untried(attempts: Iterable[Attempt]) -> list[str]:

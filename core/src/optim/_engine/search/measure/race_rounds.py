@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 import random
 import time
 from collections.abc import Sequence
@@ -11,11 +13,10 @@ import numpy as np
 
 from optim._engine.search.effort import Effort
 from optim._engine.search.measure.lane_figures import goal_ratio
-from optim._engine.search.measure.noise_watch import NoiseWatch
 from optim._engine.search.measure.race_lanes import Lane, run_lane
 from optim._engine.search.measure.statistics import paired_ratio
-from optim._engine.search.measure.stopping import Leader, next_look_after
-from optim.goal import Ratio
+from optim._engine.search.taste import WORTH
+from optim.goal import FASTER, Ratio
 from optim.jobs.process import WorkerFailed
 
 _FOREIGN_SHARE = 0.03
@@ -31,6 +32,13 @@ answers took the time in which what came next was to be proven."""
 _CLEARLY, _HOPELESS = 1.02, 1.35
 """A lane leaves the race when its interval lies above the best one's by more than the first: less drops what may yet
 win. After a few rounds one that is so much slower as the second needs no interval."""
+
+_NEXT_LOOK = 1.25
+"""Times as many rounds as at a look at the intervals, when the next one is due. A race that ends at the first of many
+looks at which its interval is narrow ends at a lucky one."""
+
+_LEAST_WINDOW_S = 0.4
+"""The kernel counts in hundredths of a second: a shorter look says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +87,31 @@ def run_rounds(lanes: dict[int, Lane], effort: Effort, seed: int, end: float) ->
         if running.is_over(number + 1, half_a_round_s=(time.monotonic() - began) / 2):
             break
     return running.rounds
+
+
+class NoiseWatch:
+    """Share of the machine's processors that others used, window by window."""
+
+    def __init__(self) -> None:
+        self._start = _busy_s()
+        self._since = time.perf_counter()
+        self._own_s = 0.0
+        self._self_s = time.process_time()
+
+    def add_own(self, cpu_s: float) -> None:
+        """Processor time that the timed processes report as theirs."""
+        self._own_s += cpu_s
+
+    def foreign_share(self) -> float | None:
+        """Share 0..1 used by others since the window began, which then begins anew; None while it is too short."""
+        elapsed = time.perf_counter() - self._since
+        if elapsed < _LEAST_WINDOW_S:
+            return None
+        busy = _busy_s()
+        own = self._own_s + time.process_time() - self._self_s
+        share = max(0.0, (busy - self._start) - own) / (elapsed * (os.cpu_count() or 1))
+        self._start, self._since, self._own_s, self._self_s = busy, time.perf_counter(), 0.0, time.process_time()
+        return share
 
 
 @dataclass
@@ -217,3 +250,48 @@ def paired_times(lane: Lane, base: Lane, kept: list[int]) -> tuple[np.ndarray, n
     """Times of the same rounds, (rounds, samples); a lane that left early has only its own rounds."""
     rounds = [r for r in kept if r < len(lane.times)] or list(range(len(lane.times)))
     return np.asarray([lane.times[r] for r in rounds]), np.asarray([base.times[r] for r in rounds])
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """How a race stands.
+
+    Attributes:
+        best: ratio of the best lane.
+        alone: whether no other lane that still races can be as good: their intervals lie above its own.
+    """
+
+    best: Ratio
+    alone: bool
+
+    @property
+    def may_be_faster(self) -> bool:
+        """Whether noise leaves it open if the best is faster, and more rounds may tell.
+
+        If the median is no faster, and the interval leaves no gain that is worth them, they do not.
+        """
+        return self.best.is_undecided and (self.best.low <= WORTH or self.best.value < FASTER)
+
+    def is_clear(self, effort: Effort) -> bool:
+        """Whether the best lane's ratio is known as well as is asked for."""
+        best = self.best
+        if best.rounds < effort.least_rounds or (effort.decides and self.may_be_faster):
+            return False
+        if effort.decides and best.is_undecided:
+            return True  # hardly faster if at all: more rounds are not worth their time
+        of_gain = effort.gain_width * abs(1 - best.value) if self.alone else 0.0
+        return best.high - best.low < max(effort.width * best.value, of_gain)
+
+
+def next_look_after(rounds: int) -> int:
+    """After how many rounds intervals are looked at again, where they have been after so many."""
+    return math.ceil(_NEXT_LOOK * rounds)
+
+
+def _busy_s() -> float:
+    """Seconds that all processors together have been busy or stolen since boot."""
+    import psutil
+
+    times = psutil.cpu_times()._asdict()
+    counted = ("user", "nice", "system", "irq", "softirq", "steal", "interrupt", "dpc")
+    return float(sum(times.get(name, 0.0) for name in counted))

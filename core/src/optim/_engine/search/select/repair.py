@@ -44,11 +44,13 @@ class RepairedOptions:
         options: of the step.
         rough: whether a repair with more time may find better ones.
         lost: share of what the step gains that its nodes in other precisions cost, about, 0..1.
+        limit: the drift that they were found for.
     """
 
     options: dict[str, Any]
     rough: bool = False
     lost: float = 0.0
+    limit: float = 0.0
 
 
 class Repairer:

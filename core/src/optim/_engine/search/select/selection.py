@@ -11,9 +11,17 @@ from optim._engine.search.journal import Journal
 from optim._engine.search.measure.clock import NOT_TIMED, SIZE_ALONE, Clock
 from optim._engine.search.measure.racing import comparable_original, lanes_at_once
 from optim._engine.search.measure.source_gate import SourceGate
-from optim._engine.search.select.all_samples import SAME, AllSamples, note_no_faster, note_objections
+from optim._engine.search.select.all_samples import (
+    SAME,
+    AllSamples,
+    Hope,
+    best_beside,
+    chance_of,
+    is_alike,
+    note_no_faster,
+    note_objections,
+)
 from optim._engine.search.select.archive import ParetoArchive, beats, tie_of, unbeaten_beside_speed
-from optim._engine.search.select.chances import Hope, best_beside, chance_of, is_alike
 from optim._engine.search.select.nearest import Nearest
 from optim._engine.search.select.shorter import ShorterChains
 from optim._engine.search.state import Candidate, Measured, unique

@@ -1,0 +1,50 @@
+"""What comes first of what was repaired, guessed and timed; a repair that was cut short goes on while there is time."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from deadlines import original as known
+
+from optim._engine.goals.own import LATENCY
+from optim._engine.search.deadline import Deadline, Start
+from optim._engine.search.explore.beam import Beam
+from optim._engine.search.explore.ranking import Ranking
+from optim._engine.search.objective import Objective
+from optim._engine.search.state import Candidate, Measured
+from optim.model import Model
+
+
+def chain(name, tmp_path):
+    return Candidate(Model(tmp_path / name, name, (), (), {"": 17}, 9), 100)
+
+
+@pytest.mark.parametrize(("spent_s", "found"), [(5.0, ["refined", "rough"]), (57.0, ["rough"])])
+def test_a_repair_that_was_cut_short_is_taken_up_again_while_there_is_search_time(tmp_path, spent_s, found):
+    seconds, asked = [0.0], []
+    run = Deadline(60.0, lambda: seconds[0], Start())
+    run.note_size(1)
+    time = run.of_search(known(open_s=0.1, run_s=0.01), 300.0)
+    time.repairs.give(0.0)
+    seconds[0] += spent_s
+
+    def refine(candidate):
+        asked.append((candidate.digest, time.left_for_repairs))
+        return chain("refined", tmp_path)
+
+    ranking = Ranking(Objective(LATENCY, timed=True), SimpleNamespace(base=None), chain("o", tmp_path), timed=True)
+    beam = SimpleNamespace(time=time, _expander=SimpleNamespace(repairs=SimpleNamespace(refine=refine)), _rank=ranking)
+    ranked = Beam._refined(beam, [Measured(chain("rough", tmp_path), 0.8)])
+    assert [one.digest for one in ranked] == found
+    assert ranking.figure(ranked[0]) == pytest.approx(0.8)
+    assert time.left_for_repairs <= 0
+    assert not asked or asked[0][1] > 5
+
+
+def test_a_guess_comes_before_what_was_timed_only_where_it_promises_a_tenth_more(tmp_path):
+    ranking = Ranking(Objective(LATENCY, timed=True), SimpleNamespace(base=None), chain("o", tmp_path), timed=True)
+    ranking.hoped, ranking.guessed = {"guess": 0.44, "repaired": 0.45, "better": 0.39}, {"guess", "better"}
+    items = [Measured(chain(name, tmp_path), None) for name in ranking.hoped]
+    ranked = ranking.of([*items, Measured(chain("timed", tmp_path), 0.442)])
+    assert [one.digest for one in ranked] == ["better", "timed", "repaired", "guess"]
