@@ -31,10 +31,10 @@ def unread_rows(original: Path, result: Path, samples: Iterable[Feeds]) -> tuple
         samples: input samples of the original that both ran on.
     """
     tables = [table for table in trace_inputs(original).tables.values() if table.is_known]
+    others = trace_inputs(result).tables.values() if tables else ()
+    tables = [one for one in tables if not any(_is_same(one, original, other, result) for other in others)]
     if not tables:
         return ()
-    others = trace_inputs(result).tables.values()
-    tables = [one for one in tables if not any(_is_same(one, original, other, result) for other in others)]
     read = [np.zeros(table.rows, bool) for table in tables]
     for feeds in samples:
         for table, rows in zip(tables, read, strict=True):

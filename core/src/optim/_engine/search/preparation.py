@@ -6,7 +6,7 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from copy import copy
 from dataclasses import dataclass, replace
@@ -41,7 +41,6 @@ from optim._engine.search.turns import Turns
 from optim._engine.sources.exported import ExportConditions, ExportedSource, export
 from optim._engine.standing import Teller
 from optim._engine.store import Store, names_in_messages
-from optim.arrays import Feeds
 from optim.backend import Backend
 from optim.errors import ExitStatus, OptimError
 from optim.goal import Goal
@@ -228,11 +227,6 @@ class Preparation:
         """How the model at the end of a chain is held against the original; after :meth:`prepare`."""
         place = self.bounded(self.places.get(candidate.target, self.place))
         return Comparison(place, self.reference, candidate.interfaces, candidate.given)
-
-    def compared_feeds(self) -> Iterator[Feeds]:
-        """The samples of the original that results are compared on; after :meth:`prepare`."""
-        feeds = self.reference.feed_set()
-        return (feeds.sample(number) for number in self.prepared.compared)
 
     def bounded(self, place: Place) -> Place:
         """The same, with an end to calls that take many times what the original takes; after :meth:`prepare`."""

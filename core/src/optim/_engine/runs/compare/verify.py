@@ -76,7 +76,8 @@ def verify_on(bench: Workbench, other: Path, asked: RunSettings, elsewhere: Targ
             result.failure,
             "optim inspect shows its inputs and operators",
         ).naming(names_in_messages(candidate.model.path, other))
-    unread = unread_rows(bench.original.model.path, candidate.model.path, bench.compared_feeds())
+    samples = map(bench.reference.feed_set().sample, bench.prepared.compared)
+    unread = unread_rows(bench.original.model.path, candidate.model.path, samples)
     notes = unread if bench.prepared.inexact is None else (bench.prepared.inexact.note, *unread)
     return _verification(bench, result.ready, budget, is_the_same=is_the_same, notes=notes)
 
