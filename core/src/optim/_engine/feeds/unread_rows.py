@@ -9,6 +9,7 @@ with the last product of a decoder, is compared in whole.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -54,25 +55,37 @@ def _is_same(one: Table, path: Path, other: Table, other_path: Path) -> bool:
     if one.indices != other.indices or len(one.tensors) != len(other.tensors) or not one.tensors:
         return False
     return all(
-        (a.data_type, a.dims) == (b.data_type, b.dims) and _is_equal(_pieces(a, path), _pieces(b, other_path))
+        (a.data_type, a.dims) == (b.data_type, b.dims) and _is_equal(_place(a, path), _place(b, other_path))
         for a, b in zip(one.tensors, other.tensors, strict=True)
     )
 
 
-def _is_equal(one: Iterator[bytes], other: Iterator[bytes]) -> bool:
-    return all(a == b for a, b in zip(one, other, strict=True))
+_Place = tuple[Path, int, int] | bytes
+"""A file, an offset and a length, or what a small tensor holds."""
 
 
-def _pieces(tensor: onnx.TensorProto, path: Path) -> Iterator[bytes]:
-    """The numbers of a tensor of a graph without its weights."""
+def _place(tensor: onnx.TensorProto, path: Path) -> _Place:
+    """Where the numbers of a tensor are, given the file of its graph."""
     if tensor.data_location != onnx.TensorProto.EXTERNAL:
-        yield onnx.numpy_helper.to_array(tensor).tobytes()
-        return
+        return onnx.numpy_helper.to_array(tensor).tobytes()
     entry = {item.key: item.value for item in tensor.external_data}
     file = linked_path(entry["location"]) or path.parent / entry["location"]
-    left = int(entry.get("length") or file.stat().st_size)
+    offset = int(entry.get("offset", 0))
+    return file, offset, int(entry.get("length") or file.stat().st_size - offset)
+
+
+def _is_equal(one: _Place, other: _Place) -> bool:
+    """Models of one run share the files of weights that no pass changed: these are not read."""
+    return one == other or all(a == b for a, b in zip_longest(_pieces(one), _pieces(other)))
+
+
+def _pieces(place: _Place) -> Iterator[bytes]:
+    if isinstance(place, bytes):
+        yield place
+        return
+    file, offset, left = place
     with file.open("rb") as stream:
-        stream.seek(int(entry.get("offset", 0)))
+        stream.seek(offset)
         while left > 0 and (piece := stream.read(min(left, _PIECE))):
             left -= len(piece)
             yield piece
