@@ -3,6 +3,7 @@
     python benchmarks/judged_again.py --work FOLDER            # nine models, made where FOLDER/peers lacks them
     python benchmarks/judged_again.py --work FOLDER --suite    # the sample of tests/suite: lossy passes, a minute
     python benchmarks/judged_again.py --work FOLDER --table    # what is in FOLDER
+    python benchmarks/judged_again.py --results                # the results behind RESULTS.md, at once
 
 Each result is verified as ``optim verify`` does, with the samples of the task that nothing was calibrated on
 (default_budget.py describes models and tasks). What is refused answers its task, beside the original.
@@ -16,7 +17,7 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from mutations import HARMLESS, Subject, digest_of_the_gate, judging, wheel, whe
 JUDGED = ("minilm", "digits-cnn", "magika", "nudenet", "ocr-rec", "ocr-cls", "dnsmos", "basic-pitch", "swift-f0")
 PEERS = ("ort-8-bits", "ort-dynamic-best", "ort-static-best")
 OPTIM = "optim"
+RESULTS = Path(__file__).parent / "results"
 
 
 @dataclass(frozen=True)
@@ -55,13 +57,19 @@ class Result:
 def main() -> int:
     """Judge, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--work", type=Path, required=True, help="environment, models and results, kept")
+    parser.add_argument("--work", type=Path, help="environment, models and results, kept")
+    parser.add_argument("--results", nargs="?", type=Path, const=RESULTS, help="read the results of bench.py there")
     parser.add_argument("--only", nargs="+", choices=JUDGED, default=list(JUDGED))
     parser.add_argument("--by", nargs="+", choices=(*PEERS, OPTIM), default=[*PEERS, OPTIM])
     parser.add_argument("--search-seconds", default="30", help="of each run of optim")
     parser.add_argument("--suite", action="store_true", help="judge the passes on onnx's backend models")
     parser.add_argument("--table", action="store_true", help="print the tables alone")
     chosen = parser.parse_args()
+    if chosen.results:
+        print("\n".join(results_table(sorted(chosen.results.glob("*/*.json")))))
+        return 0
+    if chosen.work is None:
+        parser.error("give --work or --results")
     work = chosen.work.resolve()
     os.environ["OPTIM_CACHE_DIR"] = str(work / "store")
     if chosen.suite:
@@ -132,6 +140,23 @@ def table(results: list[Result]) -> Iterator[str]:
         if one.verdict not in ("equal", "within"):
             loses = "" if one.same >= HARMLESS * one.answers else ", fewer than 99 %"
             yield f"| {one.model} | {one.by} | {one.text} | {one.same} of {one.answers}{loses} |"
+
+
+def results_table(files: Iterable[Path]) -> Iterator[str]:
+    """What the default budget refuses of the results of all tools behind RESULTS.md, by model, in markdown."""
+    from optim._engine.search.settings import DEFAULT_MAX_DRIFT
+
+    yield f"| model, date | results | within {DEFAULT_MAX_DRIFT:g} | refused | drifts refused | answers as before |"
+    yield "|---|---|---|---|---|---|"
+    for file in files:
+        told = json.loads(file.read_text())
+        drifts = [one for one in told["contenders"] if one.get("drift") is not None]
+        refused = sorted((one for one in drifts if one["drift"] > DEFAULT_MAX_DRIFT), key=lambda one: one["drift"])
+        asked = [one for one in refused if one.get("answers", "not taken") != "not taken"]
+        span = f"{refused[0]['drift']:.3g} to {refused[-1]['drift']:.3g}" if refused else ""
+        kept = "; ".join(f"{' '.join(one['answers'].split()[:3])} at {one['drift']:.2g}" for one in asked)
+        counts = f"{len(drifts)} | {len(drifts) - len(refused)} | {len(refused)}"
+        yield f"| {told['model']}, {told['date']} | {counts} | {span} | {kept} |"
 
 
 def suite_table() -> Iterator[str]:

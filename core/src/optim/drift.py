@@ -70,6 +70,17 @@ def compare_outputs(
     return list(merged.values())
 
 
+def sentinels(original: Array) -> tuple[float, ...]:
+    """Values that stand for no number, such as -1e9 at masked places: they repeat exactly, far from all others.
+
+    Args:
+        original: floats of any shape.
+    """
+    from optim._engine.gate.variation import measure
+
+    return measure([(original, None)]).sentinels
+
+
 def objection(comparisons: Iterable[OutputComparison], max_drift: float | None = None) -> str:
     """Why the other model does not compute the same, in one sentence; empty if it does.
 

@@ -18,6 +18,7 @@ from optim.errors import ExitStatus, OptimError
 from optim_plugins.diagnose.blame.blame_job import Answer
 from optim_plugins.diagnose.blame.command import blame_models
 from optim_plugins.diagnose.blame.section import section
+from optim_plugins.diagnose.graphs.distances import distance
 from optim_plugins.diagnose.graphs.matching import fingerprint
 from optim_plugins.diagnose.graphs.modules import modules_of
 
@@ -55,6 +56,15 @@ def network(
     info = helper.make_tensor_value_info
     graph = helper.make_graph(nodes, "net", [info("x", dtype, SHAPE)], [info("y", dtype, SHAPE)], weights)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+def test_sentinels_of_both_values_hide_no_error_beside_them() -> None:
+    right = np.random.default_rng(0).standard_normal((8, 100)).astype(np.float32)
+    wrong, masked = right * 1.5, np.arange(100) % 10 == 0
+    plain = distance(right[:, ~masked], wrong[:, ~masked])
+    hidden = distance(*(np.where(masked, np.float32(-1e9), one) for one in (right, wrong)))
+    assert hidden.relative_l2 == pytest.approx(plain.relative_l2)
+    assert distance(np.where(masked, np.float32(-1e9), right), right).relative_l2 > 0.99
 
 
 def find(model: onnx.ModelProto, output: str) -> onnx.NodeProto:

@@ -18,12 +18,14 @@ from optim import Model, OptimError, Stage
 from optim.options import parse_options
 from optim.providers import CUDA, GROUP_QUERY_FUSION
 from optim_plugins.nvidia.cuda.fuse import Fuse
+from optim_plugins.nvidia.cuda.group_norm import fuse_group_norm
 from optim_plugins.nvidia.cuda.grouped_query import is_causal
 from optim_plugins.nvidia.cuda.tune_provider import TuneProvider, provider_options
 from optim_plugins.nvidia.cuda.tune_provider_options import TuneProviderOptions
 from optim_plugins.nvidia.gpu.targets import cuda_targets
 from optim_plugins.ort.fuse.fuse_transformer import FuseTransformer
 from optim_plugins.ort.fuse.past.share_past import SharePast
+from optim_plugins.ort.graph.known_attributes import notes_on_unknown
 from optim_plugins.ort.offered import offered
 from optim_plugins.ort.precision.convert_float16 import ConvertFloat16
 
@@ -178,6 +180,28 @@ def test_group_normalization_is_one_operator_with_its_silu(tmp_path: Path, silu:
     (got,) = ReferenceEvaluator(proto, new_ops=[GroupNorm]).run(None, feeds)
     np.testing.assert_allclose(got, run(model, feeds)["y"], rtol=1e-4, atol=1e-5)
     assert all(numpy_helper.to_array(one).dtype != np.float64 for one in proto.graph.initializer)
+
+
+@pytest.mark.parametrize("place", range(7))
+def test_a_part_of_group_normalization_with_an_unknown_attribute_stays(tmp_path: Path, place: int) -> None:
+    graph = _group_norm_graph(tmp_path, silu=True).ir()
+    list(graph.graph)[place].attributes["not_yet_invented"] = ir.AttrInt64("not_yet_invented", 1)
+    assert fuse_group_norm(graph) == 0
+    assert "attribute 'not_yet_invented'" in "; ".join(notes_on_unknown(graph))
+
+
+@pytest.mark.parametrize("place", range(6))
+def test_a_value_inside_group_normalization_that_is_an_output_stays_what_it_is(tmp_path: Path, place: int) -> None:
+    graph = _group_norm_graph(tmp_path, silu=True).ir()
+    value = list(graph.graph)[place].outputs[0]
+    value.dtype = ir.DataType.FLOAT
+    graph.graph.outputs.append(value)
+    feeds = {"x": np.random.default_rng(1).standard_normal((2, 8, 3, 5)).astype(np.float32)}
+    before = ReferenceEvaluator(ir.serde.serialize_model(graph)).run(None, feeds)
+    fuse_group_norm(graph)
+    after = ReferenceEvaluator(ir.serde.serialize_model(graph), new_ops=[GroupNorm]).run(None, feeds)
+    for one, two in zip(before, after, strict=True):
+        np.testing.assert_allclose(two, one, rtol=1e-4, atol=1e-5)
 
 
 def test_what_cuda_alone_runs_is_not_tried_without_a_gpu(fused: Model, tmp_path: Path) -> None:

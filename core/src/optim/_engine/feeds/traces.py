@@ -8,7 +8,7 @@ Followed through subgraphs and functions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -45,16 +45,37 @@ _TABLE_LOOKUPS = frozenset({"Gather", "GatherBlockQuantized"})
 
 
 @dataclass
+class Table:
+    """A constant whose rows inputs choose.
+
+    Attributes:
+        name: of the constant.
+        rows: how many it has.
+        tensors: its numbers, and the scales that belong to them.
+        indices: the inputs that choose, and what is added to them.
+        is_known: whether these inputs alone say which rows a run reads.
+    """
+
+    name: str
+    rows: int
+    tensors: tuple[onnx.TensorProto, ...]
+    indices: set[tuple[str, int]] = field(default_factory=set)
+    is_known: bool = True
+
+
+@dataclass
 class InputTraces:
     """What was found, by input.
 
     Attributes:
         rows: values of the input must lie below this.
         widths: sizes that dimensions must have, by input and axis.
+        tables: constants that are looked up, by the name under which a node reads them.
     """
 
     rows: dict[str, int] = field(default_factory=dict)
     widths: dict[tuple[str, int], int] = field(default_factory=dict)
+    tables: dict[str, Table] = field(default_factory=dict)
 
 
 def trace_inputs(path: Path) -> InputTraces:
@@ -65,6 +86,8 @@ def trace_inputs(path: Path) -> InputTraces:
     names = {value.name for value in model.graph.input} - {tensor.name for tensor in model.graph.initializer}
     trace = _Trace(InputTraces(), values={name: {(name, 0)} for name in names}, same={name: name for name in names})
     trace.graph(model.graph)
+    for table in trace.found.tables.values():
+        table.is_known = table.is_known and table.name not in trace.multiplied
     return trace.found
 
 
@@ -78,6 +101,9 @@ class _Trace:
         same: for each tensor that has an input's own shape and layout, that input.
         shapes: of constants.
         scalars: values of constants with one element.
+        tensors: constants, also behind nodes that hand them on, and their scales.
+        multiplied: names of constants that a node reads in whole.
+        completed: tensors that hold other values beside those of inputs.
     """
 
     found: InputTraces
@@ -85,6 +111,9 @@ class _Trace:
     same: dict[str, str]
     shapes: dict[str, list[int]] = field(default_factory=dict)
     scalars: dict[str, float] = field(default_factory=dict)
+    tensors: dict[str, tuple[onnx.TensorProto, ...]] = field(default_factory=dict)
+    multiplied: set[str] = field(default_factory=set)
+    completed: set[str] = field(default_factory=set)
 
     def graph(self, graph: onnx.GraphProto) -> None:
         for tensor in graph.initializer:
@@ -97,6 +126,7 @@ class _Trace:
 
     def constant(self, name: str, tensor: onnx.TensorProto) -> None:
         self.shapes[name] = list(tensor.dims)
+        self.tensors[name] = (tensor,)
         external = tensor.data_location == onnx.TensorProto.EXTERNAL
         if not external and tensor.data_type not in _NO_NUMBERS:
             array = onnx.numpy_helper.to_array(tensor)
@@ -116,16 +146,27 @@ class _Trace:
     def lookups(self, node: onnx.NodeProto, attributes: Mapping[str, onnx.AttributeProto]) -> None:
         if node.op_type in _TABLE_LOOKUPS:
             axis = attributes.get("axis") or attributes.get("gather_axis")
-            self.indexed(node.input[1], node.input[0], axis.i if axis else 0)
+            self.indexed(node.input[1], node.input[0], axis.i if axis else 0, node.input[2:])
         elif node.op_type == "EmbedLayerNormalization":
             for ids, table in zip(node.input[:2], (node.input[2], node.input[4]), strict=True):
                 self.indexed(ids, table, 0)
+        elif node.op_type not in _KEEP_CONSTANT_SHAPE:
+            self.multiplied |= {tensor.name for tensor in self.constants(node.input)}
 
-    def indexed(self, ids: str, table: str, axis: int) -> None:
+    def constants(self, names: Iterable[str]) -> tuple[onnx.TensorProto, ...]:
+        return tuple(tensor for name in names for tensor in self.tensors.get(name, ()))
+
+    def indexed(self, ids: str, table: str, axis: int, scales: Sequence[str] = ()) -> None:
         shape = self.shapes.get(table)
-        if shape and axis == 0:
-            for name, added in self.values.get(ids, ()):
-                self.found.rows[name] = min(shape[0] - added, self.found.rows.get(name, shape[0] - added))
+        if not shape or axis:
+            return
+        indices = self.values.get(ids, set())
+        for name, added in indices:
+            self.found.rows[name] = min(shape[0] - added, self.found.rows.get(name, shape[0] - added))
+        tensors = self.constants((table, *scales))
+        found = self.found.tables.setdefault(table, Table(tensors[0].name if tensors else table, shape[0], tensors))
+        found.indices |= indices
+        found.is_known = found.is_known and bool(indices) and ids not in self.completed
 
     def meetings(self, node: onnx.NodeProto, attributes: Mapping[str, onnx.AttributeProto]) -> None:
         """Where an input meets a weight whose shape tells its width."""
@@ -151,9 +192,12 @@ class _Trace:
             held.update(*(self.values.get(name, ()) for name in _data_inputs(node)))
         elif node.op_type in ("Add", "Sub") and len(node.input) == 2:
             held = self.shifted(*node.input, sign=1 if node.op_type == "Add" else -1)
+        sources = _data_inputs(node)
+        others = node.op_type == "Pad" or any(one in self.completed or one not in self.values for one in sources)
         for output in node.output:
             if held:
                 self.values[output] = held
+                self.completed |= {output} if others else set()
         if not node.input or not node.output:
             return
         first, output = node.input[0], node.output[0]
@@ -161,6 +205,7 @@ class _Trace:
             self.same[output] = self.same[first]
         if first in self.shapes and node.op_type in _KEEP_CONSTANT_SHAPE:
             self.shapes[output] = self.shapes[first]
+            self.tensors[output] = self.constants(node.input)
         elif first in self.shapes and node.op_type == "Transpose":
             shape = self.shapes[first]
             order = list(attributes["perm"].ints) if "perm" in attributes else list(range(len(shape)))[::-1]

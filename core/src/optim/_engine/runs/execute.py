@@ -237,6 +237,7 @@ def _outcome(
 ) -> Outcome:
     """Search, or repeat a chain, judge, and gather what came of it."""
     # what a run from the cache needs none of
+    from optim._engine.feeds.unread_rows import unread_rows
     from optim._engine.runs.judge import judge_lock
     from optim._engine.runs.lab.after_run import look_after
     from optim._engine.search.measure.repacked_original import repacked_original
@@ -253,6 +254,10 @@ def _outcome(
     search_s, result = bench.turns.now() - started, verdict.result
     if not chosen.compete and bench.settings.chain is None and (note := repacked_original(bench, result)):
         bench.deadline.note(note)
+    if result:
+        samples = map(bench.reference.feed_set().sample, bench.prepared.compared)
+        for note in unread_rows(source.model.path, result.candidate.model.path, samples):
+            bench.deadline.note(note)
     searches, verdict.searches = verdict.searches, ()
     found = look_after(bench, won, verdict, searches)
     return Outcome(

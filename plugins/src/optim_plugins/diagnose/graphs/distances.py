@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from optim.arrays import Array, Feeds, is_float
-from optim.drift import compare_outputs
+from optim.drift import compare_outputs, sentinels
 from optim_plugins.diagnose.graphs.cutting import GraphPart, OpenGraph
 
 _MOST_WEIGHT_BYTES = 128 << 20
@@ -29,7 +29,7 @@ class Distance:
 
     This is no drift. Drift says what an output is worth to a user, so its unit is how that output varies. A distance
     says what one node did wrong, and is held against what rounding does in that node. Rounding is relative to the size
-    of numbers, so that is its unit.
+    of numbers, so that is its unit. Sentinels that both values have do not count: -1e9 would hide all errors.
 
     Attributes:
         relative_l2: ``||other - reference|| / ||reference||``; infinite where NaN or infinity appeared.
@@ -55,6 +55,7 @@ def distance(reference: Array, other: Array) -> Distance:
     known = np.isfinite(a)
     lost = known & ~np.isfinite(b)
     both = known & np.isfinite(b)
+    both &= ~np.isin(a, _sentinels(a)) | (a != b)
     gap = np.abs(a[both] - b[both])
     largest = float(gap.max(initial=0.0))
     ulp = None
@@ -71,6 +72,12 @@ def distance(reference: Array, other: Array) -> Distance:
         return Distance(float(np.mean(a[both] != b[both])) if a[both].size else 0.0, largest, ulp)
     signal = max(_norm(a[both]), 1e-6 * math.sqrt(max(1, gap.size)))
     return Distance(_norm(gap) / signal, largest, ulp)
+
+
+def _sentinels(values: NDArray[np.float64]) -> tuple[float, ...]:
+    """Those of an array; it is not looked through if its largest number, which one must be, does not repeat."""
+    sizes = np.abs(values[np.isfinite(values)])
+    return sentinels(values) if sizes.size and (sizes == sizes.max()).sum() > 1 else ()
 
 
 def worst_drift(name: str, samples: Sequence[tuple[Array, Array]]) -> float:

@@ -54,6 +54,7 @@ class Fuse(Pass):
         from optim_plugins.nvidia.cuda.group_norm import fuse_group_norm
         from optim_plugins.nvidia.cuda.grouped_query import drop_causal_masks
         from optim_plugins.nvidia.cuda.packed_attention import pack_attention
+        from optim_plugins.ort.graph.known_attributes import notes_on_unknown
         from optim_plugins.ort.prepare.clean_graph import clean
 
         graph = model.ir()
@@ -65,9 +66,11 @@ class Fuse(Pass):
         if options.unpadded:
             counts["grouped_query"] = drop_causal_masks(graph)
         if not any(counts.values()):
-            return PassResult(model, changed=False, notes=("none of its patterns is in the graph",), counts=counts)
+            notes = notes_on_unknown(graph) or ("none of its patterns is in the graph",)
+            return PassResult(model, changed=False, notes=notes, counts=counts)
+        notes = notes_on_unknown(graph)
         clean(graph)
         fused = context.save(graph, model)
         if counts.get("grouped_query"):  # onnxruntime's would take cosines of this run's tokens for those of all
             fused = fused.with_session(SessionConfig(disabled_optimizers=(GROUP_QUERY_FUSION,)))
-        return PassResult(fused, changed=True, counts=counts)
+        return PassResult(fused, changed=True, notes=notes, counts=counts)

@@ -21,10 +21,15 @@ from onnxscript.rewriter import rewrite
 from onnxscript.rewriter.ort_fusions.instance_to_group_normalization import rules
 
 from optim.onnx import only_reader
+from optim_plugins.ort.graph.known_attributes import are_known
+
+_KNOWN = {"InstanceNormalization": ("epsilon",), "Reshape": ("allowzero",), "Mul": (), "Add": (), "Sigmoid": ()}
 
 
 def fuse_group_norm(graph: ir.Model) -> int:
     """Fuse in place; how many."""
+    if not are_known([node for node in graph.graph.all_nodes() if node.op_type in _KNOWN], _KNOWN):
+        return 0  # the rule matches a node whatever else the node says
     before = len(_group_norms(graph))
     rewrite(graph, rules)
     found = _group_norms(graph)

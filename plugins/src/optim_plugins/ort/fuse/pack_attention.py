@@ -50,7 +50,7 @@ def pack_attention(graph: ir.Model) -> int:
 def find_packable(graph: ir.Model) -> Iterator[tuple[ir.Node, list[Projection]]]:
     """Those of :func:`find_projected` that Attention says as a whole."""
     for node, found in find_projected(graph):
-        if are_known([node, *(one for projection in found for one in projection.nodes)], _KNOWN):
+        if are_known([node], _KNOWN):
             yield node, found
 
 
@@ -63,7 +63,9 @@ def find_projected(graph: ir.Model) -> Iterator[tuple[ir.Node, list[Projection]]
         if len(projections) < 3 or any(value is not None for value in (*node.inputs[3:5], *node.inputs[6:])):
             continue
         shape = projections[0].source.shape
-        if len({one.source for one in projections}) == 1 and shape is not None and len(shape) == 3:
+        if len({one.source for one in projections}) != 1 or shape is None or len(shape) != 3:
+            continue
+        if are_known([one for projection in projections for one in projection.nodes], {}):
             yield node, projections
 
 

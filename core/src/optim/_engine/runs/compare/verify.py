@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from optim._engine.feeds.unread_rows import unread_rows
 from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import is_rounding, not_judged, worst_drift, worst_question
 from optim._engine.jobs.start_up import Ready
@@ -75,10 +76,15 @@ def verify_on(bench: Workbench, other: Path, asked: RunSettings, elsewhere: Targ
             result.failure,
             "optim inspect shows its inputs and operators",
         ).naming(names_in_messages(candidate.model.path, other))
-    return _verification(bench, result.ready, budget, is_the_same=is_the_same)
+    samples = map(bench.reference.feed_set().sample, bench.prepared.compared)
+    unread = unread_rows(bench.original.model.path, candidate.model.path, samples)
+    notes = unread if bench.prepared.inexact is None else (bench.prepared.inexact.note, *unread)
+    return _verification(bench, result.ready, budget, is_the_same=is_the_same, notes=notes)
 
 
-def _verification(bench: Workbench, ready: Ready, budget: Budget, *, is_the_same: bool) -> Verification:
+def _verification(
+    bench: Workbench, ready: Ready, budget: Budget, *, is_the_same: bool, notes: tuple[str, ...]
+) -> Verification:
     from optim._engine.reports.answers import ComparedFeeds, ComparedTask, Verification
     from optim._engine.reports.parts.drifted import drift_report
     from optim._engine.reports.schema import OutputReport
@@ -100,5 +106,5 @@ def _verification(bench: Workbench, ready: Ready, budget: Budget, *, is_the_same
         outputs=tuple(map(OutputReport.of, comparisons)),
         feeds=ComparedFeeds(origin=prepared.origin, samples=prepared.available, compared=len(prepared.compared)),
         task=figures or None,
-        notes=() if prepared.inexact is None else (prepared.inexact.note,),
+        notes=notes,
     )
