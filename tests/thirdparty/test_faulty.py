@@ -103,6 +103,7 @@ def run(environment, folder, tmp_path):
         report = json.loads((out / "report.json").read_text()) if (out / "report.json").exists() else None
         waited = re.search(r"the run waited (\d+) s", done.stdout)
         took_s -= int(waited[1]) + 1 if waited else 0
+        print(f"{mistake or 'no mistake'}, {' '.join(arguments)}: {took_s:.1f} of {seconds} s")  # pytest -rP shows it
         return Ran(done.returncode, done.stderr + done.stdout + json.dumps(report), report, took_s)
 
     return ran
