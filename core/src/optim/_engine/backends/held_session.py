@@ -111,7 +111,7 @@ class HeldSession(Session):
             OptimError[backend-contract]: it says nothing that can be.
             OptimError[ran-elsewhere]: nodes ran elsewhere than on the target, and nobody admitted that.
         """
-        found = self._plugin.blame(f"could not say where {self._subject} ran", lambda: self._live().executed_on)
+        found = self._plugin.ask(f"could not say where {self._subject} ran", lambda: self._live().executed_on)
         if defect := executed_defect(found):
             raise self._plugin.broken(defect)
         if self._on_target and (elsewhere := ran_elsewhere(found, self._target)):
@@ -120,7 +120,7 @@ class HeldSession(Session):
 
     def kernels(self) -> Sequence[KernelCount]:
         """Returns which kernels compute it."""
-        return self._plugin.blame("could not say its kernels", lambda: tuple(self._live().kernels()))
+        return self._plugin.ask("could not say its kernels", lambda: tuple(self._live().kernels()))
 
     def onnxruntime_session(self) -> onnxruntime.InferenceSession | None:
         """Returns what onnxruntime opened, to bind memory to; None of another runtime or where sessions take turns."""
@@ -160,8 +160,7 @@ class HeldSession(Session):
         session, self._session = self._session, None
         if session is not None:
             self._used_s += session.processor_s() - self._mark_s
-            with calling(self._plugin.call(f"closing {self._subject}")):
-                self._plugin.blame(f"could not close {self._subject}", session.close)
+            self._plugin.ask(f"could not close {self._subject}", session.close)
 
     def close(self) -> None:
         """Close what is open, and leave the device."""

@@ -432,7 +432,7 @@ def original_too_slow(name: str, took_s: float, announced_s: float, call: Plugin
     if call is not None and call.first:
         return OptimError(
             "backend-no-answer",
-            f"{name} was not run once",
+            f"the search on {name} did not begin",
             f"after {took_s:.0f} s, when the time limit was reached, {call.text}: that call had not returned",
             f"--search-seconds {enough:.0f} if it is only slow; if it hangs, report it to the package below, which "
             "brings the backend",
