@@ -129,7 +129,8 @@ def _kept(model):
     names = "-".join(info.name for info in (*model.inputs, *model.outputs))
     kept = Path(f"{os.environ['FAULTY_DEVICE']}-{names}.onnx")
     if not kept.exists():
-        shutil.copy(model.path, kept)
+        for file in model.path.parent.glob(f"{model.path.name}*"):
+            shutil.copy(file, kept.with_name(file.name.replace(model.path.name, kept.name)))
     return kept
 
 
