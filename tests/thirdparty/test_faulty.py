@@ -103,6 +103,7 @@ def run(environment, folder, tmp_path):
         report = json.loads((out / "report.json").read_text()) if (out / "report.json").exists() else None
         waited = re.search(r"the run waited (\d+) s", done.stdout)
         took_s -= int(waited[1]) + 1 if waited else 0
+        print(f"{mistake or 'no mistake'}, {' '.join(arguments)}: {took_s:.1f} of {seconds} s")  # pytest -rP shows it
         return Ran(done.returncode, done.stderr + done.stdout + json.dumps(report), report, took_s)
 
     return ran
@@ -379,7 +380,7 @@ PLANTED = {
         "drift",
         ("two runs on the same sample differ by", "backend faulty for answers that come one run late", RELEASE),
     ),
-    "fast clock": Planted(CLOCK, "of 0", (f"time_runs of {BACKEND} says 0.0007 ms for a run",)),
+    "fast clock": Planted(CLOCK, "one more run takes", (f"time_runs of {BACKEND} says 0.0007 ms for a run",)),
     "slow clock": Planted(CLOCK, "that passed", (f"time_runs of {BACKEND} says 750 ms for a run,",)),
     "keep threads": Planted(CLOSING, "threads"),
     "keep runtimes": Planted(CLOSING, "times 5 MB of memory"),
@@ -401,6 +402,38 @@ PLANTED = {
         "it edited the graph of ir_to_read()",
         ("it edited the graph of ir_to_read()",),
     ),
+    "cached run": Planted("TestBackend::test_it_computes_the_same_after_several_runs", "drift", DIFFERS),
+    "reused run": Planted(
+        "TestBackend::test_runs_leave_feeds_and_earlier_outputs_alone",
+        "the next run changed the arrays that the last one returned",
+    ),
+    "first-row run": Planted(COMPUTES, "drift", DIFFERS),
+    "dropped run": Planted(
+        OUTPUTS, "a run returned nothing", ("backend faulty breaks the contract", "a run returned first, and", RELEASE)
+    ),
+    "random run": Planted(COMPUTES, "drift", ("two runs on the same sample differ by", RELEASE)),
+    "exit run": Planted(
+        OUTPUTS,
+        "its process ended with exit status 0",
+        ("its process ended with exit status 0", f"{BACKEND} was running the original on faulty"),
+    ),
+    "named open": Planted("TestBackend::test_two_models_are_open_at_once_or_it_is_exclusive", "drift"),
+    "edit open": Planted(
+        "TestBackend::test_it_can_be_closed_and_opened_again",
+        "it wrote into the model's file",
+        ("opening the original on faulty wrote into the model's file", RELEASE),
+    ),
+    "hang close": Planted(
+        "TestBackend::test_it_can_be_closed_and_opened_again",
+        HUNG,
+        ("error[backend-no-answer]", f"{BACKEND} was about to close the original on faulty"),
+    ),
+    "hang limits": Planted(
+        "TestBackend::test_its_limits_are_limits",
+        HUNG,
+        ("error[backend-no-answer]", f"{BACKEND} was about to say what it accepts"),
+    ),
+    "kernel clock": Planted(CLOCK, "one more run takes", (f"time_runs of {BACKEND} says ",)),
     "endless candidates": Planted(
         CANDIDATES, "more than 1000", ("candidates of faulty.store-bytes returned more than 1000",)
     ),
@@ -411,12 +444,14 @@ IN_THE_KIT = (
     "abort run",
     "swap run",
     "behind run",
-    "fast clock",
+    "kernel clock",
+    "named open",
+    "edit open",
     "keep threads",
     "edit applicable",
     "wrong inputs_for",
 )
-IN_A_RUN = ("half run", "behind run", "fast clock")
+IN_A_RUN = ("half run", "behind run", "kernel clock", "dropped run")
 """Of make test; make test-faults tries all."""
 
 

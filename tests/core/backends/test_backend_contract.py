@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import numpy as np
 import onnx
@@ -24,6 +25,7 @@ from optim._engine.store import Store
 from optim.backend import Backend, Session
 from optim.errors import OptimError
 from optim.jobs.process import WorkerFailed
+from optim.onnx.data_files import file_digest
 from optim.onnx.files import describe_model
 
 pytestmark = pytest.mark.usefixtures("jobs_here")
@@ -55,6 +57,23 @@ def test_a_sound_one_runs(opened):
         assert session.run(FEEDS)["y"].shape == (6, 96)
         assert session.executed_on == {runtimes_plugin.RUNTIME: 1.0}
         assert len(session.time_runs(FEEDS, 2)) == 2
+
+
+def test_one_that_writes_into_the_models_file_is_named(tmp_path):
+    class Edits(runtimes_plugin.Own):
+        name = "edits"
+
+        def open(self, model, target):
+            os.utime(model.path, (1, 1))
+            return super().open(model, target)
+
+    write_network(tmp_path / "model.onnx", {"a": 1})
+    model, target = describe_model(tmp_path / "model.onnx"), runtimes_plugin.target("own")
+    with pytest.raises(OptimError, match=r"opening model\.onnx on own wrote into the model's file"):
+        HeldBackend(Edits, "optim-test-runtimes 1.0").open(model, target)
+    whole = tmp_path / f"{file_digest(model.path)}.onnx"
+    model.path.rename(whole)
+    HeldBackend(Edits, "optim-test-runtimes 1.0").open(describe_model(whole), target).close()  # the same bytes
 
 
 def test_by_the_wall_all_sessions_of_a_backend_are_timed_by_it_whatever_they_say(folder):

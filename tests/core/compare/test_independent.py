@@ -10,7 +10,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from optim import Target
-from optim._engine.compare.independent import check_device, is_needed
+from optim._engine.compare import independent
+from optim._engine.compare.independent import CheckedDevice, check_device, is_needed
 from optim._engine.compare.original_outputs import measure_variations
 from optim._engine.compare.place import Reference
 from optim._engine.feeds.feedset import FeedWriter
@@ -22,9 +23,6 @@ WEIGHT = RNG.standard_normal((16, 8)).astype(np.float32)
 SAMPLES = [{"x": RNG.standard_normal((4, 16)).astype(np.float32)} for _ in range(4)]
 EXACT = Target("volt", "volt", runtime="volt-runtime")
 COARSE = Target("volt", "volt", runtime="volt-runtime", exact=False)
-BACKEND = SimpleNamespace(
-    name="volt", release="optim-plugin-volt 1.4.0", kind=SimpleNamespace(opened_by_onnxruntime=False)
-)
 
 
 def right(x):
@@ -43,8 +41,13 @@ def path(tmp_path):
     return tmp_path / "model.onnx"
 
 
-def checked(path, outputs, target=EXACT, broken=False):
+def checked(path, outputs, target=EXACT, broken=False, within_s=60.0):
     """What is said of a device that computes these outputs."""
+    return check_device(*asked(path, outputs, target, broken), within_s)
+
+
+def asked(path, outputs, target=EXACT, broken=False):
+    """The device, the reference, and how its outputs vary."""
     model = describe_model(path)
     for name, samples in (("feeds", SAMPLES), ("outputs", outputs)):
         with FeedWriter(path.parent / name) as writer:
@@ -55,7 +58,7 @@ def checked(path, outputs, target=EXACT, broken=False):
     variations = measure_variations(SimpleNamespace(run=None), reference)
     if broken:
         path.write_bytes(b"no model")
-    return check_device(BACKEND, model, target, reference, variations, 60.0)
+    return CheckedDevice(target, "volt", "optim-plugin-volt 1.4.0"), reference, variations
 
 
 def test_a_right_device_is_said_to_be_right(path):
@@ -100,6 +103,25 @@ def test_a_target_that_says_it_rounds_may_round(path):
         checked(path, [_swapped(one["x"]) for one in SAMPLES], COARSE)
 
 
+@pytest.mark.parametrize(("run_s", "samples"), [(0.01, 4), (0.35, 2), (5.0, 1)])
+def test_a_slow_runtime_computes_as_many_samples_as_end_within_its_time(path, monkeypatch, run_s, samples):
+    clock = SimpleNamespace(now=0.0)
+
+    def opened(path):
+        def run(feeds):
+            clock.now += run_s
+            return right(feeds["x"])
+
+        return run
+
+    monkeypatch.setattr(independent, "_onnxruntime", opened)
+    question = asked(path, [right(one["x"]) for one in SAMPLES])
+    monkeypatch.setattr(independent.time, "perf_counter", lambda: clock.now)
+    found = check_device(*question, 1.1)
+    assert (found.samples, found.available) == (samples, 4)
+    assert clock.now <= 1.1 or samples == 1
+
+
 def test_where_no_runtime_takes_the_model_the_reason_is_kept(path):
     found = checked(path, [right(one["x"]) for one in SAMPLES], broken=True)
     assert not found.by
@@ -108,7 +130,7 @@ def test_where_no_runtime_takes_the_model_the_reason_is_kept(path):
 
 
 def test_onnxruntime_on_the_cpu_does_not_check_itself():
-    own = SimpleNamespace(name="ort", kind=SimpleNamespace(opened_by_onnxruntime=True))
+    own, other = (SimpleNamespace(opened_by_onnxruntime=is_own) for is_own in (True, False))
     assert not is_needed(own, Target("cpu", "ort", "CPUExecutionProvider"))
     assert is_needed(own, Target("cuda", "ort", "CUDAExecutionProvider"))
-    assert is_needed(BACKEND, EXACT)
+    assert is_needed(other, EXACT)

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from optim._engine.backends import session_contract
 from optim._engine.jobs import lane
 from optim._engine.jobs.lane import _answer_rounds, _GoalTimer
 from optim.goal import Figure
@@ -84,6 +85,7 @@ DEVICES = {
     "far away": (Device(55e-6, 6.2e-3, 55e-6), False),
     "on a busy machine": (Device(55e-6, 0.1e-3, 55e-6, (0.0, 6.2e-3, 8e-3, 31e-3, 12e-3, 7e-3, 5e-3)), False),
     "that says too little": (Device(30e-6, 0.0, 0.7e-6), True),
+    "that counts only kernels": (Device(30e-6, 0.2e-3, 9e-6), True),
     "that says too little on a busy machine": (Device(30e-6, 0.0, 0.7e-6, (0.0, 6.2e-3, 31e-3)), True),
     "that says too much": (Device(30e-6, 0.0, 0.75), True),
 }
@@ -92,8 +94,8 @@ DEVICES = {
 @pytest.mark.parametrize("clock", DEVICES)
 def test_a_clock_is_doubted_if_it_says_too_little_or_too_much_however_busy_the_machine_is(monkeypatch, clock):
     device, doubted = DEVICES[clock]
-    monkeypatch.setattr(lane, "time", device)
-    found = lane._doubt(device, {})
+    monkeypatch.setattr(session_contract, "time", device)
+    found = session_contract.clock_doubt(device, {})
     assert (found is not None) == doubted
     if found:
         assert found == (pytest.approx(device.says), pytest.approx(device.run_s))
@@ -102,7 +104,8 @@ def test_a_clock_is_doubted_if_it_says_too_little_or_too_much_however_busy_the_m
 def test_a_doubted_lane_begins_its_goal_again_by_the_wall(monkeypatch):
     """What the goal chose by the device's clock is worth nothing."""
     device, log = Device(30e-6, 0.0, 0.7e-6), []
-    monkeypatch.setattr(lane, "time", device)
+    for module in (lane, session_contract):
+        monkeypatch.setattr(module, "time", device)
 
     class Clock:
         """Of a goal."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from optim._engine.backends.held import HeldBackend as HeldBackend
-    from optim._engine.backends.session_contract import CLOCK_SHARE as CLOCK_SHARE
+    from optim._engine.backends.session_contract import clock_doubt as clock_doubt
     from optim._engine.backends.session_contract import executed_defect as executed_defect
     from optim._engine.backends.session_contract import outputs_defect as outputs_defect
     from optim._engine.backends.session_contract import ran_elsewhere as ran_elsewhere

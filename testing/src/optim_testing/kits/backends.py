@@ -20,10 +20,10 @@ from optim.arrays import Feeds, Outputs
 from optim.backend import Backend, BackendLimits, Session
 from optim.drift import compare_outputs, objection
 from optim.engine.testing import (
-    CLOCK_SHARE,
     HeldBackend,
     PluginInfo,
     backend_defect,
+    clock_doubt,
     compare_sample,
     elements,
     executed_defect,
@@ -60,6 +60,9 @@ _OPENINGS = 6
 
 _WIDTH, _PIECE_BYTES = 1 << 16, 5 << 20
 """Of the hidden layer of what is opened: its weights are 11 MB. Half of it left of each is too much."""
+
+_WIDTHS = 64, 96
+"""Of the hidden layers of two models that have the same inputs and outputs."""
 
 _TURNS, _TIMED = 3, 5
 """Turns in which samples are run in another order, and runs that are timed together."""
@@ -195,7 +198,8 @@ class BackendConformance(Kit):
     def test_it_can_be_closed_and_opened_again(
         self, backend_class: type[Backend], model: Model, target: Target, feeds: list[Feeds]
     ) -> None:
-        """Closing twice is fine, a run after it raises, and a new session computes the same."""
+        """Closing twice is fine, a run after it raises, a new session computes the same; the file stays."""
+        before = model.path.read_bytes()
         first = backend_class().open(model, target)
         expected = {name: np.array(array) for name, array in first.run(feeds[0]).items()}
         first.close()
@@ -205,19 +209,31 @@ class BackendConformance(Kit):
         with backend_class().open(model, target) as second:
             found = second.run(feeds[0])
             assert not objection(compare_outputs([(expected, found)]))
+        assert model.path.read_bytes() == before, "it wrote into the model's file, which is the user's, or the cache's"
 
     def test_two_models_are_open_at_once_or_it_is_exclusive(
-        self, backend_class: type[Backend], model: Model, target: Target, feeds: list[Feeds]
+        self, backend_class: type[Backend], model: Model, target: Target, feeds: list[Feeds], tmp_path: Path
     ) -> None:
-        """Lanes of a race are open together, unless the backend says that its device takes one session."""
+        """Lanes of a race are open together, unless the backend says that its device takes one session.
+
+        The models have the same inputs and outputs, as candidates have: each gets the answers of its own weights.
+        """
+        pair = [describe_model(models.mlp(_new(tmp_path / f"width-{width}"), width)) for width in _WIDTHS]
+        if not all(_takes(backend_class, one, target) for one in pair):
+            pair = [model, model]
+        samples = [_sample(pair[0], 2)] if pair[0] is not model else feeds[:1]
         if backend_class.exclusive:
-            pytest.skip("it says of itself that its device takes one session at a time")
+            for one in pair:
+                with backend_class().open(one, target) as session:
+                    self._require_right(one, [(sample, session.run(sample)) for sample in samples])
+            return
         try:
-            with backend_class().open(model, target) as one, backend_class().open(model, target) as other:
-                one.run(feeds[0])
-                other.run(feeds[0])
+            with backend_class().open(pair[0], target) as first, backend_class().open(pair[1], target) as second:
+                answers = [[(sample, session.run(sample)) for sample in samples] for session in (first, second)]
         except Exception as error:
             pytest.fail(f"with two models open: {error}\nsay exclusive = True on the backend", pytrace=False)
+        for one, found in zip(pair, answers, strict=True):
+            self._require_right(one, found)
 
     @pytest.mark.parametrize("kind", _STANDARD)
     def test_it_runs_standard_models(
@@ -259,18 +275,19 @@ class BackendConformance(Kit):
     def test_its_clock_is_that_of_the_wall(
         self, backend_class: type[Backend], model: Model, target: Target, feeds: list[Feeds], tmp_path: Path
     ) -> None:
-        """Runs take no longer than the time that passed, and a long one takes most of it on the device."""
+        """Runs take no longer than the time that passed, and a long one takes half of what one run more takes."""
         long = describe_model(models.long_run(tmp_path))
-        for one, sample, share in ((model, feeds[0], 0.0), (long, _sample(long, 1), CLOCK_SHARE)):
+        for one, sample in ((model, feeds[0]), (long, _sample(long, 1))):
             with _opened_or_skipped(backend_class, one, target) as session:
                 session.run(sample)
                 started = time.perf_counter()
                 said_s = sum(session.time_runs(sample, _TIMED))
                 passed_s = time.perf_counter() - started
+                doubt = clock_doubt(session, sample) if one is long else None
             assert said_s <= passed_s, f"{_TIMED} runs took {said_s:.3g} s of {passed_s:.3g} s that passed"
-            assert said_s >= share * passed_s, (
-                f"{_TIMED} runs took {said_s:.3g} s of {passed_s:.3g} s that passed: "
-                "time_runs gives seconds, from the inputs to the outputs"
+            assert doubt is None, (
+                f"time_runs says {doubt[0]:.3g} s of a run, and one more run takes {doubt[1]:.3g} s: "
+                "it gives seconds from the inputs to the outputs"
             )
 
     def test_closing_leaves_nothing(
@@ -340,6 +357,11 @@ def _opened_or_skipped(backend_class: type[Backend], model: Model, target: Targe
         pytest.skip(f"it refuses {model.path.stem}: {error.cause}")
     with session:
         yield session
+
+
+def _new(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
 
 
 def _takes(backend_class: type[Backend], model: Model, target: Target) -> bool:

@@ -131,18 +131,23 @@ def test_that_it_is_not_repaired_is_said_of_what_could_be_repaired_alone(near):
     assert bool(attempt.unrepaired) is near
 
 
-@pytest.mark.parametrize(("left_s", "asked"), [(30.0, ["small", "middle"]), (1.0, [])])
-def test_what_was_smallest_is_repaired_first_in_the_time_that_is_left(monkeypatch, left_s, asked):
+@pytest.mark.parametrize(
+    ("left_s", "holds", "asked"),
+    [(30.0, "middle", ["small", "middle"]), (30.0, "far", ["small", "middle", "large", "far"]), (1.0, "middle", [])],
+)
+def test_what_was_smallest_is_repaired_first_in_the_time_that_is_left_and_what_is_far_last(
+    monkeypatch, left_s, holds, asked
+):
     time = search_of(60.0, 300.0)
     monkeypatch.setattr(Deadline, "left_for_repairs", left_s)
     repairs = Repairs(SimpleNamespace(budget=None), Journal(), None, time, None, Promises(60.0))
-    for name, size in (("large", 30), ("middle", 20), ("small", 10), ("tiny", 1)):
-        repairs.near[name, ("pass", "")] = SimpleNamespace(
+    for name, size in (("far", 2), ("large", 30), ("middle", 20), ("small", 10), ("tiny", 1)):
+        (repairs.far if name == "far" else repairs.near)[name, ("pass", "")] = SimpleNamespace(
             name=name, tried=SimpleNamespace(answer=SimpleNamespace(size_bytes=size))
         )
     tried = []
     monkeypatch.setattr(
-        repairs, "repair_again", lambda one: tried.append(one.name) or (one if one.name == "middle" else None)
+        repairs, "repair_again", lambda one: tried.append(one.name) or (one if one.name == holds else None)
     )
     found = repairs.repair_on(lambda one: one.name != "tiny")
     assert tried == asked

@@ -54,6 +54,15 @@ def test_lanes_open_and_close_in_turn(run, opened):
 
 
 @pytest.mark.slow
+def test_an_exclusive_device_and_its_reference_are_not_open_at_the_same_time_in_a_run(run, opened):
+    outcome = run("one-reference")
+    assert outcome.status in (RunStatus.IMPROVED, RunStatus.UNCHANGED), "a second session is refused by the device"
+    (tried,) = [one for one in outcome.attempts if one.step.pass_name == "device.drop-a"]
+    assert tried.drift.relative_error == 0, "it was compared with the reference"
+    assert opened.stat().st_size > 4
+
+
+@pytest.mark.slow
 def test_what_passes_is_tried_again(run):
     assert run("one-busy").status is RunStatus.IMPROVED
 

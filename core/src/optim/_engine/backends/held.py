@@ -53,7 +53,7 @@ class HeldBackend(Backend):
         self.release = release
         self.kind = kind
         self.name = kind.name  # type: ignore[misc]  # of this instance: it stands for the class that it wraps
-        self._inner = PluginCalls(kind.name, release).blame("could not be made", kind)
+        self._inner = PluginCalls(kind.name, release).ask("could not be made", kind)
         self._plugin = PluginCalls(kind.name, release, self._inner.is_passing)
 
     @property
@@ -99,52 +99,52 @@ class HeldBackend(Backend):
 
     def limits(self) -> BackendLimits:
         """Returns what it accepts."""
-        found = self._plugin.blame("could not say what it accepts", self._inner.limits)
+        found = self._plugin.ask("could not say what it accepts", self._inner.limits)
         if not isinstance(found, BackendLimits):
             raise self._plugin.broken(f"limits() returned {type(found).__name__}, not BackendLimits")
         return found
 
     def exact_settings(self, model: Model, target: Target) -> ExactSettings | None:
         """Settings that the model needs to be computed as it says."""
-        return self._plugin.blame(
+        return self._plugin.ask(
             "could not say which settings are exact", lambda: self._inner.exact_settings(model, target)
         )
 
     def equivalent_settings(self, target: Target) -> Sequence[SessionConfig]:
         """Settings that change no figure."""
-        return self._plugin.blame("could not say its settings", lambda: self._inner.equivalent_settings(target))
+        return self._plugin.ask("could not say its settings", lambda: self._inner.equivalent_settings(target))
 
     def session_digest(self, model: Model, target: Target, scratch: Path) -> str:
         """Returns what a session computes; not asked where that would take the device from another."""
         if self.kind.exclusive:
             return ""
-        return self._plugin.blame(
+        return self._plugin.ask(
             "could not say what its sessions compute", lambda: self._inner.session_digest(model, target, scratch)
         )
 
     def assumptions(self, target: Target) -> Sequence[Assumption]:
         """What its plugin takes for granted about processors."""
         return tuple(
-            self._plugin.blame("could not say what it assumes of processors", lambda: self._inner.assumptions(target))
+            self._plugin.ask("could not say what it assumes of processors", lambda: self._inner.assumptions(target))
         )
 
     def kernel_probes(self, target: Target) -> Sequence[KernelProbe]:
         """Kernels to be timed; none where that would take the device from another."""
         if self.kind.exclusive:
             return ()
-        return self._plugin.blame("could not offer its kernels", lambda: self._inner.kernel_probes(target))
+        return self._plugin.ask("could not offer its kernels", lambda: self._inner.kernel_probes(target))
 
     def known_kernels(self, target: Target) -> Sequence[KernelRatio]:
         """What stands for them."""
-        return self._plugin.blame("could not say its kernels", lambda: self._inner.known_kernels(target))
+        return self._plugin.ask("could not say its kernels", lambda: self._inner.known_kernels(target))
 
     def profile(self, model: Model, target: Target, feeds: Feeds, seconds: float) -> NodeProfile | None:
         """Returns the times of nodes; the device is not taken in turn, as a profile is the only one that runs."""
-        return self._plugin.blame("could not profile", lambda: self._inner.profile(model, target, feeds, seconds))
+        return self._plugin.ask("could not profile", lambda: self._inner.profile(model, target, feeds, seconds))
 
     def deliver(self, delivery: Delivery) -> Sequence[Check]:
         """Returns what it adds to a run folder."""
-        return tuple(self._plugin.blame("could not add its files to the result", lambda: self._inner.deliver(delivery)))
+        return tuple(self._plugin.ask("could not add its files to the result", lambda: self._inner.deliver(delivery)))
 
     @property
     def by_wall(self) -> bool:
@@ -157,20 +157,18 @@ class HeldBackend(Backend):
 
     def load_script(self, delivery: Delivery) -> str:
         """Returns what ``load.py`` is to say."""
-        text = self._plugin.blame("could not say how its results are loaded", lambda: self._inner.load_script(delivery))
+        text = self._plugin.ask("could not say how its results are loaded", lambda: self._inner.load_script(delivery))
         if not isinstance(text, str):
             raise self._plugin.broken(f"load_script() returned {type(text).__name__}, not a text")
         return text
 
     def requirements(self, target: Target) -> Sequence[str]:
         """Returns what its results need."""
-        return self._plugin.blame(
-            "could not say what its results need", lambda: tuple(self._inner.requirements(target))
-        )
+        return self._plugin.ask("could not say what its results need", lambda: tuple(self._inner.requirements(target)))
 
     def versions(self) -> Mapping[str, str]:
         """Returns the versions of its libraries."""
-        return self._plugin.blame("could not say its versions", lambda: dict(self._inner.versions()))
+        return self._plugin.ask("could not say its versions", lambda: dict(self._inner.versions()))
 
     def is_passing(self, error: Exception) -> bool:
         """Returns whether trying again may help."""

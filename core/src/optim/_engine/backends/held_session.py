@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -18,6 +19,7 @@ from optim.backend import KernelCount, Session
 from optim.jobs.doing import calling, current_call, say_call, within
 from optim.model import Model, TensorInfo
 from optim.onnx.backend import OnnxRuntimeSession
+from optim.onnx.data_files import file_digest
 from optim.target import Target
 
 if TYPE_CHECKING:
@@ -109,7 +111,7 @@ class HeldSession(Session):
             OptimError[backend-contract]: it says nothing that can be.
             OptimError[ran-elsewhere]: nodes ran elsewhere than on the target, and nobody admitted that.
         """
-        found = self._plugin.blame(f"could not say where {self._subject} ran", lambda: self._live().executed_on)
+        found = self._plugin.ask(f"could not say where {self._subject} ran", lambda: self._live().executed_on)
         if defect := executed_defect(found):
             raise self._plugin.broken(defect)
         if self._on_target and (elsewhere := ran_elsewhere(found, self._target)):
@@ -118,7 +120,7 @@ class HeldSession(Session):
 
     def kernels(self) -> Sequence[KernelCount]:
         """Returns which kernels compute it."""
-        return self._plugin.blame("could not say its kernels", lambda: tuple(self._live().kernels()))
+        return self._plugin.ask("could not say its kernels", lambda: tuple(self._live().kernels()))
 
     def onnxruntime_session(self) -> onnxruntime.InferenceSession | None:
         """Returns what onnxruntime opened, to bind memory to; None of another runtime or where sessions take turns."""
@@ -158,8 +160,7 @@ class HeldSession(Session):
         session, self._session = self._session, None
         if session is not None:
             self._used_s += session.processor_s() - self._mark_s
-            with calling(self._plugin.call(f"closing {self._subject}")):
-                self._plugin.blame(f"could not close {self._subject}", session.close)
+            self._plugin.ask(f"could not close {self._subject}", session.close)
 
     def close(self) -> None:
         """Close what is open, and leave the device."""
@@ -188,7 +189,7 @@ class HeldSession(Session):
         if self._turns is not None:
             self._turns.take(self)
         if self._session is None:
-            started = time.process_time()
+            started, before = time.process_time(), _seen(self._model.path)
             with calling(self._plugin.call(f"opening {self._subject}", self._open_limit, first=True)):
                 self._session = self._plugin.blame(
                     f"could not open {self._subject}", lambda: self._plugin.patient(self._opening)
@@ -196,12 +197,27 @@ class HeldSession(Session):
             if not isinstance(self._session, Session):
                 kind, self._session = type(self._session).__name__, None
                 raise self._plugin.broken(f"opening {self._subject} returned {kind}, not a Session")
+            if _seen(self._model.path) != before and not _is_called_rightly(self._model.path):
+                raise self._plugin.broken(f"opening {self._subject} wrote into the model's file")
             self._used_s += time.process_time() - started
             self._mark_s = self._session.processor_s()
         return self._session
 
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+def _seen(path: Path) -> tuple[int, int] | None:
+    """Size and time of a file; None if it is not there, which its backend says."""
+    with suppress(OSError):
+        status = path.stat()
+        return status.st_size, status.st_mtime_ns
+    return None
+
+
+def _is_called_rightly(path: Path) -> bool:
+    """Whether a file of the store was written anew with the same bytes, as another run may do."""
+    return bool(_DIGEST.fullmatch(path.stem)) and file_digest(path) == path.stem
 
 
 def called(model: Model) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from optim.errors import ExitStatus, OptimError, describe_exception
-from optim.jobs.doing import NO_LIMIT, Limit, PluginCall
+from optim.jobs.doing import NO_LIMIT, Limit, PluginCall, current_call, say_call
 
 T = TypeVar("T")
 
@@ -72,6 +72,20 @@ class PluginCalls:
                 self.release,
                 ExitStatus.TARGET_UNAVAILABLE,
             ) from error
+
+    def ask(self, what: str, work: Callable[[], T]) -> T:
+        """Do something of the plugin's that is done once: while it runs, the parent of this process is told what.
+
+        Args:
+            what: went wrong if it raises, as of :meth:`blame`: "could not ...".
+            work: of the plugin.
+        """
+        before = current_call()
+        say_call(self.call(what.replace("could not", "was about to").removeprefix("was "), first=True))
+        try:
+            return self.blame(what, work)
+        finally:
+            say_call(before)
 
     def patient(self, work: Callable[[], T], before_again: Callable[[], None] = lambda: None) -> T:
         """Do something of the plugin's, again where it failed in a way that passes."""

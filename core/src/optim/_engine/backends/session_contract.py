@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from optim.arrays import dtype_of
+from optim.arrays import Feeds, dtype_of
+from optim.backend import Session
 from optim.model import TensorInfo
 from optim.providers.names import CPU
 from optim.target import Target
@@ -16,8 +18,13 @@ from optim.target import Target
 _CLOCK_STEP_S = 1e-3
 """Clocks of browsers and devices go in steps, of a tenth of this or so."""
 
-CLOCK_SHARE = 0.1
-"""Of the wall time of a run, for the device's own clock at least: the rest is its way there and back."""
+_CLOCK_SHARE = 0.5
+"""Of the wall time of a run, for the device's own clock at least. The way there and back is taken out of that time, so
+a clock that says less than half of it leaves out work that the run waits for, such as copies beside the kernels."""
+
+_MORE_RUNS, _LEAST_TRIES, _MOST_TRIES, _TRIES_S = 4, 3, 40, 1.0
+"""Runs in a row beside one run, and pairs of both, that tell what the way to a device takes from what each run takes.
+Short ones, and many: on a busy machine some of those are not disturbed."""
 
 _SUM = 0.01
 """Shares are of whole nodes, as floats: they sum to 1 within a per cent."""
@@ -93,7 +100,32 @@ def is_beyond(said_s: float, passed_s: float) -> bool:
 
 def is_other_clock(said_s: float, passed_s: float) -> bool:
     """Whether what a device's clock says of some runs may not be of the time that passed, and is worth a look."""
-    return said_s < CLOCK_SHARE * passed_s or is_beyond(said_s, passed_s)
+    return said_s < _CLOCK_SHARE * passed_s or is_beyond(said_s, passed_s)
+
+
+def clock_doubt(session: Session, feeds: Feeds) -> tuple[float, float] | None:
+    """What the device's clock says of a run and what the wall's does, if they contradict each other; else nothing.
+
+    The way to a device and back takes no longer for more runs in a row, so it is in no difference of two bursts. What
+    else the machine does only adds to a burst, so the shortest ones count.
+    """
+
+    def burst(runs: int) -> tuple[float, float]:
+        started = time.perf_counter()
+        said_s = sum(session.time_runs(feeds, runs))
+        return said_s, time.perf_counter() - started
+
+    few: list[tuple[float, float]] = []
+    more: list[tuple[float, float]] = []
+    end = time.perf_counter() + _TRIES_S
+    while len(few) < _LEAST_TRIES or (len(few) < _MOST_TRIES and time.perf_counter() < end):
+        few.append(burst(1))
+        more.append(burst(_MORE_RUNS))
+    said_s, whole_s = min(said for said, _ in more), min(passed for _, passed in more)
+    if all(is_beyond(said, passed) for said, passed in more):
+        return said_s / _MORE_RUNS, whole_s / _MORE_RUNS
+    passed_s = (whole_s - min(passed for _, passed in few)) / (_MORE_RUNS - 1)
+    return (said_s / _MORE_RUNS, passed_s) if said_s < _CLOCK_SHARE * _MORE_RUNS * passed_s else None
 
 
 def _is_other(found: np.dtype[Any], declared: str) -> bool:

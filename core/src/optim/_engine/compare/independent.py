@@ -12,19 +12,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from optim._engine.backends.held import HeldBackend
 from optim._engine.compare.place import Reference, chosen
 from optim._engine.gate.drift import OutputComparison, is_rounding, merge_samples, worst_drift
 from optim._engine.gate.outputs import compare_sample, elements
 from optim._engine.gate.variation import Variation
 from optim.arrays import Feeds, Outputs
+from optim.backend import Backend
 from optim.errors import OptimError, describe_exception
-from optim.model import Model
 from optim.providers.names import CPU
 from optim.target import Target
 
 _INEXACT = 0.1
 """Drift of a target that computes in less precision than a model says: one per cent of the variance."""
+
+_SLOWER = 2.0
+"""Times that a sample may take longer than the longest before it: the check is ended when its time is over."""
 
 Run = Callable[[Feeds], Outputs]
 
@@ -37,45 +39,55 @@ class DeviceCheck:
         by: the runtime; empty if none could compute the original.
         drift: of the target's outputs from those of the runtime.
         samples: that were compared.
+        available: samples that could have been compared; fewer were if time was short.
         reason: why nobody checked the device; else empty.
     """
 
     by: str = ""
     drift: float = 0.0
     samples: int = 0
+    available: int = 0
     reason: str = ""
 
 
-def is_needed(backend: HeldBackend, target: Target) -> bool:
+@dataclass(frozen=True, slots=True)
+class CheckedDevice:
+    """What is checked, and whose issue a difference is.
+
+    Attributes:
+        target: that is judged.
+        backend: name of its backend.
+        release: the distribution that brings the backend, with its version.
+    """
+
+    target: Target
+    backend: str
+    release: str
+
+
+def is_needed(kind: type[Backend], target: Target) -> bool:
     """Whether the outputs that count as right come from another runtime than onnxruntime on the CPU."""
-    return not (backend.kind.opened_by_onnxruntime and target.provider == CPU)
+    return not (kind.opened_by_onnxruntime and target.provider == CPU)
 
 
 def check_device(
-    backend: HeldBackend,
-    original: Model,
-    target: Target,
-    reference: Reference,
-    variations: Mapping[str, Variation],
-    within_s: float | None,
+    device: CheckedDevice, reference: Reference, variations: Mapping[str, Variation], within_s: float | None
 ) -> DeviceCheck:
     """Compare the outputs that count as right with those of an independent runtime.
 
     Args:
-        backend: of the target.
-        original: as the user gave it.
-        target: that is judged.
-        reference: feeds, and the outputs that count as right.
+        device: that is judged.
+        reference: the original as the user gave it, feeds, and the outputs that count as right.
         variations: of these outputs.
-        within_s: seconds for it; one sample is compared in any case.
+        within_s: seconds in which samples must be over; one is compared in any case.
 
     Raises:
         OptimError[target-differs]: the target is further off than rounding in its stated precision explains.
     """
-    began, failures = time.perf_counter(), []
+    began, failures, target = time.perf_counter(), [], device.target
     for by, opened in (("onnxruntime on the CPU", _onnxruntime), ("ONNX's reference implementation", _evaluator)):
         try:
-            run = opened(original.path)
+            run = opened(reference.original.path)
             found, samples = _compared(run, reference, variations, began, within_s)
         except Exception as error:  # whatever a runtime says of a model that it does not take
             failures.append(f"{by}: {describe_exception(error)}")
@@ -90,10 +102,10 @@ def check_device(
                 "target-differs",
                 f"the original model is not right on {target.name}",
                 f"compared with {by} on {samples} samples, {far}, {_stated(target)}",
-                f"this is an issue of the device or of backend {backend.name}, not of the model: report it there",
-                backend.release,
+                f"this is an issue of the device or of backend {device.backend}, not of the model: report it there",
+                device.release,
             )
-        return DeviceCheck(by, drift, samples)
+        return DeviceCheck(by, drift, samples, len(reference.compared))
     return DeviceCheck(reason="; ".join(failures))
 
 
@@ -107,11 +119,13 @@ def _compared(
     run: Run, reference: Reference, variations: Mapping[str, Variation], began: float, within_s: float | None
 ) -> tuple[Sequence[OutputComparison], int]:
     merged: dict[str, OutputComparison] = {}
-    original, samples = reference.original, 0
+    original, samples, longest_s = reference.original, 0, 0.0
     for sample, feeds in chosen(reference.feed_set(), reference.compared):
-        if samples and within_s is not None and time.perf_counter() - began > within_s:
+        spent_s = time.perf_counter() - began
+        if samples and within_s is not None and spent_s + _SLOWER * longest_s > within_s:
             break
         expected = elements(run(feeds))
+        longest_s = max(longest_s, time.perf_counter() - began - spent_s)
         got = reference.expected(sample)
         compared = compare_sample(expected, got, feeds, original.inputs, original.outputs, variations)
         merged, samples = merge_samples(merged, compared), samples + 1

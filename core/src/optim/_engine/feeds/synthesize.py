@@ -179,16 +179,28 @@ def sample_bytes(plans: Sequence[PlannedInput], setting: Setting) -> int:
 
 
 def _refusal(feeds: Feeds, check: Check) -> str | None:
-    """Why the model refuses a sample; None where it runs."""
+    """Why the model refuses a sample; None where it runs.
+
+    Raises:
+        OptimError[backend-contract]: the runtime takes the sample, and returns other outputs than the model declares.
+    """
     try:
         outputs = check(feeds)
+    except OptimError as error:
+        if error.reference == "backend-contract":
+            raise
+        return _first_line(error)
     except Exception as error:
-        return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        return _first_line(error)
     arrays = outputs.values() if isinstance(outputs, Mapping) else outputs if isinstance(outputs, list | tuple) else ()
     for array in arrays:
         if isinstance(array, np.ndarray) and array.dtype.kind in "fc" and np.isnan(array).any():
             return _NAN
     return None
+
+
+def _first_line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def _generator(seed: int, index: int) -> np.random.Generator:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from optim._engine.backends.held import HeldBackend
 from optim._engine.backends.held_session import HeldSession
-from optim._engine.backends.session_contract import CLOCK_SHARE, is_beyond, is_other_clock
+from optim._engine.backends.session_contract import clock_doubt, is_other_clock
 from optim._engine.compare.comparison import Comparison
 from optim._engine.jobs.job import Job
 from optim._engine.jobs.lane_clock import LaneClock
@@ -29,10 +29,6 @@ from optim.providers.names import CPU
 
 _BURST_S = 0.02
 _MOST_RUNS = 10
-
-_MORE_RUNS, _LEAST_TRIES, _MOST_TRIES, _TRIES_S = 4, 3, 40, 1.0
-"""Runs in a row beside one run, and pairs of both, that tell what the way to a device takes from what each run takes.
-Short ones, and many: on a busy machine some of those are not disturbed."""
 
 _LONG_S = 0.5
 """A run on a CPU that takes longer warms itself up: caches and threads are awake after its first hundredth. A GPU
@@ -173,7 +169,7 @@ def _answer_rounds(
         ]
         passed_s = time.perf_counter() - started
         if is_first and not backend.by_wall and is_other_clock(sum(map(sum, seconds)), passed_s):
-            doubt = _doubt(session, feeds[0][1])
+            doubt = clock_doubt(session, feeds[0][1])
         is_first = False
         session.release()
         figure = None if doubt and not backend.by_wall else goal.round()
@@ -186,28 +182,3 @@ def _burst(session: Session, feeds: Feeds, count: int, *, warm: bool) -> list[fl
     if warm:
         session.run(feeds)
     return session.time_runs(feeds, count)
-
-
-def _doubt(session: Session, feeds: Feeds) -> tuple[float, float] | None:
-    """What the device's clock says of a run and what the wall's does, if they contradict each other; else nothing.
-
-    The way to a device and back takes no longer for more runs in a row, so it is in no difference of two bursts. What
-    else the machine does only adds to a burst, so the shortest ones count.
-    """
-
-    def burst(runs: int) -> tuple[float, float]:
-        started = time.perf_counter()
-        said_s = sum(session.time_runs(feeds, runs))
-        return said_s, time.perf_counter() - started
-
-    few: list[tuple[float, float]] = []
-    more: list[tuple[float, float]] = []
-    end = time.perf_counter() + _TRIES_S
-    while len(few) < _LEAST_TRIES or (len(few) < _MOST_TRIES and time.perf_counter() < end):
-        few.append(burst(1))
-        more.append(burst(_MORE_RUNS))
-    said_s, whole_s = min(said for said, _ in more), min(passed for _, passed in more)
-    if all(is_beyond(said, passed) for said, passed in more):
-        return said_s / _MORE_RUNS, whole_s / _MORE_RUNS
-    passed_s = (whole_s - min(passed for _, passed in few)) / (_MORE_RUNS - 1)
-    return (said_s / _MORE_RUNS, passed_s) if said_s < CLOCK_SHARE * _MORE_RUNS * passed_s else None

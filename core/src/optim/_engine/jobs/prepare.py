@@ -13,7 +13,7 @@ from pathlib import Path
 from optim._engine.backends.held import HeldBackend
 from optim._engine.compare.chosen_samples import judged_on, timed_samples
 from optim._engine.compare.exactness import Inexact, exact_original, find_inexact
-from optim._engine.compare.independent import DeviceCheck, check_device, is_needed
+from optim._engine.compare.independent import DeviceCheck
 from optim._engine.compare.metric_spec import MetricSpec
 from optim._engine.compare.original_outputs import measure_variations, notes_on_outputs, require_numbers
 from optim._engine.compare.place import Place, Reference, TaskUse
@@ -35,9 +35,6 @@ _EXPLORED = 2
 
 _OUTPUTS_SHARE = 0.25
 """Of the time for preparing, for running the original on its samples: no result is compared for longer."""
-
-_DEVICE_SHARE = 0.3
-"""Of the time for preparing, for an independent runtime: about a tenth of a run."""
 
 _RUNS_IN_TIME = 12
 """Runs that must fit into the time for preparing: else a second sample costs every candidate too much."""
@@ -108,7 +105,7 @@ class Answer:
         cut_short: whether more samples, settings or figures were left out for their time.
         held_out: samples that no pass sees, and that the gate compares on first.
         one_size: dynamic dimensions that all of the user's samples have at one size.
-        device: what an independent runtime says of the target; None where the target is that runtime.
+        device: what an independent runtime says of the target; another job asks it. None if the target is that runtime.
         inexact: that the original as it stands is wrong on the target; None: it is right.
         task: the task metric and its value on the original, where the user named one.
     """
@@ -177,15 +174,8 @@ def run(request: Request, channel: Channel) -> Answer:
         original.equivalent,
     )
     exact, target = original.exact, request.place.target
-    device = None
-    if is_needed(backend, target):
-        channel.event("progress", text="computing the original on an independent runtime")
-        within_s = None if request.within_s is None else request.within_s * _DEVICE_SHARE
-        device = check_device(backend, request.model, target, reference, reference.variations(), within_s)
     inexact = None if exact is None else find_inexact(backend, exact, target, reference, found.tolerance)
     first = (inexact.note,) if inexact is not None else ()
-    if device is not None and device.reason:
-        task_notes.append(f"no independent runtime checked {target.name}: {device.reason}")
     notes = (*feeds.notes, *task_notes, *training_notes(request.model.path))
     return Answer(
         digest=feeds.digest,
@@ -209,7 +199,6 @@ def run(request: Request, channel: Channel) -> Answer:
         held_out=len(feeds.held_out),
         one_size=at_one_size(feeds, compared, request.model.inputs),
         inexact=inexact,
-        device=device,
     )
 
 

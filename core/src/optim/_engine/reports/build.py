@@ -318,4 +318,4 @@ def _device(outcome: Outcome) -> DeviceReport | None:
     found = outcome.prepared.device
     if found is None:
         return None
-    return DeviceReport(by=found.by, drift=found.drift, samples=found.samples, reason=found.reason)
+    return DeviceReport(**asdict(found))

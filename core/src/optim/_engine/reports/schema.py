@@ -297,6 +297,7 @@ class DeviceReport(Part):
     by: str = Field(description="independent runtime that computed the original; empty if there is none")
     drift: Figure = Field(description="drift of the reference outputs from the outputs of that runtime")
     samples: int = Field(description="number of samples that both computed")
+    available: int = Field(default=0, description="number of samples that both would have computed with enough time")
     reason: str = Field(default="", description="reason why the target was not checked; empty if it was")
 
 

@@ -103,6 +103,8 @@ def device_text(found: DeviceReport) -> str:
     if not found.by:
         return "the device itself was compared with no other runtime"
     samples = count_text(found.samples, "sample")
+    if found.samples < found.available:
+        samples = f"{found.samples} of {found.available} samples, because its time was over"
     return f"the device itself drifts {figure_text(found.drift)} from {found.by}, on {samples}"
 
 

@@ -24,6 +24,7 @@ from optim._engine.goals.known import find_goal
 from optim._engine.graphs.file_there import check_file
 from optim._engine.graphs.stamp import stamps_of
 from optim._engine.jobs import arrival, entry, ingest, prepare, refuse
+from optim._engine.jobs.check_device import with_device_checked
 from optim._engine.jobs.ingest import Answer as Ingested
 from optim._engine.jobs.job import Answer, Job, Request
 from optim._engine.jobs.prepare import Answer as Prepared
@@ -368,7 +369,8 @@ class Preparation:
         if within_s is not None and not self.settings.named:  # what was named is proven whatever the time
             most_s = min(most_s, self.deadline.most_for_original)
         try:
-            return self.need(prepare.JOB, request, "prepare", most_s)
+            made = self.need(prepare.JOB, request, "prepare", most_s)
+            return with_device_checked(made, request, self.registry, self.runner, self.settings.needed_timeout_s)
         except OptimError as error:
             if _ran_out(error) and most_s < self.settings.needed_timeout_s:
                 failed = error.__cause__
@@ -430,7 +432,7 @@ def original_too_slow(name: str, took_s: float, announced_s: float, call: Plugin
     if call is not None and call.first:
         return OptimError(
             "backend-no-answer",
-            f"{name} was not run once",
+            f"the search on {name} did not begin",
             f"after {took_s:.0f} s, when the time limit was reached, {call.text}: that call had not returned",
             f"--search-seconds {enough:.0f} if it is only slow; if it hangs, report it to the package below, which "
             "brings the backend",

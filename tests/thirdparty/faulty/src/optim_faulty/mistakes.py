@@ -22,3 +22,5 @@ def happen(where: str, *, is_candidate: bool = False) -> None:
         time.sleep(3600)
     if planted("error", where):
         raise RuntimeError("ERR_0x80000008: the device was lost")
+    if planted("exit", where):
+        os._exit(0)

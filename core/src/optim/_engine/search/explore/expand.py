@@ -305,6 +305,8 @@ class Expander:
         for one in near:
             if one not in faster and self.repairs.is_near(one.attempt, one.tried):
                 one.attempt.unrepaired = _NO_FASTER
+        if self._for_size:
+            self.repairs.note_far(near)
         closest = self.repairs.closest(faster)
         new = self.repairs.repair(closest) if closest is not None else None
         return [new] if new is not None else []

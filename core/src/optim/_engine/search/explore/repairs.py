@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from optim._engine.repair.found import REPAIRABLE
 from optim._engine.search.deadline import LEAST_REPAIR_S, Deadline
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.journal import Journal, chain_key, chain_of, step_of
@@ -39,6 +40,9 @@ class Near:
     tried: Tried
 
 
+_FAR = f"not repaired: the drift is more than {REPAIRABLE:g} times the budget, and no search time was left"
+
+
 class Repairs:
     """Repairs candidates of one search.
 
@@ -52,6 +56,7 @@ class Repairs:
 
     Attributes:
         near: what may be repaired with more time.
+        far: what is far beyond the budget.
         rough: by their chain, what was repaired in too little time, as it was before.
     """
 
@@ -74,6 +79,7 @@ class Repairs:
         self._repaired_as: dict[StepKey, RepairedOptions] = {}
         self._found: dict[tuple[str, StepKey], Candidate | None] = {}
         self.near: dict[tuple[str, StepKey], Near] = {}
+        self.far: dict[tuple[str, StepKey], Near] = {}
         self.rough: dict[ChainKey, Near] = {}
         self._chains = Chains(bench, journal, time)
 
@@ -109,6 +115,13 @@ class Repairs:
         """Note what may be repaired with more time."""
         self.near[one.parent.digest, one.attempt.step.key] = one
 
+    def note_far(self, tried: Sequence[Near]) -> None:
+        """Note what is far beyond the budget: its repair seldom gains anything, and has only time that nobody needs."""
+        for one in tried:
+            if "keep" in one.attempt.step.options and self._repairer.is_far(one.tried):
+                one.attempt.unrepaired = _FAR
+                self.far[one.parent.digest, one.attempt.step.key] = one
+
     def repair_again(self, one: Near) -> Candidate | None:
         """Returns what a repair finds now that has more time than it had before."""
         self._found.pop((one.parent.digest, one.attempt.step.key), None)
@@ -116,9 +129,12 @@ class Repairs:
         return self.repair(one)
 
     def repair_on(self, is_wanted: Callable[[Near], bool]) -> Candidate | None:
-        """Returns what a repair finds in all the time but the least proof, of what was smallest before it first."""
+        """Returns what a repair finds in all the time but the least proof, of what was smallest before it first.
+
+        What is far beyond the budget comes last.
+        """
         with self._time.lending():
-            for one in sorted(self.near.values(), key=made_bytes):
+            for one in (*sorted(self.near.values(), key=made_bytes), *sorted(self.far.values(), key=made_bytes)):
                 if self._time.left_for_repairs < LEAST_REPAIR_S:
                     break
                 if is_wanted(one) and (found := self.repair_again(one)) is not None:

@@ -172,6 +172,12 @@ class Repairer:
         row.notes = (*row.notes, f"repaired for all samples, with {nodes} left {kept}")
         return self._chains.apply([repaired, *candidate.steps[place + 1 :]], before)
 
+    def is_far(self, tried: Tried) -> bool:
+        """Whether it is beyond the budget by so much that its repair is the last thing to try."""
+        if tried.answer is None or not tried.answer.comparisons:
+            return False
+        return REPAIRABLE * self.aim(tried) <= worst_drift(tried.answer.comparisons).relative_error < math.inf
+
     def is_near(self, tried: Tried) -> bool:
         """Whether it is beyond the budget by little, or by what a few nodes that overflow may explain."""
         if tried.answer is None or not tried.answer.comparisons:

@@ -1,0 +1,89 @@
+"""Job: the original on a runtime that the target's vendor did not write, within a tenth of the run's time.
+
+It has a process of its own, so a runtime that is slow on the model, hangs or crashes costs the check and not the run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from optim._engine.compare.independent import CheckedDevice, DeviceCheck, check_device, is_needed
+from optim._engine.compare.place import Reference
+from optim._engine.jobs import prepare
+from optim._engine.jobs.job import Job
+from optim._engine.jobs.runner import Runner
+from optim._engine.plugins.registry import Registry
+from optim.jobs.channel import Channel
+from optim.jobs.process import WorkerFailed
+
+_SHARE = 0.5
+"""Of the time for the original, which is a fifth of the run's: a tenth of the run's."""
+
+LEAST_S = 5.0
+"""After which a check is ended in a short run: a process starts and opens a model in 1 to 3 s on a busy machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is checked.
+
+    Attributes:
+        device: the target, and who brings it.
+        reference: feeds, and the outputs that count as right.
+        within_s: seconds in which samples are begun; None: no bound.
+    """
+
+    device: CheckedDevice
+    reference: Reference
+    within_s: float | None
+
+
+Answer = DeviceCheck
+
+JOB = Job(__name__, Request, Answer)
+
+
+def run(request: Request, channel: Channel) -> Answer:
+    """Compare as many samples as there is time for."""
+    channel.event("progress", text="computing the original on an independent runtime")
+    return check_device(request.device, request.reference, request.reference.variations(), request.within_s)
+
+
+def with_device_checked(
+    prepared: prepare.Answer, request: prepare.Request, registry: Registry, runner: Runner, most_s: float
+) -> prepare.Answer:
+    """What a run is prepared with, and what an independent runtime says of its target, or why none said anything.
+
+    Args:
+        prepared: without that.
+        request: what led to it.
+        registry: of the plugins.
+        runner: of the run.
+        most_s: seconds after which the check is ended if the run has no end.
+
+    Raises:
+        OptimError[target-differs]: the target is further off than rounding in its stated precision explains.
+    """
+    target = request.place.target
+    if not is_needed(registry.backend(target.backend), target):
+        return prepared
+    device = CheckedDevice(target, target.backend, registry.offered("backend")[target.backend].plugin.release)
+    reference = Reference(request.feeds, request.outputs, request.model, prepared.compared)
+    within_s = None if request.within_s is None else _SHARE * request.within_s
+    timeout_s = most_s if within_s is None else min(most_s, max(LEAST_S, within_s))
+    notes: tuple[str, ...] = ()
+    try:
+        found = runner.call(
+            JOB,
+            Request(device, reference, within_s),
+            timeout_s=timeout_s,
+            on_event=lambda event: runner.say(event.get("text", "")),
+        )
+    except WorkerFailed as failed:
+        if failed.error:
+            raise failed.error from failed
+        found = DeviceCheck(available=len(reference.compared), reason=failed.reason)
+    if found.reason:
+        notes = (f"no independent runtime checked {target.name}: {found.reason}",)
+    cut_short = prepared.cut_short or found.samples < found.available
+    return replace(prepared, device=found, notes=(*prepared.notes, *notes), cut_short=cut_short)
