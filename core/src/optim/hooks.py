@@ -65,7 +65,7 @@ OWN_COMMANDS: Mapping[str, str] = {
 """Verbs of optim itself, with what ``optim --help`` says of each; a plugin's command may not be called like one."""
 
 
-_DIAGNOSIS = ("blame", "draw", "profile", "reduce", "sensitivity")
+_DIAGNOSIS = ("blame", "draw", "outputs", "profile", "reduce", "sensitivity")
 _LAYOUTS = ("genai", "mlflow", "onnx", "onnxruntime", "optimum", "transformers.js", "triton")
 _METRICS = ("cosine", "f1", "mean-iou", "perplexity", "token-agreement", "top-1", "top-k", "wer")
 
@@ -78,6 +78,7 @@ RESERVED_NAMES: Mapping[str, Mapping[str, str]] = {
         "openvino": "openvino",
         "qnn": "qnn",
         "qnn-offline": "qnn",
+        "stored": "diagnose",
         "tensorrt": "tensorrt",
         "tensorrt-offline": "tensorrt",
         "torch-compile": "torch",
@@ -93,6 +94,7 @@ RESERVED_NAMES: Mapping[str, Mapping[str, str]] = {
         "ort-web": "prepost",
         "qnn": "qnn",
         "qnn-offline": "qnn",
+        "stored": "diagnose",
         "tensorrt": "tensorrt",
         "tensorrt-offline": "tensorrt",
         "torch": "torch",

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     examples=(
         "optim verify model.onnx out --data samples.npz --max-drift 0.05",
         "optim verify model.onnx --target cpu --other-target openvino",
+        "optim verify ref.npz out --data samples.npz",
     ),
 )
 @click.argument("reference", type=MODEL_PATH)
@@ -62,7 +63,7 @@ def verify(
     """Run REFERENCE and OTHER on the same input samples and compare every output.
 
     Each model is an .onnx file or a run folder. With --other-target, OTHER may be left out: optim compares REFERENCE
-    with itself on the other target.
+    with itself on the other target. REFERENCE can also be a file of optim outputs.
 
     Exit status 0: within the budget; 4: beyond the budget, or not judged. A CI job can use it as a gate.
     """
