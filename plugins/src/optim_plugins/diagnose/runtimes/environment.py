@@ -45,7 +45,11 @@ def make_environment(version: str, say: Callable[[str], None]) -> None:
         what = f"there is no environment with {DISTRIBUTION} {version}"
         again = f"optim runtimes MODEL {DISTRIBUTION}=={version}"
         if "No matching distribution" in error.cause:
-            fix = f"pip index versions {DISTRIBUTION}   # the versions for this Python and machine; then name one"
-            raise OptimError.usage("unknown-runtime-version", what, error.cause, fix) from error
+            raise OptimError.usage(
+                "unknown-runtime-version",
+                what,
+                error.cause,
+                "pip index versions onnxruntime   # the versions for this Python and machine; then name one",
+            ) from error
         fix = error.fix.replace(f"optim plugins install {isolation.plugin}", again)
         raise replace(error, what=what, fix=fix) from error
