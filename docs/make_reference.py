@@ -41,10 +41,14 @@ MODULES = (
     "jobs",
     "isolation",
     "cli_kit",
+    "optim_plugins.rules",
     "optim_testing",
     "optim_testing.models",
 )
 """In the order of the page, modules of ``optim`` by their names in it; of a package the names that it hands on."""
+
+_FOLDERS = {"optim_testing": "testing", "optim_plugins": "plugins"}
+"""Where packages are that are not core's."""
 
 INTRODUCTION = """# Public modules of optim
 
@@ -92,14 +96,13 @@ def _about(module: str) -> str:
 
 def name_of(module: str) -> str:
     """What a module of :data:`MODULES` is imported by."""
-    return module if module.split(".")[0] == "optim_testing" else f"optim.{module}"
+    return module if module.split(".")[0] in _FOLDERS else f"optim.{module}"
 
 
 def source_of(module: str) -> Path:
     """The file of a module."""
     name = name_of(module)
-    folder = "testing" if name == module else "core"
-    path = ROOT / folder / "src" / Path(*name.split("."))
+    path = ROOT / _FOLDERS.get(name.split(".")[0], "core") / "src" / Path(*name.split("."))
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 

@@ -65,9 +65,10 @@ def test_the_page_names_the_stages_that_a_new_plugin_can_start_with() -> None:
 
 def test_the_samples_are_parts_of_the_package_that_optim_writes(tmp_path: Path) -> None:
     write_package("my-vendor", tmp_path / "package", [Stage.FUSE, Stage.QUANTIZE])
-    written = "\n".join(path.read_text(encoding="utf-8") for path in (tmp_path / "package").rglob("*.py"))
+    write_package("my-vendor", tmp_path / "rule", [Stage.FUSE], rule=True)
+    written = "\n".join(path.read_text(encoding="utf-8") for path in tmp_path.rglob("*.py"))
     samples = re.findall(r"```python\n(.*?)\n```", PAGE, re.DOTALL)
-    assert len(samples) == 2
+    assert len(samples) == 3
     assert [sample for sample in samples if sample not in written] == []
     files = re.findall(r"`([\w/]+\.py)`", PAGE.split("| file |")[1].split("\n\n")[0])
     assert len(files) == 5

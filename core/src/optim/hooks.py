@@ -65,7 +65,7 @@ OWN_COMMANDS: Mapping[str, str] = {
 """Verbs of optim itself, with what ``optim --help`` says of each; a plugin's command may not be called like one."""
 
 
-_DIAGNOSIS = ("blame", "draw", "profile", "reduce", "sensitivity")
+_DIAGNOSIS = ("blame", "draw", "outputs", "profile", "reduce", "runtimes", "sensitivity")
 _LAYOUTS = ("genai", "mlflow", "onnx", "onnxruntime", "optimum", "transformers.js", "triton")
 _METRICS = ("cosine", "f1", "mean-iou", "perplexity", "token-agreement", "top-1", "top-k", "wer")
 
@@ -75,9 +75,11 @@ RESERVED_NAMES: Mapping[str, Mapping[str, str]] = {
         "cpu": "ort",
         "cuda": "cuda",
         "cuda-offline": "cuda",
+        "onnxruntime": "diagnose",
         "openvino": "openvino",
         "qnn": "qnn",
         "qnn-offline": "qnn",
+        "stored": "diagnose",
         "tensorrt": "tensorrt",
         "tensorrt-offline": "tensorrt",
         "torch-compile": "torch",
@@ -86,6 +88,7 @@ RESERVED_NAMES: Mapping[str, Mapping[str, str]] = {
         "web": "prepost",
     },
     "backend": {
+        "onnxruntime": "diagnose",
         "cuda": "cuda",
         "cuda-offline": "cuda",
         "openvino": "openvino",
@@ -93,6 +96,7 @@ RESERVED_NAMES: Mapping[str, Mapping[str, str]] = {
         "ort-web": "prepost",
         "qnn": "qnn",
         "qnn-offline": "qnn",
+        "stored": "diagnose",
         "tensorrt": "tensorrt",
         "tensorrt-offline": "tensorrt",
         "torch": "torch",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -81,7 +82,9 @@ def digest_elsewhere(trial: Trial, transformation: Pass, options: PassOptions) -
 
 
 def _path(cls: type) -> str:
-    return f"{cls.__module__}:{cls.__qualname__}"
+    """Where a class is found; one by declaration has the name of whatever it was assigned to."""
+    names = (name for name, value in vars(sys.modules[cls.__module__]).items() if value is cls)
+    return f"{cls.__module__}:{next(names, cls.__qualname__)}"
 
 
 def _imported(path: str) -> Any:

@@ -25,6 +25,7 @@ from optim_testing import models
 from optim_testing.adapted import adapter_defect, adapter_refusal, with_adapter_inputs
 from optim_testing.elsewhere import digest_elsewhere
 from optim_testing.exact_integers import OnnxRuntimeCpu
+from optim_testing.example import write_example
 from optim_testing.imports import imported
 from optim_testing.offered import StageConformance
 from optim_testing.shared_weights import kept_defect, with_twin
@@ -58,7 +59,7 @@ _SHARED: dict[tuple[str, str], _Shared] = {}
 
 
 class PassConformance(StageConformance):
-    """Subclass as ``TestMyPass``, with the two fixtures that raise here.
+    """Subclass as ``TestMyPass``, with the two fixtures that raise here; a pass by declaration needs the first alone.
 
     Attributes:
         max_drift: largest drift between the outputs before and after; no default, so that somebody thought of it.
@@ -87,8 +88,13 @@ class PassConformance(StageConformance):
         return pass_class
 
     @pytest.fixture
-    def model_path(self) -> Path | str:
-        """An ``.onnx`` file that the pass should do something for, e.g. ``models.mlp(tmp_path)``."""
+    def model_path(self, pass_class: type[Any], tmp_path: Path) -> Path | str:
+        """An ``.onnx`` file that the pass should do something for, e.g. ``models.mlp(tmp_path)``.
+
+        A pass by declaration brings its own example.
+        """
+        if hasattr(pass_class, "example"):
+            return write_example(pass_class.pattern, pass_class.example, tmp_path)
         raise NotImplementedError(f"{type(self).__name__} needs a fixture model_path that returns an .onnx file")
 
     # What it may say otherwise.

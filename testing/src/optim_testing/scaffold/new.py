@@ -23,6 +23,7 @@ _STAGES = ("pre-export", "export", "fuse", "quantize", "convert-precision", "tun
     show_default=True,
     help="Write a pass for this stage. Can be repeated.",
 )
+@click.option("--rule", is_flag=True, help="Write the pass for stage fuse as a rewrite rule, in ten lines.")
 @click.option(
     "--target",
     type=click.Choice(["provider", "runtime"]),
@@ -40,7 +41,13 @@ _STAGES = ("pre-export", "export", "fuse", "quantize", "convert-precision", "tun
 @click.option("--folder", type=click.Path(path_type=Path), help="Folder to write. [default: optim-plugin-NAME]")
 @json_option
 def new(
-    name: str, stages: tuple[str, ...], target: str, extras: tuple[str, ...], folder: Path | None, as_json: bool
+    name: str,
+    stages: tuple[str, ...],
+    rule: bool,
+    target: str,
+    extras: tuple[str, ...],
+    folder: Path | None,
+    as_json: bool,
 ) -> None:
     """Write the package of a new plugin called NAME: a target, working passes, and tests.
 
@@ -50,7 +57,8 @@ def new(
 
     folder = folder or Path(f"optim-plugin-{name}")
     chosen = [Stage(stage) for stage in stages]
-    files = write_package(name, folder, chosen, own_runtime=target == "runtime", extras=sorted(set(extras)))
+    own = target == "runtime"
+    files = write_package(name, folder, chosen, own_runtime=own, rule=rule, extras=sorted(set(extras)))
     if as_json:
         print_json({"folder": str(folder), "files": [str(path) for path in files]})
         return

@@ -27,6 +27,7 @@ class _Sample:
         nothing_to_do: the model of ``optim_testing.models`` that it leaves alone, where that is not the usual one.
         base: the class that it is of.
         needs: other files of this package that it imports.
+        is_rule: whether it is declared by a pattern and its replacement.
     """
 
     stage: Stage
@@ -38,6 +39,7 @@ class _Sample:
     has_options: bool = False
     base: str = "Pass"
     needs: tuple[str, ...] = ()
+    is_rule: bool = False
 
     @property
     def pass_name(self) -> str:
@@ -65,6 +67,9 @@ _SAMPLES = {
     )
 }
 
+_RULE = _Sample(Stage.FUSE, "fuse_softsign", "FuseSoftsign", 1e-6, is_rule=True)
+"""The pass of stage fuse in ten lines."""
+
 STAGES = tuple(_SAMPLES)
 """The stages that a new plugin can start with a pass in."""
 
@@ -74,7 +79,13 @@ _EXTRAS: Mapping[str, tuple[str, ...]] = {"metric": ("metric", "metric_options")
 
 
 def write_package(
-    name: str, folder: Path, stages: Sequence[Stage], *, own_runtime: bool = False, extras: Sequence[str] = ()
+    name: str,
+    folder: Path,
+    stages: Sequence[Stage],
+    *,
+    own_runtime: bool = False,
+    rule: bool = False,
+    extras: Sequence[str] = (),
 ) -> list[Path]:
     """Write the package of a plugin.
 
@@ -83,6 +94,7 @@ def write_package(
         folder: must not exist, or be empty; filled at the end, when everything is written.
         stages: each gets a pass.
         own_runtime: whether its target has a runtime of its own, and is no provider of onnxruntime.
+        rule: whether the pass of stage fuse is a rewrite rule, declared and not a class.
         extras: of :data:`_EXTRAS`.
 
     Returns:
@@ -100,7 +112,8 @@ def write_package(
             "nothing in it is overwritten",
             f"optim plugins new {name} --folder another-folder",
         )
-    passes = [_SAMPLES[stage] for stage in STAGES if stage in stages]
+    samples = {**_SAMPLES, Stage.FUSE: _RULE} if rule else _SAMPLES
+    passes = [samples[stage] for stage in STAGES if stage in stages]
     target = "target_own_runtime.py" if own_runtime else "target.py"
     files = _rendered(name, module, passes, target=target, extras=extras)
     try:
@@ -181,7 +194,7 @@ def _rendered(
         Path("tests/test_plugin.py"): "tests/test_plugin.py",
     }
     for sample in passes:
-        template = f"passes/{sample.stage.name.lower()}"
+        template = "passes/rule" if sample.is_rule else f"passes/{sample.stage.name.lower()}"
         templates[source / f"{sample.file}.py"] = f"{template}.py"
         if sample.has_options:
             templates[source / f"{sample.file}_options.py"] = f"{template}_options.py"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from os import PathLike, fspath
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from optim._engine.api.given import Data, MadeUp, TaskMetric, named_data, named_metric, sized_data
 from optim._engine.api.request import conditions_for
@@ -36,7 +37,7 @@ def verify(
     """Run two models on the same feeds and compare every output.
 
     Args:
-        reference: an ``.onnx`` file, a run folder, or a source, which is exported.
+        reference: an ``.onnx`` file, a run folder, a source, which is exported, or a file of ``optim outputs``.
         other: the same; by default the reference itself, on ``other_target``.
         data: as :func:`optim.run` takes it; by default the samples of a run folder, if it knows them, else made up.
         max_drift: largest drift of any output; by default 0.1, or no bound where ``max_loss`` is given.
@@ -64,6 +65,9 @@ def verify(
         (True, 0.0127)
     """
     said = say or quiet
+    if other is not None and fspath(reference).endswith(".npz"):  # stored outputs stand for what computed them
+        stored = f"stored:file={quote(fspath(reference))}"
+        reference, other, target, other_target = other, None, stored, other_target or target
     first = fetched(fspath(reference), said)
     models = first, first if other is None else fetched(fspath(other), said)
     if other is None and not other_target:

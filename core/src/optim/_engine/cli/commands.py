@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 GROUPS = {
     "Optimize": ("run", "pick", "deliver"),
-    "Compare": ("verify", "bench"),
+    "Compare": ("verify", "bench", "outputs", "runtimes"),
     "Diagnose": ("blame", "profile", "sensitivity", "reduce", "draw", "inspect"),
     "Look up": ("passes", "targets", "metrics", "layouts", "help"),
     "Installation": ("plugins", "cache", "completion"),

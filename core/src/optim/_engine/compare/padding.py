@@ -36,7 +36,7 @@ def outputs_with_padding(run: Callable[[Feeds], Outputs], original: Model, sampl
         if looked_at == _SAMPLES or not any(padding_masks(feeds, original.inputs)):
             continue
         looked_at += 1
-        before, after = elements(run(feeds)), elements(run(_changed(feeds, original.inputs)))
+        before, after = elements(run(feeds)), elements(run(with_other_padding(feeds, original.inputs)))
         for name, array in before.items():
             valid = valid_positions(name, array, feeds, original.inputs, infos.get(name))
             if valid is None:
@@ -63,7 +63,7 @@ def _size(values: Numbers, array: Array) -> float:
     return float(np.abs(values[counted]).max(initial=0.0))
 
 
-def _changed(feeds: Feeds, inputs: Iterable[TensorInfo]) -> Feeds:
+def with_other_padding(feeds: Feeds, inputs: Iterable[TensorInfo]) -> Feeds:
     """Feeds with other values at the positions that masks hide: those of the same row, turned round."""
     changed = dict(feeds)
     for info, mask in padding_masks(feeds, tuple(inputs)):

@@ -103,7 +103,7 @@ def measure_tolerance(
                 drift, known = _rounded(session, reference, samples, known)
                 if is_first:
                     every = _in_time(reference.compared, began + within_s)
-                    _, known = _rounded(session, reference, every, known, _next_numbers)
+                    _, known = _rounded(session, reference, every, known, next_numbers)
         except OptimError as error:
             if error.reference == "nothing-compared":
                 raise
@@ -131,7 +131,7 @@ def _in_time(samples: Iterable[int], until: float) -> Iterator[int]:
         yield sample
 
 
-def _next_numbers(feeds: Feeds) -> Feeds:
+def next_numbers(feeds: Feeds) -> Feeds:
     """Feeds of floats moved by some units in the last place, up and down: as if a few operations had rounded before."""
     rng = np.random.default_rng(0)
     moved = dict(feeds)

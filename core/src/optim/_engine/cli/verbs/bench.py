@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from optim._engine.cli.runtimes import on_runtimes, runtime_option
 from optim.cli_kit.commands import OptimCommand
 from optim.cli_kit.names import TARGET_NAME
 from optim.cli_kit.options import (
@@ -54,6 +55,7 @@ class _GridCommand(OptimCommand):
     examples=(
         "optim bench model.onnx out --data samples.npz",
         "optim bench model.onnx --target cpu,openvino",
+        "optim bench model.onnx --runtime onnxruntime==1.28.0,1.32.0",
         "optim bench model.onnx out --grid batch=1,8 sequence=16,128 --csv grid.csv --plot grid.svg",
     ),
 )
@@ -61,6 +63,7 @@ class _GridCommand(OptimCommand):
 @data_option
 @made_up_options
 @targets_option("Target to run the models on. One model can run on several: names with commas, or auto.", default="cpu")
+@runtime_option
 @click.option("--seconds", type=SECONDS, default=20.0, show_default=True, help="Time limit for timing, in seconds.")
 @seed_option("Random seed of synthesized samples and of the order.")
 @click.option(
@@ -105,6 +108,7 @@ def bench(
     sizes: dict[str, int],
     mask: str | None,
     target: str,
+    runtime: str | None,
     seconds: float,
     seed: int,
     beside: tuple[str, ...],
@@ -123,6 +127,8 @@ def bench(
     with its tuned session settings and an .onnx file with the defaults of the backend. With --generate, every model but
     the first may be a folder of onnxruntime-genai.
     """
+    if runtime is not None:
+        return on_runtimes(runtime, models)
     from optim._engine.api.bench import bench as bench_models
     from optim._engine.api.bench import bench_grid
     from optim.cli_kit.live_lines import progress

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from optim._engine.cli.runtimes import on_runtimes, runtime_option
 from optim.cli_kit.commands import OptimCommand
 from optim.cli_kit.names import TARGET_NAME
 from optim.cli_kit.options import (
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     examples=(
         "optim verify model.onnx out --data samples.npz --max-drift 0.05",
         "optim verify model.onnx --target cpu --other-target openvino",
+        "optim verify ref.npz out --data samples.npz",
     ),
 )
 @click.argument("reference", type=MODEL_PATH)
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 @metric_options
 @target_option
 @click.option("--other-target", type=TARGET_NAME, default="", help="Target to run OTHER on. [default: --target]")
+@runtime_option
 @seed_option("Random seed of synthesized samples.")
 @json_option
 def verify(
@@ -56,16 +59,19 @@ def verify(
     max_loss: str | None,
     target: str,
     other_target: str,
+    runtime: str | None,
     seed: int,
     as_json: bool,
 ) -> int:
     """Run REFERENCE and OTHER on the same input samples and compare every output.
 
     Each model is an .onnx file or a run folder. With --other-target, OTHER may be left out: optim compares REFERENCE
-    with itself on the other target.
+    with itself on the other target. REFERENCE can also be a file of optim outputs.
 
     Exit status 0: within the budget; 4: beyond the budget, or not judged. A CI job can use it as a gate.
     """
+    if runtime is not None:
+        return on_runtimes(runtime, [reference, *filter(None, [other])])
     from optim._engine.api.verify import verify as verify_models
     from optim.cli_kit.live_lines import progress
 

@@ -48,7 +48,8 @@ def verify_models(
     with workbench_for(reference, conditions, asked, [other]) as (bench, _):
         found = verify_on(bench, other, asked, elsewhere)
         about = about_made_up((reference, other)) if bench.settings.data is None else ""
-        return found.model_copy(update={"feeds": found.feeds.model_copy(update={"note": about})})
+        notes = (*found.notes, *filter(None, [bench.target.remark]))
+        return found.model_copy(update={"feeds": found.feeds.model_copy(update={"note": about}), "notes": notes})
 
 
 def verify_on(bench: Workbench, other: Path, asked: RunSettings, elsewhere: Target | None = None) -> Verification:

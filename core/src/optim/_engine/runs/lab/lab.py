@@ -10,6 +10,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Self, TypeAlias, TypeVar, cast
 
+from optim._engine.compare.padding import with_other_padding
+from optim._engine.compare.rounding import next_numbers
 from optim._engine.gate.drift import OutputComparison, merge_samples, worst_drift
 from optim._engine.gate.outputs import compare_sample
 from optim._engine.jobs.job import Job
@@ -59,6 +61,7 @@ class Lab:
         available: samples that there are.
         open_s: seconds that opening the model took.
         run_s: seconds of a run.
+        versions: of the libraries that run it, by distribution.
     """
 
     def __init__(self, bench: Workbench, first: Candidate, name: str, *, code: str = "") -> None:
@@ -77,7 +80,7 @@ class Lab:
         feeds, store = bench.reference.feeds, bench.store.models
         self.setup = LabSetup(place.target, place.backend_plugin, feeds, compared_on, store, prepared.tolerance)
         self.origin, self.available = prepared.origin, prepared.available
-        self.open_s, self.run_s = prepared.open_s, prepared.run_s
+        self.open_s, self.run_s, self.versions = prepared.open_s, prepared.run_s, prepared.versions
 
     @classmethod
     def of(cls, models: Sequence[Path], conditions: Conditions) -> Self:
@@ -112,6 +115,11 @@ class Lab:
     def sample(self, number: int = 0) -> Feeds:
         """The inputs of one sample, by name."""
         return self.setup.sample(number)
+
+    def probes(self, number: int = 0) -> tuple[Feeds, ...]:
+        """What a comparison runs the original on beside a sample: its last bits moved, other values below padding."""
+        feeds, inputs = self.sample(number), self.original.model.inputs
+        return next_numbers(feeds), with_other_padding(feeds, inputs)
 
     def expected(self, number: int = 0) -> Outputs:
         """What the original computed on one of :attr:`optim.LabSetup.samples`."""
