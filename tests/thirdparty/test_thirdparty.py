@@ -129,7 +129,7 @@ BROKEN = {
     ),
     "broken-class": ("failed", "its entry point names the class Plugin: name an instance or a module"),
     "broken-probe": ("unavailable", "asleep: its probe raised OSError: the driver is asleep"),
-    "Broken_Name": ("failed", "'Broken_Name' is no name for a plugin: it must be kebab-case"),
+    "Broken_Name": ("failed", "'Broken_Name' is not a name for a plugin: it must be kebab-case"),
     "broken-raise": ("ok", ""),
     "broken-twice": ("ok", ""),
     "broken-cycle": ("ok", ""),

@@ -305,7 +305,7 @@ class PassConformance(StageConformance):
         names = list(pass_class().keepable(trial.model, chosen))
         known = {node.name for node in trial.model.ir().graph.all_nodes()}
         assert names, "it has an option keep: keepable() must name the nodes that it can leave alone"
-        assert set(names) <= known, f"keepable() names what is no node: {sorted(set(names) - known)}"
+        assert set(names) <= known, f"keepable() names what is not a node: {sorted(set(names) - known)}"
         kept = trial.apply(pass_class(), trial.model, chosen.model_copy(update={"keep": tuple(names)}))
         limit = _KEPT_ALL if pass_class.kept == Pass.kept else _drift(trial, result).relative_error
         assert not kept.changed or _drift(trial, kept).relative_error <= limit, "keeping every node still drifts"

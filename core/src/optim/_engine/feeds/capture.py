@@ -147,5 +147,5 @@ def _array(value: Any) -> np.ndarray[Any, Any]:
     value = without_torch(value)
     array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
     if array.dtype == object:
-        raise TypeError("an input is no array of numbers or texts")
+        raise TypeError("an input is not an array of numbers or texts")
     return array

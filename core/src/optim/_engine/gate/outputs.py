@@ -106,9 +106,9 @@ def require_compared(comparisons: Iterable[OutputComparison]) -> None:
         return
     what = "the models have nothing to compare"
     if any(one.shape and 0 not in one.shape for one in found):
-        cause = "on no sample has an output a finite number, padding left out"
+        cause = "no output has a finite number on any sample, apart from padding"
         raise OptimError("nothing-compared", what, cause, "give --data on which the model computes finite numbers")
-    cause = "on no sample has an output a single element"
+    cause = "no output has an element on any sample"
     raise OptimError("nothing-compared", what, cause, "give --data on which the model gives an output")
 
 
