@@ -71,7 +71,7 @@ def require_shapes_only(session: onnxruntime.InferenceSession, path: Path) -> No
         "left-to-cpu",
         f"{provider} does not run {len(computing)} {'node' if len(computing) == 1 else 'nodes'} of {path.name}",
         f"{shown}: onnxruntime would run them on the CPU, between copies from and to the device",
-        "leave out the pass that made them: --without PASS; or allow the CPU, if the target can: --target NAME:fallback=cpu",
+        "leave out the pass that made them (--without PASS), or allow the CPU, if the target can: NAME:fallback=cpu",
         status=ExitStatus.NOT_HELD,
     )
 

@@ -80,7 +80,7 @@ def run_compiler(request: Mapping[str, Any], folder: Path) -> None:
             "not-compiled",
             "QNN did not compile the model",
             _NOT_TAKEN if NO_FALLBACK in lines[-1] else plain_message(lines[-1])[:400],
-            "optim qnn support MODEL shows which nodes HTP takes",
+            "optim qnn support MODEL shows which nodes HTP runs",
             "optim-plugin-qnn",
             ExitStatus.NOT_HELD,
         )

@@ -211,7 +211,7 @@ class BackendConformance(Kit):
     ) -> None:
         """Lanes of a race are open together, unless the backend says that its device takes one session."""
         if backend_class.exclusive:
-            pytest.skip("it says of itself that its device takes one session at a time")
+            pytest.skip("it declares that its device runs one session at a time")
         try:
             with backend_class().open(model, target) as one, backend_class().open(model, target) as other:
                 one.run(feeds[0])

@@ -179,7 +179,7 @@ class PassConformance(StageConformance):
     ) -> None:
         """Where there is nothing to do it changes nothing, and says why."""
         if self.fires_on_everything:
-            pytest.skip("it says of itself that it fires on everything")
+            pytest.skip("it declares that it fires on everything")
         trial = Trial.of(nothing_to_do, tmp_path / "nothing", target, backend)
         applicable = trial.applicable(pass_class(), trial.model)
         if not applicable.yes:
@@ -211,7 +211,7 @@ class PassConformance(StageConformance):
     ) -> None:
         """On its own result there is nothing left to do."""
         if not self.idempotent:
-            pytest.skip("it says of itself that a second time does something again")
+            pytest.skip("it declares that a second time changes the model again")
         if not trial.applicable(pass_class(), result.model).yes:
             return
         again = trial.apply(pass_class(), result.model, chosen)

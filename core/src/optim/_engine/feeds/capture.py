@@ -131,7 +131,7 @@ class FeedRecorder:
         return (
             "no session of onnxruntime was run inside",
             "call the model inside the with block; a torch module is named: optim.capture(folder, module=module);"
-            " session.run_with_iobinding is not seen",
+            " optim does not record session.run_with_iobinding",
         )
 
 

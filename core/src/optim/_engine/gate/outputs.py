@@ -333,7 +333,7 @@ def _answered(
     agreement = found.top1_agreement
     has_rows = agreement is not None and errors.size >= _ROWS * errors.shape[-1]
     if agreement is not None and has_rows and agreement < _MOST_ROWS and SCORES.search(found.name):
-        drift, where = 1 - agreement, "the largest score of most rows is another one"
+        drift, where = 1 - agreement, "the largest score of most rows is in another place"
     for axis, shares in _whole_numbers_that_differ(original, other, counted, variation):
         place = int(shares.argmax())
         if shares[place] > drift:

@@ -159,9 +159,9 @@ def _why_not(config: Any) -> str:
         ("alora_invocation_tokens", "it acts after some tokens only"),
         ("arrow_config", "it chooses among adapters with each token"),
         ("use_bdlora", "its matrices are of blocks"),
-        ("kasa_config", "it is a variant of LoRA that nobody has tried"),
-        ("monteclora_config", "it is a variant of LoRA that nobody has tried"),
-        ("velora_config", "it is a variant of LoRA that nobody has tried"),
+        ("kasa_config", "it is a variant of LoRA that optim was not tested with"),
+        ("monteclora_config", "it is a variant of LoRA that optim was not tested with"),
+        ("velora_config", "it is a variant of LoRA that optim was not tested with"),
     ):
         if getattr(config, name, None):
             return f"{what} ({name})"

@@ -19,7 +19,7 @@ OUT_OF_TIME = "search time ran out before it was tried; give more with --search-
 
 NOT_TIMED = "correct, but search time ran out before it was timed; give more with --search-seconds"
 
-EARLY = "the search ended {left:.0f} s early: the remaining passes ({names}) promised less than 2 %"
+EARLY = "the search ended {left:.0f} s early: the expected gain of the remaining passes ({names}) is below 2 %"
 
 LEFT_FOR_LATER = 0.75
 """Share of the time for candidates that a stage leaves where a later one promises more: with less, half a minute
@@ -85,7 +85,9 @@ def leave_out(legs: Sequence[Leg], promises: Promises, journal: Journal, candida
     waiting = [planned for _, those in legs for planned in those if promises.of_pass(planned) > 0]
     for planned in waiting:
         attempt = journal.open(step_of(planned.offered), candidate)
-        attempt.settle(StepStatus.SKIPPED, f"it promised {promises.of_pass(planned):.1%}: less than 2 % is not tried")
+        attempt.settle(
+            StepStatus.SKIPPED, f"expected gain {promises.of_pass(planned):.1%}: optim tries no pass below 2 %"
+        )
     return ", ".join(planned.ordered.name for planned in waiting)
 
 
