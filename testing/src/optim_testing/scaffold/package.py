@@ -147,7 +147,7 @@ def _require_name(name: str, module: str) -> None:
             "plugin-name-taken",
             f"the plugin name '{name}' is taken",
             "a plugin or a module of that name is installed; of two plugins of one name neither is used",
-            "optim plugins list",
+            f"optim plugins list shows it; choose another name: optim plugins new {name}-2",
         )
 
 
