@@ -61,12 +61,13 @@ def command(line: str, *more: str) -> str:
 
 
 def for_readme(page: str) -> str:
-    """The first run of the page: its command, its verdict and its figures."""
+    """The first run of the page: its command, its verdict, its latency and its size."""
     lines = next(block[4] for block in BLOCK.finditer(page) if block[3] == "make demo").splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("$ optim run"))
     verdict = next(i for i, line in enumerate(lines) if line.startswith("improved"))
     end = next(i for i in range(verdict, len(lines)) if not lines[i])
-    shown = [line for line in lines[verdict:end] if not line.lstrip().startswith(("moves ", "start-up "))]
+    more = ("start-up ", "batch ", "padding ", "peak ")
+    shown = [line for line in lines[verdict:end] if not line.lstrip().startswith(more)]
     kept = next(line for line in lines if "held-out sentences keep" in line)
     return "\n".join([lines[start], *shown, "...", kept]) + "\n"
 

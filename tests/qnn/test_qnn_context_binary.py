@@ -60,7 +60,7 @@ def test_a_node_that_htp_does_not_take_stops_the_compiler_and_is_told(tmp_path: 
         apply(ContextBinary, model, tmp_path)
     assert caught.value.reference == "not-compiled"
     assert caught.value.status is ExitStatus.NOT_HELD
-    assert caught.value.cause.startswith("HTP does not take some of its nodes")
+    assert caught.value.cause.startswith("HTP does not run some of its nodes")
 
 
 def test_it_declines_with_a_reason(tmp_path: Path) -> None:

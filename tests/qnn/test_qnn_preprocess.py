@@ -82,7 +82,7 @@ def test_shapes_that_nobody_said_are_refused_before_anything_runs(tmp_path: Path
 def test_a_dynamic_model_without_data_is_an_error_that_names_the_inputs(tmp_path: Path) -> None:
     model = stored(models.encoder(tmp_path), tmp_path)
     made_up = replace(context(tmp_path, sentences()), feeds_given=False)
-    with pytest.raises(OptimError, match="HTP takes fixed shapes") as caught:
+    with pytest.raises(OptimError, match="HTP needs fixed shapes") as caught:
         Preprocess().apply(model, parse_options(Preprocess, {}), made_up)
     assert caught.value.reference == "dynamic-without-data"
     assert "input_ids, attention_mask" in caught.value.cause

@@ -139,7 +139,7 @@ def test_a_fallback_that_was_admitted_is_in_the_report_with_the_share_of_nodes(c
     found = report(tmp_path / "out")
     shares = found["result"]["executed_on"]
     assert shares == {"CPUExecutionProvider": 1 / 3, "QNNExecutionProvider": 2 / 3}
-    assert any("fallback to the CPU was admitted" in note for note in found["notes"])
+    assert any("fallback to the CPU is allowed" in note for note in found["notes"])
     assert json.loads((tmp_path / "out" / "session.json").read_text())["fallback"] is True
 
 

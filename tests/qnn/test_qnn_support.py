@@ -78,8 +78,8 @@ def test_the_table_says_the_same_for_people(tmp_path: Path, capfd: pytest.Captur
     main(["qnn", "support", str(graph(tmp_path)), "--only-unsupported"])
     lines = capfd.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[1:3]] == ["tri", "det"]
-    assert "unchanged: HTP takes 2 of 4 nodes" in lines
-    assert "after qnn.preprocess: HTP takes 3 of 4 nodes" in lines
+    assert "unchanged: HTP runs 2 of 4 nodes" in lines
+    assert "after qnn.preprocess: HTP runs 3 of 4 nodes" in lines
 
 
 @pytest.mark.slow

@@ -92,7 +92,7 @@ def test_settings_choose_the_chip_the_fallback_and_the_performance() -> None:
     assert target.provider_options["htp_performance_mode"] == "burst"
     assert target.fallback
     assert "Snapdragon 8 Gen 3" in target.device
-    assert "fallback to the CPU was admitted" in target.remark
+    assert "fallback to the CPU is allowed" in target.remark
     assert load_registry().target("qnn:soc=57").provider_options["soc_model"] == "57"
 
 

@@ -378,7 +378,7 @@ PLANTED = {
     "behind run": Planted(
         "TestBackend::test_it_computes_the_same_after_several_runs",
         "drift",
-        ("two runs on the same sample differ by", "backend faulty for answers that come one run late", RELEASE),
+        ("two runs on the same sample differ by", "backend faulty for outputs that arrive one run late", RELEASE),
     ),
     "fast clock": Planted(CLOCK, "one more run takes", (f"time_runs of {BACKEND} says 0.0007 ms for a run",)),
     "slow clock": Planted(CLOCK, "that passed", (f"time_runs of {BACKEND} says 750 ms for a run,",)),

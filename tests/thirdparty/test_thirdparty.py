@@ -129,7 +129,7 @@ BROKEN = {
     ),
     "broken-class": ("failed", "its entry point names the class Plugin: name an instance or a module"),
     "broken-probe": ("unavailable", "asleep: its probe raised OSError: the driver is asleep"),
-    "Broken_Name": ("failed", "'Broken_Name' is no name for a plugin: it must be kebab-case"),
+    "Broken_Name": ("failed", "'Broken_Name' is not a name for a plugin: it must be kebab-case"),
     "broken-raise": ("ok", ""),
     "broken-twice": ("ok", ""),
     "broken-cycle": ("ok", ""),
@@ -233,7 +233,7 @@ def test_a_disabled_plugin_is_not_imported_and_its_target_is_gone(environment, m
     assert "error[unknown-target]" in failed.stderr
     assert "it is of plugin acme, which is disabled: by OPTIM_DISABLE_PLUGINS" in failed.stderr
     warned = environment.run("optim", "targets", OPTIM_DISABLE_PLUGINS="acne,acme").stderr
-    assert "warning: OPTIM_DISABLE_PLUGINS names what is not installed: acne" in warned
+    assert "warning: OPTIM_DISABLE_PLUGINS names a plugin that is not installed: acne" in warned
     assert "error[unknown-plugin]" in environment.run("optim", "--disable-plugin", "acne", "targets").stderr
 
 

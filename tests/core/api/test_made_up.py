@@ -101,7 +101,7 @@ def test_the_commands_hand_on_what_the_user_says(encoder: Path, monkeypatch: pyt
         CliRunner().invoke(command, [str(encoder), str(encoder), *words])
     assert told == [(3, {"batch": 2, "sequence": 9}, "end")] * 2
     wrong = CliRunner().invoke(verify, [str(encoder), str(encoder), "--size", "batch=0"])
-    assert "'batch=0' is no NAME=N with N of 1 or more" in wrong.output
+    assert "'batch=0' is not NAME=N with N of 1 or more" in wrong.output
 
 
 def test_verify_compares_on_them_and_says_how_they_were_made(encoder: Path, jobs_here: None) -> None:

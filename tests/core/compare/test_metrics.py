@@ -86,7 +86,7 @@ def test_the_source_of_a_function_is_part_of_what_figures_depend_on(module):
 @pytest.mark.parametrize(
     ("name", "reference", "said"),
     [
-        ("nothing", "metric-nonsense", "None, which is no number"),
+        ("nothing", "metric-nonsense", "None, which is not a number"),
         ("text", "metric-nonsense", "'good', which is no"),
         ("nan", "metric-nonsense", "it returned nan"),
         ("many", "metric-nonsense", "[1.0, 2.0]"),

@@ -119,15 +119,15 @@ def test_an_estimate_of_a_model_that_was_too_far_off_before_is_held_against_one_
 def test_why_there_is_no_repair_is_said_from_what_was_measured():
     sets = [MeasuredSet(40, 52, 0.9), MeasuredSet(50, 52, 0.42), MeasuredSet(52, 52, 0.0)]
     assert why_none(sets, 0.4, "in float", 7) == (
-        "of 2 sets of nodes that were measured in 7 s the nearest leaves 50 of 52 in float and drifts 0.42; "
-        "with all of them left in float the drift is 0"
+        "the nearest of 2 sets of nodes measured in 7 s leaves 50 of 52 nodes in float and drifts 0.42; "
+        "with all nodes left in float the drift is 0"
     )
     held = MeasuredSet(51, 52, 0.3)
-    assert "leaves 51 of 52 in float, nearly all of the work, and drifts 0.3" in why_none(
+    assert "leaves 51 of 52 nodes in float, nearly all of the work, and drifts 0.3" in why_none(
         [*sets, held], 0.4, "in float", 7
     )
     far = [*sets[:2], MeasuredSet(52, 52, 0.5)]
-    assert why_none(far, 0.4, "in float", 7) == "with all nodes left in float the drift is 0.5 already"
+    assert why_none(far, 0.4, "in float", 7) == "even with all nodes left in float the drift is 0.5"
     assert why_none([], 0.4, "in float", 7) == "no set of nodes to leave in float was measured in 7 s"
 
 

@@ -49,7 +49,7 @@ def test_a_result_is_verified_and_timed_on_the_samples_of_its_run(made, capsys):
 @pytest.mark.slow
 def test_a_verdict_on_made_up_inputs_says_which_samples_the_run_had(made, capsys, tmp_path):
     (tmp_path / "mine.npz").unlink()
-    said = "on synthesized inputs, and out was judged on mine.npz: give them with --data"
+    said = "compared on synthesized inputs; the run of out had mine.npz: give it with --data"
     assert told(capsys, "verify", made, "out")["feeds"]["note"] == said
     assert main(["verify", made, "out"]) == ExitStatus.DELIVERED
     assert capsys.readouterr().out.splitlines()[-1].endswith(f"; {said}")

@@ -126,7 +126,7 @@ def arrays_of(folder):
         (Extract, {}, "openvino", "become constants"),
         (Extract, {"supply": "external"}, "openvino", "without its weights"),
         (Extract, {"required": True}, "QNNExecutionProvider", "shapes are fixed"),
-        (Extract, {}, "wasm", "nobody has tried"),
+        (Extract, {}, "wasm", "not tested: whether"),
         (ExtractPacked, {"required": True}, "openvino", "as constants"),
         (Extract, {"required": True}, "openvino", ""),
         (Extract, {"required": True, "rank": 8}, "QNNExecutionProvider", ""),

@@ -138,7 +138,7 @@ def test_without_the_server_the_copy_is_taken(server: Server, monkeypatch: pytes
     server.server_close()
     said: list[str] = []
     assert fetched(url, said.append) == path
-    assert said == [f"{url} cannot be reached: the copy that was downloaded before is taken"]
+    assert said == [f"{url} cannot be reached: optim uses the copy that it downloaded before"]
     other = refused(f"{server.url}/other.onnx")
     assert other.reference == "address-offline" and "does not answer" in other.cause
 

@@ -23,7 +23,7 @@ def read_json(path: Path, *, max_bytes: int = _MAX_BYTES) -> Any:
         ValueError: it is no regular file, too large, not UTF-8, not JSON, or nested more deeply than Python goes.
     """
     if path.exists() and not path.is_file():
-        raise ValueError("it is no file")
+        raise ValueError("it is not a file")
     with path.open("rb") as stream:
         size = os.fstat(stream.fileno()).st_size
         content = stream.read(min(size, max_bytes) + 1)  # reading sets memory aside for as much as it is asked for

@@ -214,7 +214,7 @@ def read_trace(path: Path) -> Trace:
         header, *actions, last = [json.loads(line) for line in content.decode().splitlines()]
         version = header["optim_trace"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise _bad(path, "its lines are not those of a trace") from error
+        raise _bad(path, "its lines do not have the form of a trace") from error
     if version != VERSION:
         raise OptimError(
             "trace-version",

@@ -62,7 +62,7 @@ def read_adapter(path: Path, suffix: str = "") -> Adapter:
         raise OptimError.usage(
             "adapter-missing",
             f"there is no adapter {path}",
-            "it is no file",
+            "it is not a file",
             "optim adapters convert PEFT_FOLDER --for MODEL -o FILE.onnx_adapter",
         )
     read = _reader(path, suffix or path.suffix)
@@ -223,7 +223,7 @@ def _need_safetensors(path: Path) -> None:
 def _unknown_format(path: Path) -> OptimError:
     return OptimError.usage(
         "adapter-unknown-format",
-        f"{path} is no file of an adapter",
+        f"{path} is not a file of an adapter",
         f"its name ends in '{path.suffix}'",
         f"name it {path.stem}.onnx_adapter, .safetensors or .npz",
     )

@@ -27,7 +27,7 @@ class _Seconds(click.FloatRange):
 
         seconds = float(super().convert(value, param, ctx))
         if not seconds <= LONGEST_S:
-            self.fail(f"{seconds:g} is no number of seconds up to {LONGEST_S:.0f}, a month.", param, ctx)
+            self.fail(f"{seconds:g} is not a number of seconds up to {LONGEST_S:.0f}, a month.", param, ctx)
         return seconds
 
 
@@ -88,7 +88,7 @@ def _sizes(ctx: click.Context, param: click.Parameter, words: tuple[str, ...]) -
     for word in words:
         name, _, size = word.partition("=")
         if not name or not size.isdecimal() or not int(size) or name in found:
-            raise click.BadParameter(f"'{word}' is no NAME=N with N of 1 or more, or comes twice", ctx, param)
+            raise click.BadParameter(f"'{word}' is not NAME=N with N of 1 or more, or comes twice", ctx, param)
         found[name] = int(size)
     return found
 

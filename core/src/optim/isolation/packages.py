@@ -97,7 +97,7 @@ def _distribution(what: str) -> str:
     except (OSError, InvalidWheelFilename, tomllib.TOMLDecodeError, RecursionError) as error:
         raise OptimError.usage(
             "no-such-package",
-            f"{what} is no package of a plugin",
+            f"{what} is not a package of a plugin",
             str(error),
             "optim plugins install NAME, or the path of a wheel or of a folder with a pyproject.toml",
         ) from error

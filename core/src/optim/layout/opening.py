@@ -134,7 +134,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def _not_opened(layout: Layout, cause: str) -> OptimError:
     return OptimError(
         "layout-not-opened",
-        f"the consumer of layout {layout.name} does not open what was written",
+        f"the program of layout {layout.name} does not open the written folder",
         cause,
         f"the run folder itself is right; for another version of the program: --python PYTHON ({layout.consumer})",
         status=ExitStatus.NOT_HELD,

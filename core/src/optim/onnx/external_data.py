@@ -74,7 +74,9 @@ def _locate(location: str, tensor: onnx.TensorProto, path: Path) -> Path:
     what = f"external data of {path} cannot be used"
     names = f"tensor '{tensor.name}' refers to '{location}'"
     if not location:
-        raise OptimError("invalid-graph", what, f"tensor '{tensor.name}' says no location", "export the model again")
+        raise OptimError(
+            "invalid-graph", what, f"tensor '{tensor.name}' names no file for its data", "export the model again"
+        )
     if location == SUPPLIED:
         raise OptimError.usage(
             "adapter-not-supplied",
@@ -97,7 +99,7 @@ def _locate(location: str, tensor: onnx.TensorProto, path: Path) -> Path:
         )
     if not is_file(found):
         near = sorted(file.name for file in path.parent.iterdir() if file.is_file() and file != path)
-        cause = f"{names}, which is not there; {path.parent} holds {', '.join(near[:8]) or 'nothing else'}"
+        cause = f"{names}, which does not exist; {path.parent} has {', '.join(near[:8]) or 'nothing else'}"
         raise OptimError("external-data-missing", what, cause, f"copy {location} into {path.parent}")
     if location != path.name and not found.resolve().is_relative_to(folder):
         raise OptimError(
@@ -115,7 +117,9 @@ def _check_extent(tensor: onnx.TensorProto, entry: dict[str, str], available: in
     try:
         offset, length = int(entry.get("offset", "0")), int(entry.get("length", str(needed)))
     except ValueError as error:
-        raise OptimError("invalid-graph", what, f"its place is no number: {entry}", "export the model again") from error
+        raise OptimError(
+            "invalid-graph", what, f"offset or length is not a number: {entry}", "export the model again"
+        ) from error
     if offset < 0 or length != needed:
         cause = f"its shape {list(tensor.dims)} takes {needed} bytes, but its data has {length} at offset {offset}"
         raise OptimError("invalid-graph", what, cause, "export the model again")

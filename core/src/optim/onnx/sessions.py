@@ -229,7 +229,7 @@ def register_provider(library: str, provider: str) -> list[Any]:
         raise OptimError(
             "provider-missing",
             f"{provider} finds no device here",
-            f"{library} is installed and names none",
+            f"{library} is installed, and has none of these domains",
             "optim targets",
             status=ExitStatus.TARGET_UNAVAILABLE,
         )

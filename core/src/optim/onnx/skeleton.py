@@ -131,7 +131,7 @@ def _message(stream: BinaryIO, end: int, kind: _Kind, location: str) -> bytes:
         here = stream.tell()
         if here + length > end:
             if kind is not _MODEL:
-                raise _NotProtobufError("a field is longer than what holds it")
+                raise _NotProtobufError("a field is longer than the message around it")
             raise _TruncatedError(f"it has {end} bytes, and needs at least {here + length}")
         large = wire == _BYTES and length >= EXTERNAL_FROM_BYTES
         if large and number in kind.data:

@@ -69,9 +69,9 @@ def require_shapes_only(session: onnxruntime.InferenceSession, path: Path) -> No
     provider = session.get_providers()[0]
     raise OptimError(
         "left-to-cpu",
-        f"{provider} does not take {len(computing)} {'node' if len(computing) == 1 else 'nodes'} of {path.name}",
+        f"{provider} does not run {len(computing)} {'node' if len(computing) == 1 else 'nodes'} of {path.name}",
         f"{shown}: onnxruntime would run them on the CPU, between copies from and to the device",
-        "leave out the pass that made them (--without), or allow the CPU, if the target can: fallback=cpu",
+        "leave out the pass that made them (--without PASS), or allow the CPU, if the target can: NAME:fallback=cpu",
         status=ExitStatus.NOT_HELD,
     )
 

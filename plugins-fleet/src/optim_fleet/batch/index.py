@@ -38,19 +38,21 @@ class IndexRow(_Part):
     name: str = Field(description="of the folder; with the component after a slash")
     source: str
     target: str
-    max_drift: float | None = Field(description="null: what the recipe leaves to the run, or lossless")
+    max_drift: float | None = Field(description="limit of the recipe; null if it has none, or with --lossless")
     status: Literal["improved", "prepared", "unchanged", "budget-missed", "failed", "error"]
     reason: str = Field(description="the verdict in one sentence, or why there is none")
-    fix: str = Field(default="", description="what to do, where it is an error")
-    ratio: float | None = Field(default=None, description="latency of the result to that of the original")
-    size_ratio: float | None = Field(default=None, description="bytes of the result to those of the original")
+    fix: str = Field(default="", description="next step after an error")
+    ratio: float | None = Field(default=None, description="latency of the result divided by that of the original")
+    size_ratio: float | None = Field(default=None, description="size of the result divided by that of the original")
     drift: float | None = Field(default=None, description="of the worst output")
-    front: tuple[PointRow, ...] = Field(default=(), description="what --pick chooses from, the fastest first")
-    report: str = Field(default="", description="its page, relative to the batch's folder; empty: none")
+    front: tuple[PointRow, ...] = Field(default=(), description="results for --pick, the fastest first")
+    report: str = Field(
+        default="", description="its report, relative to the folder of the batch; empty if there is none"
+    )
     seconds: float = 0.0
     host: str = Field(default="", description="the machine that it ran on")
-    exit_status: int = Field(description="what `optim run` exited with")
-    command: str = Field(default="", description="runs this one alone")
+    exit_status: int = Field(description="exit status of `optim run`")
+    command: str = Field(default="", description="command that repeats this run")
 
     @property
     def delivered(self) -> bool:
@@ -66,7 +68,7 @@ class Index(_Part):
     """
 
     rows: tuple[IndexRow, ...] = ()
-    keys: dict[str, str] = Field(default={}, description="by run: what it was asked, of which files")
+    keys: dict[str, str] = Field(default={}, description="by run: a key of its request and its files")
 
     def rows_of(self, name: str) -> tuple[IndexRow, ...]:
         """The row of a run, or those of its components."""

@@ -105,7 +105,7 @@ def placed(part: Path, root: Path, file: File) -> None:
     path = root / file.name
     if not path.resolve().is_relative_to(root.resolve()):
         part.unlink()
-        raise ValueError(f"{file.name} is no file of the store")
+        raise ValueError(f"{file.name} is not a file of the store")
     with part.open("rb") as stream:
         found = hashlib.file_digest(stream, "sha256").hexdigest()
     if found != file.digest:
@@ -152,7 +152,7 @@ def give(name: str, offset: int, size: int) -> bytes:
         ValueError: the name leads out of the store.
     """
     if not is_name(name):
-        raise ValueError(f"{name} is no file of the store")
+        raise ValueError(f"{name} is not a file of the store")
     with (cache_folder() / name).open("rb") as stream:
         stream.seek(offset)
         return stream.read(size)

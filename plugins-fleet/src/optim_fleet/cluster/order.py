@@ -45,7 +45,7 @@ class File:
 
     def __post_init__(self) -> None:
         if not is_name(self.name) or not _DIGEST.fullmatch(self.digest):
-            raise ValueError(f"{self.name} is no file of the store")
+            raise ValueError(f"{self.name} is not a file of the store")
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ class PrePostProcessorInput(BaseModel):
     @classmethod
     def _known(cls, value: str) -> str:
         if value not in _TYPES:
-            raise ValueError(f"'{value}' is no type; known: {', '.join(_TYPES)}")
+            raise ValueError(f"'{value}' is not a type; known: {', '.join(_TYPES)}")
         return value
 
 

@@ -47,7 +47,7 @@ class Settings:
             found = tuple(str(named[key]) for key in sorted(named, key=int))
         except (TypeError, ValueError) as error:
             raise _bad(
-                Path("config.json"), "its id2label is no list of names, and no numbers and their names"
+                Path("config.json"), "its id2label is not a list of names, and no numbers and their names"
             ) from error
         return () if found == tuple(f"LABEL_{number}" for number in range(len(found))) else found
 
@@ -114,7 +114,7 @@ def _read(path: Path) -> Any:
 def _object(path: Path) -> Mapping[str, Any]:
     found = _read(path)
     if not isinstance(found, dict):
-        raise _bad(path, "it is no JSON object")
+        raise _bad(path, "it is not a JSON object")
     return found
 
 

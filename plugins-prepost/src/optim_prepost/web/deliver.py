@@ -79,7 +79,7 @@ def plan_of(metadata: Mapping[str, str]) -> StepPlan | None:
         raise OptimError(
             "bad-plan",
             "the steps in the model are not known",
-            f"its metadata '{METADATA}' is no plan of prepost.append: {type(error).__name__}",
+            f"its metadata '{METADATA}' is not a plan of prepost.append: {type(error).__name__}",
             "compose the model again: optim run MODEL -o DIR --with prepost.append:...",
             PACKAGE,
         ) from error

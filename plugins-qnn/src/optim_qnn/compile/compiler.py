@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _SOURCE, _RESULT = "source.onnx", "compiled.onnx"
 _TIMEOUT_S = 1800.0
-_NOT_TAKEN = "HTP does not take some of its nodes, and the target does not admit a fallback to the CPU"
+_NOT_TAKEN = "HTP does not run some of its nodes, and the target does not allow a fallback to the CPU"
 
 
 def compiled(model: Model, options: ContextBinaryOptions, context: Context) -> Path:
@@ -80,7 +80,7 @@ def run_compiler(request: Mapping[str, Any], folder: Path) -> None:
             "not-compiled",
             "QNN did not compile the model",
             _NOT_TAKEN if NO_FALLBACK in lines[-1] else plain_message(lines[-1])[:400],
-            "optim qnn support MODEL shows which nodes HTP takes",
+            "optim qnn support MODEL shows which nodes HTP runs",
             "optim-plugin-qnn",
             ExitStatus.NOT_HELD,
         )

@@ -23,7 +23,7 @@ _REASON = re.compile(r"REASON : (?P<reason>.+)$")
 _CHECKED = re.compile(r"backendValidateOpConfig\(\) failed for node `(?P<name>.+)` of type `(?P<type>.+)` with error")
 _WARNING = re.compile(r"^\S+ \S+ \[[WE]:onnxruntime:[^\]]*\] (?P<text>.+)$")
 _NOT_SET_UP = re.compile(r"QNN SetupBackend failed (?P<why>.+)$", re.MULTILINE)
-_NO_REASON = "HTP takes nothing around it, and it alone is not worth a part of its own"
+_NO_REASON = "HTP runs none of its neighbours, and a part with this node only is not worth a transfer"
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,9 +71,9 @@ def _not_taken(path: Path, settings: SessionConfig, target: Target) -> OptimErro
     nodes = "1 node" if len(left) == 1 else f"{len(left)} nodes"
     return OptimError(
         "not-on-htp",
-        f"HTP does not take {nodes} of the model",
+        f"HTP does not run {nodes} of the model",
         some_of(left, _SHOWN),
-        "optim qnn support MODEL says why, and what can be done; --target qnn:fallback=cpu runs them on the CPU",
+        "optim qnn support MODEL shows why; --target qnn:fallback=cpu runs them on the CPU",
         "optim-plugin-qnn",
         ExitStatus.NOT_HELD,
     )

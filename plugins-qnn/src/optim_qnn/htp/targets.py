@@ -18,7 +18,7 @@ LIBRARY = "onnxruntime_qnn"
 PROVIDER = "QNNExecutionProvider"
 _PREPROCESS = "qnn.preprocess"
 _CONTEXT_BINARY = "qnn.context-binary"
-_FALLBACK = "a fallback to the CPU was admitted (fallback=cpu): what HTP does not take ran on the CPU"
+_FALLBACK = "fallback to the CPU is allowed (fallback=cpu): nodes that HTP does not run ran on the CPU"
 _SIMULATED = (
     "ran on the HTP simulator: its time says nothing about a device; validity, drift, placement and size decided"
 )

@@ -46,7 +46,7 @@ def folded(graph: ir.Model, context: Context) -> ir.Model:
     if not target.is_file():
         raise OptimError(
             "session-failed",
-            "onnxruntime folded nothing",
+            "onnxruntime folded no constants",
             "it wrote no graph",
             "leave the pass out with --without PASS, and report it to its plugin",
         )

@@ -122,7 +122,7 @@ def _shapes_of(options: PreprocessOptions, model: Model) -> dict[str, tuple[int,
 def _nobody_said(dynamic: Sequence[str]) -> OptimError:
     return OptimError.usage(
         "dynamic-without-data",
-        "HTP takes fixed shapes, and none are given",
+        "HTP needs fixed shapes, and none are given",
         f"dynamic: {', '.join(dynamic)}; without --data the shapes would be synthesized",
         "give --data with samples of the shape you will run, "
         f'or --with "qnn.preprocess:shapes={{{dynamic[0]}=[1, 128]}}"',

@@ -65,7 +65,7 @@ def quantized(model: Model, options: QuantizeOptions, context: Context) -> Path:
     except Exception as error:  # the quantizer raises anything, asserts too
         raise OptimError(
             "quantize-failed",
-            "onnxruntime's quantizer gives up",
+            "onnxruntime's quantizer failed",
             f"{type(error).__name__}: {error}"[:400],
             "optim passes show qnn.quantize; leave the pass out with --without qnn.quantize",
             "optim-plugin-qnn",

@@ -91,7 +91,7 @@ class Quantize(Pass):
             if unknown:
                 raise OptimError(
                     "unknown-node",
-                    f"'{unknown[0]}' in {option} is no node that computes floats",
+                    f"'{unknown[0]}' in {option} is not a node that computes floats",
                     f"{option} takes names of nodes",
                     "optim qnn support MODEL lists the nodes",
                     "optim-plugin-qnn",

@@ -56,7 +56,7 @@ class QuantizeOptions(PassOptions):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if self.symmetric_weights is False and self.per_channel:
-            raise ValueError("symmetric_weights false needs per_channel false: HTP takes no zero point per channel")
+            raise ValueError("symmetric_weights false needs per_channel false: HTP has no zero points per channel")
         if both := sorted({*self.keep} & {*self.float_nodes}):
             raise ValueError(f"'{both[0]}' is in keep and in float_nodes: it has 16 bits or stays in float")
         return self

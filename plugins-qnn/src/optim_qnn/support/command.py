@@ -104,7 +104,7 @@ def _print(found: Support, only_left: bool) -> None:
     if found.note:
         echo(found.note)
     taken = sum(node.taken for node in found.nodes)
-    echo(f"unchanged: HTP takes {taken} of {len(found.nodes)} nodes")
-    echo(f"after qnn.preprocess: HTP takes {found.prepared - len(found.left)} of {found.prepared} nodes")
+    echo(f"unchanged: HTP runs {taken} of {len(found.nodes)} nodes")
+    echo(f"after qnn.preprocess: HTP runs {found.prepared - len(found.left)} of {found.prepared} nodes")
     for text in found.left:
         echo(f"  left to the CPU: {text}")

@@ -48,9 +48,9 @@ def look(path: Path, target: str, data: str | None, say: Callable[[str], None]) 
                 raise failure.error from failure
             raise OptimError(
                 "htp-not-asked",
-                f"HTP could not be asked about {path}",
+                f"the check of {path} for HTP failed",
                 failure.reason,
-                "leave out the node that it names, or report this to Qualcomm",
+                "take the named node out of the model, or report this to Qualcomm",
                 "onnxruntime-qnn",
             ) from failure
         return from_wire(support.Support, answer)

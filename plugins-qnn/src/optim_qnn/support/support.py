@@ -103,7 +103,7 @@ def run(request: Request, channel: Channel) -> Support:
 def _why(name: str, answer: Answer) -> str:
     """Why HTP does not take a node; empty where it does."""
     if answer.failure:
-        return f"onnxruntime gives up on the whole graph: {answer.failure}"
+        return f"onnxruntime refuses the whole graph: {answer.failure}"
     return answer.left.get(name, "")
 
 

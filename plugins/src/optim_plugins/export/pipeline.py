@@ -81,7 +81,7 @@ class Pipeline:
         raise first or OptimError.usage(
             "no-exporter",
             f"no installed plugin can export {component.name}",
-            "none of them offers an exporter that applies to it",
+            "none of them has an exporter that applies to it",
             "install torch and transformers: docs/install.md#torch-and-hugging-face",
         )
 

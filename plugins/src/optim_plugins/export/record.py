@@ -75,9 +75,9 @@ def _record_component(component: Component, folder: Path) -> RecordedComponent:
         if not trials:
             raise OptimError(
                 "source-does-not-run",
-                f"{component.name} runs on nothing that it was tried with",
+                f"{component.name} runs on none of the inputs that optim tried",
                 skipped[0] if skipped else "there is no trial",
-                "run the module by hand on its example inputs; name dimensions that must agree alike: "
+                "call the module on its example inputs; give dimensions that must be equal the same name: "
                 "--dynamic input=batch,sequence",
             )
         writer.finish("trials", ())
@@ -102,9 +102,9 @@ def _require_repeatable(component: Component, recorded: Sequence[tuple[TrialStep
         if not found.is_rounding:
             raise OptimError(
                 "source-not-repeatable",
-                f"output '{found.name}' of {component.name} is another each time",
+                f"output '{found.name}' of {component.name} changes from run to run",
                 f"two runs on the same inputs: {found.problem or f'drift {found.relative_error:.3g}'}",
-                "draw nothing at random in forward: make the noise an input, or switch it off in eval()",
+                "make the noise an input of forward, or switch it off in eval()",
             )
 
 

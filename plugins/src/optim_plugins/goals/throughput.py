@@ -122,7 +122,12 @@ class _Throughput(Timer):
             return Served(best.serving, tuple(tried), limit_ms, note)
         running = [one for one in tried if one.samples_per_s]
         if not running:
-            raise OptimError("original-failed", "no way to run the model worked", tried[0].problem, "run with --debug")
+            raise OptimError(
+                "original-failed",
+                "the model ran with no number of sessions and threads",
+                tried[0].problem,
+                "optim --debug shows where",
+            )
         return Served(min(running, key=lambda one: one.p95_s).serving, tuple(tried), limit_ms, note)
 
     def _worth_looking(self, batches: Sequence[int], tried: Sequence[Tried]) -> Sequence[int]:

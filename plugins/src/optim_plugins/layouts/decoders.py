@@ -66,12 +66,12 @@ def past_of(result: Result) -> Past:
         f"present.{name.partition('.')[2]}": name for name in taken if name.startswith("past_key_values.")
     }
     if not pairs:
-        raise does_not_fit("the graph has no past: it is no decoder, or it computes a whole text each time")
+        raise does_not_fit("the graph has no past: it is not a decoder, or it computes a whole text each time")
     names: dict[str, dict[str, int]] = {"key": {}, "value": {}}
     for output, name in pairs.items():
         found = re.fullmatch(r"(.*?)\d+(.*\.(key|value))", name)
         if found is None or output not in given or name not in taken:
-            raise does_not_fit(f"its state '{name}' is no key or value of a layer")
+            raise does_not_fit(f"its state '{name}' is not a key or value of a layer")
         names[found[3]][f"{found[1]}%d{found[2]}"] = 0
         names[found[3]][re.sub(r"\d+", "%d", output, count=1)] = 1
     (key_in, key_out), (value_in, value_out) = (sorted(names[kind], key=names[kind].__getitem__) for kind in names)

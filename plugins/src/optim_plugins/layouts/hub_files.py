@@ -19,7 +19,7 @@ def missing_config(files: Path | None) -> str:
         table = isinstance(json.loads((files / CONFIG_FILE).read_text(encoding="utf-8")), dict)
     except (OSError, ValueError, RecursionError) as error:
         return f"{files / CONFIG_FILE} cannot be read: {error}"
-    return "" if table else f"{files / CONFIG_FILE} cannot be read: it is no table"
+    return "" if table else f"{files / CONFIG_FILE} cannot be read: it is not a table"
 
 
 def missing_tokenizer(files: Path | None) -> str:

@@ -69,7 +69,7 @@ class CommandConformance(Kit):
         assert found.return_value is None or isinstance(found.return_value, int), (
             f"it returned {type(found.return_value).__name__}: return an optim.errors.ExitStatus, or nothing"
         )
-        assert int(found.return_value or 0) in _STATUSES, f"{found.return_value} is no exit status of optim"
+        assert int(found.return_value or 0) in _STATUSES, f"{found.return_value} is not an exit status of optim"
 
     def test_with_json_its_output_is_json(self, command: click.Command, words: Sequence[str], offered: Command) -> None:
         """What is no result goes to stderr."""

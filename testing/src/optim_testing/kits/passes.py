@@ -185,7 +185,7 @@ class PassConformance(StageConformance):
     ) -> None:
         """Where there is nothing to do it changes nothing, and says why."""
         if self.fires_on_everything:
-            pytest.skip("it says of itself that it fires on everything")
+            pytest.skip("it declares that it fires on everything")
         trial = Trial.of(nothing_to_do, tmp_path / "nothing", target, backend)
         applicable = trial.applicable(pass_class(), trial.model)
         if not applicable.yes:
@@ -217,7 +217,7 @@ class PassConformance(StageConformance):
     ) -> None:
         """On its own result there is nothing left to do."""
         if not self.idempotent:
-            pytest.skip("it says of itself that a second time does something again")
+            pytest.skip("it declares that a second time changes the model again")
         if not trial.applicable(pass_class(), result.model).yes:
             return
         again = trial.apply(pass_class(), result.model, chosen)
@@ -311,7 +311,7 @@ class PassConformance(StageConformance):
         names = list(pass_class().keepable(trial.model, chosen))
         known = {node.name for node in trial.model.ir().graph.all_nodes()}
         assert names, "it has an option keep: keepable() must name the nodes that it can leave alone"
-        assert set(names) <= known, f"keepable() names what is no node: {sorted(set(names) - known)}"
+        assert set(names) <= known, f"keepable() names what is not a node: {sorted(set(names) - known)}"
         kept = trial.apply(pass_class(), trial.model, chosen.model_copy(update={"keep": tuple(names)}))
         limit = _KEPT_ALL if pass_class.kept == Pass.kept else _drift(trial, result).relative_error
         assert not kept.changed or _drift(trial, kept).relative_error <= limit, "keeping every node still drifts"

@@ -151,7 +151,7 @@ def _require_name(name: str, module: str) -> None:
         near = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
         raise OptimError.usage(
             "bad-plugin-name",
-            f"'{name}' is no name for a plugin",
+            f"'{name}' is not a name for a plugin",
             "it must be kebab-case and begin with a letter: it becomes a package, and the prefix of its passes",
             f"optim plugins new {near}" if PLUGIN_NAME.fullmatch(near) else "optim plugins new my-vendor",
         )
@@ -160,7 +160,7 @@ def _require_name(name: str, module: str) -> None:
             "plugin-name-taken",
             f"the plugin name '{name}' is taken",
             "a plugin or a module of that name is installed; of two plugins of one name neither is used",
-            "optim plugins list",
+            f"optim plugins list shows it; choose another name: optim plugins new {name}-2",
         )
 
 

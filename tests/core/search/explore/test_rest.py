@@ -39,7 +39,7 @@ def test_what_cannot_reach_what_is_found_is_not_tried_on_another_chain(promises)
     assert promises.adds_too_little(fused, step("weights")) == ""  # 0.72 may be the best
     promises.note_latency([Measured(best, 0.4)])
     assert promises.adds_too_little(fused, step("weights")) == (
-        "it promises a latency ratio of about 0.72 here, and 0.40 is found already"
+        "expected latency ratio about 0.72, and the best so far has 0.40"
     )
     assert promises.adds_too_little(fused, step("never timed")) == ""
 

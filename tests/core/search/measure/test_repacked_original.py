@@ -60,7 +60,7 @@ def test_both_ratios_are_said_where_a_copy_fits(note):
     said, raced = note()
     assert raced == [{"session.disable_prepacking": "0"}]
     assert "the original takes 0.60 of that time" in said
-    assert said.endswith("to that the ratio is 0.50")
+    assert said.endswith("compared with that time the ratio is 0.50")
 
 
 @pytest.mark.parametrize(

@@ -216,7 +216,7 @@ def test_the_report_has_a_table_of_targets_and_a_column_for_them(swift_wins):
     assert lines[table + 1] == "target\truntime\toriginal\tdrift\tbest\tresult"
     cells = {line.split("\t")[0]: line.split("\t")[1:] for line in lines[table + 2 : table + 6]}
     assert cells["swift"][:4] == ["rival-runtime 4.2", "0.50", "0", "0.05"]
-    assert cells["sluggish"][4].startswith("beaten: after its first candidates it promised")
+    assert cells["sluggish"][4].startswith("beaten: after its first candidates optim expected")
     assert cells["away"] == [NOTHING] * 4 + ["absent: there is no such device"]
     assert any(line.startswith("kept\tswift: timed.drop-a") for line in lines)
     assert any(line.startswith("1\tswift\t0.05") for line in lines)

@@ -127,9 +127,9 @@ NO_INPUT = "the graph has no input {} of two axes"
 READS = "reader (Identity) reads '{}' beside its attention"
 DECLINED: dict[str, tuple[Change, str]] = {
     "rank: a past without a shape": (_without_shape, f"past '{KEY}' [] grows by axis"),
-    "rank: a past of three axes": (_of_three_axes, "is no input joined to new tokens"),
+    "rank: a past of three axes": (_of_three_axes, "is not an input joined to new tokens"),
     "rank: a mask of four axes": (_mask_of_four_axes, NO_INPUT.format("attention_mask")),
-    "another layout": (_along_axis_1, "grows by axis 1, and is no [batch, heads, tokens, head size]"),
+    "another layout": (_along_axis_1, "grows by axis 1, and is not [batch, heads, tokens, head size]"),
     "no mask": (_without("attention_mask"), NO_INPUT.format("attention_mask")),
     "no ids": (_without("input_ids"), NO_INPUT.format("input_ids")),
     "dtype: float64": (_in_type(TensorProto.DOUBLE), "no attention over the past"),

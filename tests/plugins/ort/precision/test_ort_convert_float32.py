@@ -137,7 +137,7 @@ def test_bfloat16_comes_back(tmp_path: Path) -> None:
 
 def test_what_is_not_in_16_bits_is_declined(tmp_path: Path) -> None:
     said = ConvertFloat32().applicable(_layer(tmp_path), CPU)
-    assert (bool(said), said.reason) == (False, "nothing of it is in float16 or bfloat16")
+    assert (bool(said), said.reason) == (False, "none of its tensors is in float16 or bfloat16")
 
 
 def test_an_operator_that_nobody_defines_is_declined_by_name(tmp_path: Path) -> None:

@@ -250,7 +250,7 @@ class FeedRecorder:
         return (
             "no session of onnxruntime was run inside",
             "call the model inside the with block; a torch module is named: optim.capture(folder, module=module);"
-            " session.run_with_iobinding is not seen",
+            " optim does not record session.run_with_iobinding",
         )
 
 
@@ -266,5 +266,5 @@ def _array(value: Any) -> np.ndarray[Any, Any]:
     value = without_torch(value)
     array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
     if array.dtype == object:
-        raise TypeError("an input is no array of numbers or texts")
+        raise TypeError("an input is not an array of numbers or texts")
     return array

@@ -99,7 +99,7 @@ def _array(value: Any, name: str, sample: int) -> Array:
     try:
         array = np.asarray(without_torch(value))
     except (ValueError, TypeError, NotImplementedError) as error:  # tensors that are sparse, or have no data
-        raise _bad(f"'{name}' of sample {sample} is no array", str(error)) from error
+        raise _bad(f"'{name}' of sample {sample} is not an array", str(error)) from error
     if array.dtype.isbuiltin == 2 and is_float(array.dtype):  # bfloat16 and its like, whose names numpy's files lose
         array = array.astype(np.float32)
     if array.dtype == object and all(isinstance(item, str) for item in array.flat):

@@ -116,7 +116,7 @@ class PluginCalls:
             "ran-elsewhere",
             f"{subject} did not run on its target",
             cause,
-            "optim targets; a target that admits it says so (fallback)",
+            "optim targets lists the targets; allow the CPU if the target has the setting: --target NAME:fallback=cpu",
             self.release,
             ExitStatus.TARGET_UNAVAILABLE,
         )

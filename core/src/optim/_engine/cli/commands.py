@@ -101,7 +101,7 @@ def _import(path: str) -> click.Command:
     module, _, name = path.partition(":")
     command = getattr(importlib.import_module(module), name)
     if not isinstance(command, click.Command):
-        raise TypeError(f"{path} is no click command")
+        raise TypeError(f"{path} is not a click command")
     return command
 
 

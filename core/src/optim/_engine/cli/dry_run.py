@@ -54,7 +54,7 @@ def print_plan(settings: RunSettings, *, as_json: bool) -> None:
             _print_left_out(plan)
             echo("")
         for name, reason in absent.items():
-            echo(f"target {name} takes no part: {reason}")
+            echo(f"target {name} is left out: {reason}")
 
 
 def _as_json(plan: Plan) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def _print_chain(chain: Sequence[Named], registry: Registry, target: Target, *, 
         print_json({"target": target.name, "repeats": listed})
         return
     if not steps:
-        echo("the lock has no passes: the original is what is repeated")
+        echo("the lock has no passes: the run repeats the original")
         return
     rows = [
         [str(place), offered.stage, offered.name, ", ".join(f"{key}={value}" for key, value in options.items())]

@@ -26,7 +26,7 @@ UNKNOWN, ELSEWHERE = "…", "the message says"
 PARTS = {
     "The model": ("graphs", "onnx", "providers"),
     "Sources and their export": ("sources", "runs/source_run.py"),
-    "The feeds": ("feeds", "api/given.py"),
+    "Input samples": ("feeds", "api/given.py"),
     "Layouts for other programs": ("layout", "runs/delivering.py", "cli/layouts.py"),
     "Adapters": ("adapters",),
     "Task metrics": (

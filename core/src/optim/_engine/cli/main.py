@@ -138,7 +138,7 @@ def _warn_of_unknown_disabled() -> None:
 
     unknown = sorted(disabled_names() - set(installed_names()))
     if unknown:
-        click.echo(f"warning: {DISABLE_VARIABLE} names what is not installed: {', '.join(unknown)}", err=True)
+        click.echo(f"warning: {DISABLE_VARIABLE} names a plugin that is not installed: {', '.join(unknown)}", err=True)
 
 
 def _fail(error: BaseException, arguments: Sequence[str]) -> int:

@@ -87,7 +87,7 @@ class Comparison:
     def batch_drift(self, session: Session, model: Model) -> BatchDrift:
         """How far the model's answers move in a batch and with padding; raw samples are not looked at."""
         if recast_place(self.interfaces) is not None:
-            return BatchDrift(notes=("what goes in was changed by a pass: raw samples are not batched",))
+            return BatchDrift(notes=("a pass changed the inputs: optim does not batch raw samples",))
         feeds = self.reference.feed_set()
         samples = [mapped_feeds(feeds.sample(index), self.interfaces) for index in self.reference.compared[:_LOOKED_AT]]
         adapters = {one.info.name for one in model.adapters}
@@ -134,7 +134,7 @@ class Comparison:
         if recast_place(self.interfaces[place + 1 :]) is not None:
             raise OptimError(
                 "two-recasts",
-                "two passes of one chain change what goes in and comes out",
+                "two passes of one chain change inputs or outputs",
                 "only one pass of a chain may bring raw samples",
                 "name one of them",
             )

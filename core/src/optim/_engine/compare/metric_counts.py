@@ -61,7 +61,7 @@ def count(
                 "metric-failed",
                 f"metric {metric.name} cannot judge sample {sample}",
                 str(reason),
-                "optim metrics shows its options, optim inspect the model's outputs",
+                "optim metrics lists its options; optim inspect MODEL lists the outputs",
             ) from reason
         except Exception as error:
             raise OptimError(
@@ -121,12 +121,12 @@ def _finished(metric: Metric, sums: Rows) -> float:
 def _row(metric: Metric, found: Any, sample: int, before: Sequence[Rows]) -> Rows:
     """Returns what the metric returned, as a row as long as the others."""
     if found is None or isinstance(found, str | bytes):
-        raise _nonsense(metric, sample, f"{_short(found)}, which is no number")
+        raise _nonsense(metric, sample, f"{_short(found)}, which is not a number")
     try:
         array = np.asarray(without_torch(found), np.float64)
         row = np.array([float(array.item()), 1.0]) if metric.finish is None else np.atleast_1d(array).ravel()
     except (TypeError, ValueError):
-        raise _nonsense(metric, sample, f"{_short(found)}, which is no number") from None
+        raise _nonsense(metric, sample, f"{_short(found)}, which is not a number") from None
     if not np.isfinite(row).all():
         raise _nonsense(metric, sample, _short(found))
     if before and len(row) != len(before[0]):

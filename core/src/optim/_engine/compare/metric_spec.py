@@ -107,7 +107,7 @@ def require_known(spec: MetricSpec, registry: Registry) -> MetricSpec:
     if spec.in_python and spec.program is None:
         raise OptimError.usage(
             "unknown-metric",
-            f"metric {spec.name} is not there any more",
+            f"metric {spec.name} does not exist any more",
             "it was a function of the program that made the lock",
             "pass it again: optim.run(model, recipe='recipe.lock.toml', metric=function)",
         )

@@ -40,6 +40,6 @@ def require_numbers(reference: Reference, target: Target) -> None:
         raise OptimError(
             "only-nan",
             f"the original model computes only NaN on {target.name}",
-            f"no output has one number, on {len(reference.compared)} samples",
+            f"no output has a number, on {len(reference.compared)} samples",
             "optim verify MODEL MODEL --target cpu tells whether the model, its samples or the backend is the reason",
         )

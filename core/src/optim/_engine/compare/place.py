@@ -135,7 +135,7 @@ def compare_session(
         merged = merge_samples(merged, compare_run(outputs, reference, sample, feeds, interfaces, variations))
     if not merged:
         raise OptimError(
-            "nothing-compared", "the models have nothing to compare", "there is no sample", "give --data with one"
+            "nothing-compared", "the models have nothing to compare", "there is no sample", "give --data with a sample"
         )
     if set(samples) >= set(reference.compared):  # some of them may lack what others show
         require_compared(merged.values())

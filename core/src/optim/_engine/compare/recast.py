@@ -78,7 +78,7 @@ def compare_raw(session: Session, inner: Session, interfaces: Sequence[Interface
             "nothing-compared",
             "the models have nothing to compare",
             "no raw sample gave a single element",
-            "give the pass raw samples of your own, in which there is something to find",
+            "give the pass raw samples of your own on which the model finds something",
         )
     limit = recast.tolerance
     return [replace(found, name=_RAW_PREFIX + found.name, limit=limit) for found in merged.values()]
@@ -101,5 +101,10 @@ def _raw(interface: Interface) -> Sequence[Feeds]:
     samples: Sequence[Feeds] = call_interface(interface.raw, interface)
     if not samples:
         what, cause = "the models have nothing to compare", f"{interface.raw} gave no sample"
-        raise OptimError("nothing-compared", what, cause, "give the pass raw samples of your own: optim passes show")
+        raise OptimError(
+            "nothing-compared",
+            what,
+            cause,
+            "give the pass raw samples of your own; optim passes show PASS lists the option",
+        )
     return samples

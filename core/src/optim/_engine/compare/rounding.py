@@ -186,7 +186,7 @@ def _not_itself(drift: float, backend: HeldBackend, target: Target, model: Model
         return OptimError(
             "target-differs",
             f"the original model is not right on {target.name}",
-            f"its outputs differ by {drift:.2g} from those that {backend.name} is compared with",
+            f"its outputs differ by {drift:.2g} from the reference of backend {backend.name}",
             "this is an issue of the runtime, not of the model: choose another target, or another version of it",
             backend.release,
         )
@@ -200,7 +200,7 @@ def _not_itself(drift: float, backend: HeldBackend, target: Target, model: Model
     return replace(error, fix=error.fix + doubt, package=backend.release)
 
 
-_LEFT_OVER = "answers that come one run late, state between runs, and memory that nothing was written to"
+_LEFT_OVER = "outputs that arrive one run late, state kept between runs, and uninitialized memory"
 
 
 def not_reproducible(cause: str) -> OptimError:

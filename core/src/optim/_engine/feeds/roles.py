@@ -98,7 +98,7 @@ def _number_role(name: str, rank: int, info: TensorInfo) -> InputRole:
 def _kind(info: TensorInfo) -> str:
     """Numpy's letter for the kind of type, ``f`` for the floats of ml_dtypes too."""
     if info.dtype == "str":
-        raise _cannot_make_up(info, "it takes strings, which optim cannot synthesize")
+        raise _cannot_make_up(info, "it is text, which optim cannot synthesize")
     dtype = fed_dtype(info)
     if dtype.isbuiltin == 2:
         return "f" if "float" in dtype.name else "i"

@@ -106,9 +106,9 @@ def require_compared(comparisons: Iterable[OutputComparison]) -> None:
         return
     what = "the models have nothing to compare"
     if any(one.shape and 0 not in one.shape for one in found):
-        cause = "on no sample has an output a finite number, padding left out"
+        cause = "no output has a finite number on any sample, apart from padding"
         raise OptimError("nothing-compared", what, cause, "give --data on which the model computes finite numbers")
-    cause = "on no sample has an output a single element"
+    cause = "no output has an element on any sample"
     raise OptimError("nothing-compared", what, cause, "give --data on which the model gives an output")
 
 
@@ -333,7 +333,7 @@ def _answered(
     agreement = found.top1_agreement
     has_rows = agreement is not None and errors.size >= _ROWS * errors.shape[-1]
     if agreement is not None and has_rows and agreement < _MOST_ROWS and SCORES.search(found.name):
-        drift, where = 1 - agreement, "the largest score of most rows is another one"
+        drift, where = 1 - agreement, "the largest score of most rows is in another place"
     for axis, shares in _whole_numbers_that_differ(original, other, counted, variation):
         place = int(shares.argmax())
         if shares[place] > drift:

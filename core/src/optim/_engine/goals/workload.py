@@ -35,7 +35,7 @@ class Workload:
         for part in filter(None, text.split(",")):
             found = re.fullmatch(r"\s*(prompt|new)\s*=\s*(\d{1,7})\s*", part)
             if found is None or not 0 < int(found[2]) <= _MOST_TOKENS:
-                raise _bad(text, f"'{part}' is no number of tokens from 1 to {_MOST_TOKENS}, called prompt or new")
+                raise _bad(text, f"'{part}' is not a number of tokens from 1 to {_MOST_TOKENS}, called prompt or new")
             known[found[1]] = int(found[2])
         return cls(known["prompt"], known["new"])
 

@@ -99,7 +99,7 @@ def check_types(model: onnx.ModelProto, path: Path) -> None:
         if _is_map(value.type):
             raise OptimError(
                 "map-type",
-                f"{path} has '{value.name}', which is no tensor",
+                f"{path} has '{value.name}', which is not a tensor",
                 "it is a map, or a sequence of maps; models are compared and timed by tensors",
                 _without_map(model.graph, value.name, path),
             )

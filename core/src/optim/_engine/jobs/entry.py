@@ -97,7 +97,7 @@ def run(request: Request, channel: Channel) -> Answer:
         if result.interface is not None and (result.interface.feeds or result.interface.outputs):
             raise OptimError(
                 "entry-recasts",
-                f"{one.name} fixes sizes, and changes what goes in or comes out",
+                f"{one.name} fixes sizes, and changes inputs or outputs",
                 "the original is opened with it, and must take the same samples then",
                 "this is an issue of its plugin: do that in a pass of its own",
                 offered.plugin.release,

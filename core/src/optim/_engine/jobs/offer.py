@@ -176,7 +176,7 @@ def proposed_options(transformation: Pass, model: Model, target: Target, context
     raise OptimError(
         "bad-result",
         f"candidates of {transformation.name} returned "
-        + (f"more than {_MOST_CANDIDATES}" if proposed else f"{type(found).__name__}, not what can be gone through"),
+        + (f"more than {_MOST_CANDIDATES}" if proposed else f"{type(found).__name__}, not an iterable"),
         "its plugin breaks the contract of passes",
         PLUGINS_ISSUE,
     )
@@ -190,10 +190,7 @@ def _tuned(transformation: Pass, options: object, request: Request, context: Con
     if not result.changed:
         return unchanged(result, model)
     if result.model.path != model.path:
-        cause, fix = (
-            "it says of itself that it is session_only",
-            "leave it out (--without), and report this to its plugin",
-        )
+        cause, fix = ("it declares session_only", "leave it out (--without), and report this to its plugin")
         raise OptimError("graph-changed", f"{name} changed the graph", cause, fix)
     session = result.model.session
     tuned = replace(

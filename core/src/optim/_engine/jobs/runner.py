@@ -205,7 +205,7 @@ class Runner:
             during = f" while {failed.call.text}" if failed.call and failed.kind == "raised" else ""
             raise OptimError(
                 "pass-failed",
-                f"a pass that must hold failed on {subject} before the model was opened",
+                f"a required pass failed on {subject} before the model was opened",
                 failed.reason + during,
                 "optim --debug shows where; report it to the package below, which brings the pass",
                 failed.call.release if failed.call else "",

@@ -154,7 +154,7 @@ class _Plugins(ExtensionManager):  # type: ignore[misc]  # older stevedores have
             reason = f"{' and '.join(others)} has a plugin '{info.name}' too; neither is used, uninstall one"
             return LoadedPlugin(info, State.FAILED, reason, is_rivalled=True)
         if not PLUGIN_NAME.fullmatch(info.name):
-            return LoadedPlugin(info, State.FAILED, f"'{info.name}' is no name for a plugin: it must be kebab-case")
+            return LoadedPlugin(info, State.FAILED, f"'{info.name}' is not a name for a plugin: it must be kebab-case")
         return None
 
     def _load(self, entry: importlib.metadata.EntryPoint, info: PluginInfo, *how: object) -> LoadedPlugin:

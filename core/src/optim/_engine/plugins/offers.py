@@ -40,7 +40,7 @@ class OfferedPass:
             TypeError: it is of a stage before there is a model.
         """
         if not issubclass(self.pass_class, Pass):
-            raise TypeError(f"{self.name} is no pass over models")
+            raise TypeError(f"{self.name} is not a pass over models")
         return self.pass_class
 
 

@@ -34,7 +34,7 @@ def configured(target: Target, name: str, settings: str, plugin: PluginInfo) -> 
     if target.configure is None:
         raise _bad(f"target {target.name} has no settings", f"'{settings}' was given", f"--target {target.name}")
     if not pairs or not all(key.strip() and value.strip() for key, _, value in pairs):
-        raise _bad(f"cannot read '{name}'", f"'{settings}' is no key=value", f"--target {target.name}:key=value")
+        raise _bad(f"cannot read '{name}'", f"'{settings}' is not a key=value", f"--target {target.name}:key=value")
     values = {key.strip(): value.strip() for key, _, value in pairs}
     try:
         with stdout_on_stderr(), limited(plugin.name, "configure"):

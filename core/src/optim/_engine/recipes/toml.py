@@ -59,7 +59,7 @@ def validate(cls: type[M], data: Mapping[str, Any], path: Path) -> M:
                 raise _unknown_key(cls, problem["loc"], path) from error
         cause = "\n".join(f"{_dotted(problem['loc'])}{problem['msg']}" for problem in problems)
         raise OptimError.usage(
-            "bad-recipe", f"{path} does not fit", cause, "optim help recipe tells what each key says"
+            "bad-recipe", f"{path} does not fit", cause, "optim help recipe explains each key"
         ) from error
 
 

@@ -41,7 +41,7 @@ def untrusted(named: str, path: Path) -> OptimError:
         "untrusted-code",
         f"{path.name} names {named}, which would be run",
         "a recipe or a lock may come from somebody else, and so may the code that it names",
-        "look at both; then run it again with --trust-code",
+        "read the file and its code; if you trust both, run it again with --trust-code",
     )
 
 

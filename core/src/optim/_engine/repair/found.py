@@ -68,15 +68,15 @@ def why_none(measured: Sequence[MeasuredSet], limit: float, kept: str, seconds: 
     sets = [one for one in measured if one.keep < one.of]
     whole = min((one.drift for one in measured if one.keep == one.of), default=None)
     if whole is not None and whole > limit:
-        return f"with all nodes left {kept} the drift is {whole:.3g} already"
+        return f"even with all nodes left {kept} the drift is {whole:.3g}"
     if not sets:
         return f"no set of nodes to leave {kept} was measured in {seconds:.0f} s"
-    count = "1 set of nodes that was" if len(sets) == 1 else f"{len(sets)} sets of nodes that were"
+    count = "the set of nodes" if len(sets) == 1 else f"the nearest of {len(sets)} sets of nodes"
     nearest = min(sets, key=lambda one: (max(one.drift, limit), one.keep))
-    told = f"of {count} measured in {seconds:.0f} s the nearest leaves {nearest.keep} of {nearest.of} {kept}"
+    told = f"{count} measured in {seconds:.0f} s leaves {nearest.keep} of {nearest.of} nodes {kept}"
     told += ", nearly all of the work," if nearest.drift <= limit else ""
     told += f" and drifts {nearest.drift:.3g}"
-    return told if whole is None else f"{told}; with all of them left {kept} the drift is {whole:.3g}"
+    return told if whole is None else f"{told}; with all nodes left {kept} the drift is {whole:.3g}"
 
 
 class OutOfEvaluations(Exception):  # noqa: N818 - a signal, not an error

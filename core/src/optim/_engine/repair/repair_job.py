@@ -112,7 +112,7 @@ def run(request: Request, channel: Channel) -> Answer:
     with ExitStack() as stack:
         probe = stack.enter_context(PassProbe(request.candidate))
         if not probe.nodes:
-            return Answer(None, "the pass says of no node that it can leave it alone")
+            return Answer(None, "the pass names no node that it can leave as it is")
         measured = _Measured(probe, request, deadline, channel, request.candidate.samples, chained=probe.chained())
         try:
             return _repaired(request, measured, stack)
@@ -127,12 +127,12 @@ def _repaired(request: Request, measured: _Measured, stack: ExitStack) -> Answer
     known = precisions_of(request.costs, probe.nodes, probe.refinable)
     whole = measured.look_for_the_worst() if known is not None else 0.0
     if known is not None and (found := _by_costs(request, measured, known, whole)) is not None:
-        return Answer(found, "by what nodes cost on another chain")
+        return Answer(found, "from the node costs of another chain")
     with suppress(OutOfEvaluations):
         if probe.refinable:
             measured.of_finer = measured.drift(frozenset(), probe.refinable)
     if measured.best is not None and measured.left_s < _REPLAY_EVALUATIONS * measured.evaluation_s:
-        return Answer(measured.best, "there was no time for more than a guess")
+        return Answer(measured.best, "no time left for more than one estimate")
     whole = whole or measured.look_for_the_worst()
     replay, note = _replay(probe, measured.samples[:1], stack)
     measured.channel.event("replayed", nodes=len(replay.errors) if replay else 0, note=note)

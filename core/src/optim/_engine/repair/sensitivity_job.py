@@ -63,7 +63,7 @@ def run(request: Request, channel: Channel) -> Sensitivity:
         if not probe.nodes:
             raise OptimError(
                 "nothing-to-measure",
-                f"{request.candidate.name} can leave no node of this model alone",
+                f"{request.candidate.name} cannot leave single nodes of this model as they are",
                 "it has nothing to convert here, or converts all or nothing",
                 "optim passes list",
                 status=ExitStatus.BAD_INPUT,

@@ -54,7 +54,7 @@ def model_card(report: Report) -> str:
         f"## How to repeat it\n\n    {_repeat(report)}\n\n{_made_with(report)}",
     ]
     if result.loader:
-        needed = f". It needs this alone: `{_code('pip install ' + ' '.join(result.requirements))}`"
+        needed = f". It needs only: `{_code('pip install ' + ' '.join(result.requirements))}`"
         opened = f"`load.py` beside it opens it with its settings, without optim{needed if result.requirements else ''}"
         parts.insert(4, f"## How to use it\n\n{opened}" + ("" if result.load_script else f"\n\n{_USE}"))
     if report.notes:

@@ -117,7 +117,7 @@ def result_drift_text(found: SourceDriftReport) -> str:
     limit = f", {figure_text(found.limit)} allowed" if found.limit is not None else ""
     several = f"{found.samples} runs of " if found.samples > len(found.trials) else ""
     several += count_text(len(found.trials) if several else found.samples, "trial")
-    left = f"; {count_text(len(found.skipped), 'trial')} it does not take" if found.skipped else ""
+    left = f"; it does not accept {count_text(len(found.skipped), 'trial')}" if found.skipped else ""
     drift = figure_text(found.drift.relative_error)
     return f"result: drift {drift} from its source on {several}{limit}{left}{about}"
 

@@ -188,8 +188,8 @@ def report_folder(path: Path, *, delivered: bool) -> Path:
 def _not_ours(entry: Path) -> OptimError:
     return OptimError.usage(
         "not-our-folder",
-        f"{entry} is not of an earlier run",
-        "this run writes something of that name",
+        f"{entry} is not from an earlier run",
+        "this run writes a file or folder of that name",
         f"move {entry} away and run the same command, or give another folder with -o",
     )
 

@@ -120,7 +120,7 @@ def _packed(path: Path, adapter: Adapters | None) -> onnxruntime.InferenceSessio
     reasons = {
         "its weights are supplied with the session": bool(saved.adapter),
         "it has operators of other packages": bool(saved.operator_libraries),
-        "an adapter is given, which such a session does not take": adapter is not None,
+        "an adapter is given, and such a session accepts none": adapter is not None,
     }
     if reason := next((text for text, holds in reasons.items() if holds), ""):
         raise OptimError.usage(

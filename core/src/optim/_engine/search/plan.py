@@ -106,7 +106,7 @@ def make_plan(settings: RunSettings, registry: Registry, target: Target) -> Plan
             forced = required or named
             reason = _reason_against(ordered.offered, stage, settings, forced)
             if not reason and not forced and goal.basis is Basis.SIZE and ordered.offered.over_models.session_only:
-                reason = f"it sets how a model is opened, and that does not change its size (--goal {goal.name})"
+                reason = f"it only changes session settings, and they do not change the size (--goal {goal.name})"
             not_here = "" if reason or forced else _why_not_here(ordered.offered, settings, homeless)
             if reason and forced:
                 raise _forced_and_not(ordered.name, reason, named=named)

@@ -102,7 +102,7 @@ def _require_inside(name: str, file: str) -> None:
         ValueError: says which.
     """
     if Path(name).name != name:
-        raise ValueError(f"component {name!r} is no plain name")
+        raise ValueError(f"component {name!r} is not a plain name")
     if Path(file).is_absolute() or ".." in Path(file).parts or not file:
         raise ValueError(f"file {file!r} of component {name} is outside of its folder")
 

@@ -57,7 +57,7 @@ def nothing_to_export(spec: str, output: Path) -> OptimError:
         held = ", ".join(sorted(entry.name for entry in path.iterdir())[:4])
         return OptimError(
             "source-without-config",
-            f"{path} is no Hugging Face model folder",
+            f"{path} is not a Hugging Face model folder",
             f"it holds {held}, but no {CONFIG_FILE}" if held else "it is empty",
             f"save the whole model: model.save_pretrained('{path}')",
         )
@@ -65,13 +65,13 @@ def nothing_to_export(spec: str, output: Path) -> OptimError:
         return OptimError.usage(
             "source-is-model",
             f"{spec} is nothing to export",
-            "it is no factory and no Hugging Face folder",
+            "it is not a factory and no Hugging Face folder",
             f"optim run {spec} -o {output}",
         )
     return OptimError.usage(
         "source-missing",
         f"there is no {spec}",
-        "it is no folder here, and no package.module:factory",
+        "it is not a folder here, and no package.module:factory",
         "check the path; for a model of the Hugging Face hub write hf://ORG/NAME",
     )
 
@@ -85,7 +85,7 @@ def _folder_needs_export(path: Path) -> bool:
     if weights and not any(path.glob("*.onnx")):
         raise OptimError(
             "source-without-config",
-            f"{path} is no Hugging Face model folder",
+            f"{path} is not a Hugging Face model folder",
             f"it holds {', '.join(weights[:4])}, but no {CONFIG_FILE}",
             f"save the whole model: model.save_pretrained('{path}')",
         )
@@ -106,7 +106,7 @@ def _weights_alone(path: Path) -> OptimError:
     what = "tensors" if path.suffix == ".safetensors" else "a pickle of torch"
     return OptimError.usage(
         "source-is-weights",
-        f"{path} is no model that can be exported",
+        f"{path} is not a model that can be exported",
         f"it holds {what}, and not how to compute with them",
         "write a function that builds the module and loads this file, and name it: package.module:function",
     )

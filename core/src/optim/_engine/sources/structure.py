@@ -75,7 +75,7 @@ def _require_dynamic(value: ir.Value, declared: TensorInfo, component: Component
             "export-input-dropped",
             f"input '{declared.name}' of the exported {component.name} has another rank",
             f"{len(declared.shape)} dimensions were meant, the graph has {len(shape)}",
-            "look at --dynamic",
+            "correct the name in --dynamic",
         )
     for axis, (wanted, found) in enumerate(zip(declared.shape, shape, strict=True)):
         if isinstance(wanted, str) and isinstance(found, int):

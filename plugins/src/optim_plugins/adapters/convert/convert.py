@@ -161,7 +161,7 @@ def _base_weight(read: PeftFolder, module: str, base: Path | None) -> NDArray[An
         raise OptimError.usage(
             "adapter-base-missing",
             f"{read.path} is DoRA, and the weights of its model are not here",
-            f"it belongs to '{read.base}', which is no folder on this machine",
+            f"it belongs to '{read.base}', which is not a folder on this machine",
             "name it: --base FOLDER_OF_THE_MODEL",
         )
     _refuse_quantized(folder, read.path)

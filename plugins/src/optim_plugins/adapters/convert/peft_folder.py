@@ -100,7 +100,7 @@ def read_peft_folder(path: Path) -> PeftFolder:
     for name, tensor in state.items():
         match = _TENSOR.match(_PREFIX.sub("", name))
         if match is None:
-            raise _not_convertible(path, f"'{name}' is no matrix of a linear layer")
+            raise _not_convertible(path, f"'{name}' is not a matrix of a linear layer")
         tensors.setdefault(match["module"], {})[match["part"]] = tensor.float().numpy()
     modules = dict[str, AdaptedModule]()
     for module, parts in tensors.items():
@@ -122,7 +122,7 @@ def _require_files(path: Path) -> None:
         if not (path / name).is_file():
             raise OptimError.usage(
                 "not-a-peft-folder",
-                f"{path} is no adapter of peft",
+                f"{path} is not an adapter of peft",
                 f"it has no {name}, {why}",
                 "name the folder that PeftModel.save_pretrained wrote",
             )
@@ -135,7 +135,7 @@ def _require_files(path: Path) -> None:
     if not isinstance(told, dict):
         raise OptimError(
             "adapter-unreadable",
-            f"{path / ADAPTER_FILE} is no configuration of an adapter",
+            f"{path / ADAPTER_FILE} is not a configuration of an adapter",
             f"it holds a {type(told).__name__}",
             "copy the folder again",
         )
@@ -155,13 +155,13 @@ def _why_not(config: Any) -> str:
         ("use_qalora", "QALoRA pools what goes in"),
         ("trainable_token_indices", "it replaces tokens"),
         ("layer_replication", "it replicates layers"),
-        ("target_parameters", "it adapts parameters that are no layers"),
+        ("target_parameters", "it adapts parameters that are not layers"),
         ("alora_invocation_tokens", "it acts after some tokens only"),
         ("arrow_config", "it chooses among adapters with each token"),
         ("use_bdlora", "its matrices are of blocks"),
-        ("kasa_config", "it is a variant of LoRA that nobody has tried"),
-        ("monteclora_config", "it is a variant of LoRA that nobody has tried"),
-        ("velora_config", "it is a variant of LoRA that nobody has tried"),
+        ("kasa_config", "it is a variant of LoRA that optim was not tested with"),
+        ("monteclora_config", "it is a variant of LoRA that optim was not tested with"),
+        ("velora_config", "it is a variant of LoRA that optim was not tested with"),
     ):
         if getattr(config, name, None):
             return f"{what} ({name})"
@@ -180,7 +180,7 @@ def _checked(path: Path, module: str, parts: Mapping[str, NDArray[Any]]) -> int:
         part.ndim != (1 if "magnitude" in name else 2) for name, part in parts.items()
     ):
         shapes = ", ".join(f"{name} {'x'.join(map(str, part.shape))}" for name, part in sorted(parts.items()))
-        raise _not_convertible(path, f"'{module}' has {shapes}: that is no linear layer with LoRA, DoRA or LoHa")
+        raise _not_convertible(path, f"'{module}' has {shapes}: that is not a linear layer with LoRA, DoRA or LoHa")
     pairs = [("lora_A", "lora_B")] if "lora_A" in parts else [("hada_w1_b", "hada_w1_a"), ("hada_w2_b", "hada_w2_a")]
     ranks = {size for low, high in pairs for size in (parts[low].shape[0], parts[high].shape[1])}
     if len(ranks) > 1:

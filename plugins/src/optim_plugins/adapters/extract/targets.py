@@ -19,7 +19,7 @@ def refusal(options: ExtractOptions, target: Target) -> OptimError | None:
     if place in _ONNXRUNTIME:
         return None
     if place not in (OPENVINO, QNN):
-        return _refused(target, f"nobody has tried whether {place} takes weights with a run", "--target cpu")
+        return _refused(target, f"not tested: whether {place} accepts weights with a run", "--target cpu")
     fix = "--with adapters.extract:required=true" + (",rank=8" if place == QNN else "")
     if isinstance(options, PackedOptions):
         return _refused(target, "MatMulNBits takes its weights as constants there", fix)

@@ -120,9 +120,9 @@ def _told(spec: str) -> Iterator[None]:
         said = str(error).strip().splitlines()
         raise OptimError(
             "address-not-found",
-            f"{spec} cannot be had",
+            f"{spec} cannot be downloaded",
             said[-1] if said else type(error).__name__,
-            "look at the repository's page; hf auth login, if it is private or asks for consent",
+            "check the name on huggingface.co; for a private or gated model: hf auth login",
         ) from error
     except HTTPError as error:  # of the library below it, where a connection broke too often
         raise offline(spec, f"the download is incomplete ({error})") from error

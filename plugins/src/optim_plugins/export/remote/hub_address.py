@@ -43,7 +43,7 @@ def bad_hub_address(spec: str, why: str) -> OptimError:
     """The error for what is no address of the hub."""
     return OptimError.usage(
         "bad-address",
-        f"{spec} is no address of the Hugging Face hub",
+        f"{spec} is not an address of the Hugging Face hub",
         why,
         "hf://sentence-transformers/all-MiniLM-L6-v2/onnx/model.onnx",
     )

@@ -61,15 +61,15 @@ def _brought(url: str, say: Callable[[str], None]) -> Path:
         with error:
             raise OptimError(
                 "address-not-found",
-                f"{url} cannot be had",
+                f"{url} cannot be downloaded",
                 f"the server says {error.code} {error.reason}",
-                "look at it in a browser",
+                "open the address in a browser and correct it",
             ) from error
     except http.client.InvalidURL:
         raise
     except (URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
         if known is not None:
-            say(f"{url} cannot be reached: the copy that was downloaded before is taken")
+            say(f"{url} cannot be reached: optim uses the copy that it downloaded before")
             return known[0]
         raise offline(url, f"the server does not answer ({getattr(error, 'reason', None) or error})") from error
 

@@ -173,7 +173,7 @@ class SessionDecoder(Decoder):
             most = f" to {words - 1}" if isinstance(words, int) else " on"
             raise OptimError(
                 "bad-prompt",
-                "the prompt has ids that are no tokens of the model",
+                "the prompt has ids that are not tokens of the model",
                 f"{int(strange[0])} is none: they are 0{most}",
                 "make the ids with the tokenizer of this model: tokenizer.json of its folder",
             )

@@ -64,7 +64,7 @@ def _no_decoder(interface: DecoderInterface) -> OptimError:
     lost = f"no output has a name that continues '{pasts[0]}': " if pasts else ""
     return OptimError.usage(
         "not-a-decoder",
-        "the model is no decoder with a past",
+        "the model is not a decoder with a past",
         f"{lost}it takes {', '.join(interface.inputs)} and returns {', '.join(interface.outputs)}",
         "export it with --state, or run its session yourself; the output present X continues a past X",
     )

@@ -32,7 +32,7 @@ def token_rows(prompt: Any) -> list[NDArray[np.int64]]:
     except (TypeError, ValueError):
         rows = []
     if not rows or any(row.ndim != 1 or not row.size for row in rows):
-        raise bad_prompt("it holds no tokens, or is no list of lists of them", _EXAMPLE)
+        raise bad_prompt("it holds no tokens, or is not a list of lists of them", _EXAMPLE)
     if any(row.dtype.kind not in "iu" for row in rows):
         raise bad_prompt("its ids are not integers", _EXAMPLE)
     return [row.astype(np.int64) for row in rows]

@@ -109,7 +109,7 @@ def _require_grown(state: Mapping[str, Any], interface: DecoderInterface, depth:
         if shape != expected[taker] and any(shape == shapes[taker] for shapes in wrong):
             raise OptimError.usage(
                 "not-a-decoder",
-                "the model is no decoder with a past",
+                "the model is not a decoder with a past",
                 f"behind {depth} tokens of '{taker}' '{giver}' is {list(shape)}, and not {list(expected[taker])}",
                 "run its session yourself, or time single runs: --goal latency",
             )

@@ -12,7 +12,7 @@ from optim.providers import CUDA, TENSORRT
 
 _CPU = "CPUExecutionProvider"
 _SETTINGS = ("device", "fallback", "copies")
-_FALLBACK = "a fallback to the CPU was admitted (fallback=cpu): what the GPU's providers do not take ran on the CPU"
+_FALLBACK = "fallback to the CPU is allowed (fallback=cpu): nodes that the GPU's providers do not run ran on the CPU"
 _COPIES = "the figures include the copies of inputs to the GPU and of outputs from it (copies=timed)"
 COPIES = "copies=timed"
 """In the name of a target whose figures include copies."""

@@ -40,7 +40,7 @@ class Obstacle(enum.Enum):
 
     KERNEL = "the provider has no kernel"
     NODE = "the node itself, its numbers, or the user"
-    OTHERS = "it looks at no number, or goes with its neighbours"
+    OTHERS = "it reads no numbers, or follows its neighbours"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ def _reason_against(
     if any(value is not None and _holds_tensors(value) for value in (*node.inputs, *node.outputs)):
         return WhyNot(f"{node.op_type} handles a sequence or an optional")
     if node.op_type in ANY_TYPE:
-        return WhyNot(f"{node.op_type} looks at no number", Obstacle.OTHERS)
+        return WhyNot(f"{node.op_type} reads no numbers", Obstacle.OTHERS)
     able = [variable for variable in variables if types.takes(variable, narrow.onnx)]
     if not able or _changes_width(node, narrow):
         return WhyNot(f"{node.op_type} takes no {narrow}")

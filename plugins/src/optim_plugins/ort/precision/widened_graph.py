@@ -27,7 +27,7 @@ _WITH_PAST = frozenset({"GroupQueryAttention", "MultiHeadAttention", "Attention"
 def objection(graph: ir.Model) -> str:
     """Why a graph is not widened; empty where it can be."""
     if not any(map(_is_narrow, _values(graph))) and not any(_narrow_attributes(graph)):
-        return "nothing of it is in float16 or bfloat16"
+        return "none of its tensors is in float16 or bfloat16"
     if graph.functions:
         return "it has functions of its own, whose types nobody declares: inline them before export"
     for value in graph.graph.inputs:

@@ -68,7 +68,7 @@ def named_tensors(value: Any, prefix: str) -> dict[str, torch.Tensor]:
     if strange or not paths:
         raise OptimError(
             "output-not-tensors",
-            "the module returns something that no graph can",
+            "the module returns something other than tensors",
             f"a {strange[0]}" if strange else "nothing",
             "return tensors, in tuples, lists or dictionaries",
         )

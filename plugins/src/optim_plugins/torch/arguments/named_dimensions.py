@@ -26,7 +26,7 @@ def with_named_dimensions(inputs: Sequence[TensorInfo], example: Feeds, request:
         found.append(info if owner is None else _named(info, wanted[owner], example))
     for name in wanted:
         if not any(info.name == name or info.name.startswith(f"{name}.") for info in inputs):
-            raise unknown_name("input", name, (info.name for info in inputs), fix="look at --dynamic")
+            raise unknown_name("input", name, (info.name for info in inputs), fix="correct the name in --dynamic")
     return found
 
 
@@ -40,7 +40,7 @@ def for_components(request: SourceRequest, examples: Sequence[Feeds]) -> list[So
     known = sorted(set().union(*names))
     for name in request.dynamic:
         if name not in known:
-            raise unknown_name("input", name, known, fix="look at --dynamic")
+            raise unknown_name("input", name, known, fix="correct the name in --dynamic")
     return [
         replace(request, dynamic={name: value for name, value in request.dynamic.items() if name in own})
         for own in names

@@ -80,7 +80,7 @@ def find_state(
     known = signature_of(module).parameters
     for name in names:
         if name not in known:
-            raise unknown_name("input", name, known, fix="look at --state")
+            raise unknown_name("input", name, known, fix="correct the name in --state")
     with torch.inference_mode():
         found = module(**complete[0])
         places = _places(found, complete[0], names)

@@ -40,7 +40,7 @@ class Dynamo(Exporter):
         from optim_plugins.torch.arguments.flat_module import FlatModule
 
         if not isinstance(component.module, FlatModule):
-            return Applicable.no(f"{component.name} is no module of this plugin")
+            return Applicable.no(f"{component.name} is not a module of this plugin")
         if component.module.is_scripted:
             return Applicable.no(f"{component.name} is scripted or traced, and torch.export reads Python alone")
         return APPLICABLE

@@ -33,7 +33,7 @@ class TorchScript(Exporter):
         from optim_plugins.torch.arguments.flat_module import FlatModule
 
         if not isinstance(component.module, FlatModule):
-            return Applicable.no(f"{component.name} is no module of this plugin")
+            return Applicable.no(f"{component.name} is not a module of this plugin")
         size = sum(parameter.nbytes for parameter in component.module.parameters())
         if size > _PROTOBUF_BYTES:
             return Applicable.no(f"weights of {size / 1e9:.1f} GB do not fit the one file that TorchScript writes")

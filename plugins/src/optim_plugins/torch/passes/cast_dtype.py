@@ -43,7 +43,7 @@ class CastDtype(SourcePass):
         from torch.nn import Module
 
         others = [one.name for one in source.components if not isinstance(one.module, Module)]
-        return Applicable.no(f"{others[0]} is no module of torch") if others else APPLICABLE
+        return Applicable.no(f"{others[0]} is not a module of torch") if others else APPLICABLE
 
     def apply(self, source: Source, options: DtypeOptions, context: SourceContext) -> SourceResult:
         """Cast modules in place; inputs, outputs and examples follow."""

@@ -25,7 +25,7 @@ class SetAttention(SourcePass):
         """To models of the library transformers."""
         if any(_model(component.module) is not None for component in source.components):
             return APPLICABLE
-        return Applicable.no("the source is no model of transformers")
+        return Applicable.no("the source is not a model of transformers")
 
     def apply(self, source: Source, options: AttentionOptions, context: SourceContext) -> SourceResult:
         """Set it on every component; they may share one model."""

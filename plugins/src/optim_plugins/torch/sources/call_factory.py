@@ -109,7 +109,7 @@ def _require_arguments(function: Any, request: SourceRequest) -> None:
             "factory-needs-arguments",
             f"{request.spec}{signature} was called with {dict(request.arguments)}",
             str(error),
-            fix or "look at --source-arg",
+            fix or "give every argument of the factory: --source-arg NAME=VALUE",
         ) from error
 
 

@@ -21,7 +21,7 @@ class LoadFactory(SourcePass):
     def applicable(self, source: Source, target: Target) -> Applicable:
         """To sources of the form ``package.module:factory``."""
         if source.request.folder is not None or ":" not in source.request.spec:
-            return Applicable.no(f"{source.request.spec} is no package.module:factory")
+            return Applicable.no(f"{source.request.spec} is not package.module:factory")
         return torch_available()
 
     def apply(self, source: Source, options: NoOptions, context: SourceContext) -> SourceResult:

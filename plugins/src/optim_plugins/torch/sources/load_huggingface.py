@@ -28,7 +28,7 @@ class LoadHuggingFace(SourcePass):
         """To Hugging Face model folders."""
         folder = source.request.folder
         if folder is None or not any((folder / name).is_file() for name in _FILES):
-            return Applicable.no(f"{source.request.spec} is no folder with {CONFIG_FILE}")
+            return Applicable.no(f"{source.request.spec} is not a folder with {CONFIG_FILE}")
         available = transformers_available()
         return available if not available else APPLICABLE
 

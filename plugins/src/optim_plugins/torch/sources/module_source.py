@@ -175,7 +175,9 @@ class _Maker:
         for old, new in renamed.items():
             if new not in names or old in names:
                 own = {new: old for old, new in renamed.items() if new in names}
-                raise unknown_name("input", old, (own.get(name, name) for name in names), fix="look at --rename")
+                raise unknown_name(
+                    "input", old, (own.get(name, name) for name in names), fix="correct the name in --rename"
+                )
         if twice := [name for name in names if names.count(name) > 1]:
             raise OptimError.usage(
                 "bad-source-option",
@@ -194,7 +196,7 @@ class _Maker:
             place = user_line(error)
             raise OptimError(
                 "source-does-not-run",
-                f"the module of {self.request.spec} refuses its own example",
+                f"the module of {self.request.spec} fails on its own example",
                 describe_exception(error) + (f"\n{place}" if place else ""),
                 "call module(*example) by hand; it must work",
             ) from error

@@ -29,7 +29,7 @@ class TorchBackend(Backend):
             raise OptimError.usage(
                 "not-a-source",
                 f"target {target.name} runs sources only",
-                "an ONNX model is no module of torch",
+                "an ONNX model is not a module of torch",
                 f"optim bench FOLDER --beside {target.name}",
             )
         from optim.jobs import from_wire

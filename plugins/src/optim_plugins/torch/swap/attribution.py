@@ -97,7 +97,7 @@ def parse_kernels(text: str) -> Combination:
     if not all(name and kernel in KERNELS for name, kernel in chosen.items()):
         raise OptimError.usage(
             "bad-kernels",
-            f"'{text}' says no kernels",
+            f"--kernels '{text}' cannot be read",
             f"an operator, an equals sign and one of {', '.join(KERNELS)} are expected, separated by commas",
             "--kernels LayerNormalization=torch,MatMul=ort",
         )

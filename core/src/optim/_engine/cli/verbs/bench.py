@@ -247,7 +247,7 @@ def _require_alone(data: str | None, beside: Sequence[str], component: str, gene
         raise OptimError.usage(
             "conflicting-request",
             f"--grid and {'--beside' if beside else '--component'} exclude each other",
-            "--grid only takes ONNX models",
+            "--grid works for ONNX models only",
             "export the source first: optim export SOURCE -o exported",
         )
 

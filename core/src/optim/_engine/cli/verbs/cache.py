@@ -22,7 +22,7 @@ class _Size(click.ParamType):  # type: ignore[type-arg]  # older clicks have no 
             return value
         found = re.fullmatch(r"([0-9.]+)\s*([kmgt]?)b?", str(value).strip().lower())
         if found is None:
-            self.fail(f"{value!r} is no size; write 20GB, 500MB or bytes", param, ctx)
+            self.fail(f"{value!r} is not a size; write 20GB, 500MB or bytes", param, ctx)
         return int(float(found[1]) * _UNITS[found[2]])
 
 

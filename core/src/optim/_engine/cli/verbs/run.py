@@ -110,7 +110,7 @@ _EXAMPLES = (
     multiple=True,
     type=PASS_NAME,
     metavar="PASS[:k=v,...]",
-    help="Require this pass: the run fails if it does not hold. Values are TOML. Can be repeated.",
+    help="Require this pass: the run fails without it. Values are TOML. Can be repeated.",
 )
 @click.option("--without", multiple=True, type=PASS_NAME, help="Exclude this pass. Can be repeated.")
 @click.option(

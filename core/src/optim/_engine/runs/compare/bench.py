@@ -121,7 +121,7 @@ def _require_one_model(models: Sequence[Path], beside: Sequence[str], target: st
         raise OptimError.usage(
             "conflicting-request",
             f"--target {target} names several targets, and there is more than one model",
-            "on several targets one model is timed, and on one target several models",
+            "optim bench times one model on several targets, or several models on one target",
             "name one model, or one target",
         )
 

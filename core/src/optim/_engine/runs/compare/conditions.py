@@ -203,7 +203,7 @@ def notes_on_targets(bench: Workbench, paths: Sequence[Path], models: Sequence[C
         models: with the targets that they were made for.
     """
     return tuple(
-        f"{path} was made for target {one.target}, and {bench.target.name} ran it: what is said of it holds for "
+        f"{path} was made for target {one.target}, and {bench.target.name} ran it: this comparison holds for "
         f"{bench.target.name} alone; --target {one.target} runs it there"
         for path, one in zip(paths, models, strict=True)
         if one.target

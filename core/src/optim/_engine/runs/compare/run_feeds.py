@@ -37,7 +37,7 @@ def about_made_up(paths: Iterable[Path]) -> str:
     for path in paths:
         lock = _lock_of(path)
         if lock is not None and lock.feeds.data is not None:
-            return f"on synthesized inputs, and {path} was judged on {lock.feeds.data}: give them with --data"
+            return f"compared on synthesized inputs; the run of {path} had {lock.feeds.data}: give it with --data"
     return ""
 
 

@@ -87,7 +87,7 @@ def _applied(bench: Workbench, stand_in: StandIn, chain: Chain) -> Verdict:
             raise OptimError(
                 "replay-failed",
                 f"{step.pass_name} does not repeat on the whole model",
-                "it leaves nodes alone that have no counterparts there",
+                "it leaves out nodes that the whole model does not have",
                 "search the whole model: give more time (--search-seconds)",
             )
         return found
@@ -100,13 +100,13 @@ def _nothing_held(bench: Workbench, plan: Plan, stand_in: StandIn, found: Found,
     rows = _rows(found, stand_in, None, failed)
     if found.verdict.result is not None and not (plan.forced() and failed):
         verdict = judge_chain(bench, (), _time(bench))
-        why = f"what was found on {stand_in.text} does not hold on the whole model: " if failed else ""
+        why = f"the result on {stand_in.text} fails on the whole model: " if failed else ""
         return replace(verdict, reason=f"{why}{failed[0].reason if failed else found.verdict.reason}", attempts=rows)
     if not failed:
         return Verdict(found.verdict.status, f"on {stand_in.text} {found.verdict.reason}", None, rows)
     beyond = any(one.reason.beyond_budget for one in failed)
     status = RunStatus.BUDGET_MISSED if beyond else RunStatus.FAILED
-    return Verdict(status, f"on the whole model {failed[0].chain.text} does not hold: {failed[0].reason}", None, rows)
+    return Verdict(status, f"on the whole model {failed[0].chain.text} fails: {failed[0].reason}", None, rows)
 
 
 def _time(bench: Workbench) -> Deadline:
@@ -121,6 +121,8 @@ def _rows(found: Found, stand_in: StandIn, verdict: Verdict | None, failed: Sequ
         if attempt.status is StepStatus.KEPT and not failed:
             continue
         if attempt.status is StepStatus.KEPT:
-            attempt.settle(StepStatus.DROPPED, f"it holds on {stand_in.text}; on the whole model: {failed[0].reason}")
+            attempt.settle(
+                StepStatus.DROPPED, f"within the budget on {stand_in.text}; on the whole model: {failed[0].reason}"
+            )
         rows.append(replace(attempt, layers=stand_in.layers, notes=(*attempt.notes, f"tried on {stand_in.text}")))
     return [*rows, *(verdict.attempts if verdict is not None else ())]

@@ -185,7 +185,7 @@ class Promises:
             return ""
         if best_guess and self._adds_beneath(parent, step, best):
             return ""
-        return f"it promises a latency ratio of about {expected:.2f} here, and {best:.2f} is found already"
+        return f"expected latency ratio about {expected:.2f}, and the best so far has {best:.2f}"
 
     def _adds_beneath(self, parent: Candidate, step: Step, best: float) -> bool:
         """Whether a fusion makes what a later stage makes of a chain clearly faster than what is found, or can be made.

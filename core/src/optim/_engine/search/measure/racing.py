@@ -141,8 +141,8 @@ def _clock_doubt(bench: Workbench, said_s: float, passed_s: float) -> str:
     """Why the clock of the device is not believed."""
     release = bench.registry.offered("backend")[bench.target.backend].plugin.release
     return (
-        f"time_runs of backend {bench.target.backend} ({release}) says {1e3 * said_s:.3g} ms for a run, and "
-        f"{1e3 * passed_s:.3g} ms passed on the wall's clock: optim timed every model by the wall's clock instead"
+        f"time_runs of backend {bench.target.backend} ({release}) returned {1e3 * said_s:.3g} ms for a run, but "
+        f"{1e3 * passed_s:.3g} ms passed on the wall clock: optim timed every model by the wall clock instead"
     )
 
 

@@ -62,8 +62,8 @@ def repacked_original(bench: Workbench, result: Measured | None) -> str:
     interval = f" (95 % interval {found.low:.2f} to {found.high:.2f})" if found.interval else ""
     figures = f"{found.value:.2f} of that time{interval}"
     return (
-        f"timed once with repacked weights, which need memory for a copy, the original takes {figures}: to that "
-        f"the ratio is {ratio / found.value:.2f}"
+        f"with repacked weights, which need memory for a copy, the original takes {figures}, timed once; "
+        f"compared with that time the ratio is {ratio / found.value:.2f}"
     )
 
 

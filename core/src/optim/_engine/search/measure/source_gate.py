@@ -102,9 +102,7 @@ def _comparable(candidate: Candidate) -> _Comparable:
     place = recast_place(candidate.interfaces)
     if place is None or candidate.given is None or candidate.recast is None:
         return _Comparable(candidate.model, candidate.interfaces)
-    note = (
-        f"the model as it was before {candidate.recast.pass_name}, which takes and gives something else than the source"
-    )
+    note = f"the model before {candidate.recast.pass_name}, because that pass changes inputs or outputs"
     return _Comparable(candidate.given, candidate.interfaces[:place], note)
 
 

@@ -147,7 +147,9 @@ class Contest:
     def _leave_behind(self, one: Contender, leader: Contender) -> None:
         """Give it no more time: what its first looks found is what it has."""
         hoped, there = f"{one.promise:.2f}", f"{min(leader.promise, self._best(leader)):.2f}"
-        one.reason = f"after its first candidates it promised {hoped} at best, clearly behind {leader.name} ({there})"
+        one.reason = (
+            f"after its first candidates optim expected {hoped} at best, clearly behind {leader.name} ({there})"
+        )
         one.ranking = self._held(one, one.beam.archive.held())
 
     def rows(self, delivered: Candidate | None, base: Workbench) -> list[TargetOutcome]:

@@ -94,7 +94,7 @@ def _with_past(block: Attention) -> PastBlock | str | None:
         return None
     if key is None or value is None:
         named = (block.key if key is None else block.value).name
-        return f"{block.softmax.name}: '{named}' is no input joined to new tokens"
+        return f"{block.softmax.name}: '{named}' is not an input joined to new tokens"
     if block.head_size % _GRANULE:
         return (
             f"{block.softmax.name}: its heads have size {block.head_size}, and the kernel takes multiples of {_GRANULE}"
@@ -121,7 +121,7 @@ def _other_layout(graph: ir.Model) -> str | None:
         if joined is not None and (axis not in (2, -2) or _rank(joined.past) != 4):
             shape = ", ".join(str(size) for size in joined.past.shape or ())
             grows = f"past '{joined.past.name}' [{shape}] grows by axis {axis}"
-            return f"{grows}, and is no [batch, heads, tokens, head size]"
+            return f"{grows}, and is not [batch, heads, tokens, head size]"
     return None
 
 

@@ -114,7 +114,7 @@ class EncoderInputs:
     def _series(self) -> tuple[int, int]:
         length, channels = (getattr(self.config, name, None) for name in ("context_length", "num_input_channels"))
         if not isinstance(length, int) or not isinstance(channels, int):
-            raise TypeError("its config says no context_length and num_input_channels, which are the sizes of a series")
+            raise TypeError("its config has no context_length or num_input_channels, the sizes of a series")
         return length, channels
 
     def _sizes(self) -> tuple[int, int, int, int]:

@@ -25,7 +25,7 @@ def find_base(folder: Path, request: SourceRequest) -> Path:
     if not isinstance(config, dict):
         raise OptimError(
             "source-config-unreadable",
-            f"{folder / ADAPTER_FILE} is no configuration of an adapter",
+            f"{folder / ADAPTER_FILE} is not a configuration of an adapter",
             f"it holds a {type(config).__name__}",
             "copy the folder again",
         )
@@ -36,7 +36,7 @@ def find_base(folder: Path, request: SourceRequest) -> Path:
     raise OptimError.usage(
         "adapter-base-missing",
         f"{folder} is an adapter, and its model is not here",
-        f"it belongs to '{named}', which is no folder on this machine",
+        f"it belongs to '{named}', which is not a folder on this machine",
         f"optim export {folder} -o DIR --source-arg base=FOLDER_OF_THE_MODEL",
     )
 

@@ -91,7 +91,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise OptimError(
             "source-config-unreadable",
-            f"{folder / CONFIG_FILE} is no configuration of a model",
+            f"{folder / CONFIG_FILE} is not a configuration of a model",
             f"it holds a {type(config).__name__}",
             "copy the folder again",
         )
@@ -139,7 +139,7 @@ def _shards(index: Path) -> list[str]:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise OptimError(
             "source-weights-unreadable",
-            f"{index} is no index of weights",
+            f"{index} is not an index of weights",
             f"{type(error).__name__}: {error}",
             "copy or download the folder again",
         ) from error
@@ -269,7 +269,7 @@ def _from_pretrained(folder: Path, model_class: Any, options: dict[str, Any]) ->
         if "Unrecognized configuration class" in message:
             raise OptimError.usage(
                 "task-does-not-fit",
-                f"{folder} is no model for the task",
+                f"{folder} is not a model for the task",
                 message[:300],
                 "leave --task out: the architecture says what it is",
             ) from error

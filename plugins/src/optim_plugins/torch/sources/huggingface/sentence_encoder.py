@@ -199,7 +199,7 @@ def _dense(place: Path, folder: Path) -> Dense:
         raise OptimError.usage(
             "source-is-pickled",
             f"{place} has no weights that can be read",
-            "its weights are no safetensors",
+            "its weights are not safetensors",
             "save it again: SentenceTransformer(FOLDER).save(OTHER)",
         )
     weights = load_file(file)
@@ -215,14 +215,14 @@ def _dense(place: Path, folder: Path) -> Dense:
 def _list(path: Path) -> list[dict[str, Any]]:
     found = _json(path)
     if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
-        raise _unreadable(path, "it is no list of parts")
+        raise _unreadable(path, "it is not a list of parts")
     return found
 
 
 def _table(path: Path) -> dict[str, Any]:
     found = _json(path)
     if not isinstance(found, dict):
-        raise _unreadable(path, "it is no table")
+        raise _unreadable(path, "it is not a table")
     return found
 
 
