@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from optim._engine.feeds import unread_rows
 from optim._engine.jobs import prepare
 from optim._engine.jobs.job import Job
 from optim._engine.jobs.runner import Runner
@@ -487,6 +488,7 @@ def replay(trace: Trace, registry: Registry, seed: int | None = None, others: Se
             (Runner, "keep", lambda runner, key, value: None),  # a run that is fresh reads none of it
             (expand, "share_within_reach", reach),
             (execute, "operator_counts", lambda path: {}),
+            (unread_rows, "unread_rows", lambda original, result, samples: ()),
             (execute, "mapped_config", lambda path, target: {}),
             (execute, "of_several", lambda each: announced_s),
             (execute, "thread_executor", lambda at_once: contextlib.nullcontext(place.in_turn)),

@@ -255,7 +255,7 @@ def _outcome(
     if not chosen.compete and bench.settings.chain is None and (note := repacked_original(bench, result)):
         bench.deadline.note(note)
     if result:
-        samples = map(bench.reference.feed_set().sample, bench.prepared.compared)
+        samples = (bench.reference.feed_set().sample(number) for number in bench.prepared.compared)
         for note in unread_rows(source.model.path, result.candidate.model.path, samples):
             bench.deadline.note(note)
     searches, verdict.searches = verdict.searches, ()
