@@ -113,6 +113,21 @@ def test_outputs_of_another_model_are_one_error(folder: Path) -> None:
     assert "renamed (float32)" in caught.value.cause
 
 
+def test_a_run_folder_of_another_original_is_one_error(folder: Path) -> None:
+    Path("out").mkdir()
+    Path("mlp.onnx").rename("out/model.onnx")
+    Path("out/session.json").write_text('{"provider": "CPUExecutionProvider"}')
+    for digest, reference in (("0" * 64, "other-outputs"), (StoredOutputs.open(Path("ref.npz")).about.sha256, "")):
+        Path("out/report.json").write_text(json.dumps({"original": {"digest": digest}}))
+        error = None
+        try:
+            found = optim.verify("ref.npz", "out", data="samples")
+        except OptimError as raised:
+            error = raised
+        assert (error.reference if error else "") == reference, error
+    assert found.lossless
+
+
 def test_a_foreign_file_executes_nothing(folder: Path) -> None:
     class Bomb:
         def __reduce__(self) -> tuple[object, ...]:

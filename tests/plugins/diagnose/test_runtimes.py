@@ -101,6 +101,14 @@ def test_a_target_without_an_environment_is_not_there(tmp_path: Path, capsys: py
     assert "--runtime onnxruntime==1.0.1" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("jobs_here")
+@pytest.mark.parametrize("name", ["stored", "onnxruntime"])
+def test_a_target_without_its_setting_says_what_it_needs(name: str, tmp_path: Path) -> None:
+    with pytest.raises(OptimError) as caught:
+        optim.verify(models.mlp(tmp_path), target=name, other_target="cpu")
+    assert (caught.value.reference, "needs a" in str(caught.value)) == ("bad-target-setting", True)
+
+
 def test_runtime_of_bench_takes_one_model_and_no_target(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = str(models.mlp(tmp_path))
     assert main(["bench", model, "--runtime", "onnxruntime==1.0.0", "--target", "cpu"]) == ExitStatus.USAGE

@@ -66,7 +66,7 @@ def verify(
     """
     said = say or quiet
     if other is not None and fspath(reference).endswith(".npz"):  # stored outputs stand for what computed them
-        stored = f"stored:file={quote(fspath(reference))}"
+        stored = f"stored:file={quote(fspath(reference))},of={quote(fspath(other))}"
         reference, other, target, other_target = other, None, stored, other_target or target
     first = fetched(fspath(reference), said)
     models = first, first if other is None else fetched(fspath(other), said)

@@ -60,9 +60,14 @@ class StoredBackend(Backend):
         Raises:
             OptimError[other-outputs]: the file has other outputs.
             OptimError[bad-outputs-file]: the file is gone or was changed.
+            OptimError[bad-target-setting]: the target has no file.
         """
         from optim_plugins.diagnose.outputs.file import StoredOutputs
 
+        if FILE not in target.provider_options:
+            raise OptimError.usage(
+                "bad-target-setting", "target stored needs a file", "no file= was given", "--target stored:file=ref.npz"
+            )
         stored = StoredOutputs.open(Path(target.provider_options[FILE]))
         wanted = {info.name: info.dtype for info in model.outputs}
         found = {name: "str" if dtype.startswith("str") else dtype for name, dtype in stored.outputs.items()}

@@ -210,8 +210,8 @@ class StoredOutputs:
         return OptimError.usage(
             "other-samples",
             f"{self.path.name} has no outputs for these samples",
-            f"no stored sample has the same values for {_named(differ or self.inputs)}; the file has {about.count} "
-            f"samples: {about.samples}",
+            f"no stored sample has the same values for {_named(differ or self.inputs)}; the file has "
+            f"{about.count} sample{'s' * (about.count != 1)}: {about.samples}",
             "give --data with the samples that the file was made with, or make the file again: "
             f"optim outputs {about.model} --data SAMPLES -o {self.path.name}",
         )

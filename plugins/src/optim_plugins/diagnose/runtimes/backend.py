@@ -87,9 +87,17 @@ class VersionBackend(Backend):
 
         Raises:
             OptimError[session-failed]: that version refuses the model.
+            OptimError[bad-target-setting]: the target has no version.
             OptimError: not-installed-isolated, isolated-worker-failed.
         """
-        version = target.provider_options[VERSION]
+        version = target.provider_options.get(VERSION, "")
+        if not version:
+            raise OptimError.usage(
+                "bad-target-setting",
+                "target onnxruntime needs a version",
+                "no version= was given",
+                "optim bench MODEL --runtime onnxruntime==1.28.0",
+            )
         try:
             return VersionSession(version, model, target)
         except OptimError as error:

@@ -17,10 +17,9 @@ TARGET = Target(
     "onnxruntime",
     "onnxruntime",
     provider=CPU,
-    device="CPU",
+    device="CPU, another version: onnxruntime:version=1.28.0",
     local=False,
-    remark="another version of onnxruntime, in an environment of its own",
-    probe=lambda: f"it needs a version: {_EXAMPLE}",
+    remark=f"it needs a version: {_EXAMPLE}",
     configure=lambda settings: _configured(settings),
 )
 
