@@ -23,9 +23,12 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
+from optim._engine.compare.place import Reference
+from optim._engine.feeds import unread_rows
 from optim._engine.jobs import prepare
 from optim._engine.jobs.job import Job
 from optim._engine.jobs.runner import Runner
@@ -491,6 +494,8 @@ def replay(trace: Trace, registry: Registry, seed: int | None = None, others: Se
             (execute, "of_several", lambda each: announced_s),
             (execute, "thread_executor", lambda at_once: contextlib.nullcontext(place.in_turn)),
             (execute, "is_whole", lambda path: True),
+            (unread_rows, "unread_rows", lambda original, result, samples: ()),
+            (Reference, "feed_set", lambda reference: SimpleNamespace(sample=None)),  # nothing reads a sample
             (workbench, "is_whole", lambda path: True),
             (restore, "_is_whole", lambda path, store: True),
             (restore, "external_files", lambda path: []),
