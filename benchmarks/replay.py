@@ -23,6 +23,7 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -488,11 +489,11 @@ def replay(trace: Trace, registry: Registry, seed: int | None = None, others: Se
             (Runner, "keep", lambda runner, key, value: None),  # a run that is fresh reads none of it
             (expand, "share_within_reach", reach),
             (execute, "operator_counts", lambda path: {}),
-            (unread_rows, "unread_rows", lambda original, result, samples: ()),
             (execute, "mapped_config", lambda path, target: {}),
             (execute, "of_several", lambda each: announced_s),
             (execute, "thread_executor", lambda at_once: contextlib.nullcontext(place.in_turn)),
             (execute, "is_whole", lambda path: True),
+            (unread_rows, "unread_rows", lambda original, result, samples: ()),
             (workbench, "is_whole", lambda path: True),
             (restore, "_is_whole", lambda path, store: True),
             (restore, "external_files", lambda path: []),

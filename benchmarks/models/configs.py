@@ -92,7 +92,7 @@ DEBERTA = {
 }
 MODELS = {
     "albert": _text("Albert", embedding_size=128),
-    "squeezebert": _text("SqueezeBert"),
+    "squeezebert": _text("SqueezeBert", embedding_size=256),
     "deberta": _text("DebertaV2", **DEBERTA),
     "roformer": _text("RoFormer", embedding_size=256),
     "fnet": _text("FNet"),

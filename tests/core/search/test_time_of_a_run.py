@@ -93,13 +93,6 @@ def test_no_race_goes_on_beyond_the_run_but_for_the_proof_and_its_floor(clock):
     assert time.lanes_at_the_end(6) == 1
 
 
-def test_a_lane_more_needs_three_rounds_before_the_run_is_over(clock):
-    time = search_of(run_of(60.0, clock, run_s=0.2), run_s=0.2)
-    assert time.may_race(2)
-    clock.seconds += 46
-    assert (time.may_race(1), time.may_race(2)) == (True, False)
-
-
 def test_what_is_begun_one_after_another_in_the_end_has_a_fifth_more_together(clock):
     time = search_of(run_of(100.0, clock))
     clock.seconds += 110

@@ -201,14 +201,12 @@ def test_no_numbered_point_beats_what_is_delivered(decide):
     assert decide.numbers == {"b": 1}  # the other is no change at all
 
 
-@pytest.mark.parametrize("has_rounds", [True, False])
-def test_what_is_likely_to_hold_is_proven_beside_the_best_where_both_have_their_rounds(decide, monkeypatch, has_rounds):
-    monkeypatch.setattr(Deadline, "may_race", lambda _, lanes: has_rounds or lanes == 1)
+def test_what_is_likely_to_hold_is_proven_beside_the_best(decide, monkeypatch):
     monkeypatch.setattr(Deadline, "lanes_at_the_end", lambda *_: 1)
     figures = {"lossy": (0.6, 0.59, 0.61), "sure": (0.8, 0.79, 0.81)}
     near = {"looked": {"lossy": 0.6, "sure": 0.8}, "drifts": {"lossy": 0.049}, "compare_s": 0.0}
     assert decide(figures, **near) == "lossy"
-    assert decide.raced == (["lossy", "sure"] if has_rounds else ["lossy"])
+    assert decide.raced == ["lossy", "sure"]
 
 
 GPT2 = {
@@ -226,7 +224,6 @@ def test_what_breaks_the_budget_on_all_samples_has_no_lane_and_what_comes_next_h
 
 
 def test_without_time_to_compare_what_lies_between_is_proven_beside_the_best(decide, monkeypatch):
-    monkeypatch.setattr(Deadline, "may_race", lambda *_: True)
     monkeypatch.setattr(Deadline, "lanes_at_the_end", lambda *_: 1)
     monkeypatch.setattr(Allowance, "left", property(lambda self: -1.0))
     assert decide(**GPT2, compare_s=0.0) == "lossy32"

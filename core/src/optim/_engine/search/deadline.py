@@ -364,10 +364,6 @@ class Deadline:
         """Whether one more model is proven before the run ends, where those that were proven did not hold."""
         return self.must or self.lanes.least_proof_s <= self.spare_s
 
-    def may_race(self, lanes: int) -> bool:
-        """Whether so many models have any figure before the run ends."""
-        return self.must or self.lanes.figure_s(lanes) <= self.spare_s
-
     def lanes_at_the_end(self, wanted: int) -> int:
         """How many of so many models there is time to prove, one at least."""
         wanted = self.lanes.most_timed(wanted)

@@ -136,7 +136,3 @@ class LaneCosts:
     def most_timed(self, wanted: int) -> int:
         """How many of so many models the last race has rounds for, if each is slow."""
         return min(wanted, max(2, int(self.final_s / (LEAST_ROUNDS * self.round_s)) - 1)) if self.is_slow else wanted
-
-    def figure_s(self, lanes: int) -> float:
-        """Seconds that so many models take to have any figure: opened, and a few rounds."""
-        return self.opened_s(lanes) + LEAST_ROUNDS * (lanes + 1) * self.round_s

@@ -79,8 +79,6 @@ class Selection:
         shorter = self._shorter.without_doubtful(finalists[0])
         plain = [one for one in shorter if self._shorter.only_set(finalists[0].steps[len(one.steps) :])]
         beside = self._beside(finalists, ranking)
-        # 8 bits of a MiniLM had 12 s at a load of 14: with a fusion beside them neither had three rounds
-        beside = beside if self._time.may_race(1 + len(asked) + len(beside)) else []
         finalists = unique([finalists[0], *asked, *beside, *plain, *finalists[1:], *shorter])
         finalists = finalists[: max(1 + len(asked) + len(beside), self._time.lanes_at_the_end(len(finalists)))]
         measured = self._timed(ranking, finalists) if self._bench.target.timed else self._first_right(finalists)
