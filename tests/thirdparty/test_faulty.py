@@ -262,9 +262,10 @@ def test_a_dynamic_model_runs_on_a_device_with_fixed_sizes_where_a_pass_fixes_th
     assert found.row("faulty.fix-batch")[0] == "kept"
 
 
-def test_a_required_pass_that_declines_has_nothing_to_do_and_nobody_is_said_to_have_asked_for_it(run, folder):
+@pytest.mark.parametrize("how", ["", pytest.param("nothing apply", marks=pytest.mark.faults)], ids=["asked", "applied"])
+def test_a_required_pass_that_declines_has_nothing_to_do_and_nobody_is_said_to_have_asked_for_it(run, folder, how):
     models.fixed_mlp(folder)
-    found = run("", target="faulty-batched", source="fixed-mlp.onnx", seconds=SHORT)
+    found = run(how, target="faulty-batched", source="fixed-mlp.onnx", seconds=SHORT)
     assert found.status == 0, found.told
     assert found.row("faulty.fix-batch") == ("not-applicable", "its sizes are fixed")
     assert "asked for" not in found.told
