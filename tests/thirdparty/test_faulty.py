@@ -226,13 +226,22 @@ def test_a_named_pass_that_sleeps_over_what_it_offers_is_named_within_the_second
     assert f"while pass faulty.shrink ({RELEASE}) was asked what it offers for the original" in found.told
 
 
-def test_a_limit_of_the_vendors_own_ends_a_call_that_hangs(run):
-    found = run("hang open candidate", target="faulty-limited", seconds=TIMED)
-    assert found.row("faulty.shrink") == (
-        "failed",
-        f"took longer than 2 s, its plugin's own limit while backend faulty-limited ({RELEASE}) was opening "
-        "the model after faulty.shrink on faulty-limited",
-    )
+LIMITED = {
+    "hang open candidate": f"backend faulty-limited ({RELEASE}) was opening {{}} on faulty-limited",
+    "hang run candidate": f"backend faulty-limited ({RELEASE}) was running {{}} on faulty-limited",
+    "hang apply": f"pass faulty.shrink-in-time ({RELEASE}) was being applied to the original",
+}
+"""What hangs for more than the two seconds that its vendor says it may take."""
+
+
+@pytest.mark.parametrize("mistake", _some(LIMITED, ("hang open candidate",)))
+def test_a_limit_of_the_vendors_own_ends_a_call_that_hangs(run, mistake):
+    found = run(mistake, target="faulty-limited")
+    said = LIMITED[mistake].format("the model after faulty.shrink-in-time")
+    status, reason = found.row("faulty.shrink-in-time")
+    assert status == "failed"
+    assert reason.startswith("took longer than 2 s, its plugin's own limit")
+    assert reason.endswith(f"while {said}")
 
 
 def test_a_pass_that_sleeps_over_what_it_offers_costs_its_own_plugin_and_both_rows_say_who(run):
@@ -253,9 +262,10 @@ def test_a_dynamic_model_runs_on_a_device_with_fixed_sizes_where_a_pass_fixes_th
     assert found.row("faulty.fix-batch")[0] == "kept"
 
 
-def test_a_required_pass_that_declines_has_nothing_to_do_and_nobody_is_said_to_have_asked_for_it(run, folder):
+@pytest.mark.parametrize("how", ["", pytest.param("nothing apply", marks=pytest.mark.faults)], ids=["asked", "applied"])
+def test_a_required_pass_that_declines_has_nothing_to_do_and_nobody_is_said_to_have_asked_for_it(run, folder, how):
     models.fixed_mlp(folder)
-    found = run("", target="faulty-batched", source="fixed-mlp.onnx", seconds=SHORT)
+    found = run(how, target="faulty-batched", source="fixed-mlp.onnx", seconds=SHORT)
     assert found.status == 0, found.told
     assert found.row("faulty.fix-batch") == ("not-applicable", "its sizes are fixed")
     assert "asked for" not in found.told

@@ -187,7 +187,7 @@ class FixedBackend(FaultyBackend):
         return FixedSession(model)
 
 
-FIXED = Target("faulty-fixed", "faulty-fixed", runtime=RUNTIME, device="Faulty Fixed")
+FIXED = Target("faulty-fixed", "faulty-fixed", runtime=RUNTIME, device="Faulty Fixed", reads_onnx=True)
 BATCHED = Target(
     "faulty-batched", "faulty-fixed", runtime=RUNTIME, device="Faulty Fixed", requires=("faulty.fix-batch",)
 )

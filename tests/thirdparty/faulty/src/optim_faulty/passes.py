@@ -38,6 +38,13 @@ class Shrink(Pass):
         return PassResult(context.save(graph, model), True, counts={"pairs of Neg": len(pairs)})
 
 
+class ShrinkInTime(Shrink):
+    """Never takes two seconds, as its vendor knows."""
+
+    name = "faulty.shrink-in-time"
+    apply_limit_s = 2.0
+
+
 class FixBatch(Pass):
     """Fixes the batch."""
 
@@ -48,6 +55,8 @@ class FixBatch(Pass):
 
     def applicable(self, model, target):
         """Where a size is open."""
+        if planted("nothing", "apply"):  # no mistake: a pass may say it when it is applied
+            return APPLICABLE
         return APPLICABLE if any(one.is_dynamic for one in model.inputs) else Applicable.no("its sizes are fixed")
 
     def inputs_for(self, options, model):
@@ -62,6 +71,8 @@ class FixBatch(Pass):
         from optim.onnx import fix_dimensions
 
         happen("apply")
+        if planted("nothing", "apply"):
+            return PassResult(model, False, ("its sizes are fixed",))
         graph = model.ir()
         fix_dimensions(graph, {"batch": 2})
         return PassResult(context.save(graph, model), True, counts={"inputs": 1}, interface=Interface())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from optim import hookimpl
 from optim_faulty.backend import BATCHED, FIXED, LIMITED, REQUIRED, TARGET, FaultyBackend, FixedBackend, LimitedBackend
-from optim_faulty.passes import Break, FixBatch, Shrink, StoreBytes
+from optim_faulty.passes import Break, FixBatch, Shrink, ShrinkInTime, StoreBytes
 
 OPTIM_HOOK_API = 1
 
@@ -24,7 +24,7 @@ def optim_backends():
 @hookimpl
 def optim_fuse(target):
     """Its passes."""
-    own = {"faulty": (Shrink,), "faulty-limited": (Shrink,), "faulty-fixed": (FixBatch, Shrink)}
+    own = {"faulty": (Shrink,), "faulty-limited": (ShrinkInTime,), "faulty-fixed": (FixBatch, Shrink)}
     return (*own.get(target.backend, ()), *((Break,) if target.name == "faulty-required" else ()))
 
 
