@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from deadlines import original as known
 
-from optim._engine.goals.own import LATENCY
+from optim._engine.goals.known import LATENCY
 from optim._engine.search.deadline import Deadline, Start
 from optim._engine.search.explore.beam import Beam
 from optim._engine.search.explore.ranking import Ranking
