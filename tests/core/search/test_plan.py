@@ -108,7 +108,7 @@ def test_a_request_that_cannot_be_met_is_one_clear_error(plan_of, changes, refer
 def test_settings_of_a_session_are_not_tried_where_size_is_the_goal(plan_of):
     plan = plan_of(goal="size")
     assert reasons(plan)["ort.tune-session"] == (
-        "it sets how a model is opened, and that does not change its size (--goal size)"
+        "it only changes session settings, and they do not change the size (--goal size)"
     )
     assert Stage.TUNE not in plan.stages
     assert "ort.tune-session" in considered(plan_of(goal="size", named=(Named("ort.tune-session"),)))

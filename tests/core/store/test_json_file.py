@@ -37,7 +37,7 @@ def test_what_is_wrong_with_it_is_a_value_error(tmp_path: Path, content: bytes, 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ValueError, match="no file"):
+    with pytest.raises(ValueError, match="not a file"):
         read_json(tmp_path / "pipe")
     with pytest.raises(FileNotFoundError):
         read_json(tmp_path / "gone")

@@ -52,7 +52,7 @@ def test_a_damaged_file_is_refused_and_gone(worker: Path) -> None:
 
 
 def test_no_file_is_put_outside_the_store(worker: Path) -> None:
-    with pytest.raises(ValueError, match="no file of the store"):
+    with pytest.raises(ValueError, match="not a file of the store"):
         bring(CONTENT, File("../victim", FILE.size_bytes, FILE.digest))
     assert not (worker.parent / "victim").exists()
 
@@ -88,14 +88,14 @@ def test_a_path_that_contains_the_store_s_stays_on_its_way(elsewhere: str) -> No
 )
 def test_a_name_that_leads_out_of_the_store_names_nothing(name: str, worker: Path) -> None:
     assert list(store_names([f"optim-store:///{name}"])) == []  # as an input of a stranger's model may be called
-    with pytest.raises(ValueError, match="no file of the store"):
+    with pytest.raises(ValueError, match="not a file of the store"):
         File(name, FILE.size_bytes, FILE.digest)
-    with pytest.raises(ValueError, match="no file of the store"):
+    with pytest.raises(ValueError, match="not a file of the store"):
         files.give(name, 0, 1)
 
 
 def test_a_digest_is_nothing_else() -> None:
-    with pytest.raises(ValueError, match="no file of the store"):
+    with pytest.raises(ValueError, match="not a file of the store"):
         File(FILE.name, 1, "../victim")  # it is a file's name where files are exchanged
 
 

@@ -215,7 +215,7 @@ def test_a_prompt_without_tokens_or_without_room_is_refused(prompt: list[list[in
         ("a text", {}, "it is text"),
         (["a text"], {}, "it is text"),
         ([[1.5]], {}, "ids are not integers"),
-        (None, {}, "no list of lists"),
+        (None, {}, "not a list of lists"),
         ({"input_ids": np.zeros((1, 0), np.int64)}, {}, "holds no tokens"),
         (
             {"input_ids": np.ones((1, 2), np.int64), "attention_mask": np.ones((1, 1), np.int64)},
