@@ -23,7 +23,6 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
