@@ -30,10 +30,14 @@ from ort_models import (
 
 import optim
 from optim import Model, OptimError, SessionConfig
+from optim._engine.backends.held import held_backend
+from optim._engine.load_script import LOAD_TEXT
 from optim._engine.plugins.registry import load_registry
+from optim._engine.runs import publish
 from optim._engine.runs.session_file import write_session_files
 from optim._engine.search.plan import make_plan
 from optim._engine.search.settings import Named, RunSettings
+from optim.cli_kit import write_model
 from optim.decoders.shared_past import file_shares_past
 from optim.goal import GoalRequest
 from optim.onnx import deliver_model
@@ -136,8 +140,7 @@ print(json.dumps(found))
 def test_load_py_generates_in_buffers_as_optim_does_without_optim(tmp_path: Path) -> None:
     model = apply(SharePast, export("llama.dynamo", tmp_path), tmp_path).model
     folder = tmp_path / "out"
-    deliver_model(model, folder)
-    write_session_files(folder, SessionConfig(), CPU)
+    write_model(model, folder, CPU)
     done = subprocess.run([sys.executable, "-c", LOADED], cwd=folder, capture_output=True, text=True, check=True)
     one, several, drawn, stopped, ended, *refused = json.loads(done.stdout)
     decoder, prompts = SessionDecoder(_session(model), FACTS), [[5, 6, 7, 8, 9], [10, 11], [12, 13, 14]]
@@ -158,9 +161,6 @@ def test_load_py_generates_in_buffers_as_optim_does_without_optim(tmp_path: Path
         "max_new_tokens and seed are 0 or more, not -1 and 0",
         "the past takes 0.0 GB, and 0.0 GB are free: ask for less",
     ]
-    deliver_model(export("llama.dynamo", tmp_path), folder)
-    write_session_files(folder, SessionConfig(), CPU)
-    assert "def generate" not in (folder / "load.py").read_text()
 
 
 def test_beyond_a_window_a_buffer_gives_what_a_past_that_grows_does(tmp_path: Path) -> None:
@@ -236,6 +236,14 @@ def test_what_cannot_be_generated_is_one_clear_error(
         decoder.generate(prompt, **more)  # type: ignore[arg-type]
     assert refused.value.reference in ("bad-prompt", "bad-generation")
     assert said in f"{refused.value.what}: {refused.value.cause}"
+
+
+def test_what_a_run_writes_generates_too(tmp_path: Path) -> None:
+    model, registry = apply(SharePast, export("llama.dynamo", tmp_path), tmp_path).model, load_registry()
+    backend = held_backend(registry, CPU.backend)
+    assert "def generate(" in publish.with_generate(registry, LOAD_TEXT, model, tmp_path, backend)
+    plain = export("llama.dynamo", tmp_path)
+    assert publish.with_generate(registry, LOAD_TEXT, plain, tmp_path, backend) == LOAD_TEXT
 
 
 def test_a_run_folder_without_a_source_generates_too(tmp_path: Path) -> None:

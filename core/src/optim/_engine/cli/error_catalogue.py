@@ -65,7 +65,10 @@ place counts."""
 _OWN = ("optim", "optim_testing")
 """Packages whose parts are those; an error that they have too is no plugin's."""
 
-_OF_PLUGINS = {"export": "Sources and their export", "layouts": "Layouts for other programs"}
+_OF_PLUGINS = {
+    **dict.fromkeys(("export", "goals"), "Sources and their export"),
+    "layouts": "Layouts for other programs",
+}
 """Plugins that only do what users know as a part of optim; others are a part by themselves."""
 
 _FIELDS = ("reference", "what", "cause", "fix", "package", "status")

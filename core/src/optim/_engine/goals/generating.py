@@ -12,7 +12,7 @@ from optim.goal import GoalClock, GoalRequest
 from optim.model import Model
 from optim.options import import_named
 
-PLUGIN = "goals"
+_PLUGIN = "goals"
 """It has the generator, and the goal of decoders."""
 GENERATE = "generate"
 """The goal of decoders."""
@@ -78,6 +78,21 @@ def find_generator(registry: Registry) -> TextGenerator | None:
         made: TextGenerator = import_named(path)()
         return made
     return None
+
+
+def require_generator(registry: Registry, what: str) -> TextGenerator:
+    """The generator of the installed plugins.
+
+    Args:
+        registry: of the plugins.
+        what: cannot be done without it.
+
+    Raises:
+        OptimError[plugin-missing]: there is none; says what to install.
+        OptimError[plugin-failed]: its plugin cannot be used.
+    """
+    made: TextGenerator = registry.part("generator", _PLUGIN, what)
+    return made
 
 
 def loading_script(registry: Registry, script: str, model: Model, state: Mapping[str, str] | None = None) -> str:

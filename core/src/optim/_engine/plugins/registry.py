@@ -237,7 +237,7 @@ class Registry:
         """What one of optim's own plugins does for core: an instance of the first class that is offered.
 
         Args:
-            kind: ``pipeline`` or ``deliverer``.
+            kind: ``pipeline``, ``deliverer`` or ``generator``.
             owner: the plugin that has it.
             what: cannot be done without it.
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optim._engine.feeds.past_names import carried_by_name
-from optim._engine.goals.generating import PLUGIN, find_generator
+from optim._engine.goals.generating import find_generator, require_generator
 from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.mark import read_mark
 from optim._engine.runs.session_file import MODEL_FILE, SESSION_FILE, SessionFile
@@ -84,7 +83,8 @@ def load(
     files = {one: path / component.file for one, component in exported.components.items()}
     given = share_out(adapter, {one: _inputs_of(file) for one, file in files.items()}) if adapter is not None else {}
     sessions = {one: _open(file, given.get(one)) for one, file in files.items()}
-    return _driven(sessions, {**exported.facts, "state": dict(exported.components[name].state)})
+    generator = require_generator(load_registry(), f"{folder} cannot be opened as what generates")
+    return generator.opened(sessions, {**exported.facts, "state": dict(exported.components[name].state)})
 
 
 def _generating(session: Any) -> Any:
@@ -94,22 +94,6 @@ def _generating(session: Any) -> Any:
         return session  # no past: no plugin is asked
     generator = find_generator(load_registry())
     return (generator.opened({"": session}, {}) if generator is not None else None) or session
-
-
-def _driven(sessions: Mapping[str, Any], facts: Mapping[str, Any]) -> Decoder:
-    """What drives the sessions of an export that generates.
-
-    Raises:
-        OptimError[plugin-missing]: the plugin that drives decoders is not installed.
-        OptimError[not-a-decoder]: the graphs are none.
-    """
-    registry = load_registry()
-    generator = find_generator(registry)
-    if generator is None:
-        registry.require_plugin(PLUGIN, "a decoder cannot be opened as one")
-    found = generator.opened(sessions, facts) if generator is not None else None
-    assert found is not None
-    return found
 
 
 def _packed(path: Path, adapter: Adapters | None) -> onnxruntime.InferenceSession:

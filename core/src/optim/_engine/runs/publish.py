@@ -133,7 +133,7 @@ def _deliver(outcome: Outcome, candidate: Candidate, registry: Registry, folder:
         outcome.target,
         libraries,
         owner=backend.owner,
-        script=_with_generate(registry, script, model, folder, backend),
+        script=with_generate(registry, script, model, folder, backend),
         opening=Opening(
             outcome.start.warm_up if outcome.start else {},
             model.adapters,
@@ -144,7 +144,7 @@ def _deliver(outcome: Outcome, candidate: Candidate, registry: Registry, folder:
     return tuple(backend.deliver(delivery))
 
 
-def _with_generate(registry: Registry, script: str, model: Model, folder: Path, backend: HeldBackend) -> str:
+def with_generate(registry: Registry, script: str, model: Model, folder: Path, backend: HeldBackend) -> str:
     """The text of ``load.py``, which generates too where its ``load`` returns a session of a decoder."""
     if backend.owner is None:
         return loading_script(registry, script, model)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optim._engine.goals.generating import GENERATE, PLUGIN, find_generator
+from optim._engine.goals.generating import GENERATE, require_generator
 from optim._engine.jobs.lane_clock import LaneClock
 from optim._engine.plugins.registry import Registry
 from optim._engine.runs.mark import read_mark
@@ -46,10 +46,7 @@ def clock_of_program(registry: Registry, path: Path, asked: GoalRequest) -> Lane
         OptimError[runtime-missing]: that program is not installed.
         OptimError[plugin-missing]: no plugin times it.
     """
-    generator = find_generator(registry)
-    if generator is None:
-        registry.require_plugin(PLUGIN, f"answers of {path} cannot be timed")
-    assert generator is not None
+    generator = require_generator(registry, f"answers of {path} cannot be timed")
     return LaneClock.of(GENERATE, generator.program_clock(path, asked))
 
 
