@@ -103,9 +103,10 @@ class Beam:
         settings = bench.settings
         races = not self._objective.is_size
         self.time = bench.deadline.of_search(bench.prepared, settings.timeout_s, races=races, must=bool(plan.forced()))
+        by_speed = self._objective.is_latency
         calibrating = [one.ordered.name for those in plan.stages.values() for one in those if one.pass_class.calibrates]
         costs = PassCosts.known(bench.store)
-        self._promises = Promises(costs, calibrating)
+        self._promises = Promises(self.time.search_s if by_speed else math.inf, costs, calibrating)
         self._expander = Expander(bench, self.journal, self.archive, self.time, self._promises)
         self._asker = self._expander.asker
         self.clock = Clock(bench, self.time)

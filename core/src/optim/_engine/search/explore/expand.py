@@ -154,7 +154,7 @@ class Expander:
             answer = asked[planned.ordered.name]
             if not answer.proposals:
                 rows.append((planned, self.note_no_proposal(candidate, planned, answer)))
-            against = "" if planned.forced else self.promises.reason_against(planned)
+            against = "" if planned.forced else self.promises.reason_against(planned, self._time.for_candidate())
             for proposal in answer.proposals:
                 attempt = self._journal.open(step_of(planned.offered, proposal.options), candidate)
                 rows.append((planned, attempt))
@@ -317,6 +317,7 @@ class Expander:
         self.promises.note_seconds(attempt.step.pass_name, tried.seconds)
         if tried.ran_out and tried.seconds < self._bench.settings.timeout_s:
             attempt.run_out(_STOPPED.format(failure=tried.failure))
+            self.promises.note_stopped(attempt.step.pass_name, tried.seconds)
             return None
         attempt.printed, attempt.trace, attempt.broke = tried.said, tried.trace, tried.broke
         if tried.answer is None:

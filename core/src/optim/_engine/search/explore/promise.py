@@ -15,7 +15,7 @@ from statistics import median_low
 
 from optim._engine.search.plan import Plan, Planned
 from optim._engine.search.state import Candidate, Measured, Step, StepKey
-from optim._engine.search.taste import TOO_LITTLE
+from optim._engine.search.taste import CLEARLY_FASTER, TOO_LITTLE
 from optim._engine.search.time_estimate import PassCosts
 from optim.passes import Role, Stage
 
@@ -40,6 +40,17 @@ _CALIBRATION = 4.0
 _NO_GAIN = math.log(1.1)
 """Slower by more on its first chain: such a pass is not tried on the next. With less, noise decides."""
 
+_DEAR = 0.1
+"""Share of the search: a pass that takes longer for a candidate must have shown a gain."""
+
+_MORE_TIME = 1.5
+"""Times what a candidate was stopped after: with less, a busy machine stops it again."""
+
+_NO_MORE = (
+    "search time ran out {:.0f} s into its first candidate, and too little is left for another; "
+    "give more with --search-seconds"
+)
+
 _FOR_THE_GOAL = 1.0
 """What a pass promises that is there for the goal of the run alone: it comes before all that is tried for any goal."""
 
@@ -48,16 +59,19 @@ class Promises:
     """What is known of the passes of one search.
 
     Args:
+        search_s: the time it has.
         costs: what passes took on this machine before.
         calibrating: names of passes that run the model on samples.
     """
 
-    def __init__(self, costs: PassCosts | None = None, calibrating: Collection[str] = ()) -> None:
+    def __init__(self, search_s: float, costs: PassCosts | None = None, calibrating: Collection[str] = ()) -> None:
+        self._search_s = search_s
         self._costs = costs or PassCosts()
         self._calibrating = frozenset(calibrating)
         self._gain_of_step: dict[StepKey, float] = {}
         self._gain_of_pass: dict[str, float] = {}
         self._seconds: dict[str, float] = {}
+        self._stopped: dict[str, float] = {}
         self._held: dict[StepKey, Step] = {}
         self._reach: dict[str, float] = {}
         self._expected: dict[StepKey, float] = {}
@@ -102,6 +116,10 @@ class Promises:
         """Notes what a candidate of a pass took, where it was not known already."""
         if seconds > 0:
             self._seconds[name] = max(seconds, self._seconds.get(name, 0.0))
+
+    def note_stopped(self, name: str, seconds: float) -> None:
+        """Notes that a candidate of a pass was stopped for its time after so many seconds."""
+        self._stopped[name] = max(seconds, self._stopped.get(name, 0.0))
 
     def note_ratio(self, step: Step, ratio: float) -> None:
         """Notes the latency of a chain with a step to that without it."""
@@ -242,12 +260,27 @@ class Promises:
         """Returns whether a step that was timed is worth a repair: one that is no faster needs none."""
         return self.gain(step) > 0.0
 
-    def reason_against(self, planned: Planned) -> str:
-        """Returns why a lossy pass is tried on no further chain, in one sentence; empty where it may be."""
-        gain = self._gain_of_pass.get(planned.ordered.name)
-        if gain is None or gain >= -_NO_GAIN or not planned.pass_class.lossy:
-            return ""
-        return f"it made the original slower (latency ratio {math.exp(-gain):.2f}): other passes promise more"
+    def reason_against(self, planned: Planned, left_s: float) -> str:
+        """Returns why a pass is tried on no further chain, in one sentence; empty where nothing speaks against it.
+
+        Args:
+            planned: the pass.
+            left_s: seconds that a candidate of it would have.
+        """
+        name, pass_class = planned.ordered.name, planned.pass_class
+        gain, seconds = self._gain_of_pass.get(name), self.seconds(name)
+        if gain is not None and gain < -_NO_GAIN and pass_class.lossy:
+            return f"it made the original slower (latency ratio {math.exp(-gain):.2f}): other passes promise more"
+        useless = gain <= -math.log(CLEARLY_FASTER) if gain is not None else not self.holds(name)
+        if seconds > _DEAR * self._search_s and useless:
+            if gain is None and name in self._stopped:
+                return "" if left_s >= _MORE_TIME * self._stopped[name] else _NO_MORE.format(self._stopped[name])
+            found = "led to no valid model" if gain is None else f"latency ratio {math.exp(-gain):.2f}"
+            return (
+                f"its first candidate took {seconds:.0f} s and {found}: other passes promise more in that time; "
+                "give more with --search-seconds"
+            )
+        return ""
 
 
 def fair_order(plan: Plan, goal: str = "latency") -> list[Planned]:
