@@ -46,18 +46,6 @@ def test_a_pass_that_calibrates_is_expected_to_take_longer_until_that_is_known()
     assert promises.expected_s("calibrating") == 1.0
 
 
-def test_where_passes_take_longer_than_was_guessed_the_others_are_expected_to():
-    promises = Promises(60.0)
-    promises.note_seconds("slow", 40.0)
-    assert promises.expected_s("untried") == 2.0, "one pass may be slow by itself"
-    promises.note_seconds("another", 6.0)
-    assert promises.expected_s("untried") == 6.0
-    promises.note_seconds("quick", 0.2)
-    assert promises.expected_s("untried") == 6.0
-    promises.note_seconds("quicker", 0.1)
-    assert promises.expected_s("untried") == 2.0
-
-
 def test_what_a_step_gained_elsewhere_counts_before_what_its_pass_gained(promises):
     promises.note_ratio(step("q", bits=8), 0.5)
     promises.note_ratio(step("q", bits=4), 0.9)

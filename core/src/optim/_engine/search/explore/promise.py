@@ -11,7 +11,6 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import zip_longest
-from statistics import median_low
 
 from optim._engine.search.plan import Plan, Planned
 from optim._engine.search.state import Candidate, Measured, Step, StepKey
@@ -236,21 +235,12 @@ class Promises:
         return self.gain(step) / self.expected_s(step.pass_name)
 
     def expected_s(self, name: str) -> float:
-        """Returns what a candidate of a pass is expected to take: what it took here, else what it took before.
-
-        Where other passes took longer here than was expected of them, as on a busy machine, it is as much longer.
-        """
-        return self._seconds.get(name) or self._slowness * self._guessed_s(name)
+        """Returns what a candidate of a pass is expected to take: what it took here, else what it took before."""
+        return self._seconds.get(name) or self._guessed_s(name)
 
     def _guessed_s(self, name: str) -> float:
         is_dear = name in self._calibrating and not self._costs.knows(name)
         return _GUESSED_S * self._costs.of([name]) * (_CALIBRATION if is_dear else 1.0)
-
-    @property
-    def _slowness(self) -> float:
-        """How many times longer passes take here than was guessed, 1 at least; one pass alone may be slow by itself."""
-        times = [seconds / self._guessed_s(name) for name, seconds in self._seconds.items()]
-        return max(1.0, median_low(times)) if len(times) > 1 else 1.0
 
     def latency(self, parent: Candidate, step: Step) -> float:
         """Returns the latency to expect of a chain with one more step, as a ratio to the original's."""
