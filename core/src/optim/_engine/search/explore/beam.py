@@ -26,7 +26,7 @@ from optim._engine.search.state import Candidate, Measured, StepStatus, unique
 from optim._engine.search.time_estimate import PassCosts
 from optim._engine.search.workbench import Workbench
 from optim.errors import ExitStatus, OptimError
-from optim.goal import FASTER, Basis
+from optim.goal import Basis
 from optim.passes import Role, Stage
 
 LOOK_AHEAD = 3
@@ -216,7 +216,7 @@ class Beam:
         return bool(looked) and left <= 0 and not any(planned.forced for planned in passes)
 
     def _settings_on_top(self, stage: Stage, passes: Sequence[Planned], ranking: list[Measured]) -> list[Measured]:
-        """More settings for the best chain alone, while there is time; first each for itself, then what won together.
+        """More settings for the best chain alone, while there is time, each for itself.
 
         The race drops what is beaten, so that those that contend get the time.
         """
@@ -225,20 +225,7 @@ class Beam:
                 attempt = self.journal.open(step_of(planned.offered), ranking[0].candidate)
                 attempt.run_out(OUT_OF_TIME)
             return ranking
-        best = ranking[0]
-        found = self._stage(stage, passes, [best])
-        together = self._expander.together(best.candidate, passes, self._gainful(found, best))
-        if together is not None and not self.clock.is_beaten(together) and self.time.to_explore:
-            raced = self.clock.explore([together], _SHARE_OF_A_STAGE / self._legs_left)
-            self.archive.explored(raced)
-            self._write_journal(Grown([together], {together.digest: best}), {one.digest: one for one in raced})
-            found = self._rank.of([*found, *raced])
-        return self._rank.joined(found, ranking)
-
-    def _gainful(self, found: Sequence[Measured], best: Measured) -> list[Candidate]:
-        """The chains one step longer that are better than what they go on from, the best first."""
-        longer = [item for item in found if len(item.candidate.steps) == len(best.candidate.steps) + 1]
-        return [item.candidate for item in longer if self.figure(item) < self.figure(best) * FASTER]
+        return self._rank.joined(self._stage(stage, passes, [ranking[0]]), ranking)
 
     def _try_recasts(self) -> None:
         """Passes that change what goes in and comes out, on the original: what cannot work is said at once."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from optim._engine.gate.drift import worst_drift
 from optim._engine.jobs.offer import Proposal
@@ -37,9 +36,6 @@ _STOPPED = "search time ran out during this candidate: it {failure}; give more w
 _NO_FASTER = "not repaired: the model is no faster with it"
 _HOPELESS = 1.5
 """Options that broke the budget by this factor on one chain are not tried on the next: less gives up too early."""
-
-
-_UNSET: tuple[Any, ...] = (None, [], ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,21 +120,6 @@ class Expander:
             if one.digest in idle:
                 attempt.settle(StepStatus.DROPPED, idle[one.digest])
         return [one for one, _ in tuned if one.digest not in idle]
-
-    def together(self, candidate: Candidate, passes: Sequence[Planned], won: Sequence[Candidate]) -> Candidate | None:
-        """Merges the last steps of several chains, all of one pass on ``candidate``, into one step."""
-        options = merged_settings([other.steps[-1] for other in won])
-        if options is None:
-            return None
-        planned = next(planned for planned in passes if planned.ordered.name == won[0].steps[-1].pass_name)
-        attempt = self._journal.open(step_of(planned.offered, options), candidate)
-        tried = self._bench.try_one(Trial(candidate, planned.offered, options), self._time.grace_s)
-        new = self.judge(candidate, attempt, tried)
-        idle = self._idle.reasons(candidate, [*won, new]) if new is not None else {}
-        if new is not None and new.digest in idle:
-            attempt.settle(StepStatus.DROPPED, idle[new.digest])
-            return None
-        return new
 
     def _try_slot(self, candidate: Candidate, slot: Sequence[Planned]) -> list[Candidate]:
         """Returns what holds of the passes of one slot, each tried on the same candidate.
@@ -356,16 +337,3 @@ def _with_settings(candidate: Candidate, attempt: Attempt, result: PassResult) -
     """The chain with a step that sets how the model is opened; its row has what the pass said."""
     attempt.notes, attempt.size_bytes, attempt.printed = result.notes, candidate.size_bytes, result.printed
     return candidate.after(attempt.step, result.model, candidate.size_bytes, result.interface)
-
-
-def merged_settings(steps: Sequence[Step]) -> dict[str, Any] | None:
-    """Returns what each step sets, and where two set the same, what the better one does, which comes first.
-
-    None unless several are of one pass of settings.
-    """
-    names = {step.pass_name for step in steps if step.session_only}
-    if len(steps) < 2 or len(names) != 1:
-        return None
-    plain = {name: value for step in steps for name, value in step.options.items() if value in _UNSET}
-    chosen = {name: value for step in reversed(steps) for name, value in step.options.items() if value not in _UNSET}
-    return plain | chosen
