@@ -34,8 +34,6 @@ from optim.passes import PassResult, Role, Stage
 
 _STOPPED = "search time ran out during this candidate: it {failure}; give more with --search-seconds"
 _NO_FASTER = "not repaired: the model is no faster with it"
-_HOPELESS = 1.5
-"""Options that broke the budget by this factor on one chain are not tried on the next: less gives up too early."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +68,7 @@ class Expander:
         self._source = SourceGate(bench, self._board)
         self.repairs = Repairs(bench, journal, self._board, time, self.judge, promises)
         self._idle = IdleSettings(bench, time.sameness)
-        self._hopeless: dict[StepKey, tuple[str, str]] = {}
+        self._broken: dict[StepKey, tuple[str, str]] = {}
         self.promises = promises
         self.kernels = KernelGains(bench, bench.work)
 
@@ -141,12 +139,12 @@ class Expander:
                 rows.append((planned, attempt))
                 one = _Wanted(planned, proposal, attempt, proposal is answer.proposals[0])
                 reason = ("" if self._is_open(one, candidate) else against) or self._promises_too_little(candidate, one)
-                far_off = "" if planned.forced else self._far_off(attempt.step, candidate)
-                if (reason or far_off) and not attempt.reason:
-                    attempt.settle(StepStatus.SKIPPED, reason or far_off)
+                broke = "" if planned.forced else self._broke_elsewhere(attempt.step, candidate)
+                if (reason or broke) and not attempt.reason:
+                    attempt.settle(StepStatus.SKIPPED, reason or broke)
                 if reason:
                     continue
-                if far_off:
+                if broke:
                     wanted += self._as_repaired_elsewhere(candidate, one)
                 elif proposal.result is None or (planned.pass_class.lossy and proposal.result.changed):
                     wanted.append(one)  # lossy settings are compared as graphs are
@@ -165,13 +163,13 @@ class Expander:
     def _for_size(self) -> bool:
         return self._bench.goal.basis is Basis.SIZE
 
-    def _far_off(self, step: Step, candidate: Candidate) -> str:
-        """Why a step that broke the budget by far on another chain is not tried on this one; else nothing.
+    def _broke_elsewhere(self, step: Step, candidate: Candidate) -> str:
+        """Why a step that broke the budget on another chain is not tried on this one; else nothing.
 
         Where a time is the goal, first looks have repaired what is worth it. Where size is, nothing was timed, and the
         stage repairs what a look has found.
         """
-        chain, reason = self._hopeless.get(step.key, ("", ""))
+        chain, reason = self._broken.get(step.key, ("", ""))
         return "" if self._for_size and chain == candidate.digest else reason
 
     def needs_nothing(self, planned: Planned, attempt: Attempt) -> bool:
@@ -321,8 +319,8 @@ class Expander:
         self._archive.judged(replace(new, drift=attempt.drift, task=attempt.task), objection)
         if objection:
             attempt.drop(objection)
-            if attempt.drift.relative_error > _HOPELESS * self._budget.limit(new.is_lossy) and attempt.step.lossy:
-                self._hopeless[attempt.step.key] = candidate.digest, f"on another chain: {objection}"
+            if attempt.drift.relative_error > self._budget.limit(new.is_lossy) and attempt.step.lossy:
+                self._broken[attempt.step.key] = candidate.digest, f"on another chain: {objection}"
             return None
         self.promises.note_held(attempt.step)
         if attempt.step.stage is Stage.FUSE:
