@@ -144,7 +144,6 @@ class Beam:
         self._expander.kernels.find()
         looked = looks.run(self._plan, start)
         self._rank.hoped |= self.clock.expected | looks.hoped
-        self._rank.guessed |= looks.guessed
         self._looked = {item.digest: item for item in looked}
         self.archive.explored([self.start, *(item for item in looked if item.ratio is not None)])
         if not self._objective.is_latency:

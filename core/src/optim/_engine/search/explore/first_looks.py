@@ -68,7 +68,6 @@ class FirstLooks:
     Attributes:
         hoped: by their digest, ratios of what was not timed by the goal: those that it had before it was repaired, or
             that its calls let expect.
-        guessed: those of them of which nothing was timed: they have what was promised.
     """
 
     def __init__(self, bench: Workbench, expander: Expander, clock: Clock, journal: Journal, time: Deadline) -> None:
@@ -81,7 +80,6 @@ class FirstLooks:
         self._promises: Promises = expander.promises
         self._repairs = FirstRepairs(bench, expander, journal, time)
         self.hoped: dict[str, float] = {}
-        self.guessed: set[str] = set()
 
     def run(self, plan: Plan, start: float, *, likeliest: bool = True) -> list[Measured]:
         """Looks at each pass; returns what holds. Rows of the journal and promises have the rest.
@@ -132,7 +130,6 @@ class FirstLooks:
         right = [items[one.digest] for one in [*named, *held] if one.digest in items]
         right += [Measured(one, None) for one in (*named, *held) if one.digest not in items]
         self.hoped |= {one.candidate.digest: self._hoped(one, ratios, start) for one in found if one.holds}
-        self.guessed |= self.hoped.keys() - ratios.keys()
         new = self._repairs.repaired(found, lambda one: self._hoped(one, ratios, start), start)
         self.hoped |= self._repairs.hoped
         return right + [Measured(one, None) for one in new if _begins_with(one, whole)]
