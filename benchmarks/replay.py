@@ -210,7 +210,7 @@ class FromTrace:
         if is_look and action is None:
             return self._looked(work.request)
         if is_race and (action is None or ("failed" not in action and not self._is_as_recorded(action, work.request))):
-            return self._raced(work.request)
+            return self._raced(work.request, action)
         if action is None:
             self._pass_unknown(work.module)
             raise WorkerFailed("the trace has no answer to it", "unknown")
@@ -251,16 +251,23 @@ class FromTrace:
         known = self._found.get(key_of(name, self._nowhere(to_wire(request))), [])
         return known.pop(0) if len(known) > 1 else known[0] if known else None
 
-    def _raced(self, request: Any) -> Done:
-        """A race from the recorded rounds of its lanes, in simulated time, until its own rule says that it is over."""
+    def _raced(self, request: Any, action: dict[str, Any] | None) -> Done:
+        """A race from the recorded rounds of its lanes, in simulated time, until its own rule says that it is over.
+
+        A lane that had no figure in time in the recorded race (``action``), and was in no other, has none again.
+        """
         effort = from_wire(Effort, request["effort"])
         recorded = [self._lane(lane) for lane in request["lanes"]]
+        was_late = [one["out_of_time"] for one in action["answer"]["lanes"]] if action and "answer" in action else []
         base = self._here(self._base or to_wire(LaneResult()))
         lanes = [_Drawn(self._here(lane), self._random()) for lane in recorded if lane is not None]
         opening_s = base["open_s"] * (1 + len(recorded))
         usual_s = base["round_s"] or self._usual_s.get(_RACE, 1.0) / max(1, effort.least_rounds)
-        missing = recorded.count(None)
+        late = sum(lane is None and is_late for lane, is_late in zip(recorded, was_late, strict=False))
+        missing = recorded.count(None) - late
         spent_s = _rounds_of(lanes, effort, usual_s, missing, opening_s)
+        if late and action:
+            spent_s = max(spent_s, action["seconds"] - opening_s)  # it was waited for
         share = missing / len(recorded) if recorded else float(self._base is None)
         self._pass(opening_s + spent_s, share, _RACE)
         drawn = iter(lanes)

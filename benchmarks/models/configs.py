@@ -104,7 +104,7 @@ MODELS = {
     "gpt-neox": _causal("GPTNeoX"),
     "opt": _causal("OPT", ffn_dim=1024, word_embed_proj_dim=256),
     "mobilevit": _image("MobileViT", 128, hidden_sizes=[96, 120, 144]),
-    "efficientnet": _image("EfficientNet", 128, image_size=128, width_coefficient=0.5),
+    "efficientnet": _image("EfficientNet", 128, image_size=128, width_coefficient=0.5, hidden_dim=640),
     "convnextv2": _image("ConvNextV2", 128, hidden_sizes=[40, 80, 160, 320], depths=[2, 2, 6, 2]),
     "mobilenet-v2": _image("MobileNetV2", 128, image_size=128),
     "segformer": _image("Segformer", 128),

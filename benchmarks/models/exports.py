@@ -90,8 +90,9 @@ def add_outliers(module: nn.Module) -> None:
     """Make every 100th weight of each normalization over channels four times as large."""
     with torch.no_grad():
         for one in module.modules():
-            if "Norm" in type(one).__name__ and "BatchNorm" not in type(one).__name__:
-                one.weight[::OUTLIERS_EVERY] *= OUTLIER
+            name, weight = type(one).__name__, getattr(one, "weight", None)
+            if "Norm" in name and "BatchNorm" not in name and weight is not None:
+                weight[::OUTLIERS_EVERY] *= OUTLIER
 
 
 def write_samples(path: Path, samples: Sequence[Sample]) -> None:

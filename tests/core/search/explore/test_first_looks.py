@@ -20,8 +20,7 @@ from optim._engine.search.explore.beam import Beam
 from optim._engine.search.explore.first_looks import FirstLooks
 from optim._engine.search.explore.first_repairs import FirstRepairs
 from optim._engine.search.explore.kernel_gains import KernelGains
-from optim._engine.search.explore.order import fair_order
-from optim._engine.search.explore.promise import Promises
+from optim._engine.search.explore.promise import Promises, fair_order
 from optim._engine.search.explore.ranking import Ranking
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.lane_figures import expected_of

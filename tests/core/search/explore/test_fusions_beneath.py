@@ -64,7 +64,7 @@ def expander(original, monkeypatch):
     bench = SimpleNamespace(
         original=original, goal=LATENCY, budget=budget, settings=settings, work={}, target=None, runner=runner
     )
-    promises, archive = Promises(), SimpleNamespace(judged=lambda candidate, objection: None)
+    promises, archive = Promises(60.0), SimpleNamespace(judged=lambda candidate, objection: None)
     promises.note_ratio(WEIGHTS, 0.4)
     monkeypatch.setattr("optim._engine.search.explore.expand.worst_drift", lambda comparisons: NO_DRIFT)
     return Expander(bench, Journal(), archive, search_of(60.0, 300.0), promises)

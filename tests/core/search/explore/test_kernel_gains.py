@@ -142,7 +142,7 @@ def test_a_short_run_measures_nothing_and_goes_by_tables(bench):
 
 def test_what_cannot_win_beyond_noise_is_not_tried_where_that_was_measured():
     step = Step(Stage.QUANTIZE, "a.b", "a", {"bits": 8}, Role.IMPROVE, True)
-    promises = Promises()
+    promises = Promises(60.0)
     promises.expect(step, -math.log(1.5), measured=False)
     assert promises.cannot_win(step) == ""
     promises.expect(step, -math.log(1.5), measured=True)

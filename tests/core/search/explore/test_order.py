@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from optim._engine.search.explore.order import leading_of
+from optim._engine.search.explore.promise import leading_of
 from optim.passes import Stage
 
 

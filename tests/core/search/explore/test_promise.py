@@ -24,7 +24,7 @@ def planned(name, *, lossy=True):
 
 @pytest.fixture
 def promises():
-    return Promises()
+    return Promises(60.0)
 
 
 def test_what_nobody_tried_goes_by_its_stage(promises):
@@ -39,23 +39,11 @@ def test_a_pass_that_took_long_promises_less_per_second_than_one_that_nobody_tri
 
 def test_a_pass_that_calibrates_is_expected_to_take_longer_until_that_is_known():
     names = ("plain", "calibrating")
-    promises = Promises(calibrating=names[1:])
+    promises = Promises(60.0, calibrating=names[1:])
     assert promises.expected_s("calibrating") == 4 * promises.expected_s("plain")
-    assert Promises(PassCosts({"calibrating": 1.0}), names[1:]).expected_s("calibrating") == 2.0
+    assert Promises(60.0, PassCosts({"calibrating": 1.0}), names[1:]).expected_s("calibrating") == 2.0
     promises.note_seconds("calibrating", 1.0)
     assert promises.expected_s("calibrating") == 1.0
-
-
-def test_where_passes_take_longer_than_was_guessed_the_others_are_expected_to():
-    promises = Promises()
-    promises.note_seconds("slow", 40.0)
-    assert promises.expected_s("untried") == 2.0, "one pass may be slow by itself"
-    promises.note_seconds("another", 6.0)
-    assert promises.expected_s("untried") == 6.0
-    promises.note_seconds("quick", 0.2)
-    assert promises.expected_s("untried") == 6.0
-    promises.note_seconds("quicker", 0.1)
-    assert promises.expected_s("untried") == 2.0
 
 
 def test_what_a_step_gained_elsewhere_counts_before_what_its_pass_gained(promises):
@@ -75,10 +63,41 @@ def test_what_nobody_timed_promises_what_its_pass_gained_less_what_its_kernels_l
 
 def test_a_lossy_pass_that_made_the_original_slower_is_not_tried_on_other_chains(promises):
     promises.note_ratio(step("q"), 1.31)
-    assert promises.reason_against(planned("q")) == (
+    assert promises.reason_against(planned("q"), 30.0) == (
         "it made the original slower (latency ratio 1.31): other passes promise more"
     )
     assert not promises.is_faster(step("q"))
+
+
+def test_a_fusion_that_is_slower_by_itself_is_tried_on_as_long_as_it_costs_little(promises):
+    promises.note_ratio(step("f", Stage.FUSE), 1.31)
+    assert promises.reason_against(planned("f", lossy=False), 30.0) == ""
+    promises.note_seconds("f", 9.0)
+    assert promises.reason_against(planned("f", lossy=False), 30.0).startswith(
+        "its first candidate took 9 s and latency ratio 1.31: other passes promise more in that time"
+    )
+
+
+def test_a_slow_pass_of_which_nothing_came_is_not_tried_again_and_one_that_held_is(promises):
+    promises.note_seconds("slow", 22.0)
+    assert promises.reason_against(planned("slow"), 30.0).startswith(
+        "its first candidate took 22 s and led to no valid model"
+    )
+    promises.note_held(step("slow"))
+    assert promises.reason_against(planned("slow"), 30.0) == ""
+    promises.note_ratio(step("slow"), 0.97)
+    assert promises.reason_against(planned("slow"), 30.0).startswith(
+        "its first candidate took 22 s and latency ratio 0.97"
+    )
+    promises.note_ratio(step("slow"), 0.6)
+    assert promises.reason_against(planned("slow"), 30.0) == ""
+
+
+def test_a_pass_that_was_stopped_for_its_time_is_taken_up_again_where_there_is_half_as_much_more(promises):
+    promises.note_seconds("slow", 22.0)
+    promises.note_stopped("slow", 22.0)
+    assert promises.reason_against(planned("slow"), 32.9).startswith("search time ran out 22 s into its first")
+    assert promises.reason_against(planned("slow"), 33.0) == ""
 
 
 def test_a_repaired_step_gains_what_its_repair_leaves_of_it(promises):

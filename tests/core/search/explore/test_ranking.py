@@ -1,4 +1,4 @@
-"""What comes first of what was repaired, guessed and timed; a repair that was cut short goes on while there is time."""
+"""A repair that was cut short goes on while there is time."""
 
 from __future__ import annotations
 
@@ -40,11 +40,3 @@ def test_a_repair_that_was_cut_short_is_taken_up_again_while_there_is_search_tim
     assert ranking.figure(ranked[0]) == pytest.approx(0.8)
     assert time.left_for_repairs <= 0
     assert not asked or asked[0][1] > 5
-
-
-def test_a_guess_comes_before_what_was_timed_only_where_it_promises_a_tenth_more(tmp_path):
-    ranking = Ranking(Objective(LATENCY, timed=True), SimpleNamespace(base=None), chain("o", tmp_path), timed=True)
-    ranking.hoped, ranking.guessed = {"guess": 0.44, "repaired": 0.45, "better": 0.39}, {"guess", "better"}
-    items = [Measured(chain(name, tmp_path), None) for name in ranking.hoped]
-    ranked = ranking.of([*items, Measured(chain("timed", tmp_path), 0.442)])
-    assert [one.digest for one in ranked] == ["better", "timed", "repaired", "guess"]

@@ -25,7 +25,7 @@ def planned(name, stage=Stage.QUANTIZE, *, forced=False):
 
 @pytest.fixture
 def promises():
-    return Promises()
+    return Promises(60.0)
 
 
 def legs(*passes):

@@ -54,7 +54,7 @@ def repaired(monkeypatch, tmp_path):
             work={}, goal=LATENCY, target=None, budget=None, try_one=lambda trial, seconds: trial.options["keep"][0]
         )
         journal = Journal()
-        expander = Expander(bench, journal, None, search_of(60.0, 300.0), Promises())
+        expander = Expander(bench, journal, None, search_of(60.0, 300.0), Promises(60.0))
         kept = []
         for number in range(len(limits)):
             parent = chain(f"chain {number}", tmp_path)
@@ -93,7 +93,7 @@ def test_a_rough_repair_is_taken_up_again_and_the_rest_of_its_chain_applied_to_i
             found = found.after(step, Model(tmp_path / str(len(found.steps)), repr(step), (), (), {"": 17}, 9), 1, None)
         return found
 
-    repairs = Repairs(SimpleNamespace(budget=None), Journal(), None, search_of(60.0, 300.0), None, Promises())
+    repairs = Repairs(SimpleNamespace(budget=None), Journal(), None, search_of(60.0, 300.0), None, Promises(60.0))
     monkeypatch.setattr(repairs, "repair_again", lambda near: searched.append(near) or after(fine))
     repairs._chains = SimpleNamespace(apply=lambda steps, on: applied.append((steps, on)) or after(*on.steps, *steps))
     repairs.rough[chain_key(after(rough))] = "as it was"
@@ -140,7 +140,7 @@ def test_what_was_smallest_is_repaired_first_in_the_time_that_is_left_and_what_i
 ):
     time = search_of(60.0, 300.0)
     monkeypatch.setattr(Deadline, "left_for_repairs", left_s)
-    repairs = Repairs(SimpleNamespace(budget=None), Journal(), None, time, None, Promises())
+    repairs = Repairs(SimpleNamespace(budget=None), Journal(), None, time, None, Promises(60.0))
     for name, size in (("far", 2), ("large", 30), ("middle", 20), ("small", 10), ("tiny", 1)):
         (repairs.far if name == "far" else repairs.near)[name, ("pass", "")] = SimpleNamespace(
             name=name, tried=SimpleNamespace(answer=SimpleNamespace(size_bytes=size))

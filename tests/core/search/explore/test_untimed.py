@@ -28,7 +28,7 @@ def candidate(*steps: Step) -> Candidate:
 
 
 def test_without_time_a_pass_that_was_named_is_still_on_every_chain() -> None:
-    beam = SimpleNamespace(_promises=Promises(), _looked={})
+    beam = SimpleNamespace(_promises=Promises(60.0), _looked={})
     original, with_it = candidate(), candidate(NAMED)
     parents = {with_it.digest: Measured(original, 1.0)}
     start = [Measured(original, 1.0)]
@@ -43,7 +43,7 @@ def ranking() -> Ranking:
 def test_what_is_best_beneath_8_bits_leads_and_the_best_in_floats_goes_on_beside_it() -> None:
     packed, plain, other = (Candidate(Model(Path("m"), name, (), (), {}, 9), 1, (NAMED,)) for name in "abc")
     ready = [Measured(packed, 0.84), Measured(other, 0.86), Measured(plain, 0.88), Measured(candidate(), None)]
-    rank, promises = ranking(), Promises()
+    rank, promises = ranking(), Promises(60.0)
     assert rank.leading(ready, 2) == rank.leading(ready, 2, promises) == ready[:2]
     promises.note_ratio(NAMED, 0.4)
     promises.note_held(NAMED)
@@ -61,7 +61,7 @@ def test_a_fusion_that_may_be_the_best_beneath_goes_on_beside_what_is_the_best_f
     cleaned = Candidate(Model(Path("m"), "cleaned", (), (), {}, 9), 1, (fuse,))
     ready = [Measured(cleaned, 0.85, 0.8, 1.1), Measured(candidate(), 1.0, 1.0, 1.0)]
     looked = [Measured(candidate(fuse), 1.07, 0.78, 1.12)]
-    rank, promises = ranking(), Promises()
+    rank, promises = ranking(), Promises(60.0)
     assert rank.leading(ready, 2, promises, looked) == ready, "nothing that holds is made of them"
     promises.note_ratio(NAMED, 0.4)
     promises.note_held(NAMED)
@@ -70,9 +70,9 @@ def test_a_fusion_that_may_be_the_best_beneath_goes_on_beside_what_is_the_best_f
 
 def test_settings_that_were_slower_before_come_after_the_graph_as_it_is() -> None:
     graph, tune = candidate(NAMED), Step(Stage.TUNE, "tune", "plugin", {"level": "basic"}, Role.IMPROVE, lossy=False)
-    tuned, promises = graph.after(tune, Model(Path("t.onnx"), "t", (), (), {"": 17}, 9), 100, None), Promises()
+    tuned, promises = graph.after(tune, Model(Path("t.onnx"), "t", (), (), {"": 17}, 9), 100, None), Promises(60.0)
     for ratio, order in ((0.9, [tuned, graph]), (1.2, [graph, tuned])):
-        promises = Promises()
+        promises = Promises(60.0)
         promises.note_ratio(tune, ratio)
         assert in_turns([graph], {graph.digest: [tuned]}, promises) == order
     assert in_turns([graph], {graph.digest: []}, promises) == [graph]
@@ -84,6 +84,6 @@ def test_what_had_its_first_look_is_not_said_to_be_untried() -> None:
     planned = SimpleNamespace(forced=False, offered=None)
     rows = [Attempt(NAMED, ()), Attempt(NAMED, (), drift=Drift(0.02, 0.1, 0.99)), Attempt(NAMED, (), reason="broke")]
     expander = object.__new__(Expander)
-    expander._bench, expander.promises = bench, Promises()  # type: ignore[assignment]
+    expander._bench, expander.promises = bench, Promises(60.0)  # type: ignore[assignment]
     expander._try_all(candidate(), [_Wanted(planned, Proposal({}), row) for row in rows])  # type: ignore[arg-type]
     assert [row.reason for row in rows] == [OUT_OF_TIME, NOT_TIMED, "broke"]

@@ -26,7 +26,7 @@ from optim._engine.search.state import Candidate, Measured, StepStatus, unique
 from optim._engine.search.time_estimate import PassCosts
 from optim._engine.search.workbench import Workbench
 from optim.errors import ExitStatus, OptimError
-from optim.goal import FASTER, Basis
+from optim.goal import Basis
 from optim.passes import Role, Stage
 
 LOOK_AHEAD = 3
@@ -103,9 +103,10 @@ class Beam:
         settings = bench.settings
         races = not self._objective.is_size
         self.time = bench.deadline.of_search(bench.prepared, settings.timeout_s, races=races, must=bool(plan.forced()))
+        by_speed = self._objective.is_latency
         calibrating = [one.ordered.name for those in plan.stages.values() for one in those if one.pass_class.calibrates]
         costs = PassCosts.known(bench.store)
-        self._promises = Promises(costs, calibrating)
+        self._promises = Promises(self.time.search_s if by_speed else math.inf, costs, calibrating)
         self._expander = Expander(bench, self.journal, self.archive, self.time, self._promises)
         self._asker = self._expander.asker
         self.clock = Clock(bench, self.time)
@@ -143,7 +144,6 @@ class Beam:
         self._expander.kernels.find()
         looked = looks.run(self._plan, start)
         self._rank.hoped |= self.clock.expected | looks.hoped
-        self._rank.guessed |= looks.guessed
         self._looked = {item.digest: item for item in looked}
         self.archive.explored([self.start, *(item for item in looked if item.ratio is not None)])
         if not self._objective.is_latency:
@@ -215,7 +215,7 @@ class Beam:
         return bool(looked) and left <= 0 and not any(planned.forced for planned in passes)
 
     def _settings_on_top(self, stage: Stage, passes: Sequence[Planned], ranking: list[Measured]) -> list[Measured]:
-        """More settings for the best chain alone, while there is time; first each for itself, then what won together.
+        """More settings for the best chain alone, while there is time, each for itself.
 
         The race drops what is beaten, so that those that contend get the time.
         """
@@ -224,20 +224,7 @@ class Beam:
                 attempt = self.journal.open(step_of(planned.offered), ranking[0].candidate)
                 attempt.run_out(OUT_OF_TIME)
             return ranking
-        best = ranking[0]
-        found = self._stage(stage, passes, [best])
-        together = self._expander.together(best.candidate, passes, self._gainful(found, best))
-        if together is not None and not self.clock.is_beaten(together) and self.time.to_explore:
-            raced = self.clock.explore([together], _SHARE_OF_A_STAGE / self._legs_left)
-            self.archive.explored(raced)
-            self._write_journal(Grown([together], {together.digest: best}), {one.digest: one for one in raced})
-            found = self._rank.of([*found, *raced])
-        return self._rank.joined(found, ranking)
-
-    def _gainful(self, found: Sequence[Measured], best: Measured) -> list[Candidate]:
-        """The chains one step longer that are better than what they go on from, the best first."""
-        longer = [item for item in found if len(item.candidate.steps) == len(best.candidate.steps) + 1]
-        return [item.candidate for item in longer if self.figure(item) < self.figure(best) * FASTER]
+        return self._rank.joined(self._stage(stage, passes, [ranking[0]]), ranking)
 
     def _try_recasts(self) -> None:
         """Passes that change what goes in and comes out, on the original: what cannot work is said at once."""

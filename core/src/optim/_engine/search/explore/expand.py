@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from optim._engine.gate.drift import worst_drift
 from optim._engine.jobs.offer import Proposal
@@ -35,11 +34,6 @@ from optim.passes import PassResult, Role, Stage
 
 _STOPPED = "search time ran out during this candidate: it {failure}; give more with --search-seconds"
 _NO_FASTER = "not repaired: the model is no faster with it"
-_HOPELESS = 1.5
-"""Options that broke the budget by this factor on one chain are not tried on the next: less gives up too early."""
-
-
-_UNSET: tuple[Any, ...] = (None, [], ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +68,7 @@ class Expander:
         self._source = SourceGate(bench, self._board)
         self.repairs = Repairs(bench, journal, self._board, time, self.judge, promises)
         self._idle = IdleSettings(bench, time.sameness)
-        self._hopeless: dict[StepKey, tuple[str, str]] = {}
+        self._broken: dict[StepKey, tuple[str, str]] = {}
         self.promises = promises
         self.kernels = KernelGains(bench, bench.work)
 
@@ -125,21 +119,6 @@ class Expander:
                 attempt.settle(StepStatus.DROPPED, idle[one.digest])
         return [one for one, _ in tuned if one.digest not in idle]
 
-    def together(self, candidate: Candidate, passes: Sequence[Planned], won: Sequence[Candidate]) -> Candidate | None:
-        """Merges the last steps of several chains, all of one pass on ``candidate``, into one step."""
-        options = merged_settings([other.steps[-1] for other in won])
-        if options is None:
-            return None
-        planned = next(planned for planned in passes if planned.ordered.name == won[0].steps[-1].pass_name)
-        attempt = self._journal.open(step_of(planned.offered, options), candidate)
-        tried = self._bench.try_one(Trial(candidate, planned.offered, options), self._time.grace_s)
-        new = self.judge(candidate, attempt, tried)
-        idle = self._idle.reasons(candidate, [*won, new]) if new is not None else {}
-        if new is not None and new.digest in idle:
-            attempt.settle(StepStatus.DROPPED, idle[new.digest])
-            return None
-        return new
-
     def _try_slot(self, candidate: Candidate, slot: Sequence[Planned]) -> list[Candidate]:
         """Returns what holds of the passes of one slot, each tried on the same candidate.
 
@@ -154,18 +133,18 @@ class Expander:
             answer = asked[planned.ordered.name]
             if not answer.proposals:
                 rows.append((planned, self.note_no_proposal(candidate, planned, answer)))
-            against = "" if planned.forced else self.promises.reason_against(planned)
+            against = "" if planned.forced else self.promises.reason_against(planned, self._time.for_candidate())
             for proposal in answer.proposals:
                 attempt = self._journal.open(step_of(planned.offered, proposal.options), candidate)
                 rows.append((planned, attempt))
                 one = _Wanted(planned, proposal, attempt, proposal is answer.proposals[0])
                 reason = ("" if self._is_open(one, candidate) else against) or self._promises_too_little(candidate, one)
-                far_off = "" if planned.forced else self._far_off(attempt.step, candidate)
-                if (reason or far_off) and not attempt.reason:
-                    attempt.settle(StepStatus.SKIPPED, reason or far_off)
+                broke = "" if planned.forced else self._broke_elsewhere(attempt.step, candidate)
+                if (reason or broke) and not attempt.reason:
+                    attempt.settle(StepStatus.SKIPPED, reason or broke)
                 if reason:
                     continue
-                if far_off:
+                if broke:
                     wanted += self._as_repaired_elsewhere(candidate, one)
                 elif proposal.result is None or (planned.pass_class.lossy and proposal.result.changed):
                     wanted.append(one)  # lossy settings are compared as graphs are
@@ -184,13 +163,13 @@ class Expander:
     def _for_size(self) -> bool:
         return self._bench.goal.basis is Basis.SIZE
 
-    def _far_off(self, step: Step, candidate: Candidate) -> str:
-        """Why a step that broke the budget by far on another chain is not tried on this one; else nothing.
+    def _broke_elsewhere(self, step: Step, candidate: Candidate) -> str:
+        """Why a step that broke the budget on another chain is not tried on this one; else nothing.
 
         Where a time is the goal, first looks have repaired what is worth it. Where size is, nothing was timed, and the
         stage repairs what a look has found.
         """
-        chain, reason = self._hopeless.get(step.key, ("", ""))
+        chain, reason = self._broken.get(step.key, ("", ""))
         return "" if self._for_size and chain == candidate.digest else reason
 
     def needs_nothing(self, planned: Planned, attempt: Attempt) -> bool:
@@ -317,6 +296,7 @@ class Expander:
         self.promises.note_seconds(attempt.step.pass_name, tried.seconds)
         if tried.ran_out and tried.seconds < self._bench.settings.timeout_s:
             attempt.run_out(_STOPPED.format(failure=tried.failure))
+            self.promises.note_stopped(attempt.step.pass_name, tried.seconds)
             return None
         attempt.printed, attempt.trace, attempt.broke = tried.said, tried.trace, tried.broke
         if tried.answer is None:
@@ -339,8 +319,8 @@ class Expander:
         self._archive.judged(replace(new, drift=attempt.drift, task=attempt.task), objection)
         if objection:
             attempt.drop(objection)
-            if attempt.drift.relative_error > _HOPELESS * self._budget.limit(new.is_lossy) and attempt.step.lossy:
-                self._hopeless[attempt.step.key] = candidate.digest, f"on another chain: {objection}"
+            if attempt.drift.relative_error > self._budget.limit(new.is_lossy) and attempt.step.lossy:
+                self._broken[attempt.step.key] = candidate.digest, f"on another chain: {objection}"
             return None
         self.promises.note_held(attempt.step)
         if attempt.step.stage is Stage.FUSE:
@@ -355,16 +335,3 @@ def _with_settings(candidate: Candidate, attempt: Attempt, result: PassResult) -
     """The chain with a step that sets how the model is opened; its row has what the pass said."""
     attempt.notes, attempt.size_bytes, attempt.printed = result.notes, candidate.size_bytes, result.printed
     return candidate.after(attempt.step, result.model, candidate.size_bytes, result.interface)
-
-
-def merged_settings(steps: Sequence[Step]) -> dict[str, Any] | None:
-    """Returns what each step sets, and where two set the same, what the better one does, which comes first.
-
-    None unless several are of one pass of settings.
-    """
-    names = {step.pass_name for step in steps if step.session_only}
-    if len(steps) < 2 or len(names) != 1:
-        return None
-    plain = {name: value for step in steps for name, value in step.options.items() if value in _UNSET}
-    chosen = {name: value for step in reversed(steps) for name, value in step.options.items() if value not in _UNSET}
-    return plain | chosen

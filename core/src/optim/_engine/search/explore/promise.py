@@ -8,14 +8,15 @@ what kind of pass it is stands for it.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
-from statistics import median_low
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import zip_longest
 
-from optim._engine.search.plan import Planned
+from optim._engine.search.plan import Plan, Planned
 from optim._engine.search.state import Candidate, Measured, Step, StepKey
-from optim._engine.search.taste import TOO_LITTLE
+from optim._engine.search.taste import CLEARLY_FASTER, TOO_LITTLE
 from optim._engine.search.time_estimate import PassCosts
-from optim.passes import Stage
+from optim.passes import Role, Stage
 
 GUESSES: Mapping[Stage, float] = {Stage.QUANTIZE: 0.5, Stage.CONVERT_PRECISION: 0.15, Stage.FUSE: 0.1, Stage.TUNE: 0.03}
 """Logarithms of the factor by which passes of a stage make models faster that are not fast already: int8 halves the
@@ -38,21 +39,38 @@ _CALIBRATION = 4.0
 _NO_GAIN = math.log(1.1)
 """Slower by more on its first chain: such a pass is not tried on the next. With less, noise decides."""
 
+_DEAR = 0.1
+"""Share of the search: a pass that takes longer for a candidate must have shown a gain."""
+
+_MORE_TIME = 1.5
+"""Times what a candidate was stopped after: with less, a busy machine stops it again."""
+
+_NO_MORE = (
+    "search time ran out {:.0f} s into its first candidate, and too little is left for another; "
+    "give more with --search-seconds"
+)
+
+_FOR_THE_GOAL = 1.0
+"""What a pass promises that is there for the goal of the run alone: it comes before all that is tried for any goal."""
+
 
 class Promises:
     """What is known of the passes of one search.
 
     Args:
+        search_s: the time it has.
         costs: what passes took on this machine before.
         calibrating: names of passes that run the model on samples.
     """
 
-    def __init__(self, costs: PassCosts | None = None, calibrating: Collection[str] = ()) -> None:
+    def __init__(self, search_s: float, costs: PassCosts | None = None, calibrating: Collection[str] = ()) -> None:
+        self._search_s = search_s
         self._costs = costs or PassCosts()
         self._calibrating = frozenset(calibrating)
         self._gain_of_step: dict[StepKey, float] = {}
         self._gain_of_pass: dict[str, float] = {}
         self._seconds: dict[str, float] = {}
+        self._stopped: dict[str, float] = {}
         self._held: dict[StepKey, Step] = {}
         self._reach: dict[str, float] = {}
         self._expected: dict[StepKey, float] = {}
@@ -97,6 +115,10 @@ class Promises:
         """Notes what a candidate of a pass took, where it was not known already."""
         if seconds > 0:
             self._seconds[name] = max(seconds, self._seconds.get(name, 0.0))
+
+    def note_stopped(self, name: str, seconds: float) -> None:
+        """Notes that a candidate of a pass was stopped for its time after so many seconds."""
+        self._stopped[name] = max(seconds, self._stopped.get(name, 0.0))
 
     def note_ratio(self, step: Step, ratio: float) -> None:
         """Notes the latency of a chain with a step to that without it."""
@@ -213,21 +235,12 @@ class Promises:
         return self.gain(step) / self.expected_s(step.pass_name)
 
     def expected_s(self, name: str) -> float:
-        """Returns what a candidate of a pass is expected to take: what it took here, else what it took before.
-
-        Where other passes took longer here than was expected of them, as on a busy machine, it is as much longer.
-        """
-        return self._seconds.get(name) or self._slowness * self._guessed_s(name)
+        """Returns what a candidate of a pass is expected to take: what it took here, else what it took before."""
+        return self._seconds.get(name) or self._guessed_s(name)
 
     def _guessed_s(self, name: str) -> float:
         is_dear = name in self._calibrating and not self._costs.knows(name)
         return _GUESSED_S * self._costs.of([name]) * (_CALIBRATION if is_dear else 1.0)
-
-    @property
-    def _slowness(self) -> float:
-        """How many times longer passes take here than was guessed, 1 at least; one pass alone may be slow by itself."""
-        times = [seconds / self._guessed_s(name) for name, seconds in self._seconds.items()]
-        return max(1.0, median_low(times)) if len(times) > 1 else 1.0
 
     def latency(self, parent: Candidate, step: Step) -> float:
         """Returns the latency to expect of a chain with one more step, as a ratio to the original's."""
@@ -237,9 +250,90 @@ class Promises:
         """Returns whether a step that was timed is worth a repair: one that is no faster needs none."""
         return self.gain(step) > 0.0
 
-    def reason_against(self, planned: Planned) -> str:
-        """Returns why a lossy pass is tried on no further chain, in one sentence; empty where it may be."""
-        gain = self._gain_of_pass.get(planned.ordered.name)
-        if gain is None or gain >= -_NO_GAIN or not planned.pass_class.lossy:
-            return ""
-        return f"it made the original slower (latency ratio {math.exp(-gain):.2f}): other passes promise more"
+    def reason_against(self, planned: Planned, left_s: float) -> str:
+        """Returns why a pass is tried on no further chain, in one sentence; empty where nothing speaks against it.
+
+        Args:
+            planned: the pass.
+            left_s: seconds that a candidate of it would have.
+        """
+        name, pass_class = planned.ordered.name, planned.pass_class
+        gain, seconds = self._gain_of_pass.get(name), self.seconds(name)
+        if gain is not None and gain < -_NO_GAIN and pass_class.lossy:
+            return f"it made the original slower (latency ratio {math.exp(-gain):.2f}): other passes promise more"
+        useless = gain <= -math.log(CLEARLY_FASTER) if gain is not None else not self.holds(name)
+        if seconds > _DEAR * self._search_s and useless:
+            if gain is None and name in self._stopped:
+                return "" if left_s >= _MORE_TIME * self._stopped[name] else _NO_MORE.format(self._stopped[name])
+            found = "led to no valid model" if gain is None else f"latency ratio {math.exp(-gain):.2f}"
+            return (
+                f"its first candidate took {seconds:.0f} s and {found}: other passes promise more in that time; "
+                "give more with --search-seconds"
+            )
+        return ""
+
+
+def fair_order(plan: Plan, goal: str = "latency") -> list[Planned]:
+    """Passes that make a model better, by what they promise, plugins in turn; of the stage tune its first.
+
+    Candidates of other stages are looked at through that one's settings, too.
+    """
+    found = {
+        stage: [one for one in those if one.pass_class.role is Role.IMPROVE and not one.forced]
+        for stage, those in plan.stages.items()
+    }
+    passes = [one for stage, those in found.items() for one in (those[:1] if stage is Stage.TUNE else those)]
+    guessed = {one.ordered.name: GUESSES.get(one.ordered.offered.stage, 0.0) + for_goal(one, goal) for one in passes}
+    return in_turns(passes, guessed)
+
+
+def leading_of(passes: Sequence[Planned], plan: Sequence[Planned], gains: Mapping[str, float]) -> list[Planned]:
+    """The best guess of each plugin and of each stage, and settings: what is looked at however slow the machine is.
+
+    Of two that promise as much for a stage, the one of the plugin that leads less comes first, then the later one in
+    the plan: those before it make way for it. Of a plugin all lossless ones that promise as much lead, since they take
+    little and need no repair: on a busy machine an OCR net had the time for one of two fusions, and the other was the
+    one that halves its time. What makes a model slower leads nothing; nor does the stage tune, which promises least.
+
+    Args:
+        passes: in turns.
+        plan: the same in the order of the plan.
+        gains: what they promise, by name.
+    """
+    useful = [one for one in passes if gains[one.ordered.name] >= 0 and one.offered.stage is not Stage.TUNE]
+    found = [one for one in passes if _is_lossy_setting(one)]
+    for one in useful:
+        if one.offered.plugin.name not in {other.offered.plugin.name for other in found}:
+            found.append(one)
+    for stage in dict.fromkeys(one.offered.stage for one in useful):
+        if stage not in {other.offered.stage for other in found}:
+            plugins = Counter(other.offered.plugin.name for other in found)
+            of_stage = [one for one in reversed(plan) if one in useful and one.offered.stage is stage]
+            best = min(of_stage, key=lambda one: (-gains[one.ordered.name], plugins[one.offered.plugin.name]))
+            found += [one for one in of_stage if one is best or _is_as_good(one, best, gains)]
+    return found
+
+
+def _is_lossy_setting(one: Planned) -> bool:
+    """Whether it costs next to nothing and moves outputs, such as a runtime's bfloat16."""
+    return one.pass_class.session_only and one.pass_class.lossy
+
+
+def _is_as_good(one: Planned, best: Planned, gains: Mapping[str, float]) -> bool:
+    """Whether a pass that rounds nothing, of the same plugin, promises as much as the best of its stage."""
+    is_sure = not one.pass_class.lossy and one.offered.plugin.name == best.offered.plugin.name
+    return is_sure and gains[one.ordered.name] >= gains[best.ordered.name]
+
+
+def in_turns(passes: Sequence[Planned], gains: Mapping[str, float]) -> list[Planned]:
+    """Lossy settings first, which cost next to nothing, then what promises most; a pass of each plugin in turn."""
+    by_plugin: dict[str, list[Planned]] = defaultdict(list)
+    for planned in sorted(passes, key=lambda one: (not _is_lossy_setting(one), -gains[one.ordered.name])):
+        by_plugin[planned.offered.plugin.name].append(planned)
+    turns = zip_longest(*by_plugin.values())
+    return [planned for turn in turns for planned in turn if planned is not None]
+
+
+def for_goal(planned: Planned, goal: str) -> float:
+    """What a pass promises for being there for the goal of the run."""
+    return _FOR_THE_GOAL if goal in planned.pass_class.goals else 0.0

@@ -20,10 +20,6 @@ _DOUBT = 1.2
 """What calls let expect of a goal's own clock counts for so much more beside what that clock said: a Llama of which
 less than 0.30 was expected took 0.37 of the answers' time, and 0.30 that had been measured was not in the last race."""
 
-_GUESS = 1.1
-"""What nothing was timed of counts for so much more beside what was: a detector in bfloat16, timed at 0.442, was left
-out of a last race of one for a fusion from which 0.440 was hoped, and which gained nothing."""
-
 _WITHIN_REACH = 1.25
 """Of the best chain's answers: what is slower by more does not go on. A Llama with a past that grows took 1.49 times as
 long as with one in place, and every kind of integers was made and timed behind it, too: a third of 300 s."""
@@ -41,7 +37,6 @@ class Ranking:
     Attributes:
         hoped: by their digest, ratios of what was not timed by the goal: those that it had before it was repaired, or
             that a first look at its calls lets expect.
-        guessed: those of them of which nothing was timed.
     """
 
     def __init__(self, objective: Objective, clock: Clock, original: Candidate, *, timed: bool) -> None:
@@ -50,27 +45,20 @@ class Ranking:
         self._original = Measured(original, 1.0)
         self._timed = timed
         self.hoped: dict[str, float] = {}
-        self.guessed: set[str] = set()
 
     def wait(self, promised: Iterable[tuple[Candidate, float]]) -> None:
         """Note what holds, with the ratio that it promises: no race may have the time for it."""
         for candidate, ratio in promised:
-            if candidate.digest not in self.hoped:
-                self.hoped[candidate.digest] = ratio
-                self.guessed.add(candidate.digest)
+            self.hoped.setdefault(candidate.digest, ratio)
 
     def figure(self, item: Measured) -> float:
         """Returns what is made small."""
         figure = self._objective.figure(item, self._clock.base)
         if item.digest in self.hoped and (item.ratio is None or math.isinf(figure)):
-            hoped = self._doubt(item) * self.hoped[item.digest]
+            doubt = _DOUBT if self._objective.has_clock and item.candidate.steps else 1.0
+            hoped = doubt * self.hoped[item.digest]
             return hoped * self._objective.figure(self._original, self._clock.base)
         return figure
-
-    def _doubt(self, item: Measured) -> float:
-        if self._objective.has_clock and item.candidate.steps:
-            return _DOUBT
-        return _GUESS if item.digest in self.guessed else 1.0
 
     def of(self, items: Iterable[Measured]) -> list[Measured]:
         """Returns them, the best first."""
