@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from optim._engine.compare.rounding import _next_numbers
+from optim._engine.compare.rounding import next_numbers
 from optim._engine.gate.outputs import CAP, FLOOR, WHOLE, compare_output, measure, rounding_of
 from optim.model import TensorInfo
 
@@ -85,7 +85,7 @@ def test_an_output_that_is_zero_has_no_rounding():
 
 def test_feeds_of_floats_move_by_some_units_in_the_last_place_and_others_stay():
     feeds = {"x": np.linspace(1, 2, 50, dtype=np.float32), "ids": np.arange(3), "flag": np.array([True])}
-    found = _next_numbers(feeds)
+    found = next_numbers(feeds)
     steps = np.abs(found["x"] - feeds["x"]) / np.spacing(feeds["x"])
     assert found["x"].dtype == np.float32
     assert steps.min() >= 3
