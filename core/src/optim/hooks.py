@@ -75,6 +75,7 @@ RESERVED_NAMES: Mapping[str, Mapping[str, str]] = {
         "cpu": "ort",
         "cuda": "cuda",
         "cuda-offline": "cuda",
+        "ep": "ort",
         "onnxruntime": "diagnose",
         "openvino": "openvino",
         "qnn": "qnn",

@@ -8,6 +8,7 @@ from optim import Backend, KernelProbe, KernelRatio, Model, Pass, Stage, Target,
 from optim.onnx import OnnxRuntimeBackend
 from optim.processor import Assumption, ExactSettings
 from optim_plugins.ort.cpu_target import CPU
+from optim_plugins.ort.provider_target import PROVIDER
 
 OPTIM_HOOK_API = 1
 
@@ -48,8 +49,8 @@ class OrtBackend(OnnxRuntimeBackend):
 
 @hookimpl
 def optim_targets() -> Sequence[Target]:
-    """The processor."""
-    return (CPU,)
+    """The processor, and any execution provider by its name."""
+    return CPU, PROVIDER
 
 
 @hookimpl

@@ -22,7 +22,8 @@ def configured(target: Target, name: str, settings: str, plugin: PluginInfo) -> 
     Args:
         target: as its plugin offers it.
         name: all that the user wrote.
-        settings: what stands behind the colon: ``key=value``, with commas between.
+        settings: what stands behind the colon: ``key=value``, with commas between. The first may be a value alone,
+            and is then that of ``name``.
         plugin: that offers it.
 
     Raises:
@@ -31,6 +32,10 @@ def configured(target: Target, name: str, settings: str, plugin: PluginInfo) -> 
         OptimError: what the target itself says of a key or a value.
     """
     pairs = [item.partition("=") for item in settings.split(",") if item.strip()]
+    is_bare = bool(pairs) and not pairs[0][1]  # ep:NAME
+    if is_bare:
+        pairs[0] = "name", "=", pairs[0][0]
+    unreadable = _bad(f"cannot read '{name}'", f"'{settings}' is no key=value", f"--target {target.name}:key=value")
     if target.configure is None:
         raise _bad(f"target {target.name} has no settings", f"'{settings}' was given", f"--target {target.name}")
     if not pairs or not all(key.strip() and value.strip() for key, _, value in pairs):
@@ -39,7 +44,9 @@ def configured(target: Target, name: str, settings: str, plugin: PluginInfo) -> 
     try:
         with stdout_on_stderr(), limited(plugin.name, "configure"):
             found = target.configure(values)
-    except OptimError:
+    except OptimError as error:
+        if is_bare and error.reference == "unknown-target-setting":
+            raise unreadable from error
         raise
     except UnrulyError as error:
         raise _failed(target, name, str(error), plugin) from error

@@ -66,11 +66,14 @@ CONFIG = frozenset(
 )
 """Config entries, as ``onnxruntime_session_options_config_keys.h`` has them; others name files or write some."""
 
-_PROVIDER_LIBRARIES = frozenset({"onnxruntime_qnn"})
+_PROVIDER_LIBRARIES = frozenset({"onnxruntime_ep_openvino", "onnxruntime_qnn"})
 """Packages of a provider beside those that targets of installed plugins name."""
 
 PROVIDER_OPTIONS: Mapping[str, frozenset[str]] = {
     "CPUExecutionProvider": frozenset({"use_arena"}),
+    "CoreMLExecutionProvider": frozenset(
+        {"EnableOnSubgraphs", "MLComputeUnits", "ModelFormat", "RequireStaticInputShapes", "SpecializationStrategy"}
+    ),
     "CUDAExecutionProvider": frozenset(
         {
             "arena_extend_strategy",
@@ -109,6 +112,11 @@ PROVIDER_OPTIONS: Mapping[str, frozenset[str]] = {
             "vtcm_mb",
         }
     ),
+    "DmlExecutionProvider": frozenset({"device_filter", "device_id", "disable_metacommands", "performance_preference"}),
+    "OpenVINOExecutionProvider": frozenset(
+        {"device_type", "disable_dynamic_shapes", "model_priority", "num_of_threads", "num_streams", "precision"}
+    ),
+    "XnnpackExecutionProvider": frozenset({"intra_op_num_threads"}),
     "TensorrtExecutionProvider": frozenset(
         {
             "device_id",
