@@ -24,7 +24,7 @@ STEP = re.compile(
     r"^```python\n# (?P<file>\S+\.py)\n(?P<text>.*?)^```$|^    (?P<command>(?:optim |python \w)(?:\\\n|[^\n\\])*)$",
     re.MULTILINE | re.DOTALL,
 )
-LEFT_OUT = ("optim web serve", "--target web", "-o service", "-o small")
+LEFT_OUT = ("optim web serve", "--target web", "-o service", "-o small", "PEFT_FOLDER")
 WORDS = [
     "[PAD]",
     "[UNK]",
@@ -146,3 +146,18 @@ def test_a_vision_model_with_its_steps_inside(tmp_path: Path) -> None:
     (tmp_path / "recipe.toml").write_text(re.search(r"```toml\n(.*?)```", page, re.DOTALL)[1])
     seen = follow("vision-browser", tmp_path, "pets")
     assert set(re.findall(r"'(\w+)'", seen["python use.py"])) == set(labels.values())
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing.:FutureWarning")  # of peft, about itself
+def test_adapters(tmp_path: Path) -> None:
+    hf, peft = pytest.importorskip("transformers"), pytest.importorskip("peft")
+    config = hf.LlamaConfig(**SIZES, num_key_value_heads=2, bos_token_id=2, eos_token_id=3)
+    hf.LlamaForCausalLM(config).save_pretrained(tmp_path / "base")
+    for name in ("support", "sales"):
+        base = hf.AutoModelForCausalLM.from_pretrained(tmp_path / "base")
+        lora = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
+        peft.get_peft_model(base, lora).save_pretrained(tmp_path / name)
+    seen = follow("adapters", tmp_path, "base")
+    assert seen["python answer.py"].count("[[") == 3
+    assert "sales.onnx_adapter fits" in seen["optim adapters check out sales.onnx_adapter"]

@@ -4,11 +4,13 @@ import json
 import math
 import os
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
 import sample_outcome as sample
 
 from optim._engine import machine
+from optim._engine.cli.verbs.run import _next_step
 from optim._engine.feeds.feedset import SYNTHESIZED
 from optim._engine.gate.drift import Drift
 from optim._engine.machine import _from_cpuinfo, _instruction_sets, this_machine
@@ -144,6 +146,9 @@ def test_a_run_that_delivers_nothing_has_no_result_and_says_why():
     assert report.original.latency_ms is None
     assert "beyond the budget (0.05)" in report.reason
     assert report.reason.endswith("no model is delivered")
+    assert "--search-seconds" in _next_step(report, Path("report.html"))
+    late = report.model_copy(update={"status": "failed", "reason": "time ran out; give more with --search-seconds"})
+    assert _next_step(late, Path("report.html")).endswith("--search-seconds 600; see report.html")
 
 
 def verdict_of(candidate: Candidate, *, goal: Basis = Basis.CALLS, **measured: float | None) -> str:
@@ -325,8 +330,8 @@ def test_one_of_something_is_not_said_in_the_plural():
     assert result_drift_text(found).startswith(
         "result: drift 1e-07 from its source on 11 runs of 1 trial, 0.0001 allowed"
     )
-    assert result_drift_text(found).endswith("; 1 trial it does not take")
+    assert result_drift_text(found).endswith("; it does not accept 1 trial")
     alone = found.model_copy(update={"samples": 1, "skipped": ("b", "c")})
     assert "on 1 trial, " in result_drift_text(alone) and result_drift_text(alone).endswith(
-        "; 2 trials it does not take"
+        "; it does not accept 2 trials"
     )

@@ -28,7 +28,7 @@ def read_json(path: Path, *, max_bytes: int = _MAX_BYTES) -> Any:
         size = os.fstat(stream.fileno()).st_size
         content = stream.read(min(size, max_bytes) + 1)  # reading sets memory aside for as much as it is asked for
     if len(content) > max_bytes:
-        raise ValueError(f"it is larger than {max_bytes >> 20} MiB, which no such file is")
+        raise ValueError(f"it is larger than {max_bytes >> 20} MiB, the limit for such files")
     try:
         return json.loads(content.decode("utf-8"))
     except RecursionError as error:

@@ -129,7 +129,7 @@ def _require_same(back: Adapter, adapter: Adapter, path: Path) -> None:
         raise OptimError(
             "adapter-damaged",
             f"{path} does not hold what was written",
-            "its arrays, read back, are others",
+            "its arrays differ when they are read back",
             "try again; if it comes again, write .safetensors",
         )
 

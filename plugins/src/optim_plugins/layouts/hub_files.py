@@ -12,7 +12,7 @@ from optim.source import CONFIG_FILE
 def missing_config(files: Path | None) -> str:
     """Returns why there is no ``config.json`` that can be read; empty where there is one."""
     if files is None:
-        return f"it needs {CONFIG_FILE}, and nobody named the folder that has it"
+        return f"it needs {CONFIG_FILE}, and no folder with it was given"
     if not (files / CONFIG_FILE).is_file():
         return f"it needs {CONFIG_FILE}, and {files} has none"
     try:
@@ -25,6 +25,6 @@ def missing_config(files: Path | None) -> str:
 def missing_tokenizer(files: Path | None) -> str:
     """Returns why there is no tokenizer; empty where there is one."""
     if files is None:
-        return "it needs a tokenizer, and nobody named the folder that has it"
+        return "it needs a tokenizer, and no folder with it was given"
     there = any((files / name).is_file() for name in TOKENIZERS)
     return "" if there else f"it needs a tokenizer ({', '.join(TOKENIZERS[:3])}, ...), and {files} has none"

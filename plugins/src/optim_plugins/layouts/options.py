@@ -15,25 +15,33 @@ class TransformersJsOptions(PassOptions):
     """Of the layout ``transformers.js``."""
 
     dtype: Literal["fp32", "fp16", "int8", "uint8", "q8", "q4", "q4f16"] | None = Field(
-        default=None, description="which suffix the file has; by default as the graph computes"
+        default=None, description="suffix of the file; by default the type in which the graph computes"
     )
-    without_tokenizer: bool = Field(default=False, description="for models that take no text")
+    without_tokenizer: bool = Field(
+        default=False, description="write the folder without a tokenizer, for models without text"
+    )
 
 
 class GenaiOptions(PassOptions):
     """Of the layout ``genai``."""
 
-    tokens: int = Field(default=16, ge=2, le=512, description="generated and compared for each prompt")
-    without_tokenizer: bool = Field(default=False, description="for callers that bring ids themselves")
+    tokens: int = Field(
+        default=16, ge=2, le=512, description="number of tokens to generate and compare for each prompt"
+    )
+    without_tokenizer: bool = Field(
+        default=False, description="write the folder without a tokenizer, for programs that make the ids"
+    )
 
 
 class TritonOptions(PassOptions):
     """Of the layout ``triton``."""
 
-    name: str = Field(default="model", pattern=rf"^{_PLAIN}$", description="of the model in the repository")
-    batch: int = Field(default=8, ge=1, le=4096, description="most samples in one batch, if the graph has a batch")
-    delay_us: int = Field(default=100, ge=0, description="microseconds that a request waits for others")
-    instances: int = Field(default=1, ge=1, le=64, description="copies of the model that run side by side")
+    name: str = Field(default="model", pattern=rf"^{_PLAIN}$", description="name of the model in the repository")
+    batch: int = Field(
+        default=8, ge=1, le=4096, description="largest number of samples in one batch, if the graph has a batch"
+    )
+    delay_us: int = Field(default=100, ge=0, description="time that a request waits for others, in microseconds")
+    instances: int = Field(default=1, ge=1, le=64, description="number of copies of the model that run side by side")
 
 
 class OptimumOptions(PassOptions):

@@ -26,7 +26,7 @@ METRICS = (
         "decoders",
         "perplexity",
         "PerplexityOptions",
-        "of a language model; without labels, of the next input ids",
+        "perplexity of a language model; without labels, of the next input ids",
     ),
     _family(
         "token-agreement", "decoders", "token_agreement", "AgreementOptions", "share of tokens that stay the original's"

@@ -210,8 +210,8 @@ def test_a_prompt_without_tokens_or_without_room_is_refused(prompt: list[list[in
 @pytest.mark.parametrize(
     ("prompt", "more", "said"),
     [
-        ([[5, 80]], {}, "80 is none: they are 0 to 79"),
-        ([[-1, 5]], {}, "-1 is none"),
+        ([[5, 80]], {}, "80 is not an id: ids are 0 to 79"),
+        ([[-1, 5]], {}, "-1 is not an id"),
         ("a text", {}, "it is text"),
         (["a text"], {}, "it is text"),
         ([[1.5]], {}, "ids are not integers"),

@@ -76,7 +76,7 @@ def _boxes(model: Path, around: tuple[str, ...], most: int | None) -> tuple[list
         raise OptimError.usage(
             "graph-too-large",
             f"{model} has {len(nodes)} nodes, and {most or _MOST} are drawn at most",
-            "nobody finds anything in a larger drawing",
+            "a larger drawing is too crowded to read",
             f"--around {next(iter(names))} draws a part, --nodes {len(nodes)} all of it",
         )
     drawn = [node for node in nodes if node in chosen]

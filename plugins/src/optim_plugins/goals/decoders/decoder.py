@@ -62,7 +62,7 @@ class SessionDecoder(Decoder):
             sampling = Sampling(not sample, temperature, top_k, top_p)
         except ValueError as error:
             fix = "decoder.generate(prompt, sample=True, temperature=0.8, top_k=50, top_p=0.95)"
-            raise OptimError("bad-generation", "tokens cannot be drawn so", str(error), fix) from error
+            raise OptimError("bad-generation", "these sampling settings are not possible", str(error), fix) from error
         feeds = self._feeds(prompt)
         tokens = self.stream(
             feeds, max_new_tokens=max_new_tokens, sampling=sampling, seed=seed, stop=stop, adapter=adapter
@@ -174,7 +174,7 @@ class SessionDecoder(Decoder):
             raise OptimError(
                 "bad-prompt",
                 "the prompt has ids that are not tokens of the model",
-                f"{int(strange[0])} is none: they are 0{most}",
+                f"{int(strange[0])} is not an id: ids are 0{most}",
                 "make the ids with the tokenizer of this model: tokenizer.json of its folder",
             )
 

@@ -110,7 +110,7 @@ def _require_grown(state: Mapping[str, Any], interface: DecoderInterface, depth:
             raise OptimError.usage(
                 "not-a-decoder",
                 "the model is not a decoder with a past",
-                f"behind {depth} tokens of '{taker}' '{giver}' is {list(shape)}, and not {list(expected[taker])}",
+                f"after {depth} tokens '{giver}' is {list(shape)}, and '{taker}' needs {list(expected[taker])}",
                 "run its session yourself, or time single runs: --goal latency",
             )
 

@@ -88,5 +88,5 @@ def _fits(told: list[int], there: list[int], *, batched: bool) -> bool:
 
 def _fitting(sample: dict[str, Any], config: Any) -> dict[str, Any]:
     if config.max_batch_size and any(len(array) > config.max_batch_size for array in sample.values()):
-        raise ValueError(f"a sample is larger than the batch of {config.max_batch_size} that the server admits")
+        raise ValueError(f"a sample is larger than the batch of {config.max_batch_size} that the server accepts")
     return sample

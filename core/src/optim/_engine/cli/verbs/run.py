@@ -280,10 +280,14 @@ def _status(report: Report, folder: Path) -> ExitStatus:
 
 def _next_step(report: Report, page: Path) -> str:
     """What to type after a run that delivered no model."""
+    if report.status == "failed" and "--search-seconds" in report.reason:
+        return f"run the same command with more time, such as --search-seconds 600; see {page}"
     if report.status == "failed" and not any(step.status == "failed" for step in report.steps):
-        return "if the cause names a pass, drop its --with; else run optim --debug, and report it to the package there"
+        return (
+            "if the cause names a pass, leave out its --with; if not, run optim --debug run ... and report its output"
+        )
     if report.status == "failed":
-        return f"read the failed steps in {page}, then drop the --with of the pass at fault, or add --without PASS"
+        return f"read the failed steps in {page}, then leave out the --with of the pass at fault, or add --without PASS"
     limits = [f"--{name}" for name, said in (("max-loss", report.budget.max_loss),) if said]
     near = report.nearest.drift.relative_error if report.nearest is not None else None
     if report.budget.max_drift is not None and near is not None:
