@@ -147,5 +147,5 @@ def test_a_merged_decoder_is_told_whether_there_is_a_past() -> None:
 @pytest.mark.parametrize(("present", "shape"), [("Identity(fresh)", 1), ("Identity(past)", 5)])
 def test_outputs_that_are_no_past_of_a_next_step_are_named(present: str, shape: int) -> None:
     session = _session(present)
-    with pytest.raises(OptimError, match=rf"'present' is \[1, 2, {shape}, 4\], and not \[1, 2, 6, 4\]"):
+    with pytest.raises(OptimError, match=rf"'present' is \[1, 2, {shape}, 4\], and 'past' needs \[1, 2, 6, 4\]"):
         run_at(session, session_interface(session), 5)
