@@ -10,7 +10,6 @@ from optim._engine.plugins.registry import Registry
 from optim.decoders import Decoder
 from optim.goal import GoalClock, GoalRequest
 from optim.model import Model
-from optim.options import import_named
 
 _PLUGIN = "goals"
 """It has the generator, and the goal of decoders."""
@@ -75,6 +74,8 @@ class TextGenerator(Protocol):
 def find_generator(registry: Registry) -> TextGenerator | None:
     """The generator of the installed plugins; None where there is none: then no model is known to be a decoder."""
     for path in registry.offered("generator"):
+        from optim.options import import_named  # pydantic takes its time
+
         made: TextGenerator = import_named(path)()
         return made
     return None
