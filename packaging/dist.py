@@ -206,7 +206,7 @@ def try_alone(python: str, wheels: list[Path], folder: str) -> None:
         _call([str(own / "python"), "-m", "pip", "install", "--quiet", *packages])
         _call([str(own / "python"), "-m", "pip", "check"], quiet=True)
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-        environment |= {"OPTIM_CACHE_DIR": str(work / "cache")}
+        environment |= {"OPTIM_CACHE_DIR": str(work / "cache"), "OPTIM_DATA_DIR": str(work / "data")}
 
         def optim(*words: str) -> subprocess.CompletedProcess[str]:
             command = [str(own / "optim"), *words]
