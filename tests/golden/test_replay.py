@@ -16,8 +16,11 @@ from golden.fixed import two_processors
 from optim import OptimError
 from optim._engine.plugins.discovery import installed_names
 from optim._engine.plugins.registry import load_registry
+from optim._engine.search.state import LaneResult
+from optim._engine.store import Store
 from optim._engine.trace import Trace, read_trace
 from optim.jobs.wire import to_wire
+from optim.workplace import Work
 from optim_testing import models
 
 TRACES = Path(__file__).with_name("traces")
@@ -152,3 +155,16 @@ def test_another_trace_answers_only_what_its_own_does_not(regret: ModuleType) ->
     slow = Trace(trace.header, [{**one, "seconds": 50 * one["seconds"]} for one in trace.actions], trace.end)
     alone, beside = (regret.replay(trace, load_registry(), 1, others) for others in ((), (slow,)))
     assert alone.seconds == beside.seconds
+
+
+def test_a_lane_that_had_no_figure_in_time_has_none_with_other_rounds(regret: ModuleType, tmp_path: Path) -> None:
+    replay = importlib.import_module("replay")
+    trace = read_trace(TRACES / "wasteful.trace")
+    race = next(one for one in trace.actions if one["name"] == "race_job" and one["request"]["effort"])
+    late = [to_wire(LaneResult(out_of_time=True)) for _ in race["answer"]["lanes"]]
+    known = {**race, "answer": {**race["answer"], "lanes": late}}
+    place = replay.FromTrace(Trace(trace.header, [known], trace.end), Store(tmp_path / "store"), seed=1)
+    began = place.now()
+    done = place.do(Work("race_job", race["request"], 0.0))
+    assert all(lane["out_of_time"] for lane in done.answer["lanes"])
+    assert place.unknown_s == 0 and place.now() - began >= race["seconds"]
