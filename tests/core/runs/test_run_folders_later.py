@@ -66,7 +66,7 @@ def test_samples_that_another_model_does_not_take_are_left_alone(made, capsys, t
     (tmp_path / "other" / "session.json").write_bytes((tmp_path / "out" / "session.json").read_bytes())
     (tmp_path / "other" / "other.onnx").rename(tmp_path / "other" / "model.onnx")
     other = str(tmp_path / "other")
-    assert "judged on mine.npz" in told(capsys, "verify", other, other)["feeds"]["note"]
+    assert "had mine.npz: give it with --data" in told(capsys, "verify", other, other)["feeds"]["note"]
 
 
 @pytest.mark.slow

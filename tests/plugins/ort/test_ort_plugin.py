@@ -43,7 +43,7 @@ def test_asking_what_it_offers_imports_nothing_heavy() -> None:
 
 
 def test_the_cpu_is_available_where_the_runtime_is_installed() -> None:
-    (target,) = plugin.optim_targets()
+    target = plugin.optim_targets()[0]
     assert (target.name, target.backend, target.provider) == ("cpu", "ort", "CPUExecutionProvider")
     assert target.unavailable() is None
 

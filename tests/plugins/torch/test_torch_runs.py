@@ -148,5 +148,5 @@ def test_a_chain_beyond_the_budget_on_the_whole_model_gives_way_to_the_next(
     monkeypatch.setattr(search, "_exported", lambda bench, _: bench.exported)
     status, report, _ = run(tmp_path / "out", llama, *SMALLER, "--max-drift", "0.21")
     assert status == 0 and report["status"] == "improved" and len(applied) == 2
-    dropped = [step["reason"] for step in report["steps"] if "holds on 4 of 40 layers" in step["reason"]]
+    dropped = [step["reason"] for step in report["steps"] if "within the budget on 4 of 40 layers" in step["reason"]]
     assert any("drift 0.3, 0.2 allowed" in reason for reason in dropped)

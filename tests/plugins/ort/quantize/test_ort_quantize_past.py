@@ -12,12 +12,12 @@ import onnxruntime as ort
 import pytest
 from ort_models import CPU, apply, export, feeds_for, run
 
-from optim import Model, PassResult, SessionConfig
+from optim import Model, PassResult
 from optim._engine.plugins.registry import load_registry
-from optim._engine.runs.session_file import write_session_files
 from optim._engine.search.plan import make_plan
 from optim._engine.search.settings import RunSettings
-from optim.onnx import deliver_model, open_session
+from optim.cli_kit import write_model
+from optim.onnx import open_session
 from optim_plugins.goals.decoders.decoder import SessionDecoder
 from optim_plugins.goals.decoders.steps import GrowingSteps
 from optim_plugins.ort.fuse.past.share_past import SharePast
@@ -142,8 +142,7 @@ def _turn(keys: np.ndarray, angles: np.ndarray) -> np.ndarray:
 
 def _load_py(model: Model, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The module ``load.py`` of a run folder."""
-    deliver_model(model, folder)
-    write_session_files(folder, SessionConfig(), CPU)
+    write_model(model, folder, CPU)
     spec = importlib.util.spec_from_file_location("loaded", folder / "load.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

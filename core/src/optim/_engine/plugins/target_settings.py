@@ -27,7 +27,7 @@ def configured(target: Target, name: str, settings: str, plugin: PluginInfo) -> 
         plugin: that offers it.
 
     Raises:
-        OptimError[bad-target-setting]: the target has nothing to choose, or this is no ``key=value``.
+        OptimError[bad-target-setting]: the target has nothing to choose, or this is not a ``key=value``.
         OptimError[target-settings-failed]: the target broke, or hung, over it.
         OptimError: what the target itself says of a key or a value.
     """
@@ -35,11 +35,11 @@ def configured(target: Target, name: str, settings: str, plugin: PluginInfo) -> 
     is_bare = bool(pairs) and not pairs[0][1]  # ep:NAME
     if is_bare:
         pairs[0] = "name", "=", pairs[0][0]
-    unreadable = _bad(f"cannot read '{name}'", f"'{settings}' is no key=value", f"--target {target.name}:key=value")
+    unreadable = _bad(f"cannot read '{name}'", f"'{settings}' is not a key=value", f"--target {target.name}:key=value")
     if target.configure is None:
         raise _bad(f"target {target.name} has no settings", f"'{settings}' was given", f"--target {target.name}")
     if not pairs or not all(key.strip() and value.strip() for key, _, value in pairs):
-        raise _bad(f"cannot read '{name}'", f"'{settings}' is not a key=value", f"--target {target.name}:key=value")
+        raise unreadable
     values = {key.strip(): value.strip() for key, _, value in pairs}
     try:
         with stdout_on_stderr(), limited(plugin.name, "configure"):
