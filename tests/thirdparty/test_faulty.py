@@ -390,8 +390,8 @@ PLANTED = {
         "drift",
         ("two runs on the same sample differ by", "backend faulty for outputs that arrive one run late", RELEASE),
     ),
-    "fast clock": Planted(CLOCK, "one more run takes", (f"time_runs of {BACKEND} says 0.0007 ms for a run",)),
-    "slow clock": Planted(CLOCK, "that passed", (f"time_runs of {BACKEND} says 750 ms for a run,",)),
+    "fast clock": Planted(CLOCK, "one more run takes", (f"time_runs of {BACKEND} returned 0.0007 ms for a run",)),
+    "slow clock": Planted(CLOCK, "that passed", (f"time_runs of {BACKEND} returned 750 ms for a run,",)),
     "keep threads": Planted(CLOSING, "threads"),
     "keep runtimes": Planted(CLOSING, "times 5 MB of memory"),
     "single open": Planted(
@@ -443,7 +443,7 @@ PLANTED = {
         HUNG,
         ("error[backend-no-answer]", f"{BACKEND} was about to say what it accepts"),
     ),
-    "kernel clock": Planted(CLOCK, "one more run takes", (f"time_runs of {BACKEND} says ",)),
+    "kernel clock": Planted(CLOCK, "one more run takes", (f"time_runs of {BACKEND} returned ",)),
     "endless candidates": Planted(
         CANDIDATES, "more than 1000", ("candidates of faulty.store-bytes returned more than 1000",)
     ),
