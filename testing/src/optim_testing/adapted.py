@@ -10,6 +10,7 @@ import numpy as np
 
 from optim.arrays import Feeds
 from optim.backend import Backend
+from optim.drift import relative_distance
 from optim.errors import OptimError
 from optim.model import AdapterInput, Model, TensorInfo
 from optim.target import Target
@@ -88,8 +89,7 @@ def adapter_defect(before: Adapted, after: Model, feeds: Feeds, backend: Backend
         return lost
     wanted, got = (_added(model, before.weights, feeds, backend, target) for model in (before.model, after))
     for name, array in wanted.items():
-        size = float(np.linalg.norm(array)) if name in got else 0.0
-        if size and float(np.linalg.norm(got[name].astype(np.float64) - array)) > _LARGEST_LOSS * size:
+        if name in got and array.any() and relative_distance(array, got[name]) > _LARGEST_LOSS:
             return f"output '{name}' does not hear an adapter as it did before"
     return ""
 
@@ -107,11 +107,12 @@ def _added(model: Model, weights: Feeds, feeds: Feeds, backend: Backend, target:
     """What the adapter adds to every output of floats."""
     with backend.open(model, target) as session:
         with_it, without = session.run({**feeds, **weights}), session.run(feeds)
-    return {
-        name: array.astype(np.float64) - without[name].astype(np.float64)
-        for name, array in with_it.items()
-        if array.dtype.kind == "f"
-    }
+    with np.errstate(invalid="ignore"):  # infinities of both leave NaN, whatever the adapter adds
+        return {
+            name: array.astype(np.float64) - without[name].astype(np.float64)
+            for name, array in with_it.items()
+            if array.dtype.kind == "f"
+        }
 
 
 def _input(graph: ir.Model, name: str, shape: ir.Shape, default: Any) -> ir.Value:

@@ -9,6 +9,7 @@ import pytest
 
 from optim._engine.gate.drift import NO_DRIFT, merge_samples, worst_drift
 from optim._engine.gate.outputs import compare_output, compare_sample, elements, require_compared
+from optim.drift import relative_distance
 from optim.errors import OptimError
 from optim.model import TensorInfo
 
@@ -201,3 +202,33 @@ def test_an_output_that_shows_in_a_later_sample_only_is_not_lost():
     merged = merge_samples({}, sample({"a": floats(1)}, {"a": floats(1)}))
     merged = merge_samples(merged, sample({"b": floats(1)}, {"b": floats(3)}))
     assert merged["b"].relative_error > 1
+
+
+# Values inside a model.
+
+
+@pytest.mark.parametrize("size", [1e-5, 1.0, 1e200])
+def test_the_distance_of_a_value_inside_is_relative_to_its_size(size):
+    assert relative_distance(np.array([3.0, 4.0]) * size, np.array([3.0, 4.5]) * size) == pytest.approx(0.1)
+
+
+def test_sentinels_that_both_values_inside_have_hide_nothing():
+    right = np.random.default_rng(0).standard_normal(90).astype(np.float32)
+    masks = np.full(10, -1e9, np.float32)
+    masked = np.append(right, masks)
+    assert relative_distance(masked, np.append(1.5 * right, masks)) == pytest.approx(0.5)
+    assert relative_distance(masked, np.append(right, 0 * masks)) == pytest.approx(1)
+
+
+def test_nan_and_infinities_inside_stand_where_they_stood():
+    right = floats(1, 2, math.nan, -math.inf)
+    assert relative_distance(right, right) == 0
+    for place, wrong in enumerate((math.nan, math.inf, 3, math.inf)):
+        other = right.copy()
+        other[place] = wrong
+        assert relative_distance(right, other) == math.inf
+
+
+def test_values_inside_that_are_almost_nothing_are_far_from_none_of_the_like():
+    assert relative_distance(np.zeros(4), np.full(4, 1e-7)) == pytest.approx(0.1)
+    assert relative_distance(np.zeros(4), np.full(4, 5e-324)) == relative_distance(np.zeros(0), np.zeros(0)) == 0

@@ -137,11 +137,11 @@ def measure(samples: Sequence[tuple[Array, NDArray[np.bool_] | None]]) -> Variat
     weights = [_counted(one, valid) for one, (_, valid) in zip(values, some, strict=True)]
     if not any(weight.any() for weight in weights):
         return Variation(0.0, unjudged="it has no finite number on any sample")
-    sentinels = _sentinels(values, weights)
+    sentinels = sentinels_of(values, weights)
     for one, weight in zip(values, weights, strict=True):
         for sentinel in sentinels:
             weight &= one != sentinel
-    unit = _power_of_two(max(float(np.abs(one[w]).max(initial=0.0)) for one, w in zip(values, weights, strict=True)))
+    unit = power_of_two(max(float(np.abs(one[w]).max(initial=0.0)) for one, w in zip(values, weights, strict=True)))
     scaled = [np.where(weight, one, 0.0) / unit for one, weight in zip(values, weights, strict=True)]
     size = root_mean_square(scaled, weights)
     smallest = smallest_normal(some[0][0].dtype)
@@ -393,7 +393,7 @@ def _counted(array: Numbers, valid: NDArray[np.bool_] | None) -> NDArray[np.bool
     return finite if valid is None else finite & valid
 
 
-def _sentinels(values: Sequence[Numbers], weights: Sequence[NDArray[np.bool_]]) -> tuple[float, ...]:
+def sentinels_of(values: Sequence[Numbers], weights: Sequence[NDArray[np.bool_]]) -> tuple[float, ...]:
     """Values that repeat exactly and lie far from all others."""
     found: list[float] = []
     rest = np.concatenate([one[weight] for one, weight in zip(values, weights, strict=True)])
@@ -403,7 +403,7 @@ def _sentinels(values: Sequence[Numbers], weights: Sequence[NDArray[np.bool_]]) 
         others = rest[~same]
         if same.sum() < 2 or not others.any():  # beside zeros alone, as in a mask of ones, nothing says what is far
             break
-        unit = _power_of_two(abs(extreme))
+        unit = power_of_two(abs(extreme))
         far, near = extreme / unit, others / unit
         middle = float(np.median(near))
         deviation = math.sqrt(float(np.mean(np.square(near - middle))))
@@ -424,6 +424,6 @@ def _kind_axes(values: Sequence[Numbers]) -> Iterator[int]:
             yield axis
 
 
-def _power_of_two(largest: float) -> float:
+def power_of_two(largest: float) -> float:
     """What to divide by so that squares neither overflow nor vanish; exact."""
     return 1.0 if largest == 0 or not math.isfinite(largest) else math.ldexp(1.0, min(1023, math.frexp(largest)[1]))

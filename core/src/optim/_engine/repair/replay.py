@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from optim._engine.compare.place import compare_run, mapped_feeds, mapped_outputs
 from optim._engine.gate.drift import worst_drift
@@ -24,6 +23,7 @@ from optim._engine.repair.isolate import NodePlace
 from optim._engine.repair.pass_probe import PassProbe
 from optim.arrays import Array, Feeds
 from optim.backend import Session
+from optim.drift import relative_distance
 from optim.errors import describe_exception
 from optim.jobs.resources import free_memory_bytes
 
@@ -38,10 +38,6 @@ _SHARE_OF_FREE = 0.25
 """Of the free memory, where that is less: the runtime has as much again while it runs."""
 
 
-_LEAST_SIZE = 1e-6
-"""Root mean square of a value, below which its error is measured by this: of zeros there is no relative error."""
-
-
 class NoReplay(Exception):  # noqa: N818 - a way that is closed, not an error
     """This pass cannot be replayed on this model; the message says why."""
 
@@ -52,7 +48,7 @@ class LocalError:
 
     Attributes:
         place: the node.
-        relative_l2: distance of its worst output; infinite where NaN or infinity appeared.
+        relative_l2: distance of its worst output; infinite where NaN or infinities are at other places.
         work: how much it computes, about, in multiplications.
         finer: its error in the precision between, of that in the pass's; None where it was not replayed in that.
     """
@@ -158,9 +154,12 @@ class Replay:
         outputs = self._replay(places, arrays)
         local = {place.name: _local_error(place, arrays, outputs) for place in places}
         self._replayed = self._differences(places, arrays, outputs)
-        self._replay_finer([place for place in places if place.name in self._wanted], places, arrays)
+        finer = self._replay_finer([place for place in places if place.name in self._wanted], places, arrays)
+        self.finer = frozenset(name for name, error in finer.items() if math.isfinite(error))
         self.errors = {
-            name: replace(error, finer=self._share_of_finer(error.place) if name in self.finer else None)
+            name: replace(error, finer=finer[name] / error.relative_l2)
+            if name in self.finer and 0 < error.relative_l2 < math.inf
+            else error
             for name, error in local.items()
         }
         arrays.clear()
@@ -179,20 +178,22 @@ class Replay:
 
     def _replay_finer(
         self, refined: Sequence[NodePlace], places: Sequence[NodePlace], arrays: Sequence[Mapping[str, Array]]
-    ) -> None:
-        """Replay once more with these nodes in the precision between; without that the others are estimated alone."""
+    ) -> dict[str, float]:
+        """The errors of these nodes in the precision between, from another replay; none where that is not possible."""
         if not refined:
-            return
+            return {}
         names = frozenset(place.name for place in refined)
         try:
-            again = self._differences(refined, arrays, self._replay(places, arrays, names))
+            outputs = self._replay(places, arrays, names)
+            found = {place.name: _local_error(place, arrays, outputs).relative_l2 for place in refined}
+            again = self._differences(refined, arrays, outputs)
         except Exception:  # a pass or a runtime that does not take it in such a graph
-            return
+            return {}
         self._replayed = [
             replace(one, finer={name: other.errors.get(name, one.errors[name]) for name in one.errors})
             for one, other in zip(self._replayed, again, strict=True)
         ]
-        self.finer = names
+        return found
 
     def _capture(self, places: Sequence[NodePlace]) -> list[dict[str, Array]]:
         """Every value that these nodes are given or make, on each sample."""
@@ -240,14 +241,6 @@ class Replay:
         model = self._open.enter_context(self._probe.written(graph))
         return self._open.enter_context(self._probe.opened(model))
 
-    def _share_of_finer(self, place: NodePlace) -> float | None:
-        """The norm of a node's errors in the precision between, of that in the pass's; None where that is zero."""
-        coarse, finer = (
-            sum(float(np.linalg.norm(errors[name])) ** 2 for errors in found for name in place.made if name in errors)
-            for found in ([one.errors for one in self._replayed], [one.finer for one in self._replayed])
-        )
-        return math.sqrt(finer / coarse) if coarse > 0 else None
-
 
 def _local_error(
     place: NodePlace, arrays: Sequence[Mapping[str, Array]], outputs: Sequence[Mapping[str, Array]]
@@ -257,7 +250,10 @@ def _local_error(
     for values, got in zip(arrays, outputs, strict=True):
         for name in place.made:
             if name in got and values[name].dtype.kind == "f":
-                worst = max(worst, _relative_l2(values[name], got[name]))
+                if values[name].shape != got[name].shape:
+                    changed = f"{list(values[name].shape)} became {list(got[name].shape)}"
+                    raise NoReplay(f"the pass changes a shape: {changed}")
+                worst = max(worst, relative_distance(values[name], got[name]))
                 work = max(work, place.work(values[name]))
     return LocalError(place, worst, work)
 
@@ -291,19 +287,3 @@ def _zeros_like(arrays: Mapping[str, Array]) -> dict[str, Array]:
         sizes[array.dtype] = max(sizes.get(array.dtype, 0), array.size)
     memory = {dtype: np.zeros(size, dtype) for dtype, size in sizes.items()}
     return {name: memory[array.dtype][: array.size].reshape(array.shape) for name, array in arrays.items()}
-
-
-def _relative_l2(reference: Array, other: Array) -> float:
-    if reference.shape != other.shape:
-        raise NoReplay(f"the pass changes a shape: {list(reference.shape)} became {list(other.shape)}")
-    a, b = reference.astype(np.float64), np.asarray(other).astype(np.float64)
-    both = np.isfinite(a)
-    if (a[~both] != b[~both])[~np.isnan(a[~both])].any() or not np.isfinite(b[both]).all():
-        return math.inf
-    size = max(_norm(a[both]), _LEAST_SIZE * math.sqrt(max(1, int(both.sum()))))
-    return _norm(b[both] - a[both]) / size
-
-
-def _norm(values: NDArray[np.float64]) -> float:
-    """In one thread: that of BLAS waits for threads which a session's own keep from running."""
-    return math.sqrt(float(np.einsum("i,i->", values, values)))

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx_ir as ir
-from numpy.typing import NDArray
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from optim.arrays import Array, Feeds, is_float
-from optim.drift import compare_outputs, sentinels
+from optim.drift import compare_outputs, relative_distance
 from optim_plugins.diagnose.graphs.cutting import GraphPart, OpenGraph
 
 _MOST_WEIGHT_BYTES = 128 << 20
@@ -27,12 +26,11 @@ _BINS = 24
 class Distance:
     """How far a value inside a model is from the reference's.
 
-    This is no drift. Drift says what an output is worth to a user, so its unit is how that output varies. A distance
-    says what one node did wrong, and is held against what rounding does in that node. Rounding is relative to the size
-    of numbers, so that is its unit. Sentinels that both values have do not count: -1e9 would hide all errors.
+    This is no drift: see :func:`optim.drift.relative_distance`.
 
     Attributes:
-        relative_l2: ``||other - reference|| / ||reference||``; infinite where NaN or infinity appeared.
+        relative_l2: over what is finite in the reference; infinite where NaN or infinity appeared. The share of
+            elements that differ, where both are integers.
         max_abs: in the value's unit, where both are finite.
         ulp: largest distance in units in the last place of the coarser type; None for integers.
         problem: what cannot be expressed in numbers.
@@ -55,7 +53,6 @@ def distance(reference: Array, other: Array) -> Distance:
     known = np.isfinite(a)
     lost = known & ~np.isfinite(b)
     both = known & np.isfinite(b)
-    both &= ~np.isin(a, _sentinels(a)) | (a != b)
     gap = np.abs(a[both] - b[both])
     largest = float(gap.max(initial=0.0))
     ulp = None
@@ -70,14 +67,7 @@ def distance(reference: Array, other: Array) -> Distance:
         return Distance(math.inf, largest, ulp, f"{count} of {a.size} elements became {kind}")
     if reference.dtype == bool or (reference.dtype.kind in "iu" and other.dtype.kind in "iu"):
         return Distance(float(np.mean(a[both] != b[both])) if a[both].size else 0.0, largest, ulp)
-    signal = max(_norm(a[both]), 1e-6 * math.sqrt(max(1, gap.size)))
-    return Distance(_norm(gap) / signal, largest, ulp)
-
-
-def _sentinels(values: NDArray[np.float64]) -> tuple[float, ...]:
-    """Those of an array; it is not looked through if its largest number, which one must be, does not repeat."""
-    sizes = np.abs(values[np.isfinite(values)])
-    return sentinels(values) if sizes.size and (sizes == sizes.max()).sum() > 1 else ()
+    return Distance(relative_distance(a[both], b[both]), largest, ulp)
 
 
 def worst_drift(name: str, samples: Sequence[tuple[Array, Array]]) -> float:
@@ -101,11 +91,6 @@ def _alike(ours: Array, theirs: Array) -> tuple[Array, Array]:
         with np.errstate(over="ignore", invalid="ignore"):  # the comparison finds what the cast loses
             theirs = theirs.astype(ours.dtype)
     return ours, theirs
-
-
-def _norm(values: NDArray[np.float64]) -> float:
-    """In one thread: that of BLAS waits for threads which a session's own keep from running."""
-    return math.sqrt(float(np.einsum("i,i->", values, values)))
 
 
 def float64_of(graph: OpenGraph, part: GraphPart, value: str, given: Feeds) -> Array | None:
