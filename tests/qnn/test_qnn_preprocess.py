@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 from onnx import helper
 from qnn_models import (
@@ -51,6 +52,14 @@ def gelu_net(folder: Path):
     ]
     weights = {"w": normal(np.random.default_rng(0), 8, 8), "root": ROOT, "one": np.float32(1), "half": np.float32(0.5)}
     return build(folder, nodes, {"x": [2, 8]}, {"y": [2, 8]}, weights)
+
+
+def test_an_attribute_that_onnx_does_not_know_is_refused_by_name_before_anything_is_rewritten(tmp_path: Path) -> None:
+    model = gelu_net(tmp_path)
+    graph = model.ir()
+    next(node for node in graph.graph if node.op_type == "Erf").attributes.add(ir.AttrInt64("fast", 1))
+    with pytest.raises(OptimError, match="Unrecognized attribute: fast for operator Erf"):
+        apply(Preprocess, context(tmp_path).save(graph, model), tmp_path)
 
 
 def test_an_encoder_gets_the_shape_of_its_samples_and_says_so(tmp_path: Path) -> None:
