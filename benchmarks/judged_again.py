@@ -143,7 +143,7 @@ def table(results: list[Result]) -> Iterator[str]:
 
 
 def results_table(files: Iterable[Path]) -> Iterator[str]:
-    """What the default budget refuses of the results of all tools behind RESULTS.md, by model, in markdown."""
+    """A table in markdown: the results of all tools behind RESULTS.md that the default budget refuses, by model."""
     from optim._engine.search.settings import DEFAULT_MAX_DRIFT
 
     yield f"| model, date | results | within {DEFAULT_MAX_DRIFT:g} | refused | drifts refused | answers as before |"

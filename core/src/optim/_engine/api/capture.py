@@ -1,7 +1,7 @@
 """``optim.capture``: what goes into sessions of onnxruntime and modules of torch, out of a running program, as files.
 
 The calls kept are a fair sample of all calls (Vitter's algorithm R): the first ``limit`` are written, and after these
-call n takes the place of one of them with probability limit / n. What goes wrong here must not stop the program that is
+call n takes the place of one of them with probability limit / n. An error here must not stop the program that is
 listened to: a call that cannot be kept is counted, and told at the end.
 """
 
@@ -218,7 +218,7 @@ class FeedRecorder:
         """Put the files where they stay: in the folder itself, or in one for each caller where there are several.
 
         Returns:
-            What was kept, and what was not, in one sentence.
+            One sentence: the calls that were kept, and those that were not.
 
         Raises:
             OptimError[nothing-captured]: no call was kept.

@@ -19,8 +19,8 @@ _CLOCK_STEP_S = 1e-3
 """Clocks of browsers and devices go in steps, of a tenth of this or so."""
 
 _CLOCK_SHARE = 0.5
-"""Of the wall time of a run, for the device's own clock at least. The way there and back is taken out of that time, so
-a clock that says less than half of it leaves out work that the run waits for, such as copies beside the kernels."""
+"""The least share of a run's wall time, without the way there and back, that the device's own clock must say: with less
+than half, the clock leaves out work that the run waits for, such as copies beside the kernels."""
 
 _MORE_RUNS, _LEAST_TRIES, _MOST_TRIES, _TRIES_S = 4, 3, 40, 1.0
 """Runs in a row beside one run, and pairs of both, that tell what the way to a device takes from what each run takes.
@@ -104,7 +104,7 @@ def is_other_clock(said_s: float, passed_s: float) -> bool:
 
 
 def clock_doubt(session: Session, feeds: Feeds) -> tuple[float, float] | None:
-    """What the device's clock says of a run and what the wall's does, if they contradict each other; else nothing.
+    """Seconds of a run by the device's clock and by the wall's, if they contradict each other; else nothing.
 
     The way to a device and back takes no longer for more runs in a row, so it is in no difference of two bursts. What
     else the machine does only adds to a burst, so the shortest ones count.

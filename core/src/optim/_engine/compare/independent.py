@@ -52,7 +52,7 @@ class DeviceCheck:
 
 @dataclass(frozen=True, slots=True)
 class CheckedDevice:
-    """What is checked, and whose issue a difference is.
+    """A device that is checked, and the distribution that a difference is an issue of.
 
     Attributes:
         target: that is judged.

@@ -65,7 +65,7 @@ _Place = tuple[Path, int, int] | bytes
 
 
 def _place(tensor: onnx.TensorProto, path: Path) -> _Place:
-    """Where the numbers of a tensor are, given the file of its graph."""
+    """The place of a tensor's numbers, given the file of its graph."""
     if tensor.data_location != onnx.TensorProto.EXTERNAL:
         return onnx.numpy_helper.to_array(tensor).tobytes()
     entry = {item.key: item.value for item in tensor.external_data}

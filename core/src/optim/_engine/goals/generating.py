@@ -1,4 +1,4 @@
-"""What core asks of the plugin that drives decoders: which graphs are some, and what opens and times them."""
+"""Questions of core to the plugin that drives decoders: which graphs are decoders, how they are opened and timed."""
 
 from __future__ import annotations
 

@@ -22,6 +22,7 @@ TARGET = Target(
     "stored",
     "stored",
     provider=CPU,  # what is stored counts as right: onnxruntime is not asked once more whether it is
+    prepares_for="stored",  # no pass makes a model for it
     device="a file: stored:file=ref.npz",
     local=False,
     timed=False,
