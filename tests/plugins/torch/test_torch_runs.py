@@ -83,7 +83,7 @@ def test_shapes_that_the_result_no_longer_takes_are_named(tmp_path: Path) -> Non
         "--with",
         "ort.fix-shapes",
         "--search-seconds",
-        "5",
+        "60",
         "--data",
         str(tmp_path / "feeds.npz"),
     )
