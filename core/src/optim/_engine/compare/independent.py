@@ -19,6 +19,7 @@ from optim._engine.gate.variation import Variation
 from optim.arrays import Feeds, Outputs
 from optim.backend import Backend
 from optim.errors import OptimError, describe_exception
+from optim.onnx.backend import OnnxRuntimeBackend
 from optim.providers.names import CPU
 from optim.target import Target
 
@@ -66,8 +67,12 @@ class CheckedDevice:
 
 
 def is_needed(kind: type[Backend], target: Target) -> bool:
-    """Whether the outputs that count as right come from another runtime than onnxruntime on the CPU."""
-    return not (kind.opened_by_onnxruntime and target.provider == CPU)
+    """Whether a plugin's code computes the outputs that count as right; else core's own session of onnxruntime does.
+
+    What a backend says of itself does not count: only core's own ``open`` with the CPU provider needs no check.
+    """
+    by_core = kind.open is OnnxRuntimeBackend.open and kind.open_reference is Backend.open_reference
+    return not target.only_for and not (by_core and target.provider == CPU)
 
 
 def check_device(

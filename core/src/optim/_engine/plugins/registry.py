@@ -37,21 +37,21 @@ def require_target(registry: Registry, name: str, *, beside: bool = False, here:
     Args:
         registry: of the plugins.
         name: as the user wrote it, with settings.
-        beside: whether it may be one that takes no ONNX file: it runs the source beside what was made of it.
+        beside: whether it may be one that runs no ONNX model, such as one that runs the source of a model.
         here: whether it must be usable on this machine.
 
     Raises:
         OptimError[unknown-target]: nobody offers it.
         OptimError[target-unavailable]: with the reason of its probe.
-        OptimError[target-takes-no-onnx]: it runs sources.
+        OptimError[target-takes-no-onnx]: it is for another command.
     """
     target = registry.target(name)
-    if target.runs_sources and not beside:
+    if target.only_for and not beside:
         raise OptimError.usage(
             "target-takes-no-onnx",
             f"target {name} cannot run an ONNX model",
-            "it runs the module that a model was exported from",
-            f"optim bench FOLDER_OR_FACTORY --beside {name}",
+            "its plugin offers it for one command only",
+            target.only_for,
         )
     if here and (reason := registry.unavailable(target)):
         raise OptimError(

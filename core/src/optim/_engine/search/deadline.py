@@ -382,11 +382,12 @@ class Deadline:
         """Seconds for what is done with the original before anything is tried."""
         return _ORIGINAL_SHARE * (MOST_S if math.isinf(self.announced_s) else self.announced_s)
 
-    @property
-    def most_for_original(self) -> float:
-        """Seconds after which a run has ended whatever the original is doing."""
-        whole_s = min(self._most_s, (1 + _FLOOR_SHARE) * self.announced_s) - _CLOSING_S * self._slowness
-        return max(_LEAST_FOR_ORIGINAL_S, whole_s - self.spent)
+    def most_for_original(self, *, named: bool) -> float:
+        """Seconds after which the run ends whatever the original is doing; if a pass is named, only a given end counts."""
+        if named and not self._is_given:
+            return math.inf
+        whole_s = min(self._most_s, self.announced_s) - _CLOSING_S * self._slowness
+        return max(GRACE_S if named else _LEAST_FOR_ORIGINAL_S, whole_s - self.spent)
 
     def samples_to_compare(self, run_s: float, available: int) -> int:
         """On how many samples there is time to compare a result, one at least."""
