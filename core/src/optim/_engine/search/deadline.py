@@ -386,7 +386,7 @@ class Deadline:
         """Seconds after which the run ends whatever the original is doing; if a pass is named, only a given end counts."""
         if named and not self._is_given:
             return math.inf
-        whole_s = min(self._most_s, self.announced_s) - _CLOSING_S * self._slowness
+        whole_s = min(self._most_s, self.announced_s) - _CLOSING_S
         return max(GRACE_S if named else _LEAST_FOR_ORIGINAL_S, whole_s - self.spent)
 
     def samples_to_compare(self, run_s: float, available: int) -> int:
