@@ -34,8 +34,9 @@ SHORT, TIMED = 6, 10
 MOST_SECONDS = 3 * SECONDS
 """After which a run has not kept to its seconds, however busy the machine; a hang goes on for an hour."""
 
-BEYOND_S = 4
-"""Beyond its seconds that a run in which something fails may end, on a busy machine; most end before they are over."""
+BEYOND_S = 3
+"""Beyond its seconds that a run in which something fails may end: starting the interpreter counts, and writing a report
+takes some two seconds on a busy machine."""
 
 
 @pytest.fixture(scope="module")
@@ -356,12 +357,14 @@ class Planted:
         kit_says: what it says.
         run_says: what a run says of it; a mistake that fails or hangs is in the tables above.
         source: the model of that run.
+        goal: of that run.
     """
 
     kit: str
     kit_says: str
     run_says: tuple[str, ...] = ()
     source: str = "two-outputs.onnx"
+    goal: str = "latency"
 
 
 OUTPUTS, TIMES = "TestBackend::test_its_outputs_are_the_models", "TestBackend::test_its_times_are_times"
@@ -427,7 +430,12 @@ PLANTED = {
         "its process ended with exit status 0",
         ("its process ended with exit status 0", f"{BACKEND} was running the original on faulty"),
     ),
-    "named open": Planted("TestBackend::test_two_models_are_open_at_once_or_it_is_exclusive", "drift"),
+    "named open": Planted(
+        "TestBackend::test_two_models_are_open_at_once_or_it_is_exclusive",
+        "drift",
+        ("error[target-differs]", "the device may have run another program", RELEASE),
+        goal="size",
+    ),
     "edit open": Planted(
         "TestBackend::test_it_can_be_closed_and_opened_again",
         "it wrote into the model's file",
@@ -461,7 +469,7 @@ IN_THE_KIT = (
     "edit applicable",
     "wrong inputs_for",
 )
-IN_A_RUN = ("half run", "behind run", "kernel clock", "dropped run")
+IN_A_RUN = ("named open", "behind run", "kernel clock", "dropped run")
 """Of make test; make test-faults tries all."""
 
 
@@ -495,7 +503,7 @@ def test_the_kit_finds_it_and_says_so_and_is_neither_killed_nor_kept_waiting(kit
 @pytest.mark.parametrize("mistake", _some([one for one in PLANTED if PLANTED[one].run_says], IN_A_RUN))
 def test_a_run_finds_it_too_and_names_it(run, mistake):
     planted = PLANTED[mistake]
-    found = run(mistake, "--max-drift", "0.5", source=planted.source, seconds=TIMED)
+    found = run(mistake, "--max-drift", "0.5", "--goal", planted.goal, source=planted.source, seconds=TIMED)
     for said in planted.run_says:
         assert said in found.told
 

@@ -44,8 +44,8 @@ class Target:
         remark: what whoever reads a report must know of it, in one sentence.
         requires: passes of role ``requested`` that run for this target unless the user leaves them out by name. Where
             one changes nothing the model goes on as it is.
-        only_for: the command that it is for, if it runs no ONNX model, as ``optim bench FOLDER --beside acme-torch`` for
-            what runs sources. Other commands refuse the target and name this one; passes are tried on no such target.
+        runs_sources: whether it runs the module that a model was exported from, and takes no ONNX file: it is for
+            ``optim bench --beside`` only.
         viewer: the command that shows a run folder of this target, with ``DIR`` for the folder; empty where there is
             none. Whoever runs for the target is told of it.
         probe: cheap check that returns None where the target is available, else the reason it is not.
@@ -71,7 +71,7 @@ class Target:
     exact: bool = True
     remark: str = ""
     requires: tuple[str, ...] = ()
-    only_for: str = ""
+    runs_sources: bool = False
     runtime: str = ""
     viewer: str = ""
     also: Mapping[str, Mapping[str, str]] = field(default_factory=dict)

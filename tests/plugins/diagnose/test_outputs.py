@@ -169,7 +169,7 @@ def test_a_run_cannot_be_for_stored_outputs(folder: Path) -> None:
     with pytest.raises(OptimError) as caught:
         optim.run("mlp.onnx", "out", target="stored:file=ref.npz")
     assert (caught.value.reference, caught.value.status) == ("target-takes-no-onnx", ExitStatus.USAGE)
-    assert caught.value.fix.startswith("optim verify ref.npz MODEL")
+    assert caught.value.fix.startswith("optim verify MODEL --target stored:file=ref.npz")
 
 
 def test_a_candidate_is_never_compared_with_itself(folder: Path) -> None:

@@ -13,7 +13,7 @@ OPTIM_HOOK_API = 1
 @hookimpl
 def optim_fuse(target: Target) -> Sequence[type[Pass]]:
     """Taking adapters out, before anything is fused."""
-    return () if target.only_for else (Extract, ExtractPacked)
+    return () if target.runs_sources else (Extract, ExtractPacked)
 
 
 @hookimpl

@@ -114,7 +114,7 @@ def choose_targets(registry: Registry, text: str, *, here: bool = True, beside: 
 
 
 def _competes(target: Target) -> bool:
-    return target.timed and target.local and not target.only_for
+    return target.timed and target.local and not target.runs_sources
 
 
 def _timed(target: Target) -> Target:

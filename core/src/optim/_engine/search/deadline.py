@@ -153,8 +153,8 @@ class Deadline:
         self._reading_s = seconds
 
     def note(self, text: str) -> None:
-        """Have the report say once what there was no time for."""
-        if text not in self.notes:
+        """Have the report say once what there was no time for; nothing for an empty text."""
+        if text and text not in self.notes:
             self.notes.append(text)
 
     def of_search(self, prepared: Prepared, timeout_s: float, *, races: bool = True, must: bool = False) -> Deadline:
@@ -383,7 +383,7 @@ class Deadline:
         return _ORIGINAL_SHARE * (MOST_S if math.isinf(self.announced_s) else self.announced_s)
 
     def most_for_original(self, *, named: bool) -> float:
-        """Seconds after which the run ends whatever the original is doing; if a pass is named, only a given end counts."""
+        """Seconds after which the run ends whatever the original does; a named pass has no end but a given one."""
         if named and not self._is_given:
             return math.inf
         whole_s = min(self._most_s, self.announced_s) - _CLOSING_S

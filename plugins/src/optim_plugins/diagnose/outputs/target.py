@@ -22,13 +22,11 @@ TARGET = Target(
     "stored",
     "stored",
     provider=CPU,
-    prepares_for="stored",  # no pass makes a model for it
     device="a file: stored:file=ref.npz",
     local=False,
     timed=False,
     exact=False,
     remark="it needs a file of stored outputs: optim verify ref.npz MODEL",
-    only_for="optim verify ref.npz MODEL --data samples.npz",
     configure=lambda settings: _configured(settings),
 )
 

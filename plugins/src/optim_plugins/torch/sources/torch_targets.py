@@ -26,11 +26,7 @@ _CUDA_LIBRARIES = ("libtorch_cuda.so", "torch_cuda.dll")
 
 def torch_targets() -> tuple[Target, ...]:
     """A target for each mode, on the CPU and in the module's own type unless the user says otherwise."""
-    return tuple(_of(Target(f"torch-{mode}", "torch", mode, only_for=_bench(mode)), {}) for mode in MODES)
-
-
-def _bench(mode: str) -> str:
-    return f"optim bench FOLDER_OR_FACTORY --beside torch-{mode}"
+    return tuple(_of(Target(f"torch-{mode}", "torch", mode, runs_sources=True), {}) for mode in MODES)
 
 
 def _of(plain: Target, chosen: Mapping[str, str]) -> Target:
