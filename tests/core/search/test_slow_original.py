@@ -141,11 +141,11 @@ def test_notes_say_which_inputs_are_guessed_and_which_outputs_are_not_judged(slo
 @pytest.mark.parametrize(("given", "most_s"), [(60.0, 60.0), ("auto", 300.0), (1.0, 5.0)])
 def test_the_original_is_stopped_when_the_time_of_the_whole_run_is_over(given, most_s):
     run = Deadline(given, lambda: 100.0)
-    assert most_s - 6.0 < run.most_for_original(named=False) <= most_s
+    assert most_s - 6.0 < run.most_for_original() <= most_s
     if given == "auto":
         assert math.isinf(run.most_for_original(named=True))
     else:
-        assert run.most_for_original(named=True) == max(10.0, run.most_for_original(named=False))
+        assert run.most_for_original(named=True) == max(10.0, run.most_for_original())
 
 
 def test_a_run_that_has_no_time_to_run_its_model_once_says_so(monkeypatch, tmp_path):

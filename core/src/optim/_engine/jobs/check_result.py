@@ -81,6 +81,7 @@ def unchecked_result(
     target = comparison.place.target
     if not is_needed(registry.backend(target.backend), target):
         return ""
+    runner.say("computing the result on an independent runtime")
     device = CheckedDevice(target, target.backend, registry.offered("backend")[target.backend].plugin.release)
     try:
         request = Request(device, model, drift, comparison, within_s)

@@ -293,7 +293,6 @@ def _about_device(won: Workbench, candidate: Candidate) -> str:
     """Why nobody else computed what is delivered; empty if it was computed, or is the original, which was before."""
     if candidate.is_original or candidate.recast is not None:  # a recast model is held to an implementation of its own
         return ""
-    won.say("computing the result on an independent runtime")
     time = won.deadline
     return unchecked_result(
         won.registry,

@@ -382,7 +382,7 @@ class Deadline:
         """Seconds for what is done with the original before anything is tried."""
         return _ORIGINAL_SHARE * (MOST_S if math.isinf(self.announced_s) else self.announced_s)
 
-    def most_for_original(self, *, named: bool) -> float:
+    def most_for_original(self, named: bool = False) -> float:
         """Seconds after which the run ends whatever the original does; a named pass has no end but a given one."""
         if named and not self._is_given:
             return math.inf

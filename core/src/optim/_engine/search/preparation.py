@@ -293,10 +293,6 @@ class Preparation:
         """Whether the original is run elsewhere than on the target."""
         return self.registry.backend(self.target.backend).open_reference is not Backend.open_reference
 
-    @property
-    def _most_for_original(self) -> float:
-        return self.deadline.most_for_original(named=bool(self.settings.named))
-
     def _entered(self, model: Model, inputs: tuple[TensorInfo, ...]) -> Model | None:
         """The original with the passes that fix sizes; None where none of them has anything to do."""
         with TemporaryDirectory(dir=self.store.root, prefix="entry-") as folder:
@@ -310,7 +306,7 @@ class Preparation:
                 self.store.models,
                 self.settings.seed,
             )
-            most_s = min(self.settings.needed_timeout_s, self._most_for_original)
+            most_s = min(self.settings.needed_timeout_s, self.deadline.most_for_original(bool(self.settings.named)))
             made = self.runner.ask_passes(entry.JOB, request, most_s, self.settings.source.name).model
         return made if made.digest != model.digest else None
 
@@ -372,7 +368,7 @@ class Preparation:
         )
         most_s = self.settings.needed_timeout_s
         if within_s is not None:
-            most_s = min(most_s, self._most_for_original)
+            most_s = min(most_s, self.deadline.most_for_original(bool(self.settings.named)))
         try:
             made = self.need(prepare.JOB, request, "prepare", most_s)
             return with_device_checked(made, request, self.registry, self.runner, self.settings.needed_timeout_s)
