@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from optim._engine.compare.comparison import Comparison
+from optim._engine.compare.exactness import accepted_inexact
 from optim._engine.compare.independent import CheckedDevice, CheckedResult, DeviceCheck, check_result, is_needed
 from optim._engine.jobs.check_device import LEAST_S
 from optim._engine.jobs.job import Job
@@ -26,17 +27,17 @@ class Request:
     """What is checked.
 
     Attributes:
-        device: the target, and who brings it.
         model: that is about to be delivered, with its session settings.
         drift: of what the device computes of it, from the original.
         comparison: where it runs, and the original.
+        without: passes that the user left out.
         within_s: seconds in which samples are begun.
     """
 
-    device: CheckedDevice
     model: Model
     drift: float
     comparison: Comparison
+    without: tuple[str, ...]
     within_s: float
 
 
@@ -49,47 +50,37 @@ def run(request: Request, channel: Channel) -> Answer:
     """Compare as many samples as there is time for."""
     compared = request.comparison
     place, reference = compared.place, compared.reference
+    backend = place.backend()
+    if reason := accepted_inexact(backend, reference.original, place.target, request.without):
+        return DeviceCheck(reason=reason)
+    device = CheckedDevice(place.target, backend.name, backend.release)
     result = CheckedResult(request.model.path, compared.interfaces, request.drift)
-    with place.backend().open(request.model, place.target) as session:
-        return check_result(request.device, result, session, reference, reference.variations(), request.within_s)
+    with backend.open(request.model, place.target) as session:
+        return check_result(device, result, session, reference, reference.variations(), request.within_s)
 
 
-def unchecked_result(
-    registry: Registry,
-    runner: Runner,
-    model: Model,
-    drift: float,
-    comparison: Comparison,
-    *,
-    within_s: float,
-    most_s: float,
-) -> str:
+def unchecked_result(registry: Registry, runner: Runner, request: Request, most_s: float) -> str:
     """Why no independent runtime computed a result, as a note; empty if one did, or if the target needs no check.
 
     Args:
         registry: of the plugins.
         runner: of the run.
-        model: that is about to be delivered.
-        drift: of what the device computes of it.
-        comparison: where it runs, and the original.
-        within_s: seconds in which samples are begun; one is compared in any case.
+        request: what is checked.
         most_s: seconds that are left of the run.
 
     Raises:
         OptimError[target-differs]: the device computes another model.
     """
-    target = comparison.place.target
+    target = request.comparison.place.target
     if not is_needed(registry.backend(target.backend), target):
         return ""
     runner.say("computing the result on an independent runtime")
-    device = CheckedDevice(target, target.backend, registry.offered("backend")[target.backend].plugin.release)
     try:
-        request = Request(device, model, drift, comparison, within_s)
         reason = runner.call(JOB, request, timeout_s=max(LEAST_S, most_s)).reason
     except WorkerFailed as failed:
         if failed.error is not None and failed.error.reference == "target-differs":
             raise failed.error from failed
         reason = failed.reason
-    for stored, name in names_in_messages(model.path, Path("model.onnx")).items():
+    for stored, name in names_in_messages(request.model.path, Path("model.onnx")).items():
         reason = reason.replace(stored, name)
     return f"no independent runtime checked what {target.name} computes of the result: {reason}" if reason else ""

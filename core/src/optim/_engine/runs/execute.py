@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optim._engine.compare.variants import variant_models
-from optim._engine.jobs import ingest
-from optim._engine.jobs.check_result import unchecked_result
+from optim._engine.jobs import check_result, ingest
 from optim._engine.jobs.runner import thread_executor
 from optim._engine.plugins.chosen_targets import ChosenTargets, choose_targets
 from optim._engine.plugins.plugin import LoadedPlugin, State
@@ -294,15 +293,11 @@ def _about_device(won: Workbench, candidate: Candidate) -> str:
     if candidate.is_original or candidate.recast is not None:  # a recast model is held to an implementation of its own
         return ""
     time = won.deadline
-    return unchecked_result(
-        won.registry,
-        won.runner,
-        candidate.model,
-        candidate.drift.relative_error,
-        won.comparison(candidate),
-        within_s=min(time.for_original / 2, max(0.0, time.left)),
-        most_s=min(won.settings.timeout_s, time.left),
-    )
+    within_s = min(time.for_original / 2, max(0.0, time.left))
+    without, drift = tuple(won.settings.without), candidate.drift.relative_error
+    request = check_result.Request(candidate.model, drift, won.comparison(candidate), without, within_s)
+    most_s = min(won.settings.timeout_s, time.left)
+    return check_result.unchecked_result(won.registry, won.runner, request, most_s)
 
 
 def _contested(bench: Workbench, entrants: Sequence[Entrant]) -> tuple[Verdict, Workbench, list[TargetOutcome]]:
