@@ -130,7 +130,7 @@ def test_the_end_leaves_more_time_for_writing_where_the_start_waited_for_the_pro
 
 def test_what_the_user_gave_nothing_for_ends_within_five_minutes(clock):
     run = Deadline(AUTO, clock)
-    assert run.most_for_original < WHOLE_S
+    assert run.most_for_original() < WHOLE_S
     run.announce(MOST_S)
     run.note_size(1)
     assert run.floor_s == WHOLE_S - MOST_S

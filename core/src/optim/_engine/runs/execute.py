@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optim._engine.compare.variants import variant_models
-from optim._engine.jobs import ingest
+from optim._engine.jobs import check_result, ingest
 from optim._engine.jobs.runner import thread_executor
 from optim._engine.plugins.chosen_targets import ChosenTargets, choose_targets
 from optim._engine.plugins.plugin import LoadedPlugin, State
@@ -21,6 +21,7 @@ from optim._engine.reports.outcome import GoalFacts, Outcome, RunStatus, Verdict
 from optim._engine.runs.found_goal import found_goal
 from optim._engine.search.restore import damaged_files
 from optim._engine.search.settings import AUTO, RunSettings
+from optim._engine.search.state import Candidate
 from optim._engine.search.targets.entrants import Entrant, Plans, TargetOutcome, enter, none_runs, with_absent
 from optim._engine.search.time_estimate import Load, PassCosts, estimate_s, in_words, of_several
 from optim._engine.search.workbench import Workbench
@@ -255,6 +256,7 @@ def _outcome(
     if not chosen.compete and bench.settings.chain is None and (note := repacked_original(bench, result)):
         bench.deadline.note(note)
     if result:
+        bench.deadline.note(_about_device(won, result.candidate))
         samples = (bench.reference.feed_set().sample(number) for number in bench.prepared.compared)
         for note in unread_rows(source.model.path, result.candidate.model.path, samples):
             bench.deadline.note(note)
@@ -284,6 +286,18 @@ def _outcome(
         targets=tuple(rows),
         machine=bench.elsewhere.report if bench.elsewhere is not None else {},
     )
+
+
+def _about_device(won: Workbench, candidate: Candidate) -> str:
+    """Why nobody else computed what is delivered; empty if it was computed, or is the original, which was before."""
+    if candidate.is_original or candidate.recast is not None:  # a recast model is held to an implementation of its own
+        return ""
+    time = won.deadline
+    within_s = min(time.for_original / 2, max(0.0, time.left))
+    without, drift = tuple(won.settings.without), candidate.drift.relative_error
+    request = check_result.Request(candidate.model, drift, won.comparison(candidate), without, within_s)
+    most_s = min(won.settings.timeout_s, time.left)
+    return check_result.unchecked_result(won.registry, won.runner, request, most_s)
 
 
 def _contested(bench: Workbench, entrants: Sequence[Entrant]) -> tuple[Verdict, Workbench, list[TargetOutcome]]:
