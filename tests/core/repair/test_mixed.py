@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from optim._engine.repair.choose import FINER_PRICE, Question, choose, find_mix
-from optim._engine.repair.costs import Precisions
-from optim._engine.repair.found import OutOfEvaluations
+from optim._engine.repair.choose import Question, choose
+from optim._engine.repair.costs import Drift, Precisions
+from optim._engine.repair.found import FINER_PRICE, OutOfEvaluations, Repair
 
 NAMES = tuple("abcdefgh")
 COARSE = {name: 0.1 * (place + 1) for place, name in enumerate(NAMES)}
@@ -36,6 +36,14 @@ class Measured:
     def __call__(self, keep: frozenset[str], finer: frozenset[str]) -> float:
         self.count += 1
         return self.factor * self.known.guess(frozenset(self.known.nodes) - keep - finer, finer)
+
+
+def find_mix(
+    known: Precisions, drift_of: Drift, whole: float, goal: float, evaluations: int, work: dict[str, float]
+) -> Repair | None:
+    """The choice among three precisions, of which estimates know what they do."""
+    nodes = tuple(name for name in (MANY if len(known.nodes) > len(NAMES) else NAMES))
+    return choose(Question(nodes, known.refinable, drift_of, whole, work), known, goal, evaluations)
 
 
 def test_the_precision_between_stands_for_nodes_in_float() -> None:
@@ -89,15 +97,15 @@ def test_no_node_could_be_one_precision_lower() -> None:
 
 def test_overflowing_nodes_stay_in_float() -> None:
     known = precisions(overflowing="c")
-    found = find_mix(known, Measured(known), math.inf, 0.5 * WHOLE, 40, {})
+    measured = Measured(known)
+    found = find_mix(
+        known, lambda keep, finer: measured(keep, finer) if "c" in keep else math.inf, math.inf, 0.5 * WHOLE, 40, {}
+    )
     assert found is not None
     assert "c" in found.keep
 
 
-def test_where_nodes_are_many_or_time_is_over_nothing_is_found() -> None:
-    known = precisions(most=20)
-    assert find_mix(known, Measured(known), WHOLE, 0.5 * WHOLE, 40, {}) is None
-
+def test_where_the_time_is_over_nothing_is_found() -> None:
     def late(keep: frozenset[str], finer: frozenset[str]) -> float:
         raise OutOfEvaluations
 
@@ -140,8 +148,11 @@ def test_nodes_of_a_segment_without_a_precision_between_stay_in_the_pass_s() -> 
     assert found.drift <= 0.5
 
 
-def test_with_too_few_guesses_for_segments_there_is_no_choice() -> None:
-    assert find_mix(of_many(most=100), Measured(of_many(most=100)), 2.0, 0.5, 40, {}) is None
+def test_with_too_few_guesses_sets_are_measured() -> None:
+    known = of_many(most=1)
+    found = find_mix(known, Measured(known), math.hypot(*([1.0] * 4 + [0.01] * 996)), 0.5, 60, {})
+    assert found is not None
+    assert found.drift <= 0.5
 
 
 @pytest.mark.parametrize("refinable", ["", "abcdefgh"])
@@ -159,11 +170,9 @@ def test_one_way_in_chooses_among_two_precisions_and_three_with_estimates_and_wi
     assert (found.keep == () != found.finer) if refinable else (found.finer == () != found.keep)
 
 
-def test_where_three_precisions_find_nothing_two_do() -> None:
-    """Estimates that are far too low make no choice that holds; what is measured does."""
+def test_where_nothing_can_be_estimated_what_is_measured_finds_a_choice() -> None:
     misled = Measured(precisions(most=1), 1.0)
     asked = Question(NAMES, frozenset(NAMES), misled, WHOLE, {})
-    assert find_mix(misled.known, misled, WHOLE, 0.5 * WHOLE, 40, {}) is None
     found = choose(asked, misled.known, 0.5 * WHOLE, 40)
     assert found is not None
     assert found.drift <= 0.5 * WHOLE

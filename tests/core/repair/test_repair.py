@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from optim._engine.repair.choose import Question, choose
 from optim._engine.repair.costs import Precisions
-from optim._engine.repair.found import MOST_WORK_KEPT, MeasuredSet, why_none
-from optim._engine.repair.keep import find_keep
-from optim._engine.repair.units import find_units, seams
+from optim._engine.repair.found import MOST_WORK_KEPT, MeasuredSet, Repair, seams, why_none
+from optim._engine.repair.units import find_units
 
 NODES = [f"n{i}" for i in range(24)]
 
@@ -26,6 +25,21 @@ def drift_model(cost: dict[str, float]):
         return math.sqrt(sum(c**2 for name, c in cost.items() if name not in keep))
 
     return drift_of, asked
+
+
+def find_keep(
+    nodes: Sequence[str],
+    drift_of: Callable[[frozenset[str]], float],
+    whole: float,
+    limit: float,
+    evaluations: int,
+    *,
+    estimate: Precisions | None = None,
+    **asked: Any,
+) -> Repair | None:
+    """The choice among two precisions."""
+    question = Question(nodes, frozenset(), lambda keep, _: drift_of(keep), whole, **asked)
+    return choose(question, estimate, limit, evaluations)
 
 
 def test_the_one_node_that_breaks_the_budget_is_found():
@@ -152,7 +166,7 @@ def test_what_an_estimate_takes_for_costly_is_given_back_where_there_is_time_for
     whole, misled = drift_of(frozenset()), dict.fromkeys(NODES, 0.1)
     quick, thorough = (
         find_keep(
-            NODES, drift_of, whole, limit=0.15, evaluations=60, estimate=estimate_for(misled, exhaustive=exhaustive)
+            NODES, drift_of, whole, limit=0.15, evaluations=60, estimate=estimate_for(misled), exhaustive=exhaustive
         )
         for exhaustive in (False, True)
     )
@@ -234,7 +248,7 @@ def test_nodes_that_hand_on_what_they_make_are_left_alone_in_one_stretch():
     drift_of, _ = drift_model(cost)
     whole, estimate = drift_of(frozenset()), estimate_for(cost)
     apart, chained = (
-        find_keep(NODES, drift_of, whole, limit=0.037, evaluations=40, estimate=replace(estimate, chained=names))
+        find_keep(NODES, drift_of, whole, limit=0.037, evaluations=40, estimate=estimate, chained=names)
         for names in ((), tuple(NODES))
     )
     assert apart is not None
@@ -248,8 +262,8 @@ def test_nodes_that_hand_on_what_they_make_are_left_alone_in_one_stretch():
 def test_no_stretch_is_left_alone_where_two_nodes_far_apart_do():
     cost = dict.fromkeys(NODES, 0.002) | {"n3": 0.1, "n20": 0.15}
     drift_of, _ = drift_model(cost)
-    estimate = replace(estimate_for(cost), chained=tuple(NODES))
-    found = find_keep(NODES, drift_of, drift_of(frozenset()), 0.05, 40, estimate=estimate)
+    estimate, whole = estimate_for(cost), drift_of(frozenset())
+    found = find_keep(NODES, drift_of, whole, 0.05, 40, estimate=estimate, chained=tuple(NODES))
     assert found is not None
     assert set(found.keep) == {"n3", "n20"}
 

@@ -12,8 +12,7 @@ from all_goals import GOALS
 from optim._engine.repair import repair_job
 from optim._engine.repair.costs import NodeCost, precisions_of
 from optim._engine.repair.found import MeasuredSet, OutOfEvaluations, Repair
-from optim._engine.repair.repair_job import COSTS, HOLDS, Request, _by_costs, _costliest, _Measured
-from optim._engine.repair.units import seams
+from optim._engine.repair.repair_job import COSTS, HOLDS, Request, _by_costs, _Measured
 from optim._engine.search.deadline import LEAST_REPAIR_S
 from optim._engine.search.select.repair import Repairer
 from optim._engine.search.workbench import Workbench
@@ -157,25 +156,23 @@ def test_no_set_is_begun_when_the_time_is_over(measured):
     assert found.best is None
 
 
-def test_the_guess_leaves_what_errs_most_as_far_as_the_goal_asks():
+@pytest.mark.parametrize(
+    ("limit", "overflowing", "chained", "left"),
+    [(0.75, "", "", "b"), (0.4, "", "", "bc"), (0.4, "d", "", "bcd"), (0.7, "", "abcd", "b")],
+)
+def test_the_guess_leaves_what_errs_most_as_far_as_the_goal_asks(measured, limit, overflowing, chained, left):
+    found, _ = measured()
+    found.request.limit, found.aim, found.chained = limit, limit, tuple(chained)
+    sets = []
+    found.drift = lambda keep, finer: sets.append(keep) or 1.0
     errors = {
-        name: SimpleNamespace(relative_l2=error) for name, error in zip(NODES, (0.1, 0.4, 0.2, 0.05), strict=True)
+        name: SimpleNamespace(relative_l2=math.inf if name in overflowing else error, work=1.0)
+        for name, error in zip(NODES, (0.1, 0.4, 0.2, 0.05), strict=True)
     }
-    replay = SimpleNamespace(overflowing=[], errors=errors)
-    assert _costliest(replay, whole=1.0, goal=0.6) == {"b"}
-    assert _costliest(replay, whole=1.0, goal=0.3) == {"b", "c"}
-    replay.overflowing = ["d"]
-    assert _costliest(replay, whole=float("inf"), goal=0.3) == set(NODES)
-
-
-def test_the_guess_of_nodes_that_hand_on_what_they_make_is_a_stretch():
-    names = tuple("abcdefgh")
-    errors = {
-        name: SimpleNamespace(relative_l2=0.12 if place % 2 else 0.1, work=1.0) for place, name in enumerate(names)
-    }
-    replay = SimpleNamespace(overflowing=[], errors=errors)
-    assert _costliest(replay, whole=1.0, goal=0.65) == {"b", "d", "f", "h"}
-    assert seams(names, _costliest(replay, whole=1.0, goal=0.65, chained=names)) == 1
+    replay = SimpleNamespace(overflowing=list(overflowing), errors=errors)
+    repair_job._guess_by_errors(replay, found, 1.0)
+    assert sets[-1] == set(left)
+    assert len(sets) == 1 + len(overflowing)
 
 
 @pytest.mark.parametrize("told", [True, False])

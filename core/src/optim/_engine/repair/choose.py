@@ -1,39 +1,49 @@
 """Chooses a precision for every node, so that a lossy pass keeps the budget: the pass's, one between, or its own.
 
-:func:`choose` is the one way in. Where a pass has an option ``finer``, and what both precisions do to each node is
-known, all three are chosen at once. Leaving nodes alone first and refining them afterwards leaves more work in float
-than needed: many nodes in the precision between can stand for few in float. Squares of errors add up, so for a price
-``l`` of drift each node takes what costs least by itself::
+The drifts of independent roundings add up in squares. A node costs the square of the drift with this node alone in the
+pass's precision, so raising its precision saves about that, for the work that it does::
 
-    precision of a node = argmin over precisions of  price(precision) + l * (drift with this node alone in it) ** 2
+    a step up = (node, precision),    its worth = squares of drift that it saves / work that it adds
 
-and the smallest ``l`` whose choice is expected to hold is looked for. The choice is measured; where that says
-otherwise than expected, expectations are corrected, as :mod:`optim._engine.repair.keep` does.
+Steps up are taken in the order of their worth, as few as the budget allows. A pass with two precisions has one step for
+each node; one with a precision between has two, and the first of them is left out where both together are worth more.
 
-Otherwise :func:`optim._engine.repair.keep.find_keep` decides between two precisions, the first and the last. The nodes
-that it keeps are then tried in the middle one, where there is one: all at once, then halves of what did not hold, those
-of most work first.
+1. Nodes that turn finite numbers into NaN or infinity are left alone, whatever the rest.
+2. Costs are looked at: of each node if there is time, else of groups that are consecutive in the graph, the costliest
+   halved again and again.
+3. The shortest beginning of the order that should hold is taken, and single steps that are not needed are taken back.
+4. The set is measured; if that says otherwise than expected, expectations are corrected, and on from 3.
+5. While evaluations last, what may be more than needed is measured one precision lower.
+
+If an estimate is at hand (:mod:`optim._engine.repair.replay`: a run of a model that is open already), 2 and 3 ask the
+estimate. Only 4 and 5 apply the pass then. If there is none, or what it proposes does not hold, 2 and 3 apply the pass
+too, and know two precisions only: 5 finds what the one between can do.
+
+Neighbours may hand on what they make in the pass's precision, as convolutions of static 8 bits do. Each change of
+precision between them costs something too, so 3 then also looks at one stretch of neighbours, with the costliest few
+beside it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from optim._engine.repair.costs import Drift, Precisions
-from optim._engine.repair.found import OutOfEvaluations, Repair, prices
-from optim._engine.repair.keep import find_keep
-from optim._engine.repair.units import find_segments
+from optim._engine.repair.found import (
+    FINER_PRICE,
+    MOST_WORK_KEPT,
+    Choice,
+    OutOfEstimates,
+    OutOfEvaluations,
+    Prices,
+    Repair,
+)
+from optim._engine.repair.units import Unit, find_units, names_of, stretches
 
-FINER_PRICE = 0.4
-"""Of what a node in float costs beyond one in the pass's precision: 0.3 of it measured with activations of 16 bits on
-AVX512-VNNI, where 8 bits are fastest. With less, slower machines get what they gain nothing by."""
-
-_CORRECTIONS = 4
-_HALVINGS = 14
-"""Prices are told apart by a factor of about two thousandths of their range."""
+_CORRECTIONS = 6
 
 _CLOSE = 0.98
 """Of the goal: what holds and is as near ends the search, since a fiftieth of the drift is worth no evaluation."""
@@ -41,7 +51,21 @@ _CLOSE = 0.98
 _AFTER_A_MISS = 1.01
 """More than what was missed by: a BERT-base was measured at 1.009, 1.008 and 0.998 of its goal, 8 s each."""
 
-ESTIMATES_BEYOND = _CORRECTIONS * (_HALVINGS + 2)
+_ROOM = (1.0, 0.8, 0.6)
+"""Of what a stretch may leave, where an estimate says that squares of drifts do not quite add up."""
+
+_LOWERED = 6
+"""Sets one precision lower that are measured where an estimate chose: each applies the pass."""
+
+_NEAR = 1.05
+_GROUPS = 12
+"""To begin with; with more, fewer are left to halve the costliest."""
+
+_SHARE_TO_PROBE = 0.5
+"""Of the evaluations, for costs, where there is no estimate."""
+
+GUESSES_BESIDE = 64
+"""Guesses for choosing, beside those for what each node costs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +80,14 @@ class Question:
         whole: the drift with every node in the pass's precision; may be infinite.
         work: how much each node computes, in any unit; unknown ones count as the average.
         chained: nodes that hand on what they make in the pass's precision to the next of them, in graph order.
-        exhaustive: as of :class:`~optim._engine.repair.costs.Precisions`.
+        exhaustive: whether each node of a higher precision is tried in a lower one too, whatever is guessed.
     """
 
     nodes: Sequence[str]
     refinable: frozenset[str]
     drift_of: Drift
     whole: float
-    work: Mapping[str, float]
+    work: Mapping[str, float] = field(default_factory=dict)
     chained: tuple[str, ...] = ()
     exhaustive: bool = False
 
@@ -75,230 +99,267 @@ def choose(asked: Question, precisions: Precisions | None, goal: float, evaluati
         asked: nodes, and how their drift is measured.
         precisions: what is known of each node; None where nothing is.
         goal: what the drift may be.
-        evaluations: at most so many drifts are measured, those for refining left out.
-
-    Returns:
-        None where none was found in time.
-    """
-    if precisions is not None and precisions.refinable:
-        found = find_mix(precisions, asked.drift_of, asked.whole, goal, evaluations, asked.work)
-        if found is not None:
-            return found
-    estimate = (
-        replace(precisions, chained=asked.chained, exhaustive=asked.exhaustive) if precisions is not None else None
-    )
-    drift_of, work = asked.drift_of, asked.work
-    kept = find_keep(
-        asked.nodes,
-        lambda keep: drift_of(keep, frozenset()),
-        asked.whole,
-        goal,
-        evaluations,
-        estimate=estimate,
-        work=work,
-    )
-    if kept is None or not asked.refinable:
-        return kept
-    return refine(kept, asked.refinable, lambda keep, finer: drift_of(frozenset(keep), frozenset(finer)), goal, work)
-
-
-@dataclass(frozen=True, slots=True)
-class _Choice:
-    keep: frozenset[str]
-    finer: frozenset[str]
-
-
-def find_mix(
-    precisions: Precisions, drift_of: Drift, whole: float, goal: float, evaluations: int, work: Mapping[str, float]
-) -> Repair | None:
-    """The cheapest choice found that holds.
-
-    Args:
-        precisions: of the nodes that the pass would change.
-        drift_of: measures the drift with nodes left alone, and others in the precision between; may raise
-            :class:`OutOfEvaluations`.
-        whole: the drift with every node in the pass's precision; may be infinite.
-        goal: what the drift may be.
         evaluations: at most so many drifts are measured.
-        work: how much each node computes, in any unit; unknown ones count as the average.
 
     Returns:
-        None where none was found in time. Nodes that are too many to look at each are decided by segments.
+        The choice that holds and costs the least, in work of higher precision and changes of precision, or None where
+        none was found in time. Leaving nearly everything alone is no repair.
     """
-    price = prices((*precisions.nodes, *precisions.overflowing), work)
-    if not precisions.are_few(ESTIMATES_BEYOND):
-        return _mix_of_segments(precisions, drift_of, whole, goal, evaluations, price)
-    mix = _Mix(precisions, goal, price)
+    search = _Search(asked, precisions, goal, evaluations)
     with suppress(OutOfEvaluations):
-        mix.run(drift_of, whole, min(evaluations, _CORRECTIONS))
-    return mix.found
-
-
-def _mix_of_segments(
-    precisions: Precisions, drift_of: Drift, whole: float, goal: float, evaluations: int, price: Mapping[str, float]
-) -> Repair | None:
-    """The same for segments of consecutive nodes; None where guesses are too few for those too."""
-    found = find_segments(precisions, precisions.most - ESTIMATES_BEYOND)
-    if found is None:
-        return None
-    segments = found
-
-    def measured(keep: frozenset[str], finer: frozenset[str]) -> float:
-        return drift_of(segments.nodes(keep), segments.nodes(finer, precisions.refinable))
-
-    mix = _Mix(segments.precisions, goal, segments.prices(price))
-    with suppress(OutOfEvaluations):
-        mix.run(measured, whole, min(evaluations, _CORRECTIONS))
-    if mix.found is None:
-        return None
-    keep = segments.nodes(mix.found.keep)
-    finer = segments.nodes(mix.found.finer, precisions.refinable)
-    return replace(
-        mix.found,
-        keep=tuple(name for name in price if name in keep),
-        finer=tuple(name for name in price if name in finer),
-        estimates=mix.found.estimates + segments.looked,
-    )
+        search.run()
+    return search.found()
 
 
 @dataclass
-class _Mix:
-    """One search for a choice."""
+class _Meter:
+    """Counts drifts, and remembers them."""
 
-    precisions: Precisions
-    goal: float
-    price: Mapping[str, float]
-    found: Repair | None = None
-    _guesses: dict[tuple[frozenset[str], frozenset[str]], float] = field(default_factory=dict)
-    _evaluations: int = 0
-    _best_price: float = math.inf
+    measure: Callable[[Choice], float]
+    left: int
+    spent: type[OutOfEvaluations] = OutOfEvaluations
+    count: int = 0
+    known: dict[Choice, float] = field(default_factory=dict)
 
-    def run(self, drift_of: Drift, whole: float, evaluations: int) -> None:
-        nodes = frozenset(self.precisions.nodes)
-        ground = self._guess(frozenset(), frozenset()) ** 2
-        coarse = {name: self._guess(frozenset((name,)), frozenset()) ** 2 - ground for name in nodes}
-        between = {
-            name: self._guess(frozenset(), frozenset((name,))) ** 2 - ground for name in self.precisions.refinable
-        }
-        expected = self._guess(nodes, frozenset())
-        factor = whole / expected if math.isfinite(whole) and expected > 0 else 1.0
-        measured: set[_Choice] = set()
-        for _ in range(evaluations):
-            choice = self._cheapest(coarse, between, self.goal / factor)
-            choice = choice and self._given_back(choice, coarse, self.goal / factor)
-            if choice is None or choice in measured or choice.keep >= nodes:
-                break
-            measured.add(choice)
-            drift, expected = drift_of(choice.keep, choice.finer), self._expected(choice)
-            self._evaluations += 1
-            if drift <= self.goal and self._price(choice) < self._best_price:
-                self._best_price, self.found = self._price(choice), self._repair(choice, drift)
-            if not (math.isfinite(drift) and expected > 0) or _CLOSE * self.goal <= drift <= self.goal:
-                break
-            factor = drift / expected * (1.0 if drift <= self.goal else _AFTER_A_MISS)
+    def __call__(self, choice: Choice) -> float:
+        if choice not in self.known:
+            if self.left <= 0:
+                raise self.spent
+            self.left -= 1
+            self.known[choice] = self.measure(choice)
+            self.count += 1
+        return self.known[choice]
 
-    def _cheapest(self, coarse: Mapping[str, float], between: Mapping[str, float], goal: float) -> _Choice | None:
-        """The choice for the lowest price of drift that is expected to hold."""
-        scale = max([1e-30, *coarse.values()])
-        low, high = math.log(1e-4 * min(self.price.values()) / scale), math.log(1e12 * max(self.price.values()) / scale)
-        best: _Choice | None = None
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            choice = self._for_price(math.exp(middle), coarse, between)
-            if self._expected(choice) <= goal:
-                best, high = choice, middle
+
+@dataclass(frozen=True, slots=True)
+class _StepUp:
+    """Nodes that are decided together, one precision higher, or left alone at once; worth squares of drift per work."""
+
+    unit: Unit
+    leaves_alone: bool
+    worth: float
+
+
+class _Search:
+    """One search; what was measured is in its meter."""
+
+    def __init__(self, asked: Question, known: Precisions | None, goal: float, evaluations: int) -> None:
+        self._asked = asked
+        self._goal = goal
+        self._prices = Prices(asked.nodes, asked.work, asked.chained)
+        self._real = _Meter(lambda choice: asked.drift_of(choice.keep, choice.finer), evaluations)
+        self._real.known[Choice()] = asked.whole
+        self._known = known
+        self._guess: _Meter | None = None
+        self._estimates = 0
+        self._must: frozenset[str] = frozenset()
+        self._nodes = tuple(asked.nodes)
+        self._refinable: frozenset[str] = frozenset()
+        if known is not None:
+            self._must, self._nodes = frozenset(known.overflowing), known.nodes
+            self._refinable = known.refinable
+            self._guess = _Meter(self._guessed, known.most, OutOfEstimates)
+
+    def run(self) -> None:
+        """Measure until the choice is found, or evaluations run out."""
+        start = self._real(Choice(self._must))
+        if start > self._goal:
+            if not math.isfinite(start):
+                self._forget_estimates()
+            if self._guess is not None:
+                with suppress(OutOfEstimates):
+                    self._approach(start)
+            if self._best() is None:
+                self._measure()
+        self._lower()
+
+    def found(self) -> Repair | None:
+        """The best that was measured."""
+        best = self._best()
+        if best is None:
+            return None
+        guesses = self._guess.count if self._guess is not None else self._estimates
+        return self._prices.repair(best, self._real.known[best], self._real.count, guesses)
+
+    def _best(self) -> Choice | None:
+        """Of the measured choices that hold and gain something, the cheapest, then that of the least drift."""
+        known, cost = self._real.known, self._prices.cost
+        holding = [one for one in known if known[one] <= self._goal and self._prices.share(one.keep) <= MOST_WORK_KEPT]
+        return min(holding, key=lambda one: (round(cost(one), 9), known[one]), default=None)
+
+    def _guessed(self, choice: Choice) -> float:
+        assert self._known is not None
+        return self._known.guess(frozenset(self._known.nodes) - choice.keep - choice.finer, choice.finer)
+
+    def _expected(self, choice: Choice) -> float:
+        """The drift of a choice: guessed, or measured where there is nothing to guess with."""
+        return self._guess(choice) if self._guess is not None else self._real(choice)
+
+    def _forget_estimates(self) -> None:
+        if self._guess is not None:
+            self._estimates, self._guess = self._guess.count, None
+        self._must, self._nodes, self._refinable = frozenset(), tuple(self._asked.nodes), frozenset()
+
+    def _units(self) -> list[Unit]:
+        """What nodes cost in each precision, alone or in groups."""
+        names = [name for name in self._nodes if name not in self._must]
+        if self._guess is None:
+            probes, groups = max(1, int(self._real.left * _SHARE_TO_PROBE)), _GROUPS
+        elif self._known is not None and self._known.are_few(GUESSES_BESIDE):
+            probes, groups = 1 + len(names), len(names)
+        else:
+            probes, groups = self._guess.left // (3 if self._refinable else 2), _GROUPS
+        everything = frozenset(names) | self._must
+
+        def alone(converted: frozenset[str]) -> float:
+            return self._expected(Choice(everything - converted))
+
+        units = find_units(names, alone, groups, probes)
+        if not self._refinable:
+            return units
+        ground = alone(frozenset()) ** 2
+        return [self._refined(unit, everything, ground) for unit in units]
+
+    def _refined(self, unit: Unit, everything: frozenset[str], ground: float) -> Unit:
+        """The same with what it costs in the precision between; nodes that have none stay in the pass's."""
+        finer = self._refinable.intersection(unit.names)
+        if not finer:
+            return unit
+        drift = self._expected(Choice(everything.difference(unit.names), finer))
+        return Unit(unit.names, unit.cost, max(0.0, drift**2 - ground))
+
+    def _approach(self, start: float) -> None:
+        """Propose by estimates, measure, and correct the estimates by what came out."""
+        if self._expected(Choice(self._must | frozenset(self._nodes))) > self._goal:
+            return  # with nothing converted it is too far off
+        units = self._units()
+        drift, choice = start, Choice(self._must)
+        for _ in range(_CORRECTIONS):
+            expected = self._expected(choice)
+            if not (math.isfinite(drift) and expected > 0) or self._is_close(drift):
+                return
+            factor = drift / expected * (_AFTER_A_MISS if drift > self._goal else 1.0)
+            choice = self._proposed(units, self._goal / factor)
+            if choice in self._real.known:
+                return
+            drift = self._real(choice)
+
+    def _measure(self) -> None:
+        """Propose by measurements alone."""
+        if self._real(Choice(frozenset(self._asked.nodes))) > self._goal:  # the model was too far off before this pass
+            return
+        self._forget_estimates()
+        self._real(self._proposed(self._units(), self._goal))
+
+    def _proposed(self, units: Sequence[Unit], goal: float) -> Choice:
+        """The cheapest choice that should hold: the shortest beginning of the steps up, or a stretch of neighbours."""
+        steps = self._steps_up(units)
+        low, high = 0, len(steps) if self._guess is not None else self._longest(steps)
+        while low < high:
+            middle = (low + high) // 2
+            if self._expected(self._after(steps[:middle])) <= goal:
+                high = middle
             else:
-                low = middle
-        return best
+                low = middle + 1
+        choice = self._after(steps[:low])
+        taken = {step.unit.names: step.unit for step in steps[:low]}
+        with suppress(OutOfEstimates):
+            for unit in sorted(taken.values(), key=lambda unit: unit.cost):
+                lower = choice.lowered(unit.names, self._refinable)
+                if self._expected(lower) <= goal:
+                    choice = lower
+        if self._guess is None or not self._asked.chained:
+            return choice
+        return min([choice, *self._stretches(units, goal)], key=self._prices.cost)
 
-    def _given_back(self, choice: _Choice, coarse: Mapping[str, float], goal: float) -> _Choice:
-        """The choice with single nodes one precision lower, those that err least first, as far as that should hold.
+    def _steps_up(self, units: Sequence[Unit]) -> list[_StepUp]:
+        """All steps up, those worth most first."""
+        steps = []
+        for unit in units:
+            alone = self._prices.of(unit.names)
+            if unit.between is not None and math.isfinite(unit.between):
+                refined = FINER_PRICE * self._prices.of(self._refinable.intersection(unit.names))
+                first = (unit.cost - unit.between) / refined
+                if first > unit.cost / alone:
+                    steps.append(_StepUp(unit, leaves_alone=False, worth=first))
+                    steps.append(_StepUp(unit, leaves_alone=True, worth=unit.between / (alone - refined)))
+                    continue
+            steps.append(_StepUp(unit, leaves_alone=True, worth=unit.cost / alone))
+        return sorted(steps, key=lambda step: -step.worth)
 
-        One price for all leaves something of the budget where nodes are few.
-        """
-        movable = (choice.keep | choice.finer) - frozenset(self.precisions.overflowing)
-        for name in sorted(movable, key=lambda name: (coarse[name], name)):
-            if len(self._guesses) >= self.precisions.most:
-                break
-            to_finer = name in choice.keep and name in self.precisions.refinable
-            lower = _Choice(choice.keep - {name}, choice.finer | {name} if to_finer else choice.finer - {name})
-            if self._expected(lower) <= goal:
-                choice = lower
-        return choice
+    def _after(self, steps: Iterable[_StepUp]) -> Choice:
+        """The choice that these steps come to."""
+        keep: set[str] = set(self._must)
+        finer: set[str] = set()
+        for step in steps:
+            (keep if step.leaves_alone else finer).update(step.unit.names)
+        return Choice(frozenset(keep), frozenset(finer) & self._refinable - keep)
 
-    def _for_price(self, drift_price: float, coarse: Mapping[str, float], between: Mapping[str, float]) -> _Choice:
-        """What each node takes by itself."""
-        keep, finer = set(self.precisions.overflowing), set()
-        for name in self.precisions.nodes:
-            as_it_is, kept = drift_price * coarse[name], self.price[name]
-            refined = FINER_PRICE * kept + drift_price * between[name] if name in between else math.inf
-            if refined < min(as_it_is, kept):
-                finer.add(name)
-            elif kept < as_it_is:
-                keep.add(name)
-        return _Choice(frozenset(keep), frozenset(finer))
+    def _longest(self, steps: Sequence[_StepUp]) -> int:
+        """How many steps may be taken: what leaves nearly everything alone is not worth measuring."""
+        left = MOST_WORK_KEPT - self._prices.share(self._must)
+        for place, step in enumerate(steps):
+            left -= self._prices.share(step.unit.names) if step.leaves_alone else 0.0
+            if left < 0:
+                return place
+        return len(steps)
 
-    def _expected(self, choice: _Choice) -> float:
-        return self._guess(frozenset(self.precisions.nodes) - choice.keep - choice.finer, choice.finer)
+    def _stretches(self, units: Sequence[Unit], goal: float) -> list[Choice]:
+        """The cheapest stretch of neighbours that holds, with the costliest few beside it; none where none does."""
+        total, expected = sum(unit.cost for unit in units), self._expected(Choice(self._must))
+        if not 0 < total < math.inf or expected <= 0:
+            return []
+        for room in _ROOM:
+            allowed = room * total * (goal / expected) ** 2
+            choices = [Choice(self._must | stretch) for stretch in stretches(units, allowed)]
+            cheapest = min(choices, key=self._prices.cost, default=Choice(self._must | names_of(units)))
+            if self._expected(cheapest) <= goal:
+                return [cheapest]
+        return []
 
-    def _guess(self, converted: frozenset[str], finer: frozenset[str]) -> float:
-        key = (converted, finer)
-        if key not in self._guesses:
-            self._guesses[key] = self.precisions.guess(converted, finer)
-        return self._guesses[key]
+    def _lower(self) -> None:
+        """Measure groups of nodes one precision lower, halves of what does not hold; stops with the evaluations."""
+        best = self._best()
+        if best is None:
+            return
+        thorough = self._guess is None or self._asked.exhaustive
+        if not thorough and self._is_close(self._real.known[best]):
+            return
+        refinable, waiting = self._asked.refinable, self._groups_to_lower(best)
+        tries = self._real.left if thorough else _LOWERED
+        while waiting and tries > 0:
+            group, held = waiting.pop(0), self._best() or best
+            lower = held.lowered(group, refinable)
+            if self._prices.cost(lower) >= self._prices.cost(held):
+                continue
+            if not self._asked.exhaustive and self._corrected(lower) > self._goal * _NEAR:
+                continue
+            tries -= 1
+            if self._real(lower) <= self._goal:
+                waiting.append(group)
+            elif len(group) > 1:
+                waiting[:0] = [group[: len(group) // 2], group[len(group) // 2 :]]
 
-    def _price(self, choice: _Choice) -> float:
-        kept, finer = (sum(self.price[name] for name in names) for names in (choice.keep, choice.finer))
-        return kept + FINER_PRICE * finer
+    def _groups_to_lower(self, best: Choice) -> list[list[str]]:
+        """Nodes of a higher precision, in groups: those of which an estimate says most first, and alone."""
+        names = [name for name in self._asked.nodes if name in best.keep or name in best.finer]
+        unknown = [name for name in names if name in self._asked.refinable - self._refinable]
+        unknown.sort(key=lambda name: -self._prices.of([name]))
+        if self._guess is None:
+            return [unknown, names] if unknown else [names]
+        alone = [[name] for name in names if name not in self._must and name not in unknown]
+        alone.sort(key=lambda group: self._corrected(best.lowered(group, self._refinable)))
+        return [group for group in (unknown, *alone, [name for name in names if name in self._must]) if group]
 
-    def _repair(self, choice: _Choice, drift: float) -> Repair:
-        order: Sequence[str] = tuple(self.price)
-        whole = max(1e-12, sum(self.price.values()))
-        share, between = (sum(self.price[name] for name in names) / whole for names in (choice.keep, choice.finer))
-        keep, finer = (tuple(name for name in order if name in names) for names in (choice.keep, choice.finer))
-        return Repair(keep, drift, self._evaluations, len(self._guesses), share, finer, between)
+    def _corrected(self, choice: Choice) -> float:
+        """What a choice should drift, by the estimate and how it did on the best so far; 0 where there is no way."""
+        best = self._best()
+        if self._guess is None or best is None or self._must - choice.keep:
+            return 0.0
+        if not self._refinable.issuperset(choice.finer | best.finer):
+            return 0.0  # of that precision nothing was estimated
+        guessed = self._guess(best)
+        return self._guess(choice) * (self._real.known[best] / guessed if guessed > 0 else 1.0)
 
-
-_TRIES = 6
-"""Each applies the pass and runs the model, as an evaluation of a repair does; four nodes are told apart by as many."""
-
-
-def refine(
-    repair: Repair,
-    refinable: Collection[str],
-    drift_of: Callable[[Sequence[str], Sequence[str]], float],
-    limit: float,
-    work: Mapping[str, float],
-) -> Repair:
-    """The same repair with fewer nodes kept, and the others in ``finer``.
-
-    Args:
-        repair: holds as it is.
-        refinable: nodes that have a precision between.
-        drift_of: measures the drift with nodes kept, and nodes in finer; may raise :class:`OutOfEvaluations`.
-        limit: what the drift may be.
-        work: how much each node computes, in any unit; unknown ones count as the average.
-    """
-    mean = sum(work.values()) / len(work) if work else 1.0
-    names = sorted((name for name in repair.keep if name in refinable), key=lambda name: -work.get(name, mean))
-    waiting, best = [names] if names else [], repair
-    for _ in range(_TRIES):
-        if not waiting:
-            break
-        group = waiting.pop(0)
-        moved = {*best.finer, *group}
-        keep = tuple(name for name in repair.keep if name not in moved)
-        finer = tuple(name for name in repair.keep if name in moved)
-        try:
-            drift = drift_of(keep, finer)
-        except OutOfEvaluations:
-            break
-        best = replace(best, evaluations=best.evaluations + 1)
-        if drift <= limit:
-            best = replace(best, keep=keep, finer=finer, drift=drift)
-        elif len(group) > 1:
-            waiting += [group[: len(group) // 2], group[len(group) // 2 :]]
-    total = sum(work.get(name, mean) for name in repair.keep)
-    left = sum(work.get(name, mean) for name in best.keep)
-    moved_work = repair.work * (1 - left / total) if total else 0.0
-    return replace(best, work=repair.work - moved_work, between=repair.between + moved_work)
+    def _is_close(self, drift: float) -> bool:
+        return _CLOSE * self._goal <= drift <= self._goal

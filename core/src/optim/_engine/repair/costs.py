@@ -45,8 +45,6 @@ class Precisions:
         refinable: those of them that have a precision between.
         overflowing: nodes that must be left alone.
         most: so many guesses may be asked for.
-        chained: nodes that hand on what they make in the pass's precision to the next of them, in graph order.
-        exhaustive: whether each node that is left alone is tried in the pass's precision too, whatever is guessed.
     """
 
     guess: Drift
@@ -54,8 +52,6 @@ class Precisions:
     refinable: frozenset[str]
     overflowing: tuple[str, ...] = ()
     most: int = 1000
-    chained: tuple[str, ...] = ()
-    exhaustive: bool = False
 
     def are_few(self, beside: int) -> bool:
         """Whether there are guesses enough for each node in each precision, and so many beside."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 
 from optim._engine.jobs.candidate import Request as CandidateRequest
 from optim._engine.jobs.job import Job
-from optim._engine.repair.choose import ESTIMATES_BEYOND, FINER_PRICE, Question, choose
+from optim._engine.repair.choose import GUESSES_BESIDE, Question, choose
 from optim._engine.repair.costs import (
     LearnedCosts,
     NodeCost,
@@ -30,10 +30,9 @@ from optim._engine.repair.costs import (
     precisions_of,
     together,
 )
-from optim._engine.repair.found import MOST_WORK_KEPT, OutOfEvaluations, Repair, prices
+from optim._engine.repair.found import MOST_WORK_KEPT, Choice, OutOfEvaluations, Prices, Repair
 from optim._engine.repair.pass_probe import PassProbe
 from optim._engine.repair.replay import NoReplay, Replay
-from optim._engine.repair.units import SEAM, Unit, seams, stretches
 from optim.errors import OptimError
 from optim.jobs.channel import Channel
 from optim.jobs.wire import to_wire
@@ -140,8 +139,7 @@ def _repaired(request: Request, measured: _Measured, stack: ExitStack) -> Answer
     measured.work = {name: error.work for name, error in replay.errors.items()} if replay else {}
     measured.overflowing = tuple(replay.overflowing) if replay else ()
     if replay is not None and not probe.refinable:
-        with suppress(OutOfEvaluations):
-            measured.drift(_costliest(replay, whole, request.limit * _GUESSED_SHARE, measured.chained))
+        _guess_by_errors(replay, measured, whole)
     precisions = _precisions(replay, request, measured, stack) if replay else None
     return Answer(_search_on(request, measured, precisions, whole) or measured.best, note)
 
@@ -218,7 +216,7 @@ class _Measured:
     of_finer: float = math.inf
     aim: float = field(init=False)
     _told: int = 0
-    _price: float = math.inf
+    _best: Choice | None = None
     _known: dict[tuple[frozenset[str], frozenset[str], tuple[int, ...]], float] = field(default_factory=dict)
     _judged: dict[tuple[frozenset[str], frozenset[str], tuple[int, ...]], float] = field(default_factory=dict)
 
@@ -263,17 +261,13 @@ class _Measured:
 
     def _note(self, keep: frozenset[str], finer: frozenset[str], drift: float) -> None:
         """Keep and tell a set that holds, where it is the cheapest so far."""
-        price = prices(self.probe.nodes, self.work)
-        whole = max(1e-12, sum(price.values()))
-        share, between = (sum(price[name] for name in names) / whole for names in (keep, finer))
-        cost = share + FINER_PRICE * between + SEAM * seams(self.chained, keep) / whole
-        if cost >= self._price or share > MOST_WORK_KEPT:
+        prices, choice = Prices(self.probe.nodes, self.work, self.chained), Choice(keep, finer)
+        if prices.share(keep) > MOST_WORK_KEPT or (self._best and prices.cost(choice) >= prices.cost(self._best)):
             return
         drift = max(drift, self.judged(keep, finer))
         if drift <= self.request.limit:
-            kept, refined = (tuple(name for name in self.probe.nodes if name in names) for names in (keep, finer))
-            self._price = cost
-            self.best = Repair(kept, drift, len(self._known), 0, share, refined, between, rough=True)
+            self._best = choice
+            self.best = prices.repair(choice, drift, len(self._known), rough=True)
             self.channel.event(HOLDS, repair=to_wire(self.best))
 
     def look_for_the_worst(self) -> float:
@@ -311,26 +305,12 @@ class _Measured:
         return self._judged[asked]
 
 
-def _costliest(replay: Replay, whole: float, goal: float, chained: Sequence[str] = ()) -> frozenset[str]:
-    """The nodes that err most by themselves, as many as the goal asks where each counts by the square of its error.
-
-    Of nodes that hand on what they make one stretch, with the costliest few beside it, where that costs less.
-    """
-    overflowing = frozenset(replay.overflowing)
-    costs = {name: error.relative_l2**2 for name, error in replay.errors.items() if name not in overflowing}
-    allowed = sum(costs.values()) * (goal / whole) ** 2 if math.isfinite(whole) else 0.0
-    left, keep = sum(costs.values()), set(overflowing)
-    for name in sorted(costs, key=lambda name: -costs[name]):
-        if left <= allowed:
-            break
-        keep.add(name)
-        left -= costs[name]
-    if not chained:
-        return frozenset(keep)
-    price = prices(tuple(replay.errors), {name: error.work for name, error in replay.errors.items()})
-    units = [Unit((name,), cost) for name, cost in costs.items()]
-    sets = [frozenset(keep), *(overflowing | stretch for stretch in stretches(units, allowed))]
-    return min(sets, key=lambda names: sum(price[name] for name in names) + SEAM * seams(chained, names))
+def _guess_by_errors(replay: Replay, measured: _Measured, whole: float) -> None:
+    """Measure the set that the goal asks for if each node counts by the square of its own error."""
+    errors = {name: NodeCost(error.relative_l2**2, None, error.work) for name, error in replay.errors.items()}
+    known = precisions_of(errors, tuple(replay.errors), ())
+    asked = Question(tuple(replay.errors), frozenset(), measured.drift, whole, measured.work, measured.chained)
+    choose(asked, known, measured.request.limit * _GUESSED_SHARE, 1 + bool(replay.overflowing))
 
 
 def _replay(probe: PassProbe, samples: Sequence[int], stack: ExitStack) -> tuple[Replay | None, str]:
@@ -348,7 +328,7 @@ def _precisions(replay: Replay, request: Request, measured: _Measured, stack: Ex
     """
     learned = measured.learned
     each = _seconds_of_a_run(replay)
-    needed_s = each * (1 + len(replay.errors) + len(replay.finer) + ESTIMATES_BEYOND)
+    needed_s = each * (1 + len(replay.errors) + len(replay.finer) + GUESSES_BESIDE)
     most_s = _ESTIMATES_FOR * measured.evaluation_s
     if needed_s > most_s:
         most_s = _SHARE_TO_ESTIMATE * min(request.seconds, measured.left_s)
@@ -374,8 +354,8 @@ def _precisions(replay: Replay, request: Request, measured: _Measured, stack: Ex
         return guessed[converted, finer]
 
     by_runs = Precisions(guess, nodes, replay.finer & frozenset(nodes), tuple(overflowing), most)
-    needed_s = each * (1 + len(nodes) + len(by_runs.refinable) + ESTIMATES_BEYOND)
-    few = by_runs.are_few(ESTIMATES_BEYOND)
+    needed_s = each * (1 + len(nodes) + len(by_runs.refinable) + GUESSES_BESIDE)
+    few = by_runs.are_few(GUESSES_BESIDE)
     if needed_s <= _ESTIMATES_FOR * measured.evaluation_s if few else are_too_many(nodes, most):
         return by_runs
     looks_s = measured.left_s - _EVALUATIONS_TO_LEAVE * max(each, measured.evaluation_s)
