@@ -35,7 +35,7 @@ from optim._engine.repair.costs import Drift, Precisions
 from optim._engine.repair.found import (
     FINER_PRICE,
     MOST_WORK_KEPT,
-    Choice,
+    NodePrecisions,
     OutOfEstimates,
     OutOfEvaluations,
     Prices,
@@ -115,13 +115,13 @@ def choose(asked: Question, precisions: Precisions | None, goal: float, evaluati
 class _Meter:
     """Counts drifts, and remembers them."""
 
-    measure: Callable[[Choice], float]
+    measure: Callable[[NodePrecisions], float]
     left: int
     spent: type[OutOfEvaluations] = OutOfEvaluations
     count: int = 0
-    known: dict[Choice, float] = field(default_factory=dict)
+    known: dict[NodePrecisions, float] = field(default_factory=dict)
 
-    def __call__(self, choice: Choice) -> float:
+    def __call__(self, choice: NodePrecisions) -> float:
         if choice not in self.known:
             if self.left <= 0:
                 raise self.spent
@@ -148,7 +148,7 @@ class _Search:
         self._goal = goal
         self._prices = Prices(asked.nodes, asked.work, asked.chained)
         self._real = _Meter(lambda choice: asked.drift_of(choice.keep, choice.finer), evaluations)
-        self._real.known[Choice()] = asked.whole
+        self._real.known[NodePrecisions()] = asked.whole
         self._known = known
         self._guess: _Meter | None = None
         self._estimates = 0
@@ -162,7 +162,7 @@ class _Search:
 
     def run(self) -> None:
         """Measure until the choice is found, or evaluations run out."""
-        start = self._real(Choice(self._must))
+        start = self._real(NodePrecisions(self._must))
         if start > self._goal:
             if not math.isfinite(start):
                 self._forget_estimates()
@@ -181,17 +181,17 @@ class _Search:
         guesses = self._guess.count if self._guess is not None else self._estimates
         return self._prices.repair(best, self._real.known[best], self._real.count, guesses)
 
-    def _best(self) -> Choice | None:
+    def _best(self) -> NodePrecisions | None:
         """Of the measured choices that hold and gain something, the cheapest, then that of the least drift."""
         known, cost = self._real.known, self._prices.cost
         holding = [one for one in known if known[one] <= self._goal and self._prices.share(one.keep) <= MOST_WORK_KEPT]
         return min(holding, key=lambda one: (round(cost(one), 9), known[one]), default=None)
 
-    def _guessed(self, choice: Choice) -> float:
+    def _guessed(self, choice: NodePrecisions) -> float:
         assert self._known is not None
         return self._known.guess(frozenset(self._known.nodes) - choice.keep - choice.finer, choice.finer)
 
-    def _expected(self, choice: Choice) -> float:
+    def _expected(self, choice: NodePrecisions) -> float:
         """The drift of a choice: guessed, or measured where there is nothing to guess with."""
         return self._guess(choice) if self._guess is not None else self._real(choice)
 
@@ -212,7 +212,7 @@ class _Search:
         everything = frozenset(names) | self._must
 
         def alone(converted: frozenset[str]) -> float:
-            return self._expected(Choice(everything - converted))
+            return self._expected(NodePrecisions(everything - converted))
 
         units = find_units(names, alone, groups, probes)
         if not self._refinable:
@@ -225,15 +225,15 @@ class _Search:
         finer = self._refinable.intersection(unit.names)
         if not finer:
             return unit
-        drift = self._expected(Choice(everything.difference(unit.names), finer))
+        drift = self._expected(NodePrecisions(everything.difference(unit.names), finer))
         return Unit(unit.names, unit.cost, max(0.0, drift**2 - ground))
 
     def _approach(self, start: float) -> None:
         """Propose by estimates, measure, and correct the estimates by what came out."""
-        if self._expected(Choice(self._must | frozenset(self._nodes))) > self._goal:
+        if self._expected(NodePrecisions(self._must | frozenset(self._nodes))) > self._goal:
             return  # with nothing converted it is too far off
         units = self._units()
-        drift, choice = start, Choice(self._must)
+        drift, choice = start, NodePrecisions(self._must)
         for _ in range(_CORRECTIONS):
             expected = self._expected(choice)
             if not (math.isfinite(drift) and expected > 0) or self._is_close(drift):
@@ -246,12 +246,14 @@ class _Search:
 
     def _measure(self) -> None:
         """Propose by measurements alone."""
-        if self._real(Choice(frozenset(self._asked.nodes))) > self._goal:  # the model was too far off before this pass
+        if (
+            self._real(NodePrecisions(frozenset(self._asked.nodes))) > self._goal
+        ):  # the model was too far off before this pass
             return
         self._forget_estimates()
         self._real(self._proposed(self._units(), self._goal))
 
-    def _proposed(self, units: Sequence[Unit], goal: float) -> Choice:
+    def _proposed(self, units: Sequence[Unit], goal: float) -> NodePrecisions:
         """The cheapest choice that should hold: the shortest beginning of the steps up, or a stretch of neighbours."""
         steps = self._steps_up(units)
         low, high = 0, len(steps) if self._guess is not None else self._longest(steps)
@@ -287,13 +289,13 @@ class _Search:
             steps.append(_StepUp(unit, leaves_alone=True, worth=unit.cost / alone))
         return sorted(steps, key=lambda step: -step.worth)
 
-    def _after(self, steps: Iterable[_StepUp]) -> Choice:
+    def _after(self, steps: Iterable[_StepUp]) -> NodePrecisions:
         """The choice that these steps come to."""
         keep: set[str] = set(self._must)
         finer: set[str] = set()
         for step in steps:
             (keep if step.leaves_alone else finer).update(step.unit.names)
-        return Choice(frozenset(keep), frozenset(finer) & self._refinable - keep)
+        return NodePrecisions(frozenset(keep), frozenset(finer) & self._refinable - keep)
 
     def _longest(self, steps: Sequence[_StepUp]) -> int:
         """How many steps may be taken: what leaves nearly everything alone is not worth measuring."""
@@ -304,15 +306,15 @@ class _Search:
                 return place
         return len(steps)
 
-    def _stretches(self, units: Sequence[Unit], goal: float) -> list[Choice]:
+    def _stretches(self, units: Sequence[Unit], goal: float) -> list[NodePrecisions]:
         """The cheapest stretch of neighbours that holds, with the costliest few beside it; none where none does."""
-        total, expected = sum(unit.cost for unit in units), self._expected(Choice(self._must))
+        total, expected = sum(unit.cost for unit in units), self._expected(NodePrecisions(self._must))
         if not 0 < total < math.inf or expected <= 0:
             return []
         for room in _ROOM:
             allowed = room * total * (goal / expected) ** 2
-            choices = [Choice(self._must | stretch) for stretch in stretches(units, allowed)]
-            cheapest = min(choices, key=self._prices.cost, default=Choice(self._must | names_of(units)))
+            choices = [NodePrecisions(self._must | stretch) for stretch in stretches(units, allowed)]
+            cheapest = min(choices, key=self._prices.cost, default=NodePrecisions(self._must | names_of(units)))
             if self._expected(cheapest) <= goal:
                 return [cheapest]
         return []
@@ -340,7 +342,7 @@ class _Search:
             elif len(group) > 1:
                 waiting[:0] = [group[: len(group) // 2], group[len(group) // 2 :]]
 
-    def _groups_to_lower(self, best: Choice) -> list[list[str]]:
+    def _groups_to_lower(self, best: NodePrecisions) -> list[list[str]]:
         """Nodes of a higher precision, in groups: those of which an estimate says most first, and alone."""
         names = [name for name in self._asked.nodes if name in best.keep or name in best.finer]
         unknown = [name for name in names if name in self._asked.refinable - self._refinable]
@@ -351,7 +353,7 @@ class _Search:
         alone.sort(key=lambda group: self._corrected(best.lowered(group, self._refinable)))
         return [group for group in (unknown, *alone, [name for name in names if name in self._must]) if group]
 
-    def _corrected(self, choice: Choice) -> float:
+    def _corrected(self, choice: NodePrecisions) -> float:
         """What a choice should drift, by the estimate and how it did on the best so far; 0 where there is no way."""
         best = self._best()
         if self._guess is None or best is None or self._must - choice.keep:

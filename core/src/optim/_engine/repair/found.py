@@ -101,17 +101,17 @@ class OutOfEstimates(OutOfEvaluations):
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class NodePrecisions:
     """A precision for each node: left alone, in the one between, or, as all others, in the pass's."""
 
     keep: frozenset[str] = frozenset()
     finer: frozenset[str] = frozenset()
 
-    def lowered(self, names: Iterable[str], refinable: frozenset[str]) -> Choice:
+    def lowered(self, names: Iterable[str], refinable: frozenset[str]) -> NodePrecisions:
         """The same with these nodes one precision lower."""
         group = frozenset(names)
         down = group & self.keep & refinable
-        return Choice(self.keep - group, self.finer - group | down)
+        return NodePrecisions(self.keep - group, self.finer - group | down)
 
 
 class Prices:
@@ -140,12 +140,12 @@ class Prices:
         """The same of what leaving all alone costs, 0..1."""
         return self.of(names) / self._whole
 
-    def cost(self, choice: Choice) -> float:
+    def cost(self, choice: NodePrecisions) -> float:
         """What a choice costs."""
         return self.of(choice.keep) + FINER_PRICE * self.of(choice.finer) + SEAM * seams(self._chained, choice.keep)
 
     def repair(
-        self, choice: Choice, drift: float, evaluations: int, estimates: int = 0, *, rough: bool = False
+        self, choice: NodePrecisions, drift: float, evaluations: int, estimates: int = 0, *, rough: bool = False
     ) -> Repair:
         """A choice that holds, as it is answered."""
         keep, finer = (tuple(name for name in self._of if name in names) for names in (choice.keep, choice.finer))

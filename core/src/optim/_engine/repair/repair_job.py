@@ -30,7 +30,7 @@ from optim._engine.repair.costs import (
     precisions_of,
     together,
 )
-from optim._engine.repair.found import MOST_WORK_KEPT, Choice, OutOfEvaluations, Prices, Repair
+from optim._engine.repair.found import MOST_WORK_KEPT, NodePrecisions, OutOfEvaluations, Prices, Repair
 from optim._engine.repair.pass_probe import PassProbe
 from optim._engine.repair.replay import NoReplay, Replay
 from optim.errors import OptimError
@@ -216,7 +216,7 @@ class _Measured:
     of_finer: float = math.inf
     aim: float = field(init=False)
     _told: int = 0
-    _best: Choice | None = None
+    _best: NodePrecisions | None = None
     _known: dict[tuple[frozenset[str], frozenset[str], tuple[int, ...]], float] = field(default_factory=dict)
     _judged: dict[tuple[frozenset[str], frozenset[str], tuple[int, ...]], float] = field(default_factory=dict)
 
@@ -261,7 +261,7 @@ class _Measured:
 
     def _note(self, keep: frozenset[str], finer: frozenset[str], drift: float) -> None:
         """Keep and tell a set that holds, where it is the cheapest so far."""
-        prices, choice = Prices(self.probe.nodes, self.work, self.chained), Choice(keep, finer)
+        prices, choice = Prices(self.probe.nodes, self.work, self.chained), NodePrecisions(keep, finer)
         if prices.share(keep) > MOST_WORK_KEPT or (self._best and prices.cost(choice) >= prices.cost(self._best)):
             return
         drift = max(drift, self.judged(keep, finer))
