@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Collection
 
 from optim._engine.repair.choose import Question, choose
-from optim._engine.repair.costs import Precisions
+from optim._engine.repair.costs import Costs, NodeCost
 from optim._engine.repair.found import OutOfEvaluations, Repair
 
 NAMES = tuple("abcdefgh")
@@ -24,7 +24,7 @@ def drifts(part: float) -> Callable[..., float]:
     return drift_of
 
 
-KNOWN = Precisions(lambda converted, _: drifts(1.0)(set(NAMES) - converted, ()), NAMES, frozenset())
+KNOWN = Costs({name: NodeCost(error**2) for name, error in COARSE.items()})
 """What is known of two precisions."""
 
 

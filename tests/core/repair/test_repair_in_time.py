@@ -10,7 +10,7 @@ import pytest
 from all_goals import GOALS
 
 from optim._engine.repair import repair_job
-from optim._engine.repair.costs import NodeCost, precisions_of
+from optim._engine.repair.costs import Costs, NodeCost
 from optim._engine.repair.found import MeasuredSet, OutOfEvaluations, Repair
 from optim._engine.repair.repair_job import COSTS, HOLDS, Request, _by_costs, _Measured
 from optim._engine.search.deadline import LEAST_REPAIR_S
@@ -141,11 +141,12 @@ def test_nodes_are_replayed_on_the_worst_samples_as_many_as_there_is_time_for(mo
     def replay(probe, samples, stack):
         replayed.append(samples)
         drift = lambda converted, finer=(): 0.1 * len(converted)  # noqa: E731
-        return SimpleNamespace(errors=dict.fromkeys(NODES, error), finer=frozenset(), overflowing=[], drift=drift), ""
+        return SimpleNamespace(errors=dict.fromkeys(NODES, error), overflowing=[], drift=drift, runs=5), ""
 
     monkeypatch.setattr(repair_job, "_replay", replay)
-    monkeypatch.setattr(repair_job, "_seconds_of_a_run", lambda replay: 0.3)  # 69 of them are 20.7 s
-    repair_job._precisions(replay(probe, (1,), None)[0], request, measured, None)
+    monkeypatch.setattr(repair_job, "_seconds_of_a_run", lambda replay: 5.0)  # five of them are 25 s
+    costs = repair_job._costs(replay(probe, (1,), None)[0], request, measured, None)
+    assert costs.drift((), ()) == pytest.approx(0.2)
     assert replayed[1:] == [(1, 2)]
 
 
@@ -232,7 +233,7 @@ def test_a_repair_has_time_for_what_it_began_and_no_more_than_the_end_leaves(mos
 def test_what_nodes_cost_elsewhere_proposes_a_set_that_is_measured_here(measured):
     found, told = measured()
     request = Request(None, 0.4, 0.15, 40, 10.0, {name: NodeCost(0.01, 0.0001, 1.0) for name in NODES})
-    known = precisions_of(request.costs, NODES, NODES)
+    known = Costs(request.costs).elsewhere(NODES, NODES)
     repair = _by_costs(request, found, known, 0.4)
     assert repair.drift <= 0.15
     assert (repair.keep, repair.finer) == ((), NODES)

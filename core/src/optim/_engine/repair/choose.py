@@ -9,15 +9,14 @@ Steps up are taken in the order of their worth, as few as the budget allows. A p
 each node; one with a precision between has two, and the first of them is left out where both together are worth more.
 
 1. Nodes that turn finite numbers into NaN or infinity are left alone, whatever the rest.
-2. Costs are looked at: of each node if there is time, else of groups that are consecutive in the graph, the costliest
-   halved again and again.
+2. What each node costs is known (:mod:`optim._engine.repair.costs`), or groups of nodes that are consecutive in the
+   graph are measured, the costliest halved again and again.
 3. The shortest beginning of the order that should hold is taken, and single steps that are not needed are taken back.
 4. The set is measured; if that says otherwise than expected, expectations are corrected, and on from 3.
 5. While evaluations last, what may be more than needed is measured one precision lower.
 
-If an estimate is at hand (:mod:`optim._engine.repair.replay`: a run of a model that is open already), 2 and 3 ask the
-estimate. Only 4 and 5 apply the pass then. If there is none, or what it proposes does not hold, 2 and 3 apply the pass
-too, and know two precisions only: 5 finds what the one between can do.
+If costs are known, only 4 and 5 apply the pass. If they are not, or what they propose does not hold, 2 and 3 apply the
+pass too, and know two precisions only: 5 finds what the one between can do.
 
 Neighbours may hand on what they make in the pass's precision, as convolutions of static 8 bits do. Each change of
 precision between them costs something too, so 3 then also looks at one stretch of neighbours, with the costliest few
@@ -31,17 +30,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from optim._engine.repair.costs import Drift, Precisions
-from optim._engine.repair.found import (
-    FINER_PRICE,
-    MOST_WORK_KEPT,
-    NodePrecisions,
-    OutOfEstimates,
-    OutOfEvaluations,
-    Prices,
-    Repair,
-)
-from optim._engine.repair.units import Unit, find_units, names_of, stretches
+from optim._engine.repair.costs import Costs
+from optim._engine.repair.found import FINER_PRICE, MOST_WORK_KEPT, NodePrecisions, OutOfEvaluations, Prices, Repair
+from optim._engine.repair.units import Unit, find_units, stretches
 
 _CORRECTIONS = 6
 
@@ -51,21 +42,15 @@ _CLOSE = 0.98
 _AFTER_A_MISS = 1.01
 """More than what was missed by: a BERT-base was measured at 1.009, 1.008 and 0.998 of its goal, 8 s each."""
 
-_ROOM = (1.0, 0.8, 0.6)
-"""Of what a stretch may leave, where an estimate says that squares of drifts do not quite add up."""
-
 _LOWERED = 6
-"""Sets one precision lower that are measured where an estimate chose: each applies the pass."""
+"""Sets one precision lower that are measured where costs chose: each applies the pass."""
 
 _NEAR = 1.05
 _GROUPS = 12
 """To begin with; with more, fewer are left to halve the costliest."""
 
 _SHARE_TO_PROBE = 0.5
-"""Of the evaluations, for costs, where there is no estimate."""
-
-GUESSES_BESIDE = 64
-"""Guesses for choosing, beside those for what each node costs."""
+"""Of the evaluations, for costs, where they are not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,19 +70,19 @@ class Question:
 
     nodes: Sequence[str]
     refinable: frozenset[str]
-    drift_of: Drift
+    drift_of: Callable[[frozenset[str], frozenset[str]], float]
     whole: float
     work: Mapping[str, float] = field(default_factory=dict)
     chained: tuple[str, ...] = ()
     exhaustive: bool = False
 
 
-def choose(asked: Question, precisions: Precisions | None, goal: float, evaluations: int) -> Repair | None:
+def choose(asked: Question, costs: Costs | None, goal: float, evaluations: int) -> Repair | None:
     """The cheapest precision found for each node with which the whole holds: the one way in.
 
     Args:
         asked: nodes, and how their drift is measured.
-        precisions: what is known of each node; None where nothing is.
+        costs: what is known of each node; None where nothing is.
         goal: what the drift may be.
         evaluations: at most so many drifts are measured.
 
@@ -105,30 +90,10 @@ def choose(asked: Question, precisions: Precisions | None, goal: float, evaluati
         The choice that holds and costs the least, in work of higher precision and changes of precision, or None where
         none was found in time. Leaving nearly everything alone is no repair.
     """
-    search = _Search(asked, precisions, goal, evaluations)
+    search = _Search(asked, costs, goal, evaluations)
     with suppress(OutOfEvaluations):
         search.run()
     return search.found()
-
-
-@dataclass
-class _Meter:
-    """Counts drifts, and remembers them."""
-
-    measure: Callable[[NodePrecisions], float]
-    left: int
-    spent: type[OutOfEvaluations] = OutOfEvaluations
-    count: int = 0
-    known: dict[NodePrecisions, float] = field(default_factory=dict)
-
-    def __call__(self, choice: NodePrecisions) -> float:
-        if choice not in self.known:
-            if self.left <= 0:
-                raise self.spent
-            self.left -= 1
-            self.known[choice] = self.measure(choice)
-            self.count += 1
-        return self.known[choice]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,34 +106,22 @@ class _StepUp:
 
 
 class _Search:
-    """One search; what was measured is in its meter."""
+    """One search; it remembers what was measured."""
 
-    def __init__(self, asked: Question, known: Precisions | None, goal: float, evaluations: int) -> None:
+    def __init__(self, asked: Question, costs: Costs | None, goal: float, evaluations: int) -> None:
         self._asked = asked
+        self._know(costs)
         self._goal = goal
+        self._left = evaluations
+        self._measured = {NodePrecisions(): asked.whole}
         self._prices = Prices(asked.nodes, asked.work, asked.chained)
-        self._real = _Meter(lambda choice: asked.drift_of(choice.keep, choice.finer), evaluations)
-        self._real.known[NodePrecisions()] = asked.whole
-        self._known = known
-        self._guess: _Meter | None = None
-        self._estimates = 0
-        self._must: frozenset[str] = frozenset()
-        self._nodes = tuple(asked.nodes)
-        self._refinable: frozenset[str] = frozenset()
-        if known is not None:
-            self._must, self._nodes = frozenset(known.overflowing), known.nodes
-            self._refinable = known.refinable
-            self._guess = _Meter(self._guessed, known.most, OutOfEstimates)
 
     def run(self) -> None:
         """Measure until the choice is found, or evaluations run out."""
-        start = self._real(NodePrecisions(self._must))
+        start = self._drift(NodePrecisions(self._must))
         if start > self._goal:
-            if not math.isfinite(start):
-                self._forget_estimates()
-            if self._guess is not None:
-                with suppress(OutOfEstimates):
-                    self._approach(start)
+            if self._costs is not None and math.isfinite(start):
+                self._approach(self._costs, start)
             if self._best() is None:
                 self._measure()
         self._lower()
@@ -178,61 +131,37 @@ class _Search:
         best = self._best()
         if best is None:
             return None
-        guesses = self._guess.count if self._guess is not None else self._estimates
-        return self._prices.repair(best, self._real.known[best], self._real.count, guesses)
+        return self._prices.repair(best, self._measured[best], len(self._measured) - 1)
 
     def _best(self) -> NodePrecisions | None:
         """Of the measured choices that hold and gain something, the cheapest, then that of the least drift."""
-        known, cost = self._real.known, self._prices.cost
+        known, cost = self._measured, self._prices.cost
         holding = [one for one in known if known[one] <= self._goal and self._prices.share(one.keep) <= MOST_WORK_KEPT]
         return min(holding, key=lambda one: (round(cost(one), 9), known[one]), default=None)
 
-    def _guessed(self, choice: NodePrecisions) -> float:
-        assert self._known is not None
-        return self._known.guess(frozenset(self._known.nodes) - choice.keep - choice.finer, choice.finer)
+    def _drift(self, choice: NodePrecisions) -> float:
+        """The drift of a choice, measured."""
+        if choice not in self._measured:
+            if self._left <= 0:
+                raise OutOfEvaluations
+            self._left -= 1
+            self._measured[choice] = self._asked.drift_of(choice.keep, choice.finer)
+        return self._measured[choice]
 
     def _expected(self, choice: NodePrecisions) -> float:
-        """The drift of a choice: guessed, or measured where there is nothing to guess with."""
-        return self._guess(choice) if self._guess is not None else self._real(choice)
+        """The drift of a choice by costs, or measured where they are not known."""
+        return self._drift(choice) if self._costs is None else self._costs.drift(choice.keep, choice.finer)
 
-    def _forget_estimates(self) -> None:
-        if self._guess is not None:
-            self._estimates, self._guess = self._guess.count, None
-        self._must, self._nodes, self._refinable = frozenset(), tuple(self._asked.nodes), frozenset()
+    def _know(self, costs: Costs | None) -> None:
+        self._costs = costs
+        self._must = costs.overflowing if costs is not None else frozenset()
+        self._refinable = costs.refinable if costs is not None else frozenset()
 
-    def _units(self) -> list[Unit]:
-        """What nodes cost in each precision, alone or in groups."""
-        names = [name for name in self._nodes if name not in self._must]
-        if self._guess is None:
-            probes, groups = max(1, int(self._real.left * _SHARE_TO_PROBE)), _GROUPS
-        elif self._known is not None and self._known.are_few(GUESSES_BESIDE):
-            probes, groups = 1 + len(names), len(names)
-        else:
-            probes, groups = self._guess.left // (3 if self._refinable else 2), _GROUPS
-        everything = frozenset(names) | self._must
-
-        def alone(converted: frozenset[str]) -> float:
-            return self._expected(NodePrecisions(everything - converted))
-
-        units = find_units(names, alone, groups, probes)
-        if not self._refinable:
-            return units
-        ground = alone(frozenset()) ** 2
-        return [self._refined(unit, everything, ground) for unit in units]
-
-    def _refined(self, unit: Unit, everything: frozenset[str], ground: float) -> Unit:
-        """The same with what it costs in the precision between; nodes that have none stay in the pass's."""
-        finer = self._refinable.intersection(unit.names)
-        if not finer:
-            return unit
-        drift = self._expected(NodePrecisions(everything.difference(unit.names), finer))
-        return Unit(unit.names, unit.cost, max(0.0, drift**2 - ground))
-
-    def _approach(self, start: float) -> None:
-        """Propose by estimates, measure, and correct the estimates by what came out."""
-        if self._expected(NodePrecisions(self._must | frozenset(self._nodes))) > self._goal:
+    def _approach(self, costs: Costs, start: float) -> None:
+        """Propose by costs, measure, and correct by what came out."""
+        if costs.ground > self._goal:
             return  # with nothing converted it is too far off
-        units = self._units()
+        units = [Unit((name,), one.coarse, one.between) for name, one in costs.of.items() if name not in self._must]
         drift, choice = start, NodePrecisions(self._must)
         for _ in range(_CORRECTIONS):
             expected = self._expected(choice)
@@ -240,23 +169,25 @@ class _Search:
                 return
             factor = drift / expected * (_AFTER_A_MISS if drift > self._goal else 1.0)
             choice = self._proposed(units, self._goal / factor)
-            if choice in self._real.known:
+            if choice in self._measured:
                 return
-            drift = self._real(choice)
+            drift = self._drift(choice)
 
     def _measure(self) -> None:
         """Propose by measurements alone."""
-        if (
-            self._real(NodePrecisions(frozenset(self._asked.nodes))) > self._goal
-        ):  # the model was too far off before this pass
-            return
-        self._forget_estimates()
-        self._real(self._proposed(self._units(), self._goal))
+        nodes = tuple(self._asked.nodes)
+        everything = frozenset(nodes)
+        if self._drift(NodePrecisions(everything)) > self._goal:
+            return  # the model was too far off before this pass
+        self._know(None)
+        probes = max(1, int(self._left * _SHARE_TO_PROBE))
+        units = find_units(nodes, lambda alone: self._drift(NodePrecisions(everything - alone)), _GROUPS, probes)
+        self._drift(self._proposed(units, self._goal))
 
     def _proposed(self, units: Sequence[Unit], goal: float) -> NodePrecisions:
         """The cheapest choice that should hold: the shortest beginning of the steps up, or a stretch of neighbours."""
         steps = self._steps_up(units)
-        low, high = 0, len(steps) if self._guess is not None else self._longest(steps)
+        low, high = 0, len(steps) if self._costs is not None else self._longest(steps)
         while low < high:
             middle = (low + high) // 2
             if self._expected(self._after(steps[:middle])) <= goal:
@@ -265,13 +196,10 @@ class _Search:
                 low = middle + 1
         choice = self._after(steps[:low])
         taken = {step.unit.names: step.unit for step in steps[:low]}
-        with suppress(OutOfEstimates):
-            for unit in sorted(taken.values(), key=lambda unit: unit.cost):
-                lower = choice.lowered(unit.names, self._refinable)
-                if self._expected(lower) <= goal:
-                    choice = lower
-        if self._guess is None or not self._asked.chained:
-            return choice
+        for unit in sorted(taken.values(), key=lambda unit: unit.cost):
+            lower = choice.lowered(unit.names, self._refinable)
+            if self._expected(lower) <= goal:
+                choice = lower
         return min([choice, *self._stretches(units, goal)], key=self._prices.cost)
 
     def _steps_up(self, units: Sequence[Unit]) -> list[_StepUp]:
@@ -307,28 +235,22 @@ class _Search:
         return len(steps)
 
     def _stretches(self, units: Sequence[Unit], goal: float) -> list[NodePrecisions]:
-        """The cheapest stretch of neighbours that holds, with the costliest few beside it; none where none does."""
-        total, expected = sum(unit.cost for unit in units), self._expected(NodePrecisions(self._must))
-        if not 0 < total < math.inf or expected <= 0:
+        """Stretches of neighbours that hold by costs, with the costliest few beside them."""
+        if self._costs is None or not self._asked.chained:
             return []
-        for room in _ROOM:
-            allowed = room * total * (goal / expected) ** 2
-            choices = [NodePrecisions(self._must | stretch) for stretch in stretches(units, allowed)]
-            cheapest = min(choices, key=self._prices.cost, default=NodePrecisions(self._must | names_of(units)))
-            if self._expected(cheapest) <= goal:
-                return [cheapest]
-        return []
+        allowed = goal**2 - self._costs.ground**2
+        return [NodePrecisions(self._must | stretch) for stretch in stretches(units, allowed)]
 
     def _lower(self) -> None:
         """Measure groups of nodes one precision lower, halves of what does not hold; stops with the evaluations."""
         best = self._best()
         if best is None:
             return
-        thorough = self._guess is None or self._asked.exhaustive
-        if not thorough and self._is_close(self._real.known[best]):
+        thorough = self._costs is None or self._asked.exhaustive
+        if not thorough and self._is_close(self._measured[best]):
             return
         refinable, waiting = self._asked.refinable, self._groups_to_lower(best)
-        tries = self._real.left if thorough else _LOWERED
+        tries = self._left if thorough else _LOWERED
         while waiting and tries > 0:
             group, held = waiting.pop(0), self._best() or best
             lower = held.lowered(group, refinable)
@@ -337,31 +259,31 @@ class _Search:
             if not self._asked.exhaustive and self._corrected(lower) > self._goal * _NEAR:
                 continue
             tries -= 1
-            if self._real(lower) <= self._goal:
+            if self._drift(lower) <= self._goal:
                 waiting.append(group)
             elif len(group) > 1:
                 waiting[:0] = [group[: len(group) // 2], group[len(group) // 2 :]]
 
     def _groups_to_lower(self, best: NodePrecisions) -> list[list[str]]:
-        """Nodes of a higher precision, in groups: those of which an estimate says most first, and alone."""
+        """Nodes of a higher precision, in groups: those that costs expect to hold first, and alone."""
         names = [name for name in self._asked.nodes if name in best.keep or name in best.finer]
         unknown = [name for name in names if name in self._asked.refinable - self._refinable]
         unknown.sort(key=lambda name: -self._prices.of([name]))
-        if self._guess is None:
+        if self._costs is None:
             return [unknown, names] if unknown else [names]
         alone = [[name] for name in names if name not in self._must and name not in unknown]
         alone.sort(key=lambda group: self._corrected(best.lowered(group, self._refinable)))
         return [group for group in (unknown, *alone, [name for name in names if name in self._must]) if group]
 
     def _corrected(self, choice: NodePrecisions) -> float:
-        """What a choice should drift, by the estimate and how it did on the best so far; 0 where there is no way."""
+        """What a choice should drift, by costs and how they did on the best so far; 0 where there is no way."""
         best = self._best()
-        if self._guess is None or best is None or self._must - choice.keep:
+        if self._costs is None or best is None or self._must - choice.keep:
             return 0.0
         if not self._refinable.issuperset(choice.finer | best.finer):
-            return 0.0  # of that precision nothing was estimated
-        guessed = self._guess(best)
-        return self._guess(choice) * (self._real.known[best] / guessed if guessed > 0 else 1.0)
+            return 0.0  # of that precision nothing is known
+        expected = self._expected(best)
+        return self._expected(choice) * (self._measured[best] / expected if expected > 0 else 1.0)
 
     def _is_close(self, drift: float) -> bool:
         return _CLOSE * self._goal <= drift <= self._goal

@@ -96,10 +96,6 @@ class OutOfEvaluations(Exception):  # noqa: N818 - a signal, not an error
     """The evaluation budget is spent."""
 
 
-class OutOfEstimates(OutOfEvaluations):
-    """As many drifts were estimated as may be: others can still be measured."""
-
-
 @dataclass(frozen=True, slots=True)
 class NodePrecisions:
     """A precision for each node: left alone, in the one between, or, as all others, in the pass's."""
