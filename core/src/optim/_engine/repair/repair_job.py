@@ -185,7 +185,7 @@ class _Measured:
         best: the cheapest that holds where the gate judges, of those that were measured.
         chained: nodes that hand on what they make in the pass's precision, in graph order.
         evaluation_s: what measuring a set took at most.
-        estimates: runs of the open model that told what nodes cost.
+        estimates: runs of the open model, on each sample, that told what nodes cost.
         of_finer: the drift with all nodes in the precision between that have one; infinite as long as nobody knows.
     """
 
@@ -322,7 +322,7 @@ def _costs(replay: Replay, request: Request, measured: _Measured, stack: ExitSta
     }
     costs = costs_of(errors, replay.drift(()), lambda name: replay.drift((name,)), lambda _: time.monotonic() < until)
     costs = costs.together(measured.of_finer)
-    measured.estimates = replay.runs
+    measured.estimates = replay.runs // max(1, count)
     measured.channel.event(COSTS, costs=to_wire(dict(costs.of)))
     return costs
 
