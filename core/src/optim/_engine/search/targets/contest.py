@@ -99,7 +99,7 @@ class Contest:
 
     def __init__(self, entrants: Sequence[Entrant]) -> None:
         bench = entrants[0].bench
-        self._objective = Objective(bench.goal, timed=True)
+        self._objective = Objective(bench.goal, timed=True, bounds=bench.settings.bounds)
         must = any(one.plan.forced() for one in entrants)
         races = not self._objective.is_size
         self._time = bench.deadline.of_search(bench.prepared, bench.settings.timeout_s, races=races, must=must)
