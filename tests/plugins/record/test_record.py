@@ -214,7 +214,7 @@ def test_a_pipeline_that_changes_its_arguments_is_repeated_on_copies(session: or
 @pytest.mark.parametrize(
     ("outputs", "reference", "cause"),
     [
-        (lambda found: object(), "nothing-to-repeat", "it: object"),
+        (lambda found: object(), "result-not-arrays", "it: object"),
         (lambda found: np.random.default_rng().random(8), "not-repeatable", "is beyond the budget"),
     ],
 )

@@ -15,7 +15,7 @@ import numpy as np
 
 from optim.arrays import Array
 from optim_plugins.record.kept import Kept, Room
-from optim_plugins.record.modules import Call, Listener
+from optim_plugins.record.modules import Call, ModuleListener
 from optim_plugins.record.values import take_apart
 
 
@@ -49,7 +49,7 @@ class Entrances:
         room: for calls.
     """
 
-    def __init__(self, pipe: Any, listener: Listener, read: Callable[[Any], Any] | None, room: Room) -> None:
+    def __init__(self, pipe: Any, listener: ModuleListener, read: Callable[[Any], Any] | None, room: Room) -> None:
         self.pipe, self.listener, self.read = pipe, listener, read
         self.calls: Kept[PipelineCall] = Kept(room)
         self.notes: list[str] = []

@@ -110,14 +110,14 @@ class PipelineModule:
         return []
 
 
-class Listener:
+class ModuleListener:
     """Listens to modules; only the outermost of a nest of calls counts. Safe for threads."""
 
     def __init__(self, modules: Sequence[PipelineModule]) -> None:
         self.modules = modules
         self.local = threading.local()
 
-    def __enter__(self) -> Listener:
+    def __enter__(self) -> ModuleListener:
         for module in self.modules:
             module.install(self._recorded(module))
         return self

@@ -86,14 +86,20 @@ class Optimizing:
         ), kept
 
     def _require_repeatable(self, max_drift: float) -> None:
-        if not self._calls or not any(call.returned for call in self._calls):
-            if self._calls:
-                cause = f"its result has no arrays, numbers or texts; it has {', '.join(self._entrances.strange[:3])}"
-                fix = "say what is compared: optim.record(pipe, outputs=lambda result: result.boxes)"
-            else:
-                cause = "; ".join(self._entrances.notes) or "its modules were called, but not through the pipeline"
-                fix = "call the pipeline through the recorder: recorder(text)"
-            raise OptimError.usage("nothing-to-repeat", "the pipeline cannot be proved", cause, fix)
+        if not self._calls:
+            raise OptimError.usage(
+                "nothing-to-repeat",
+                "the pipeline cannot be proved",
+                "; ".join(self._entrances.notes) or "its modules were called, but not through the pipeline",
+                "call the pipeline inside the block, or through the recorder if it is a function: recorder(text)",
+            )
+        if not any(call.returned for call in self._calls):
+            raise OptimError.usage(
+                "result-not-arrays",
+                "what the pipeline returns cannot be compared",
+                f"it has no arrays, numbers or texts; it has {', '.join(self._entrances.strange[:3]) or 'nothing'}",
+                "say what is compared: optim.record(pipe, outputs=lambda result: result.boxes)",
+            )
         if self._entrances.strange:
             self._notes.append(f"not compared: {', '.join(self._entrances.strange[:5])}")
         found = [(call.returned, self._entrances.repeat(call)[0]) for call in self._calls]

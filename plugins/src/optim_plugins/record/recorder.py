@@ -12,7 +12,7 @@ from optim_plugins.record.answers import ModuleTimes, OptimizedPipeline, Recorde
 from optim_plugins.record.entrances import Entrances
 from optim_plugins.record.finding import find_modules, module_of
 from optim_plugins.record.kept import Room
-from optim_plugins.record.modules import Listener, PipelineModule
+from optim_plugins.record.modules import ModuleListener, PipelineModule
 
 
 class Recorder:
@@ -49,7 +49,7 @@ class Recorder:
                 "name them: optim.record(pipe, modules={'encoder': pipe.engine.session}); if the pipeline makes them at"
                 " its first call, call it once before",
             )
-        self._listener = Listener(self._modules)
+        self._listener = ModuleListener(self._modules)
         self._entrances = Entrances(pipe, self._listener, outputs, self._room)
         self._swapped: list[PipelineModule] = []
         return self
@@ -133,7 +133,8 @@ class Recorder:
             back one by one. :meth:`restore` puts all back.
 
         Raises:
-            OptimError[nothing-to-repeat]: no call of the pipeline can be repeated, or its outputs cannot be compared.
+            OptimError[nothing-to-repeat]: no call of the pipeline can be repeated.
+            OptimError[result-not-arrays]: what the pipeline returns cannot be compared.
             OptimError[not-repeatable]: the pipeline returns other values for the same arguments.
             OptimError: the request cannot be used.
         """

@@ -19,7 +19,7 @@ import optim
 from optim import OptimError
 from optim.arrays import Array
 from optim_plugins.record.kept import Room
-from optim_plugins.record.modules import Call, Listener, ModuleCall, NoGraphError, PipelineModule
+from optim_plugins.record.modules import Call, ModuleCall, ModuleListener, NoGraphError, PipelineModule
 from optim_plugins.record.values import as_array
 
 _CONSTANTS = (type(None), bool, int, float, str, torch.dtype, torch.device)
@@ -228,7 +228,7 @@ class PipelineTorchModule(PipelineModule):
             for name, module in self.subject.named_modules()
             if name
         ]
-        with Listener(found), torch.no_grad():
+        with ModuleListener(found), torch.no_grad():
             for call in self.calls.calls:
                 given: Nested = call.whole.given
                 args, kwargs = pytree.tree_map(_copied, given.with_tensors(given.tensors()))
