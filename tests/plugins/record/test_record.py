@@ -165,6 +165,25 @@ def test_a_swap_that_is_slower_in_the_pipeline_is_taken_back(pipe: Any) -> None:
     assert row.ratio_in_place > 2
 
 
+def test_a_swap_that_the_pipeline_does_not_call_again_is_taken_back(pipe: Any) -> None:
+    known: dict[int, Any] = {}
+
+    def cached(x: np.ndarray) -> Any:
+        if len(x) not in known:
+            known[len(x)] = pipe(x)
+        return known[len(x)]
+
+    with optim.record(cached) as recorder:
+        recorder(rows(4))
+    (last,) = (one for one in recorder._modules if one.kind == "onnxruntime")
+    (row,) = prove(recorder, {last.name: lambda *_: []})
+    assert "did not call it" in row.reason
+    known.clear()
+    (row,) = prove(recorder, {last.name: lambda *_: []})
+    assert "it raised ValueError: not enough values to unpack" in row.reason
+    assert pipe(rows(4))["scores"].shape == (4, 10)
+
+
 def test_a_function_is_called_through_the_recorder_and_its_modules_are_found(session: ort.InferenceSession) -> None:
     def function(x: np.ndarray, one: Any = session) -> np.ndarray:
         return held.run(None, {"x": x})[0]

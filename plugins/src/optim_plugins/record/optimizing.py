@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,12 +30,12 @@ class _Swap:
     Attributes:
         module: of the pipeline.
         row: what is told of it.
-        function: that takes its place; None: it stays.
+        function: that takes its place; the original where it stays.
     """
 
     module: PipelineModule
     row: OptimizedModule
-    function: Call | None = None
+    function: Call
 
 
 class Optimizing:
@@ -71,7 +72,7 @@ class Optimizing:
             swaps += self._module(module, module.calls.seconds / whole, dict(asked))
         if self._errors and not any(one.row.folder for one in swaps):
             raise self._errors[0]  # no run was possible: the request is wrong, not a module
-        placed = [one for one in swaps if one.function is not None]
+        placed = [one for one in swaps if one.row.status == "swapped"]
         try:
             drift, ratio = self._prove(placed, asked["max_drift"])
         except BaseException:
@@ -114,12 +115,9 @@ class Optimizing:
     def _module(self, module: PipelineModule, share: float, asked: dict[str, Any]) -> list[_Swap]:
         """The module itself, or those inside it if there is no graph of the whole."""
 
-        def stays(reason: str, **more: Any) -> list[_Swap]:
-            return [
-                _Swap(
-                    module, OptimizedModule(name=module.name, kind=module.kind, status="stays", reason=reason, **more)
-                )
-            ]
+        def stays(reason: str, folder: str = "") -> list[_Swap]:
+            row = OptimizedModule(name=module.name, kind=module.kind, status="stays", reason=reason, folder=folder)
+            return [_Swap(module, row, module.original)]
 
         if share < self._least_share:
             return stays(f"it takes {share:.1%} of the time, and least_share is {self._least_share:.0%}")
@@ -158,7 +156,7 @@ class Optimizing:
             drift=drift,
             folder=str(folder),
         )
-        return [_Swap(module, row, None if reason else module.bind(session, calls[0]))]
+        return [_Swap(module, row, module.bind(session, calls[0]))]
 
     def _inside(self, module: PipelineModule, share: float, asked: dict[str, Any]) -> list[_Swap]:
         room = Room(module.calls.room.limit, module.calls.room.left, 0)
@@ -168,49 +166,63 @@ class Optimizing:
 
     def _prove(self, placed: list[_Swap], max_drift: float) -> tuple[float, float | None]:
         """Put functions in place, and take back what breaks the budget or is not faster there."""
-        while True:
-            now = [one for one in placed if one.row.status == "swapped"]
-            if not now:
-                return 0.0, None
-            for one in now:
-                one.module.install(one.function)  # type: ignore[arg-type]
-            found = compare_outputs([(call.returned, self._entrances.repeat(call)[0]) for call in self._calls])
-            drift = max((one.relative_error for one in found), default=0.0)
-            if reason := objection(found, max_drift):
+        while now := [one for one in placed if one.row.status == "swapped"]:
+            drift, reason, unused = self._compared(now, max_drift)
+            for one in unused:
+                _take_back(one, "the pipeline did not call it when its calls were repeated, so nothing proves it")
+            if reason and not unused:
                 worst = max(now, key=lambda one: one.row.drift or 0.0)
                 _take_back(worst, f"with it the pipeline is beyond the budget: {reason}")
+            if reason or unused:
                 continue
             ratio = self._time(now)
             slower = [one for one in now if (one.row.ratio_in_place or 0.0) >= 1.0]
+            for one in slower:
+                times = f"{one.row.ratio_in_place:.2f} times as long as the original"
+                _take_back(one, f"it takes {times} in the pipeline")
             if not slower:
                 return drift, ratio
-            for one in slower:
-                _take_back(one, f"it takes {one.row.ratio_in_place:.2f} times as long as the original in the pipeline")
+        return 0.0, None
+
+    def _compared(self, now: Sequence[_Swap], max_drift: float) -> tuple[float, str, list[_Swap]]:
+        """Drift of what the pipeline returns, why it does not hold, and the functions that were not called."""
+        try:
+            spent, returned = self._round(now, swapped=True)
+        except Exception as error:  # the pipeline raises because of what it got from a function
+            return 0.0, f"it raised {type(error).__name__}: {error}", []
+        found = compare_outputs([(call.returned, one) for call, one in zip(self._calls, returned, strict=True)])
+        drift = max((one.relative_error for one in found), default=0.0)
+        return drift, objection(found, max_drift), [one for one in now if not spent[one.row.name]]
 
     def _time(self, now: Sequence[_Swap]) -> float:
         """Time the pipeline with and without the functions in turns; they are in place afterwards."""
         ratios: list[float] = []
         of_modules: dict[str, list[float]] = {one.row.name: [] for one in now}
         for number in range(_ROUNDS):
-            figures = [self._round(now, swapped) for swapped in ((False, True) if number % 2 else (True, False))]
-            before, after = figures if number % 2 else figures[::-1]
-            ratios.append(after.pop("") / before.pop(""))
-            for name, seconds in after.items():
-                of_modules[name].append(seconds / max(before[name], 1e-9))
+            order = (False, True) if number % 2 else (True, False)
+            spent = {swapped: self._round(now, swapped=swapped)[0] for swapped in order}
+            ratios.append(spent[True].pop("") / spent[False].pop(""))
+            for name, seconds in spent[True].items():
+                of_modules[name].append(seconds / max(spent[False][name], 1e-9))
         for one in now:
             ratio = statistics.median(of_modules[one.row.name])
             one.row = one.row.model_copy(update={"ratio_in_place": ratio})
-            one.module.install(one.function)  # type: ignore[arg-type]
+            one.module.install(one.function)
         return statistics.median(ratios)
 
-    def _round(self, now: Sequence[_Swap], swapped: bool) -> dict[str, float]:
-        """Seconds of all calls, and of each module; the pipeline's under an empty name."""
+    def _round(self, now: Sequence[_Swap], *, swapped: bool) -> tuple[dict[str, float], list[dict[str, Array]]]:
+        """Repeat all calls of the pipeline.
+
+        Returns:
+            Seconds in each module, those of the pipeline under an empty name; and what each call returned.
+        """
         spent = {one.row.name: [0.0] for one in now}
         for one in now:
             function = one.function if swapped else one.module.original
-            one.module.install(timed(one.module, function, spent[one.row.name]))  # type: ignore[arg-type]
-        seconds = sum(self._entrances.repeat(call)[1] for call in self._calls)
-        return {"": seconds, **{name: one[0] for name, one in spent.items()}}
+            one.module.install(timed(one.module, function, spent[one.row.name]))
+        made = [self._entrances.repeat(call) for call in self._calls]
+        of_modules = {name: one[0] for name, one in spent.items()}
+        return {"": sum(seconds for _, seconds in made), **of_modules}, [returned for returned, _ in made]
 
 
 def _take_back(swap: _Swap, reason: str) -> None:
@@ -237,5 +249,8 @@ def _judged(session: Any, calls: Sequence[ModuleCall], max_drift: float) -> tupl
             made = session.run(None, {name: one for name, one in call.given.items() if name in inputs})
             yield call.returned, dict(zip(names, made, strict=True))
 
-    found = compare_outputs(pairs())
+    try:
+        found = compare_outputs(pairs())
+    except Exception as error:  # what a runtime raises
+        return math.inf, f"its model does not run on the recorded calls: {type(error).__name__}: {error}"
     return max((one.relative_error for one in found), default=0.0), objection(found, max_drift)

@@ -313,16 +313,19 @@ def _examples(calls: Sequence[ModuleCall]) -> list[ModuleCall]:
 def _write(held: Mapping[str, Any], folder: Path) -> None:
     """Pickle a module; classes of the main program go along where cloudpickle is installed."""
     (folder / "path.txt").write_text("\n".join(sys.path))
-    written = (folder / FILE).open("wb")
-    with written:
-        try:
-            try:
-                import cloudpickle  # type: ignore[import-untyped]
-            except ImportError:
-                torch.save(held, written)
-            else:
-                torch.save(held, written, pickle_module=cloudpickle)
-        except Exception as error:
+    try:
+        import cloudpickle as by  # type: ignore[import-untyped]
+    except ImportError:
+        import pickle as by
+
+        own = sorted({type(one).__name__ for one in held["module"].modules() if type(one).__module__ == "__main__"})
+        if own:
             raise NoGraphError(
-                f"it cannot be handed to the process that exports it: {type(error).__name__}: {error}"
-            ) from error
+                f"{own[0]} is defined in the main program, which the process that exports it cannot import:"
+                " pip install cloudpickle, or move the class into a module"
+            ) from None
+    try:
+        torch.save(held, folder / FILE, pickle_module=by)
+    except Exception as error:
+        what = "it cannot be handed to the process that exports it"
+        raise NoGraphError(f"{what}: {type(error).__name__}: {error}") from error
