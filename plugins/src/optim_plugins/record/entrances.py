@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from optim.arrays import Array
-from optim_plugins.record.kept import Kept, Room
+from optim_plugins.record.kept import KeptCalls, Room
 from optim_plugins.record.modules import Call, ModuleListener
 from optim_plugins.record.values import take_apart
 
@@ -51,7 +51,7 @@ class Entrances:
 
     def __init__(self, pipe: Any, listener: ModuleListener, read: Callable[[Any], Any] | None, room: Room) -> None:
         self.pipe, self.listener, self.read = pipe, listener, read
-        self.calls: Kept[PipelineCall] = Kept(room)
+        self.calls: KeptCalls[PipelineCall] = KeptCalls(room)
         self.notes: list[str] = []
         self.strange: list[str] = []
         self._local = threading.local()

@@ -26,7 +26,7 @@ class Room:
 
 
 @dataclass(slots=True)
-class Kept(Generic[T]):
+class KeptCalls(Generic[T]):
     """The calls of one caller.
 
     Attributes:

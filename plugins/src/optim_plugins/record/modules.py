@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from optim.arrays import Array
-from optim_plugins.record.kept import Kept, Room
+from optim_plugins.record.kept import KeptCalls, Room
 
 Call = Callable[..., Any]
 
@@ -63,7 +63,7 @@ class PipelineModule:
         self.name, self.subject = name, subject
         self.original: Call = getattr(subject, self.attribute)
         self._own = vars(subject).get(self.attribute)
-        self.calls: Kept[ModuleCall] = Kept(room)
+        self.calls: KeptCalls[ModuleCall] = KeptCalls(room)
         self.unreadable = ""
 
     def install(self, function: Call) -> None:

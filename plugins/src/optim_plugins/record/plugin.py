@@ -12,4 +12,4 @@ OPTIM_HOOK_API = 1
 @hookimpl
 def optim_recorders() -> Sequence[str]:
     """What records a pipeline, for ``optim.record``."""
-    return ("optim_plugins.record.recorder:Recorder",)
+    return ("optim_plugins.record.recorder:PipeRecorder",)

@@ -15,7 +15,7 @@ from optim_plugins.record.kept import Room
 from optim_plugins.record.modules import ModuleListener, PipelineModule
 
 
-class Recorder:
+class PipeRecorder:
     """Records a pipeline inside a ``with`` block, and optimizes its modules afterwards.
 
     :func:`optim.record` makes one. Calls of a function go through the recorder: ``recorder(text)``.
