@@ -10,21 +10,24 @@ import csv
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.wide
 """A minute and a half: make test-suite follows the pages."""
 STEP = re.compile(
-    r"^```python\n# (?P<file>\S+\.py)\n(?P<text>.*?)^```$|^    (?P<command>(?:optim |python \w)(?:\\\n|[^\n\\])*)$",
+    r"^```\w+\n(?:#|//) (?P<file>\w+\.\w+)\n(?P<text>.*?)^```$"
+    r"|^    (?P<command>(?:optim |python \w|node |g\+\+ |LD_LIBRARY_PATH)(?:\\\n|[^\n\\])*)$",
     re.MULTILINE | re.DOTALL,
 )
-LEFT_OUT = ("optim web serve", "--target web", "-o service", "-o small", "PEFT_FOLDER")
+LEFT_OUT = ("optim web serve", "--target web", "-o service", "-o small", "PEFT_FOLDER", "--runtime")
 WORDS = [
     "[PAD]",
     "[UNK]",
@@ -55,7 +58,7 @@ def follow(page: str, folder: Path, source: str) -> dict[str, str]:
         if step["file"]:
             (folder / step["file"]).write_text(step["text"])
             continue
-        line = step["command"].replace("hf://ORG/NAME", source).replace("cpu:threads=2", "cpu:threads=1")
+        line = re.sub("cpu:threads=.", "cpu:threads=1", step["command"].replace("hf://ORG/NAME", source))
         if any(words in line for words in LEFT_OUT):
             continue
         line += " --search-seconds 5" if line.startswith("optim run") else ""
@@ -161,3 +164,43 @@ def test_adapters(tmp_path: Path) -> None:
     seen = follow("adapters", tmp_path, "base")
     assert seen["python answer.py"].count("[[") == 3
     assert "sales.onnx_adapter fits" in seen["optim adapters check out sales.onnx_adapter"]
+
+
+ENCODER = """
+<ir_version: 9, opset_import: ["" : 17]>
+encoder (int64[batch, sequence] input_ids, int64[batch, sequence] attention_mask, int64[batch, sequence] token_type_ids)
+    => (float[batch, sequence, 384] last_hidden_state)
+<int64[1] last = {-1}, float[1, 384] weight = {WEIGHT}> {
+    mask = Mul (input_ids, attention_mask)
+    sum = Add (mask, token_type_ids)
+    number = Cast <to = 1> (sum)
+    column = Unsqueeze (number, last)
+    last_hidden_state = MatMul (column, weight)
+}
+"""
+
+
+@pytest.mark.slow
+def test_a_result_is_used_from_other_languages(tmp_path: Path) -> None:
+    for program in ("npm", "node", "g++"):
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not installed")
+    weight = ", ".join(f"{number / 384:.4f}" for number in range(384))
+    onnx.save(onnx.parser.parse_model(ENCODER.replace("WEIGHT", weight)), tmp_path / "model.onnx")
+    names, rng = ("input_ids", "attention_mask", "token_type_ids"), np.random.default_rng(0)
+    samples = {f"{i}/{name}": rng.integers(0, 9, (2, 5)) for i in range(4) for name in names}
+    np.savez(tmp_path / "samples.npz", **samples)
+    # The second package is Unity's: it has what C++ needs, from the one registry that every machine here reaches.
+    packages = ["onnxruntime-node@1.30.0", "com.github.asus4.onnxruntime@0.4.9"]
+    install = ["npm", "install", "--silent", "--onnxruntime-node-install=skip", *packages]
+    subprocess.run(install, cwd=tmp_path, check=True)
+    unity = tmp_path / "node_modules" / packages[1].partition("@")[0] / "Plugins"
+    (tmp_path / "onnxruntime").mkdir()
+    headers = next(unity.rglob("onnxruntime_cxx_api.h")).parent
+    (tmp_path / "onnxruntime" / "include").symlink_to(headers)
+    shutil.copytree(unity / "Linux" / "x64", tmp_path / "onnxruntime" / "lib")
+    (tmp_path / "onnxruntime" / "lib" / "libonnxruntime.so.1").symlink_to("libonnxruntime.so")
+    seen = follow("deploy", tmp_path, "")
+    shapes = {line: re.findall(r"\d+", seen[line]) for line in seen if re.match("python|node|LD", line)}
+    assert len(shapes) == 3 and set(map(tuple, shapes.values())) == {("1", "3", "384")}, shapes
+    assert (tmp_path / "models" / "encoder" / "config.pbtxt").is_file()
