@@ -1,19 +1,26 @@
 """How-to pages, followed word for word in a fresh folder with a model so small that it takes seconds.
 
-Files that a page says to write are written, and its commands are typed in their order. Only what installs, serves, or
-needs what this machine may lack is left out.
+Files that a page says to write are written, and its commands are typed in their order. ``hf://ORG/NAME`` is a repository
+of a stand-in for the Hugging Face Hub on this machine. Only what installs, serves, or needs what this machine may lack is
+left out.
 """
 
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -27,6 +34,7 @@ STEP = re.compile(
     r"|^    (?P<command>(?:optim |python \w|node |g\+\+ |LD_LIBRARY_PATH)(?:\\\n|[^\n\\])*)$",
     re.MULTILINE | re.DOTALL,
 )
+COMMIT = "a" * 40
 LEFT_OUT = ("optim web serve", "--target web", "-o service", "-o small", "PEFT_FOLDER", "--runtime")
 WORDS = [
     "[PAD]",
@@ -46,19 +54,80 @@ WORDS = [
 ]
 
 
+class Hub(ThreadingHTTPServer):
+    """Answers as the Hugging Face Hub does for one public repository ``ORG/NAME`` with the files of a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(("127.0.0.1", 0), HubAnswer)
+        self.folder = folder
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+
+class HubAnswer(BaseHTTPRequestHandler):
+    server: Hub
+
+    def do_HEAD(self) -> None:
+        self._answer()
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def _answer(self) -> None:
+        file = self.server.folder / self.path.removeprefix(f"/ORG/NAME/resolve/{COMMIT}/")
+        if self.path == "/api/models/ORG/NAME/revision/main":
+            content = json.dumps({"id": "ORG/NAME", "sha": COMMIT}).encode()
+        elif self.path.startswith(f"/api/models/ORG/NAME/tree/{COMMIT}"):
+            files = [path for path in sorted(self.server.folder.iterdir()) if path.is_file()]
+            entries = [{"type": "file", "path": path.name, "size": path.stat().st_size, "oid": ""} for path in files]
+            content = json.dumps(entries).encode()
+        else:
+            content = file.read_bytes() if file.is_file() else b""
+        self.send_response(200 if content else 404)
+        self.send_header("ETag", f'"{hashlib.sha256(content).hexdigest()}"')
+        self.send_header("X-Repo-Commit", COMMIT)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(content)
+
+    def log_message(self, *args: Any) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def _hub(folder: Path) -> Iterator[str]:
+    with Hub(folder) as hub:
+        threading.Thread(target=hub.serve_forever, args=(0.02,), daemon=True).start()
+        yield hub.url
+        hub.shutdown()
+
+
 def follow(page: str, folder: Path, source: str) -> dict[str, str]:
-    """Type the commands of a page in ``folder``; what each printed on stdout."""
+    """Type the commands of a page in ``folder``; what each printed on stdout.
+
+    Args:
+        page: of docs/.
+        folder: with the files that a user has before.
+        source: the folder there that ``hf://ORG/NAME`` has.
+    """
+    with _hub(folder / source) as url:
+        return _typed(page, folder, url)
+
+
+def _typed(page: str, folder: Path, hub: str) -> dict[str, str]:
     environment = {
-        **os.environ,
+        **{name: text for name, text in os.environ.items() if not name.lower().endswith("_proxy")},
         "OPTIM_CACHE_DIR": str(folder / "cache"),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "HF_ENDPOINT": hub,
+        "HF_HOME": str(folder / "huggingface"),
     }
     seen = {}
     for step in STEP.finditer((ROOT / "docs" / f"{page}.md").read_text("utf-8")):
         if step["file"]:
             (folder / step["file"]).write_text(step["text"])
             continue
-        line = re.sub("cpu:threads=.", "cpu:threads=1", step["command"].replace("hf://ORG/NAME", source))
+        line = re.sub("cpu:threads=.", "cpu:threads=1", step["command"])
         if any(words in line for words in LEFT_OUT):
             continue
         line += " --search-seconds 5" if line.startswith("optim run") else ""
