@@ -246,5 +246,5 @@ def test_for_a_module_that_an_extra_brings_the_libraries_of_the_extra_are_named(
     distribution(site, "optim-acme", requires=requires)
     (one,) = found("plugin acme (optim-acme 1.0)")
     assert one.severity == "note"
-    assert one.what == "parts of it need what is not installed: a_library_that_nobody_has"
+    assert one.what == "parts of it need libraries that are not installed: a_library_that_nobody_has"
     assert one.fix == "pip install 'a-library-that-nobody-has>=2' 'its-friend'"

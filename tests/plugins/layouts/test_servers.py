@@ -100,7 +100,9 @@ def test_triton_is_told_what_its_backend_knows(tuned, tmp_path):
 
 def config_of(inputs, outputs, tmp_path, monkeypatch):
     """The configuration for a graph with these inputs and outputs, and what is said of it."""
-    monkeypatch.setattr("optim_plugins.layouts.kinds.triton.place_graph", lambda *_: (tmp_path / "model").mkdir(exist_ok=True))
+    monkeypatch.setattr(
+        "optim_plugins.layouts.kinds.triton.place_graph", lambda *_: (tmp_path / "model").mkdir(exist_ok=True)
+    )
     model = SimpleNamespace(inputs=inputs, outputs=outputs, session=SessionConfig())
     laid = Triton().write(SimpleNamespace(model=model, target=PLAIN_CPU), tmp_path, TritonOptions())
     return (tmp_path / "model" / "config.pbtxt").read_text(), laid.notes
