@@ -1,8 +1,8 @@
 """How-to pages, followed word for word in a fresh folder with a model so small that it takes seconds.
 
-Files that a page says to write are written, and its commands are typed in their order. ``hf://ORG/NAME`` is a repository
-of a stand-in for the Hugging Face Hub on this machine. Only what installs, serves, or needs what this machine may lack is
-left out.
+Files that a page says to write are written, and its commands are typed in their order. ``hf://ORG/NAME`` is a
+repository of a stand-in for the Hugging Face Hub on this machine. Only what installs, serves, or needs what this
+machine may lack is left out.
 """
 
 from __future__ import annotations
