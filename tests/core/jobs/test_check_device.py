@@ -60,7 +60,12 @@ def checked(tmp_path):
         measure_variations(SimpleNamespace(run=None), Reference(*folders, model, tuple(range(8))))
         target = Target("any", "ort", "AnyExecutionProvider")
         request = SimpleNamespace(
-            place=Place(target, "ort"), feeds=folders[0], outputs=folders[1], model=model, within_s=seconds / 5
+            place=Place(target, "ort"),
+            feeds=folders[0],
+            outputs=folders[1],
+            model=model,
+            within_s=seconds / 5,
+            without=(),
         )
         runner = Runner(Store(tmp_path / "cache"), print)
         began = time.monotonic()
