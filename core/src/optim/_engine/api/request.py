@@ -163,7 +163,7 @@ def _require_models(models: Sequence[Path], data: str | None, target: str) -> No
             check_file(path / _MODEL_IN_FOLDER if filled else path)
     from optim._engine.plugins.registry import load_registry
 
-    _require_place(load_registry(), data, target)
+    _require_place(load_registry(), data, target, beside=True)
 
 
 def conditions_for(
@@ -194,14 +194,20 @@ def conditions_for(
 
 
 def _require_place(
-    registry: Registry, data: str | None, target: str, passes: Sequence[str] = (), *, here: bool = True
+    registry: Registry,
+    data: str | None,
+    target: str,
+    passes: Sequence[str] = (),
+    *,
+    here: bool = True,
+    beside: bool = False,
 ) -> None:
     """Refuse feeds, a target or passes that are not there; of several targets one may have a pass that others lack."""
     from optim._engine.plugins.chosen_targets import choose_targets
 
     if data is not None:
         require_feeds(data)
-    chosen = choose_targets(registry, target, here=here)
+    chosen = choose_targets(registry, target, here=here, beside=beside)
     for name in passes:
         if not chosen.compete:
             registry.find_pass(name, chosen.baseline)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from optim._engine.compare.rounding import not_reproducible
@@ -14,7 +13,7 @@ from optim._engine.search.journal import Journal, failures
 from optim._engine.search.measure.racing import TimingFailed, original_failed
 from optim._engine.search.plan import Plan
 from optim._engine.search.select.archive import ParetoArchive, points_of
-from optim._engine.search.select.chains import BeyondBudgetError, OptionsAt, repeat
+from optim._engine.search.select.chains import repeat
 from optim._engine.search.select.nearest import why_no_help
 from optim._engine.search.select.selection import Selection
 from optim._engine.search.settings import AUTO, Named
@@ -314,20 +313,8 @@ def judge_lock(bench: Workbench) -> Verdict:
     """
     # nothing is searched, and nothing bounds its end
     time = Deadline(AUTO, bench.turns.now).to_prove(bench.prepared, bench.settings.timeout_s)
-    verdict = judge_chain(bench, bench.settings.chain or (), time)
-    return replace(verdict, reason="repeated from a lock and verified, without a search")
-
-
-def judge_chain(
-    bench: Workbench, chain: Sequence[Named], time: Deadline, options_at: OptionsAt | None = None
-) -> Verdict:
-    """Apply a chain to the original, compare it on all samples, and time it; for its arguments see :func:`repeat`.
-
-    Raises:
-        OptimError[replay-failed]: a step does not repeat, or the model is not right.
-    """
     journal = Journal(bench.objective.goal, bench.original.target)
-    candidate = repeat(bench, journal, chain, options_at)
+    candidate = repeat(bench, journal, bench.settings.chain or ())
     archive = ParetoArchive(bench.budget)
     selection = Selection(bench, journal, archive, time)
     if bench.target.timed:
@@ -336,18 +323,17 @@ def judge_chain(
         measured = [found for found in (selection.check(candidate),) if found is not None]
     score = selection.clock.board[candidate]
     if not measured:
-        failed = OptimError(
+        raise OptimError(
             "replay-failed",
             "the repeated model is not right",
             score.objection.text,
             "run the search again, without the lock",
             status=ExitStatus.NOT_HELD,
         )
-        raise BeyondBudgetError.where(score.objection, failed)
     journal.conclude(candidate, measured[0])
     return Verdict(
         RunStatus.UNCHANGED if candidate.is_original else _delivered(measured[0], selection),
-        "",
+        "repeated from a lock and verified, without a search",
         measured[0],
         journal.attempts,
         original=selection.clock.base,

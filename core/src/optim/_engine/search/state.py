@@ -154,7 +154,6 @@ class Attempt:
         target: name of the target that it was tried for; empty where the run has one only.
         objected: whether the gate dropped it: its outputs are not right.
         blame: the nodes that make it wrong, where that was looked into.
-        layers: of the stand-in that it was tried on; 0: it was tried on the whole model.
         unchanged: whether the pass ran, and found nothing to change.
         proven: whether ``ratio`` is that of fresh rounds at the end, which a quick look never replaces.
     """
@@ -187,7 +186,6 @@ class Attempt:
     target: str = ""
     objected: bool = False
     blame: StepBlame | None = None
-    layers: int = 0
     unchanged: bool = False
     proven: bool = False
 
