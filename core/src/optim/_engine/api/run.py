@@ -36,7 +36,7 @@ def run(
     max_loss: str | float | None = None,
     max_mismatch: str | float | None = None,
     lossless: bool | None = None,
-    batch_invariant: float | None = None,
+    max_batch_drift: float | None = None,
     recipe: str | PathLike[str] | Mapping[str, Any] | None = None,
     trust_code: bool = False,
     passes: Sequence[str] | Mapping[str, Mapping[str, Any] | None] = (),
@@ -84,7 +84,7 @@ def run(
         max_mismatch: share of the texts or whole numbers of one output that may differ: ``0.01``, or ``"1%"``; by
             default none.
         lossless: admit only passes held to rounding error.
-        batch_invariant: how far a sample's answer may move in a batch and with padding, as drift.
+        max_batch_drift: the largest drift of a sample between running alone and in a padded batch.
         recipe: a recipe or a lock; or what a recipe says, as a mapping.
         trust_code: let the file ``recipe`` name functions and classes that are imported and run.
         passes: passes that must hold, by name; a mapping gives their options (None: what the pass proposes).
@@ -133,7 +133,7 @@ def run(
         "max_loss": max_loss,
         "max_mismatch": max_mismatch,
         "lossless": lossless,
-        "batch_invariant": batch_invariant,
+        "max_batch_drift": max_batch_drift,
         "named": tuple(Named(name, options) for name, options in named),
         "without": tuple(without),
         "stages": tuple(stages),

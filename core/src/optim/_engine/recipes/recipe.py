@@ -30,7 +30,7 @@ class BudgetTable(_Table):
         default=None, description="share of an output's texts or whole numbers that may differ: '1%', or 0.01"
     )
     lossless: bool = Field(default=False, strict=True, description="rounding error only")
-    batch_invariant: float | None = Field(
+    max_batch_drift: float | None = Field(
         default=None,
         gt=0,
         strict=True,

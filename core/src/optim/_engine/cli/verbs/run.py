@@ -34,19 +34,11 @@ if TYPE_CHECKING:
 
 _SECTIONS = {
     "Goal": ("--generate", "--max-size", "--max-memory", "--max-latency"),
-    "Accuracy": ("--lossless", "--max-mismatch", "--batch-invariant"),
-    "Passes": ("--with", "--without", "--stage", "--dry-run", "--trust-code"),
+    "Accuracy": ("--lossless", "--max-mismatch", "--max-batch-drift"),
+    "Passes": ("--with", "--without", "--stage", "--dry-run"),
     "Time and cache": ("--timeout", "--no-cache", "--seed"),
-    "Sources other than .onnx": (
-        "--task",
-        "--dynamic",
-        "--source-arg",
-        "--state",
-        "--rename",
-        "--weights",
-        "--allow-pickle",
-        "--trust-remote-code",
-    ),
+    "Sources other than .onnx": ("--task", "--dynamic", "--source-arg", "--state", "--rename", "--weights"),
+    "Files of other people": ("--trust-code", "--trust-remote-code", "--allow-pickle"),
     "Layouts for other programs": ("--files", "--python"),
     "Several machines": ("--cluster", "--store-url"),
     "Output": ("--pick", "--trace", "--verbose", "--json", "--help"),
@@ -64,7 +56,12 @@ _EXAMPLES = (
 )
 
 
-@click.command(cls=OptimCommand, sections=_SECTIONS, old_names=OLD_NAMES, examples=_EXAMPLES)
+@click.command(
+    cls=OptimCommand,
+    sections=_SECTIONS,
+    old_names={**OLD_NAMES, "--batch-invariant": "--max-batch-drift"},
+    examples=_EXAMPLES,
+)
 @click.argument("source", type=MODEL_PATH)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Run folder to write. [default: MODEL-optim]")
 @targets_option("Target to run the model on (execution provider, device). With several, the fastest result wins.")
@@ -91,7 +88,7 @@ _EXAMPLES = (
 @click.option("--max-drift", type=float, help="Accuracy budget: largest drift of any output. [default: 0.1]")
 @mismatch_option
 @click.option(
-    "--batch-invariant",
+    "--max-batch-drift",
     type=float,
     metavar="LIMIT",
     help="Largest drift of a sample between running alone and running in a padded batch.",
