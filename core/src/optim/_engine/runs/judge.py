@@ -20,6 +20,7 @@ from optim._engine.search.settings import AUTO, Named
 from optim._engine.search.state import LaneResult, Measured, StepStatus
 from optim._engine.search.targets.contest import Contender, Contest
 from optim._engine.search.workbench import Workbench
+from optim.cli_kit.output import size_text
 from optim.errors import ExitStatus, OptimError
 from optim.passes import Role
 
@@ -205,6 +206,8 @@ class _Ending:
         said = f"no candidate within the accuracy budget meets {objective.bounds_text}; original: {broken}"
         if nearest is not None:
             said += f"; nearest candidate: {objective.objection(nearest, base)}"
+        elif sizes := [row.size_bytes for row in self.beam.journal.attempts if row.size_bytes and not row.objected]:
+            said += f"; smallest candidate, which was not timed: {size_text(min(sizes))}"
         return self._missed(said)
 
     def made_right(self) -> Verdict | None:
