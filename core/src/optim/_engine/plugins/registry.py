@@ -251,7 +251,7 @@ class Registry:
         """What one of optim's own plugins does for core: an instance of the first class that is offered.
 
         Args:
-            kind: ``pipeline``, ``deliverer`` or ``generator``.
+            kind: ``pipeline``, ``deliverer``, ``generator`` or ``recorder``.
             owner: the plugin that has it.
             what: cannot be done without it.
 
@@ -382,7 +382,8 @@ def _name(item: Any) -> str:
 
 _FOLDERS = {
     **dict.fromkeys(
-        ("adapters", "cuda", "diagnose", "export", "goals", "layouts", "metrics", "ort", "tensorrt", "torch"), "plugins"
+        ("adapters", "cuda", "diagnose", "export", "goals", "layouts", "metrics", "ort", "record", "tensorrt", "torch"),
+        "plugins",
     ),
     **{name: f"plugins-{name}" for name in ("fleet", "inc", "openvino", "prepost", "qnn")},
 }
@@ -407,4 +408,5 @@ _KINDS: dict[str, tuple[Check, Callable[[Any], str]]] = {
     "pipeline": (checks.function_defect, str),
     "deliverer": (checks.function_defect, str),
     "generator": (checks.function_defect, str),
+    "recorder": (checks.function_defect, str),
 }

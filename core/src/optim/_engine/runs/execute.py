@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from optim._engine.compare.variants import variant_models
 from optim._engine.jobs import check_result, ingest
@@ -38,9 +38,6 @@ from optim.onnx.operators import operator_counts
 from optim.providers.repacking import mapped_config
 from optim.target import Target
 from optim.workplace import Workplace
-
-if TYPE_CHECKING:
-    from optim._engine.search.plan import Plan
 
 _PACKAGES = ("optim-core", "onnx", "onnx-ir", "numpy", "pydantic")
 
@@ -239,7 +236,7 @@ def _outcome(
     """Search, or repeat a chain, judge, and gather what came of it."""
     # what a run from the cache needs none of
     from optim._engine.feeds.unread_rows import unread_rows
-    from optim._engine.runs.judge import judge_lock
+    from optim._engine.runs.judge import judge_lock, judge_search
     from optim._engine.runs.lab.after_run import look_after
     from optim._engine.search.measure.repacked_original import repacked_original
 
@@ -251,7 +248,7 @@ def _outcome(
     elif bench.settings.chain is not None:
         verdict, won = judge_lock(bench), bench
     else:
-        verdict, won = _searched(bench, plans.by_target[chosen.baseline.name], load), bench
+        verdict, won = judge_search(bench, plans.by_target[chosen.baseline.name]), bench
     search_s, result = bench.turns.now() - started, verdict.result
     if not chosen.compete and bench.settings.chain is None and (note := repacked_original(bench, result)):
         bench.deadline.note(note)
@@ -312,27 +309,6 @@ def _contested(bench: Workbench, entrants: Sequence[Entrant]) -> tuple[Verdict, 
     verdict = judge_contest(contest, bench)
     rows = contest.rows(verdict.delivered, bench)
     return verdict, contest.bench_of(verdict.delivered, bench), rows
-
-
-def _searched(bench: Workbench, plan: Plan, load: Load) -> Verdict:
-    """What a search of the model comes to, or of a stand-in where the model would take longer than its time."""
-    from optim._engine.runs.judge import judge_search
-    from optim._engine.runs.stand_in.layers import stand_in_for
-
-    stand_in = stand_in_for(bench, plan, load)
-    if stand_in is None:
-        return judge_search(bench, plan)
-    from optim._engine.runs.stand_in.carry import judge_carried
-    from optim._engine.runs.stand_in.search import search_stand_in
-
-    try:
-        found = search_stand_in(bench, plan, stand_in, load)
-    except OptimError as error:
-        bench.deadline.note(
-            f"optim searched the whole model, because the search on {stand_in.text} failed: {error.what}"
-        )
-        return judge_search(bench, plan)
-    return judge_carried(bench, plan, stand_in, found)
 
 
 def _known_export(settings: RunSettings) -> KnownExport | None:

@@ -115,12 +115,12 @@ class Preparation:
     @property
     def goal(self) -> Goal:
         """What the user asked for."""
-        return find_goal(self.registry, self.settings.goal, self.settings.goal_request)
+        return find_goal(self.registry, self.settings.goal)
 
     @property
     def objective(self) -> Objective:
         """What is made small on the target."""
-        return Objective(self.goal, self.target.timed)
+        return Objective(self.goal, self.target.timed, self.settings.bounds)
 
     def _settle(self, target: Target) -> None:
         self.place = self.place_of(target)
