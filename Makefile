@@ -31,7 +31,7 @@ help:
 	@echo "make test        run every test, and those of integer kernels once more as on a processor with AVX2 alone; some eight minutes on two cores"
 	@echo "make test-avx2   run the tests of integer kernels as on a processor with AVX2 alone: Linux on x86-64 with gcc and binutils"
 	@echo "make test-quick  run what is quick, without tests/faults; a bit more than a minute on two cores"
-	@echo "make test-suite  run every pass on every backend model of onnx, 76,000 trials, all kernels as under AVX2, and what is wide; some fifteen minutes"
+	@echo "make test-suite  run every pass on every backend model of onnx, 76,000 trials, all kernels as under AVX2, and what is wide"
 	@echo "make test-faults run every case of tests/faults, killed and starved processes too; minutes"
 	@echo "make coverage    run every test, and count which lines ran, in subprocesses too"
 	@echo "make lint        ruff, mypy, and the prose, links and command lines of the pages"

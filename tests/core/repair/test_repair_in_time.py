@@ -317,7 +317,7 @@ def test_a_failed_repair_is_told_from_one_that_found_nothing_in_time(kind, raise
     bench.repair = lambda *words: Workbench.repair(bench, *words)
     bench.budget = None
     trial.offered.over_models = SimpleNamespace(kept="in float")
-    repairer = Repairer(bench, None, None, time)
+    repairer = Repairer(bench, None, time)
     assert repairer.options(trial, attempt, tried, 0.05) is None
     expected = {
         "raised": "not repaired: onnxruntime refuses the model: its weights are gone",

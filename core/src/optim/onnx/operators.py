@@ -49,25 +49,9 @@ def work_shares(path: Path) -> dict[str, float]:
     guessed, for shapes may be dynamic. It is nothing to go by where a model has both: of a reader of text products do
     9 %, and 2 % by this. Reads no weights.
     """
-    work, _ = _work(path)
+    work = _work(path)
     total = sum(work.values())
     return {name: count / total for name, count in work.items() if count}
-
-
-def share_within_reach(before: Path, after: Path) -> float:
-    """About which share of a graph's work passes still reach that rewrite products and convolutions, 0..1.
-
-    A fusion may take weights into operators of its own, which stay as they are: Attention takes in those of its three
-    projections, a third of those of a transformer's block. Work that is gone is none that is out of reach.
-
-    Args:
-        before: the graph that was fused.
-        after: what came of it.
-    """
-    (plain_before, _), (plain_after, taken_in) = _work(before), _work(after)
-    within = sum(plain_after.values())
-    hidden = min(taken_in, max(0, sum(plain_before.values()) - within))
-    return within / (within + hidden) if within + hidden else 1.0
 
 
 def node_work(model: onnx.ModelProto) -> dict[str, float]:
@@ -81,16 +65,13 @@ def node_work(model: onnx.ModelProto) -> dict[str, float]:
     return found
 
 
-def _work(path: Path) -> tuple[Counter[str], int]:
-    """Multiplications for each row by operator, and those of operators that are not of ONNX."""
+def _work(path: Path) -> Counter[str]:
+    """Multiplications for each row by operator; those of operators that are not of ONNX are left out."""
     work: Counter[str] = Counter()
-    taken_in = 0
     for _, operator, multiplied in _weighed(read_skeleton(path)):
         if operator:
             work[operator] += multiplied
-        else:
-            taken_in += multiplied
-    return work, taken_in
+    return work
 
 
 def _weighed(model: onnx.ModelProto) -> Iterator[tuple[onnx.NodeProto, str, int]]:

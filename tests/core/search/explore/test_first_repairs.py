@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from optim._engine.gate.budget import Budget
 from optim._engine.jobs.offer import Proposal
+from optim._engine.search.board import Board
 from optim._engine.search.explore import first_repairs
 from optim._engine.search.explore.first_repairs import FirstRepairs, Look
-from optim._engine.search.journal import Journal
 from optim._engine.search.state import Candidate, Step
 from optim.model import Model
 from optim.passes import Role, Stage
@@ -52,8 +53,8 @@ class Expander:
             return None
         return _candidate(f"at-{options['drift']}", (attempt.step,))
 
-    def slower_kernels(self, step: Step, proposal: Proposal) -> str:
-        return "its kernels are slower" if step.options.get("slow") else ""
+    def expect(self, step: Step, proposal: Proposal) -> None:
+        """Kernels say nothing here."""
 
     def closest(self, tried: Any) -> Any:
         return min(tried, key=lambda one: one.attempt.step.options["drift"])
@@ -81,7 +82,7 @@ def found(monkeypatch):
             teller=SimpleNamespace(more=lambda _: None),
             try_all=lambda trials, seconds: [SimpleNamespace(answer=answer) for _ in trials],
         )
-        journal = Journal()
+        journal = Board(Budget(0.05, 1e-4))
         time = SimpleNamespace(for_candidate=lambda: 1.0, lending=nullcontext)
         repairs = FirstRepairs(bench, expander, journal, time)
         original = _candidate("original")
@@ -130,10 +131,6 @@ def test_of_what_is_still_beyond_the_budget_the_nearest_is_repaired(found):
 
 def test_what_holds_and_is_slower_stands_beside_a_repair(found):
     assert found({"drift": 0.01}, {"drift": 0.06}, gains={0.01: 0.3}) == (["at-0.01", "repaired"], [{"drift": 0.06}])
-
-
-def test_what_has_slower_kernels_is_not_tried(found):
-    assert found({"drift": 0.04, "slow": True}) == (["repaired"], [{"drift": 0.1}])
 
 
 def test_nothing_is_repaired_that_is_slower_than_what_holds(found):

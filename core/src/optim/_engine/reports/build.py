@@ -36,8 +36,8 @@ from optim._engine.reports.schema import (
 )
 from optim._engine.reports.verdict import notes, verdict
 from optim._engine.reports.words import cores_text, options_text
+from optim._engine.search.front import Point
 from optim._engine.search.objective import figures_of
-from optim._engine.search.select.archive import Point
 from optim._engine.search.state import Attempt, Candidate, LaneResult, Measured
 from optim._engine.search.targets.entrants import TargetOutcome
 from optim.after_run import Section

@@ -238,7 +238,6 @@ def _outcome(
     from optim._engine.feeds.unread_rows import unread_rows
     from optim._engine.runs.judge import judge_lock, judge_search
     from optim._engine.runs.lab.after_run import look_after
-    from optim._engine.search.measure.repacked_original import repacked_original
 
     started = bench.turns.now()
     rows: list[TargetOutcome] = []
@@ -250,8 +249,6 @@ def _outcome(
     else:
         verdict, won = judge_search(bench, plans.by_target[chosen.baseline.name]), bench
     search_s, result = bench.turns.now() - started, verdict.result
-    if not chosen.compete and bench.settings.chain is None and (note := repacked_original(bench, result)):
-        bench.deadline.note(note)
     if result:
         bench.deadline.note(_about_device(won, result.candidate))
         samples = (bench.reference.feed_set().sample(number) for number in bench.prepared.compared)

@@ -17,9 +17,9 @@ from optim._engine.runs.execute import finished_run
 from optim._engine.runs.folder import RunFolder
 from optim._engine.runs.mark import read_mark
 from optim._engine.runs.publish import publish
-from optim._engine.search.journal import chain_key, missing_rows
+from optim._engine.search.front import Pick, Point, choose, nothing_to_pick
 from optim._engine.search.objective import Objective
-from optim._engine.search.select.archive import Pick, Point, choose, nothing_to_pick
+from optim._engine.search.rows import chain_key, missing_rows
 from optim._engine.search.state import Attempt, Candidate, Measured, StepStatus
 from optim._engine.sources.kept_files import files_of
 from optim._engine.store import Store

@@ -21,7 +21,7 @@ from optim._engine.runs.locking import require_source
 from optim._engine.runs.pick import picked
 from optim._engine.runs.publish import publish
 from optim._engine.search.deadline import start_of_command
-from optim._engine.search.select.archive import Pick
+from optim._engine.search.front import Pick
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.time_estimate import PassCosts
 from optim._engine.store import Store, cache_key

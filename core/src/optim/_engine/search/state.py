@@ -206,6 +206,11 @@ class Attempt:
         """The whole chain that it ends."""
         return (*self.behind, self.step.key)
 
+    @property
+    def was_no_faster(self) -> bool:
+        """Whether the step was no faster than the chain without it."""
+        return self.ratio is not None and self.parent_ratio is not None and self.ratio >= self.parent_ratio
+
     def note(self, measured: Measured, *, proven: bool = False) -> None:
         """Keep what the clock said of the chain."""
         self.ratio, self.low, self.high, self.rounds = measured.ratio, measured.low, measured.high, measured.rounds

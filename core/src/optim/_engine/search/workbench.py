@@ -79,12 +79,10 @@ class Workbench(Preparation):
 
     Attributes:
         made: the files of models that passes made.
-        unanswered: digests of models that had not come back once when a race was over: they are not raced again.
         recast_originals: the original with the step that changed its inputs and outputs, by that step's key.
     """
 
     made: set[Path] = field(default_factory=set, init=False)
-    unanswered: set[str] = field(default_factory=set, init=False)
     recast_originals: dict[StepKey, Candidate] = field(default_factory=dict, init=False)
     _tried: dict[str, Tried] = field(default_factory=dict, init=False)
     _stopped: dict[str, tuple[float, Tried]] = field(default_factory=dict, init=False)

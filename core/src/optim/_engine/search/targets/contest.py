@@ -1,8 +1,8 @@
 """The search of one run on several targets: each has its first looks, and the one that promises most goes on.
 
 All of them are held against one baseline: the outputs of the original there are what is right, and the original there
-is in every race, so that ratios of one target compare with those of another. Each target has a beam, a journal and an
-archive of its own: what makes one runtime fast says nothing of another.
+is in every race, so that ratios of one target compare with those of another. Each target has a beam and a board
+of its own: what makes one runtime fast says nothing of another.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from optim._engine.search.explore.beam import Beam, NamedPassError
+from optim._engine.search.front import beats
 from optim._engine.search.measure.efforts import first_look
 from optim._engine.search.measure.racing import Wanted, race_candidates
 from optim._engine.search.objective import Objective
-from optim._engine.search.select.archive import beats
 from optim._engine.search.state import Candidate, Measured
 from optim._engine.search.targets.entrants import Entrant, TargetOutcome, TargetStatus
 from optim._engine.search.taste import SAME_SPEED
@@ -73,7 +73,7 @@ class Contender:
         status = TargetStatus.FAILED if self.failed else TargetStatus.BEATEN
         start = self.beam.start
         right = [] if self.failed or self.entrant.objection else [start]
-        proven = [point.measured for point in self.beam.archive.points() if point.proven and point.within]
+        proven = [point.measured for point in self.beam.board.found if point.proven and point.within]
         ratios = [item.ratio for item in (*right, *self.ranking, *proven) if item.ratio is not None]
         return TargetOutcome(
             self.name,
@@ -127,7 +127,7 @@ class Contest:
                 one.reason = (
                     f"after its first candidates optim expected {one.promise:.2f} at best, so {leader.name} went on"
                 )
-                one.ranking = self._held(one, one.beam.archive.held())
+                one.ranking = self._held(one, one.beam.board.held())
                 continue
             one.beam.time.explore(self._time.to_explore)
             self._search(one)
@@ -192,7 +192,7 @@ class Contest:
         one.beam.clock.base = base
         one.beam.start = one.beam.start.timed(result)
         if not one.entrant.objection:
-            one.beam.archive.explored([one.beam.start])
+            one.beam.board.explored([one.beam.start])
 
     def _look(self, one: Contender) -> None:
         one.bench.teller.on_target(one.name)

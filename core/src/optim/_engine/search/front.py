@@ -7,12 +7,9 @@ front is the proven points within the budget of which no other is at least as fa
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from optim._engine.gate.budget import Budget, Objection
 from optim._engine.goals.bounds import FIELDS, Bound, merged, parse_bound
 from optim._engine.search.state import Candidate, LaneResult, Measured, inaccuracy, unique
 from optim._engine.search.taste import SAME_SPEED
@@ -52,98 +49,24 @@ class Point:
         return self.candidate.digest
 
 
-class ParetoArchive:
-    """Everything that a search measured, and the front of it.
-
-    Args:
-        budget: what the user accepts.
-        required: passes that every delivered chain must have.
-    """
-
-    def __init__(self, budget: Budget, required: Iterable[str] = ()) -> None:
-        self._budget = budget
-        self._required = frozenset(required)
-        self._points: dict[str, Point] = {}
-        self._held: set[Path] = set()
-        self._missed: dict[str, Candidate] = {}
-
-    def explored(self, found: Iterable[Measured]) -> None:
-        """Keeps the figures of a quick look."""
-        for item in found:
-            known = self._points.get(item.digest)
-            if not item.candidate.is_original and (known is None or not known.proven):
-                self._points[item.digest] = Point(replace(item, comparisons=()))
-
-    def proven(self, item: Measured, timing: LaneResult | None) -> None:
-        """Keeps the figures of fresh rounds and all samples."""
-        if not item.candidate.is_original:
-            self._points[item.digest] = Point(item, proven=True, timing=timing)
-
-    def judged(self, candidate: Candidate, objection: Objection) -> None:
-        """Notes whether a lossy candidate held, with its drift and its metric; the last word counts."""
-        if not candidate.is_lossy:
-            return
-        self._held.discard(candidate.model.path)
-        if not objection:
-            self._held.add(candidate.model.path)
-        elif math.isfinite(candidate.drift.relative_error):
-            self._missed[candidate.digest] = candidate
-        if objection:
-            self._points.pop(candidate.digest, None)
-
-    @property
-    def lossy_held(self) -> bool:
-        """Whether any lossy candidate kept within the budget, as far as it was looked at."""
-        return bool(self._held)
-
-    def held(self) -> list[Measured]:
-        """Returns what a quick look found within the budget and nothing has proven yet."""
-        return [
-            point.measured
-            for point in self._points.values()
-            if not point.proven and self._required <= {step.pass_name for step in point.candidate.steps}
-        ]
-
-    def dismiss(self, candidate: Candidate) -> None:
-        """Forget a point of which the verdict found that it is no result."""
-        self._points.pop(candidate.digest, None)
-
-    def aside(self, item: Measured, timing: LaneResult | None) -> None:
-        """Keeps the figures of the nearest point beyond the budget."""
-        self._points[item.digest] = Point(item, proven=True, within=False, timing=timing)
-
-    def beyond(self, most: int | None = None) -> list[Candidate]:
-        """Returns candidates beyond the budget, the one that is by least first, one for each chain of passes."""
-        found: dict[tuple[str, ...], Candidate] = {}
-        for candidate in sorted(
-            self._missed.values(), key=lambda one: (self._budget.excess(one.drift, one.task), len(one.steps))
-        ):
-            found.setdefault(tuple(step.pass_name for step in candidate.steps), candidate)
-        return list(found.values())[:most]
-
-    def worth_proving(self, besides: Sequence[Candidate], most: int) -> list[Candidate]:
-        """Returns candidates that stand elsewhere on the front: the smallest, the most accurate, then the fastest."""
-        there = {candidate.digest for candidate in besides}
-        held = [item for item in self.held() if item.ratio is not None]
-        front = [item for item in _front(held) if item.digest not in there]
-        wishes = [
-            min(front, key=lambda item: (item.candidate.size_bytes, item.ratio or 1.0), default=None),
-            min(front, key=lambda item: (item.candidate.is_lossy, item.ratio or 1.0), default=None),
-            *sorted(front, key=lambda item: item.ratio or 1.0),
-        ]
-        return unique(item.candidate for item in wishes if item is not None)[:most]
-
-    def points(self, delivered: Candidate | None = None) -> list[Point]:
-        """Returns the proven points, numbered along the front; then what was only explored, the fastest first."""
-        return points_of([self], delivered)
+def worth_proving(held: Iterable[Measured], besides: Sequence[Candidate], most: int) -> list[Candidate]:
+    """Returns candidates elsewhere on the front of what held: the smallest, the most accurate, then the fastest."""
+    there = {candidate.digest for candidate in besides}
+    timed = [item for item in held if item.ratio is not None]
+    front = [item for item in _front(timed) if item.digest not in there]
+    wishes = [
+        min(front, key=lambda item: (item.candidate.size_bytes, item.ratio or 1.0), default=None),
+        min(front, key=lambda item: (item.candidate.is_lossy, item.ratio or 1.0), default=None),
+        *sorted(front, key=lambda item: item.ratio or 1.0),
+    ]
+    return unique(item.candidate for item in wishes if item is not None)[:most]
 
 
-def points_of(archives: Iterable[ParetoArchive], delivered: Candidate | None = None) -> list[Point]:
-    """Returns the points of several archives as those of one, see :meth:`ParetoArchive.points`.
+def points_of(points: Sequence[Point], delivered: Candidate | None = None) -> list[Point]:
+    """Returns the proven points, numbered along the front; then what was only explored, the fastest first.
 
     What is delivered has a number, and what is faster than that by no more than noise has none.
     """
-    points = [point for archive in archives for point in archive._points.values()]
     proven = [point for point in points if point.proven and point.within]
     front = _front([point.measured for point in proven])
     for ours in [point.measured for point in proven if delivered and _place(point.candidate) == _place(delivered)]:
