@@ -215,7 +215,11 @@ class Taken:
         known = json.loads(path.read_text()) if path.is_file() else {}
         if left := [one for one in found if "error" not in one and one["key"] not in known]:
             self.step(f"judging {len(left)} results")
-            self.in_judge(left, path, "")
+            try:
+                self.undisturbed(partial(self.in_judge, left, path, "", known), "first look")
+            except OutOfTimeError:
+                path.write_text(json.dumps(known))
+                raise
             known = json.loads(path.read_text())
             for one in left:
                 if one["kind"] == "ort" and "error" not in known[one["key"]]:
@@ -225,19 +229,21 @@ class Taken:
             path.write_text(json.dumps(known))
         return known
 
-    def in_judge(self, contenders: list[Contender], path: Path, task: str) -> None:
-        """Run judge.py until each has an answer: one that crashes it has got one."""
+    def in_judge(self, contenders: list[Contender], path: Path, task: str, known: dict[str, Any]) -> dict[str, Any]:
+        """Run judge.py until each contender has an answer, also one that crashes it. Returns all answers."""
+        path.write_text(json.dumps(known))
         asked = self.work / "asked.json"
         what = {"model": str(self.model.path), "judged": str(self.model.judged), "contenders": contenders, "task": task}
         asked.write_text(json.dumps(what))
         command = [sys.executable, str(HERE / "table" / "judge.py"), str(asked), str(path)]
         for _ in contenders:
             if subprocess.run(command, check=False, capture_output=True).returncode == 0:
-                return
-        known = json.loads(path.read_text()) if path.is_file() else {}
+                return json.loads(path.read_text())
+        known = json.loads(path.read_text())
         for one in contenders:
             known.setdefault(one["key"], {"error": "it could not be judged"})
         path.write_text(json.dumps(known))
+        return known
 
     def race(self, contenders: list[Contender]) -> list[dict[str, Any]]:
         """Races in fresh processes; taken anew where the contenders are others."""
@@ -248,12 +254,12 @@ class Taken:
         races: list[dict[str, Any]] = known.get("races", []) if known.get("keys") == keys else []
         for number in range(len(races), self.effort.races):
             self.step(f"race {number + 1} of {self.effort.races}, {len(contenders)} results beside the original")
-            races.append(self.undisturbed(partial(race, *timed, contenders, self.effort.rounds, number)))
+            races.append(self.undisturbed(partial(race, *timed, contenders, self.effort.rounds, number), "race"))
             path.write_text(json.dumps({"keys": keys, "races": races}))
         return races
 
-    def undisturbed(self, timed: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """The result of a race, with the share of the processors that other programs took meanwhile.
+    def undisturbed(self, timed: Callable[[], dict[str, Any]], what: str) -> dict[str, Any]:
+        """The result of a race or of a first look, with the share of the processors that other programs took meanwhile.
 
         Raises:
             OutOfTimeError: they took too much, twice.
@@ -263,7 +269,7 @@ class Taken:
             found = {**timed(), "others": round(watch.others(), 3)}
             if found["others"] <= MOST or self.tiny:
                 return found
-            print(f"other programs took {100 * found['others']:.0f} % of the processors: this race does not count")
+            print(f"other programs took {100 * found['others']:.0f} % of the processors: this {what} does not count")
         raise OutOfTimeError
 
     def answers(self, contenders: list[Contender]) -> dict[str, str]:
@@ -277,9 +283,7 @@ class Taken:
         elif left and self.model.source in ("minilm", "decoder"):
             self.step(f"answers with {len(left)} results")
             judged = self.work / "judged-answers.json"
-            judged.unlink(missing_ok=True)
-            self.in_judge(left, judged, self.model.source)
-            found = json.loads(judged.read_text())
+            found = self.in_judge(left, judged, self.model.source, {})
             known |= {key: one.get("answers", "not taken") for key, one in found.items()}
         path.write_text(json.dumps(known))
         return known
