@@ -143,14 +143,14 @@ def _with_recipe(settings: RunSettings, recipe: Recipe) -> RunSettings:
 def _budget_of(settings: RunSettings) -> BudgetTable:
     if settings.lossless:
         return BudgetTable(
-            lossless=True, max_batch_drift=settings.max_batch_drift, max_latency_ms=settings.max_latency_ms
+            lossless=True, max_batch_drift=settings.batch_invariant, max_latency_ms=settings.max_latency_ms
         )
     drift = settings.drift_limit
     return BudgetTable(
         max_drift=drift if math.isfinite(drift) else None,
         max_loss=settings.max_loss.text if settings.max_loss else None,
         max_mismatch=settings.max_mismatch or None,
-        max_batch_drift=settings.max_batch_drift,
+        max_batch_drift=settings.batch_invariant,
         max_latency_ms=settings.max_latency_ms,
     )
 
@@ -163,7 +163,7 @@ def _said(budget: BudgetTable) -> dict[str, Any]:
         "max_drift": budget.max_drift,
         "max_loss": loss,
         "max_mismatch": parse_max_mismatch(str(budget.max_mismatch)) if budget.max_mismatch is not None else 0.0,
-        "max_batch_drift": budget.max_batch_drift,
+        "batch_invariant": budget.max_batch_drift,
         "max_latency_ms": budget.max_latency_ms,
     }
 
