@@ -46,14 +46,14 @@ class Budget:
         foresees: whether the drift is held on further samples like those measured too; on made-up ones, which are not
             drawn from anything, only the worst counts.
         max_mismatch: share of texts and whole numbers of one output that may differ, 0..1.
-        max_batch_drift: the largest drift of a sample between running alone and in a padded batch; None: no limit.
+        batch_invariant: as --max-batch-drift; recorded runs know the limit by this name. None: no limit.
     """
 
     max_drift: float | None
     tolerance: float
     max_loss: MaxLoss | None = None
     foresees: bool = False
-    max_batch_drift: float | None = None
+    batch_invariant: float | None = None
     max_mismatch: float = 0.0
 
     @property
@@ -103,10 +103,10 @@ class Budget:
 
     def batch_objection(self, batch: BatchDrift | None) -> str:
         """Returns why a model's answers move too far in a batch or with padding; empty where they do not."""
-        if self.max_batch_drift is None or batch is None or batch.worst <= self.max_batch_drift:
+        if self.batch_invariant is None or batch is None or batch.worst <= self.batch_invariant:
             return ""
         how = "in a batch" if (batch.batched or 0.0) >= (batch.padded or 0.0) else "with padding"
-        return f"a sample's answer moves by {batch.worst:.3g} {how}, beyond --max-batch-drift {self.max_batch_drift:g}"
+        return f"a sample's answer moves by {batch.worst:.3g} {how}, beyond --max-batch-drift {self.batch_invariant:g}"
 
     def objection(
         self,
