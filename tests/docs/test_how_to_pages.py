@@ -1,30 +1,41 @@
 """How-to pages, followed word for word in a fresh folder with a model so small that it takes seconds.
 
-Files that a page says to write are written, and its commands are typed in their order. Only what installs, serves, or
-needs what this machine may lack is left out.
+Files that a page says to write are written, and its commands are typed in their order. ``hf://ORG/NAME`` is a
+repository of a stand-in for the Hugging Face Hub on this machine. Only what installs, serves, or needs what this
+machine may lack is left out.
 """
 
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.wide
 """A minute and a half: make test-suite follows the pages."""
 STEP = re.compile(
-    r"^```python\n# (?P<file>\S+\.py)\n(?P<text>.*?)^```$|^    (?P<command>(?:optim |python \w)(?:\\\n|[^\n\\])*)$",
+    r"^```\w+\n(?:#|//) (?P<file>\w+\.\w+)\n(?P<text>.*?)^```$"
+    r"|^    (?P<command>(?:optim |python \w|node |g\+\+ |LD_LIBRARY_PATH)(?:\\\n|[^\n\\])*)$",
     re.MULTILINE | re.DOTALL,
 )
-LEFT_OUT = ("optim web serve", "--target web", "-o service", "-o small", "PEFT_FOLDER")
+COMMIT = "a" * 40
+LEFT_OUT = ("optim web serve", "--target web", "-o service", "-o small", "PEFT_FOLDER", "--runtime")
 WORDS = [
     "[PAD]",
     "[UNK]",
@@ -43,19 +54,80 @@ WORDS = [
 ]
 
 
+class Hub(ThreadingHTTPServer):
+    """Answers as the Hugging Face Hub does for one public repository ``ORG/NAME`` with the files of a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(("127.0.0.1", 0), HubAnswer)
+        self.folder = folder
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+
+class HubAnswer(BaseHTTPRequestHandler):
+    server: Hub
+
+    def do_HEAD(self) -> None:
+        self._answer()
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def _answer(self) -> None:
+        file = self.server.folder / self.path.removeprefix(f"/ORG/NAME/resolve/{COMMIT}/")
+        if self.path == "/api/models/ORG/NAME/revision/main":
+            content = json.dumps({"id": "ORG/NAME", "sha": COMMIT}).encode()
+        elif self.path.startswith(f"/api/models/ORG/NAME/tree/{COMMIT}"):
+            files = [path for path in sorted(self.server.folder.iterdir()) if path.is_file()]
+            entries = [{"type": "file", "path": path.name, "size": path.stat().st_size, "oid": ""} for path in files]
+            content = json.dumps(entries).encode()
+        else:
+            content = file.read_bytes() if file.is_file() else b""
+        self.send_response(200 if content else 404)
+        self.send_header("ETag", f'"{hashlib.sha256(content).hexdigest()}"')
+        self.send_header("X-Repo-Commit", COMMIT)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(content)
+
+    def log_message(self, *args: Any) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def _hub(folder: Path) -> Iterator[str]:
+    with Hub(folder) as hub:
+        threading.Thread(target=hub.serve_forever, args=(0.02,), daemon=True).start()
+        yield hub.url
+        hub.shutdown()
+
+
 def follow(page: str, folder: Path, source: str) -> dict[str, str]:
-    """Type the commands of a page in ``folder``; what each printed on stdout."""
+    """Type the commands of a page in ``folder``; what each printed on stdout.
+
+    Args:
+        page: of docs/.
+        folder: with the files that a user has before.
+        source: the folder there that ``hf://ORG/NAME`` has.
+    """
+    with _hub(folder / source) as url:
+        return _typed(page, folder, url)
+
+
+def _typed(page: str, folder: Path, hub: str) -> dict[str, str]:
     environment = {
-        **os.environ,
+        **{name: text for name, text in os.environ.items() if not name.lower().endswith("_proxy")},
         "OPTIM_CACHE_DIR": str(folder / "cache"),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "HF_ENDPOINT": hub,
+        "HF_HOME": str(folder / "huggingface"),
     }
     seen = {}
     for step in STEP.finditer((ROOT / "docs" / f"{page}.md").read_text("utf-8")):
         if step["file"]:
             (folder / step["file"]).write_text(step["text"])
             continue
-        line = step["command"].replace("hf://ORG/NAME", source).replace("cpu:threads=2", "cpu:threads=1")
+        line = re.sub("cpu:threads=.", "cpu:threads=1", step["command"])
         if any(words in line for words in LEFT_OUT):
             continue
         line += " --search-seconds 5" if line.startswith("optim run") else ""
@@ -161,3 +233,43 @@ def test_adapters(tmp_path: Path) -> None:
     seen = follow("adapters", tmp_path, "base")
     assert seen["python answer.py"].count("[[") == 3
     assert "sales.onnx_adapter fits" in seen["optim adapters check out sales.onnx_adapter"]
+
+
+ENCODER = """
+<ir_version: 9, opset_import: ["" : 17]>
+encoder (int64[batch, sequence] input_ids, int64[batch, sequence] attention_mask, int64[batch, sequence] token_type_ids)
+    => (float[batch, sequence, 384] last_hidden_state)
+<int64[1] last = {-1}, float[1, 384] weight = {WEIGHT}> {
+    mask = Mul (input_ids, attention_mask)
+    sum = Add (mask, token_type_ids)
+    number = Cast <to = 1> (sum)
+    column = Unsqueeze (number, last)
+    last_hidden_state = MatMul (column, weight)
+}
+"""
+
+
+@pytest.mark.slow
+def test_a_result_is_used_from_other_languages(tmp_path: Path) -> None:
+    for program in ("npm", "node", "g++"):
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not installed")
+    weight = ", ".join(f"{number / 384:.4f}" for number in range(384))
+    onnx.save(onnx.parser.parse_model(ENCODER.replace("WEIGHT", weight)), tmp_path / "model.onnx")
+    names, rng = ("input_ids", "attention_mask", "token_type_ids"), np.random.default_rng(0)
+    samples = {f"{i}/{name}": rng.integers(0, 9, (2, 5)) for i in range(4) for name in names}
+    np.savez(tmp_path / "samples.npz", **samples)
+    # The second package is Unity's: it has what C++ needs, from the one registry that every machine here reaches.
+    packages = ["onnxruntime-node@1.30.0", "com.github.asus4.onnxruntime@0.4.9"]
+    install = ["npm", "install", "--silent", "--onnxruntime-node-install=skip", *packages]
+    subprocess.run(install, cwd=tmp_path, check=True)
+    unity = tmp_path / "node_modules" / packages[1].partition("@")[0] / "Plugins"
+    (tmp_path / "onnxruntime").mkdir()
+    headers = next(unity.rglob("onnxruntime_cxx_api.h")).parent
+    (tmp_path / "onnxruntime" / "include").symlink_to(headers)
+    shutil.copytree(unity / "Linux" / "x64", tmp_path / "onnxruntime" / "lib")
+    (tmp_path / "onnxruntime" / "lib" / "libonnxruntime.so.1").symlink_to("libonnxruntime.so")
+    seen = follow("deploy", tmp_path, "")
+    shapes = {line: re.findall(r"\d+", seen[line]) for line in seen if re.match("python|node|LD", line)}
+    assert len(shapes) == 3 and set(map(tuple, shapes.values())) == {("1", "3", "384")}, shapes
+    assert (tmp_path / "models" / "encoder" / "config.pbtxt").is_file()

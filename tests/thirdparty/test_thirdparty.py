@@ -213,7 +213,7 @@ def test_the_doctor_finds_what_is_broken_and_says_how_to_mend_it(environment):
     text = done.stdout
     for reason in (*(reason for _, reason in PROBLEMS), "cannot be ordered", "runs on backend a-backend-of-nobody"):
         assert reason in text
-    assert "wants to be placed by ort.clean, ort:*, ort.fuse-transformer, and plugin ort is not there" in text
+    assert "names ort.clean, ort:*, ort.fuse-transformer in before or after, and plugin ort is not installed" in text
 
 
 def test_a_target_whose_backend_is_not_installed_is_one_clear_error(environment, model, tmp_path):

@@ -88,7 +88,10 @@ def written_options(name: str, text: str, *, example: str) -> dict[str, Any]:
         found: dict[str, Any] = tomllib.loads(f"options = {{{text}}}")["options"]
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise OptimError.usage(
-            "bad-option", f"cannot read the options of {name}", f"{text}: {error}", f"values are TOML: {example}"
+            "bad-option",
+            f"cannot read the options of {name}",
+            f"{text}: {error}",
+            f"values are TOML, so a text needs quotes: {example}",
         ) from error
     return found
 

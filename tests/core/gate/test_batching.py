@@ -93,7 +93,7 @@ def test_a_fixed_batch_and_samples_of_other_shapes_are_said(tmp_path: Path) -> N
 
 
 def test_the_limit_is_held_and_names_what_moves() -> None:
-    budget = Budget(0.05, 1e-4, batch_invariant=0.01)
+    budget = Budget(0.05, 1e-4, max_batch_drift=0.01)
     assert not budget.batch_objection(BatchDrift(0.009, 0.002, 4, 8))
     assert "moves by 0.02 in a batch" in budget.batch_objection(BatchDrift(0.02, 0.002, 4, 8))
     assert "moves by 0.03 with padding" in budget.batch_objection(BatchDrift(None, 0.03, 0, 8))

@@ -100,7 +100,9 @@ def test_triton_is_told_what_its_backend_knows(tuned, tmp_path):
 
 def config_of(inputs, outputs, tmp_path, monkeypatch):
     """The configuration for a graph with these inputs and outputs, and what is said of it."""
-    monkeypatch.setattr("optim_plugins.layouts.kinds.triton.place_graph", lambda *_: (tmp_path / "model").mkdir())
+    monkeypatch.setattr(
+        "optim_plugins.layouts.kinds.triton.place_graph", lambda *_: (tmp_path / "model").mkdir(exist_ok=True)
+    )
     model = SimpleNamespace(inputs=inputs, outputs=outputs, session=SessionConfig())
     laid = Triton().write(SimpleNamespace(model=model, target=PLAIN_CPU), tmp_path, TritonOptions())
     return (tmp_path / "model" / "config.pbtxt").read_text(), laid.notes
@@ -108,12 +110,13 @@ def config_of(inputs, outputs, tmp_path, monkeypatch):
 
 def test_a_graph_without_a_batch_everywhere_is_run_request_by_request(tmp_path, monkeypatch):
     x, count = TensorInfo("x", "float32", ("batch", 4)), TensorInfo("count", "int64", ())
-    text, notes = config_of((x, count), (x,), tmp_path, monkeypatch)
+    text, notes = config_of((x, TensorInfo("size", "int64", (1,))), (x,), tmp_path, monkeypatch)
     assert "max_batch_size: 0" in text
     assert "dynamic_batching" not in text
     assert '"x" data_type: TYPE_FP32 dims: [ -1, 4 ]' in text
-    assert '"count" data_type: TYPE_INT64 dims: [ 1 ] reshape { shape: [ ] }' in text
     assert any("one by one" in note for note in notes)
+    with pytest.raises(OptimError, match="'count' has no dimensions"):
+        config_of((x, count), (x,), tmp_path, monkeypatch)
 
 
 def test_strings_are_a_type_of_triton(tmp_path, monkeypatch):
@@ -146,16 +149,20 @@ def test_a_configuration_that_is_not_the_graphs_is_noticed(tuned, consumers, tmp
         open_laid(Triton(), laid, tmp_path, [], consumers)
 
 
-def test_a_size_that_onnxruntime_infers_may_be_free_in_the_graph(consumers, tmp_path):
+def test_a_size_that_onnxruntime_infers_is_in_the_configuration(consumers, tmp_path):
     from optim.layout import open_laid
 
     (tmp_path / "run").mkdir()
     path = tmp_path / "run" / "model.onnx"
     onnx.save(onnx.parser.parse_model(INFERRED), path)
     laid = Triton().write(Result(path.parent, describe_model(path), PLAIN_CPU), tmp_path, TritonOptions())
-    assert 'name: "y" data_type: TYPE_FP32 dims: [ -1 ]' in (tmp_path / "model" / "config.pbtxt").read_text()
+    file = tmp_path / "model" / "config.pbtxt"
+    assert 'name: "y" data_type: TYPE_FP32 dims: [ 4 ]' in file.read_text()
     opened = open_laid(Triton(), laid, tmp_path, [{"x": np.ones((2, 4), np.float32)}], consumers)
     assert opened.outputs[0]["y"].shape == (2, 4)
+    file.write_text(file.read_text().replace("dims: [ 4 ]", "dims: [ -1 ]"))  # as a server refuses it
+    with pytest.raises(OptimError, match="inputs of the configuration are"):
+        open_laid(Triton(), laid, tmp_path, [], consumers)
 
 
 INFERRED = """

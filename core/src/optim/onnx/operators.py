@@ -70,22 +70,41 @@ def share_within_reach(before: Path, after: Path) -> float:
     return within / (within + hidden) if within + hidden else 1.0
 
 
+def node_work(model: onnx.ModelProto) -> dict[str, float]:
+    """Multiplications with weights for each row, guessed as :func:`work_shares` does, by the name of the node.
+
+    Nodes without a name share the empty one.
+    """
+    found: dict[str, float] = {}
+    for node, _, multiplied in _weighed(model):
+        found[node.name] = found.get(node.name, 0.0) + multiplied
+    return found
+
+
 def _work(path: Path) -> tuple[Counter[str], int]:
     """Multiplications for each row by operator, and those of operators that are not of ONNX."""
-    model = read_skeleton(path)
-    shapes = {tensor.name: tensor.dims for tensor in model.graph.initializer}
     work: Counter[str] = Counter()
     taken_in = 0
+    for _, operator, multiplied in _weighed(read_skeleton(path)):
+        if operator:
+            work[operator] += multiplied
+        else:
+            taken_in += multiplied
+    return work, taken_in
+
+
+def _weighed(model: onnx.ModelProto) -> Iterator[tuple[onnx.NodeProto, str, int]]:
+    """Nodes that multiply with weights: the operator, empty if it is not of ONNX, and the multiplications for a row."""
+    shapes = {tensor.name: tensor.dims for tensor in model.graph.initializer}
     for node in model.graph.node:
         if node.op_type in _HANDING_ON and node.input and node.input[0] in shapes:
             shapes[node.output[0]] = shapes[node.input[0]]
         if node.domain not in ("", "ai.onnx"):
             places = _PLACES["Conv"] if "Conv" in node.op_type else 1
             weights = (shapes[name] for name in node.input if len(shapes.get(name, ())) >= _LEAST_RANK)
-            taken_in += places * sum(map(prod, weights))
+            yield node, "", places * sum(map(prod, weights))
         elif (operator := weighing_operator(node.op_type)) and len(node.input) > 1 and node.input[1] in shapes:
-            work[operator] += _PLACES[operator] * prod(shapes[node.input[1]])
-    return work, taken_in
+            yield node, operator, _PLACES[operator] * prod(shapes[node.input[1]])
 
 
 def weighing_operator(op_type: str) -> str:

@@ -70,12 +70,7 @@ def found(monkeypatch):
     monkeypatch.setattr(first_repairs, "step_of", lambda offered, options: _step(options))
 
     def made(
-        *others: dict[str, Any],
-        gains: dict[float, float] | None = None,
-        left_s: float = 60.0,
-        lent_s: float = 30.0,
-        beside: float = 0.0,
-        **known: Any,
+        *others: dict[str, Any], gains: dict[float, float] | None = None, beside: float = 0.0, **known: Any
     ) -> tuple[FirstRepairs, list[Look], Expander]:
         gain = (gains or {}).get
         expander = Expander(SimpleNamespace(gain=lambda step: gain(step.options["drift"], 0.9)))
@@ -87,9 +82,7 @@ def found(monkeypatch):
             try_all=lambda trials, seconds: [SimpleNamespace(answer=answer) for _ in trials],
         )
         journal = Journal()
-        time = SimpleNamespace(
-            for_candidate=lambda: 1.0, most_before_proof=left_s, lending=nullcontext, left_for_repairs=lent_s
-        )
+        time = SimpleNamespace(for_candidate=lambda: 1.0, lending=nullcontext)
         repairs = FirstRepairs(bench, expander, journal, time)
         original = _candidate("original")
         offered = SimpleNamespace(
@@ -141,13 +134,6 @@ def test_what_holds_and_is_slower_stands_beside_a_repair(found):
 
 def test_what_has_slower_kernels_is_not_tried(found):
     assert found({"drift": 0.04, "slow": True}) == (["repaired"], [{"drift": 0.1}])
-
-
-def test_without_time_for_both_what_has_a_precision_between_is_repaired_at_once(found):
-    at_once = (["repaired"], [{"drift": 0.1, "finer": []}])
-    assert found({"drift": 0.04}, left_s=30.0, finer=[]) == at_once
-    assert found({"drift": 0.04}, left_s=60.0, finer=[]) == (["at-0.04"], [])
-    assert found({"drift": 0.04}, left_s=30.0) == (["at-0.04"], []), "a repair without it is many looks"
 
 
 def test_nothing_is_repaired_that_is_slower_than_what_holds(found):

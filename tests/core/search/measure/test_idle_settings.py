@@ -104,7 +104,7 @@ def run(bench):
     without = tuple(sorted({offered.name for offered in offers} - {TUNE}))
 
     def made(**changes):
-        settings = RunSettings(bench.settings.source, without=without, search_seconds=5.0, **changes)
+        settings = RunSettings(bench.settings.source, without=without, search_seconds=60.0, **changes)
         return execute(settings, bench.registry, bench.store, lambda text: None)
 
     return made

@@ -29,12 +29,14 @@ def run(
     goal: str | None = None,
     generate: str | None = None,
     max_latency_ms: float | None = None,
+    max_size: str | int | None = None,
+    max_memory: str | int | None = None,
     max_drift: float | None = None,
     metric: TaskMetric | None = None,
     max_loss: str | float | None = None,
     max_mismatch: str | float | None = None,
     lossless: bool | None = None,
-    batch_invariant: float | None = None,
+    max_batch_drift: float | None = None,
     recipe: str | PathLike[str] | Mapping[str, Any] | None = None,
     trust_code: bool = False,
     passes: Sequence[str] | Mapping[str, Mapping[str, Any] | None] = (),
@@ -66,10 +68,14 @@ def run(
             here with ``"auto"``, the fastest is delivered.
         data: feeds: an ``.npz``, a folder of them, or ``package.module:function``; a sample, which is a mapping of
             names to arrays; several; or a function that returns them. By default they are made up.
-        goal: ``latency``, ``size``, ``memory``, ``startup``, ``throughput``, or of a decoder ``generate``: the time of
-            an answer. By default ``latency``, of a decoder that takes tokens and its own past alone ``generate``.
+        goal: ``latency``, ``size``, ``memory``, ``startup``, ``throughput``, of a decoder ``generate``: the time of an
+            answer; or ``accuracy``: least drift, or best metric, within the bounds below. By default ``latency``, of a
+            decoder that takes tokens and its own past alone ``generate``.
         generate: tokens of a decoder's prompt and answer, ``prompt=512,new=128`` by default; its goal is ``generate``.
-        max_latency_ms: with ``goal="throughput"``: what 95 of 100 calls keep within, in milliseconds.
+        max_latency_ms: largest latency of the result, in milliseconds; with ``goal="throughput"`` what 95 of 100 calls
+            keep within.
+        max_size: largest size of the result on disk: ``"50MB"``, ``"48MiB"``, or bytes.
+        max_memory: largest peak memory of opening and running the result, likewise.
         max_drift: largest drift of any output that lossy passes may cause; by default 0.1, or no bound where
             ``max_loss`` is given.
         metric: task metric: a name of ``optim metrics`` with its options, ``package.module:function``, a function
@@ -78,7 +84,7 @@ def run(
         max_mismatch: share of the texts or whole numbers of one output that may differ: ``0.01``, or ``"1%"``; by
             default none.
         lossless: admit only passes held to rounding error.
-        batch_invariant: how far a sample's answer may move in a batch and with padding, as drift.
+        max_batch_drift: the largest drift of a sample between running alone and in a padded batch.
         recipe: a recipe or a lock; or what a recipe says, as a mapping.
         trust_code: let the file ``recipe`` name functions and classes that are imported and run.
         passes: passes that must hold, by name; a mapping gives their options (None: what the pass proposes).
@@ -121,11 +127,13 @@ def run(
         "goal": goal,
         "generate": generate,
         "max_latency_ms": max_latency_ms,
+        "max_size": max_size,
+        "max_memory": max_memory,
         "max_drift": max_drift,
         "max_loss": max_loss,
         "max_mismatch": max_mismatch,
         "lossless": lossless,
-        "batch_invariant": batch_invariant,
+        "max_batch_drift": max_batch_drift,
         "named": tuple(Named(name, options) for name, options in named),
         "without": tuple(without),
         "stages": tuple(stages),

@@ -182,4 +182,6 @@ def parse_named(text: str) -> Named:
         return Named(name)
     from optim.options import written_options
 
-    return Named(name, written_options(name, options, example=f"--with \"{name}:keep=['a','b'],per_channel=true\""))
+    return Named(
+        name, written_options(name, options, example="--with \"ort.quantize-dynamic:keep=['a','b'],per_channel=true\"")
+    )

@@ -46,14 +46,14 @@ class Budget:
         foresees: whether the drift is held on further samples like those measured too; on made-up ones, which are not
             drawn from anything, only the worst counts.
         max_mismatch: share of texts and whole numbers of one output that may differ, 0..1.
-        batch_invariant: how far a sample's answer may move with what it is run with; None: as far as it likes.
+        max_batch_drift: the largest drift of a sample between running alone and in a padded batch; None: no limit.
     """
 
     max_drift: float | None
     tolerance: float
     max_loss: MaxLoss | None = None
     foresees: bool = False
-    batch_invariant: float | None = None
+    max_batch_drift: float | None = None
     max_mismatch: float = 0.0
 
     @property
@@ -103,10 +103,10 @@ class Budget:
 
     def batch_objection(self, batch: BatchDrift | None) -> str:
         """Returns why a model's answers move too far in a batch or with padding; empty where they do not."""
-        if self.batch_invariant is None or batch is None or batch.worst <= self.batch_invariant:
+        if self.max_batch_drift is None or batch is None or batch.worst <= self.max_batch_drift:
             return ""
         how = "in a batch" if (batch.batched or 0.0) >= (batch.padded or 0.0) else "with padding"
-        return f"a sample's answer moves by {batch.worst:.3g} {how}, beyond --batch-invariant {self.batch_invariant:g}"
+        return f"a sample's answer moves by {batch.worst:.3g} {how}, beyond --max-batch-drift {self.max_batch_drift:g}"
 
     def objection(
         self,

@@ -204,7 +204,7 @@ def _targets(registry: Registry) -> Iterator[Remark]:
                 f"install the plugin that does; {offer.plugin.package} should say which",
             )
         elif reason := registry.unavailable(target):
-            fix = f"install what it lacks, or run elsewhere: optim targets   # {offer.plugin.package} knows more"
+            fix = "install what is missing, or name another target: optim targets"
             yield Remark(Severity.NOTE, f"target {name}", reason, fix)
 
 
@@ -230,7 +230,9 @@ def _unresolved(passes: Iterable[SurveyedPass], registry: Registry) -> Iterator[
             if plugin in there and name == f"{plugin}:*":
                 continue  # all passes of a plugin that has none
             if plugin in there:
-                what = f"wants to be placed by {name}; plugin {plugin} has no such pass in stage {item.offered.stage}"
+                what = (
+                    f"names {name} in before or after; plugin {plugin} has no such pass in stage {item.offered.stage}"
+                )
                 fix = f"report it to the makers of {item.offered.plugin.package}"
                 yield Remark(Severity.PROBLEM, f"pass {item.offered.name}", what, fix)
             else:
@@ -239,7 +241,7 @@ def _unresolved(passes: Iterable[SurveyedPass], registry: Registry) -> Iterator[
     for (subject, plugin), names in absent.items():
         alike[", ".join(names), plugin].append(subject)
     for (names_there, plugin), subjects in alike.items():
-        what = f"wants to be placed by {names_there}, and plugin {plugin} is not there"
+        what = f"names {names_there} in before or after, and plugin {plugin} is not installed"
         fix = f"nothing, unless you want plugin {plugin}: install it"
         yield Remark(Severity.NOTE, f"pass {', '.join(subjects)}", what, fix)
 
@@ -292,7 +294,7 @@ def _late_imports(passes: Iterable[SurveyedPass], registry: Registry) -> Iterato
         fix = f"install what brings the module '{name}'; {plugin.package} should say which"
         yield Remark(Severity.PROBLEM, f"plugin {plugin}", what, fix)
     for (plugin, extra), names in optional.items():
-        what = f"parts of it need what is not installed: {', '.join(names)}"
+        what = f"parts of it need libraries that are not installed: {', '.join(names)}"
         needed = (requirement for requirement in _requirements_of(plugin.package) if extra in _extras_of(requirement))
         libraries = " ".join(f"'{one.name}{one.specifier}'" for one in needed)
         yield Remark(Severity.NOTE, f"plugin {plugin}", what, f"pip install {libraries}")

@@ -144,7 +144,7 @@ def _plots(report: Report) -> list[Plot]:
         ),
         Plot(
             "Latency",
-            "Ratio to the original with its 95 % interval. The finalists were timed twice, in separate processes.",
+            "Ratio to the original with its 95 % interval, from the final timing.",
             Markup(_both(plots.latency_plot, report)),
         ),
         Plot(

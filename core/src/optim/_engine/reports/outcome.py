@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from optim._engine.goals.bounds import Bound, judged_by_core
 from optim._engine.goals.calls import Throughput
 from optim._engine.jobs import ingest, prepare
 from optim._engine.jobs.start_up import StartUp
@@ -171,6 +172,11 @@ class Outcome(Verdict):
     targets: tuple[TargetOutcome, ...] = ()
     machine: Mapping[str, Any] = field(default_factory=dict)
     layouts: tuple[LayoutReport, ...] = ()
+
+    @property
+    def bounds(self) -> tuple[Bound, ...]:
+        """What the user bounded beside the goal."""
+        return judged_by_core(self.settings.bounds, self.goal_facts.takes)
 
     @property
     def start(self) -> StartUp | None:

@@ -176,7 +176,8 @@ def _print_points(report: Report, console: Console) -> None:
         )
         for point in front
     ]
-    about = "other results of this run, all checked (* is delivered; optim pick DIR 2 delivers another):"
+    other = next(point.number for point in front if not point.delivered)
+    about = f"other results of this run, all checked (* is delivered; optim pick DIR {other} delivers another):"
     _say(console, f"\n{about}")
     _print_table(columns, rows, console)
 

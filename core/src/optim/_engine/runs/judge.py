@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from optim._engine.compare.rounding import not_reproducible
@@ -14,7 +13,7 @@ from optim._engine.search.journal import Journal, failures
 from optim._engine.search.measure.racing import TimingFailed, original_failed
 from optim._engine.search.plan import Plan
 from optim._engine.search.select.archive import ParetoArchive, points_of
-from optim._engine.search.select.chains import BeyondBudgetError, OptionsAt, repeat
+from optim._engine.search.select.chains import repeat
 from optim._engine.search.select.nearest import why_no_help
 from optim._engine.search.select.selection import Selection
 from optim._engine.search.settings import AUTO, Named
@@ -51,6 +50,10 @@ def _searched(ending: _Ending) -> Verdict:
     Raises:
         TimingFailed: it cannot.
     """
+    original = Measured(ending.bench.original, 1.0, 1.0, 1.0)
+    objective = ending.selection.objective
+    if objective.is_accuracy and not objective.objection(original, None) and not ending.plan.forced():
+        return ending.nothing_better()  # sizes alone are bounded, and nothing is more accurate
     try:
         ranking = ending.beam.run()
     except NamedPassError as failed:
@@ -166,10 +169,12 @@ class _Ending:
             why = next(iter(self.selection.clock.board.objections), undecided or tried)
             return self.not_held(f"{name} {first.why}, but it failed: {why}")
         reason = undecided or "no candidate is better than the original"
-        base = self._base
-        if base is not None and base.throughput is not None and (late := base.throughput.objection):
+        if broken := self.selection.objective.original_objection(self.bench.original, self._base):
             self.beam.journal.conclude(self.bench.original)
-            return self._missed(f"no candidate meets the latency limit; original: {late}")
+            return self._out_of_bounds(broken)
+        if self.selection.objective.is_accuracy:
+            reason = f"the original keeps within {self.selection.objective.bounds_text}, and nothing is more accurate"
+            return self._verdict(RunStatus.UNCHANGED, reason, self._original())
         if self.bench.settings.says_a_budget and self.beam.archive.beyond(1) and not self.beam.archive.lossy_held:
             self.beam.journal.conclude(self.bench.original)
             nearest = self._measure_nearest()
@@ -179,6 +184,28 @@ class _Ending:
             reason += f", and the candidate nearest to the budget of {self.bench.budget.text} {no_help}"
         reason += why_no_more(untried(self.beam.journal.attempts), self.bench.deadline)
         return self._verdict(RunStatus.UNCHANGED, reason, self._original())
+
+    def _out_of_bounds(self, broken: str) -> Verdict:
+        """The verdict if the original breaks a bound and nothing within the accuracy budget keeps within all of them.
+
+        What keeps within them and is beyond the budget is kept aside, else what comes nearest to them.
+        """
+        objective, base = self.selection.objective, self._base
+        if not objective.bounds:  # a latency limit that the goal keeps to itself
+            return self._missed(f"no candidate meets the latency limit; original: {broken}")
+        within = [one for one in self.beam.archive.beyond() if not objective.excess(Measured(one, None), base)]
+        nearest = self.selection.measure_nearest(within[:_NEAREST]) if within else None
+        if nearest is not None and not objective.objection(nearest, base):
+            budget = self.bench.budget.text
+            return self._missed(f"no candidate meets both {objective.bounds_text} and {budget}; original: {broken}")
+        closer = self.selection.nearest_to_bounds()
+        if nearest is not None and closer is not None:
+            self.beam.archive.dismiss(nearest.candidate)
+        nearest = closer or nearest
+        said = f"no candidate within the accuracy budget meets {objective.bounds_text}; original: {broken}"
+        if nearest is not None:
+            said += f"; nearest candidate: {objective.objection(nearest, base)}"
+        return self._missed(said)
 
     def made_right(self) -> Verdict | None:
         """The verdict that delivers the original with the settings without which it is wrong here, not timed.
@@ -286,20 +313,8 @@ def judge_lock(bench: Workbench) -> Verdict:
     """
     # nothing is searched, and nothing bounds its end
     time = Deadline(AUTO, bench.turns.now).to_prove(bench.prepared, bench.settings.timeout_s)
-    verdict = judge_chain(bench, bench.settings.chain or (), time)
-    return replace(verdict, reason="repeated from a lock and verified, without a search")
-
-
-def judge_chain(
-    bench: Workbench, chain: Sequence[Named], time: Deadline, options_at: OptionsAt | None = None
-) -> Verdict:
-    """Apply a chain to the original, compare it on all samples, and time it; for its arguments see :func:`repeat`.
-
-    Raises:
-        OptimError[replay-failed]: a step does not repeat, or the model is not right.
-    """
     journal = Journal(bench.objective.goal, bench.original.target)
-    candidate = repeat(bench, journal, chain, options_at)
+    candidate = repeat(bench, journal, bench.settings.chain or ())
     archive = ParetoArchive(bench.budget)
     selection = Selection(bench, journal, archive, time)
     if bench.target.timed:
@@ -308,18 +323,17 @@ def judge_chain(
         measured = [found for found in (selection.check(candidate),) if found is not None]
     score = selection.clock.board[candidate]
     if not measured:
-        failed = OptimError(
+        raise OptimError(
             "replay-failed",
             "the repeated model is not right",
             score.objection.text,
             "run the search again, without the lock",
             status=ExitStatus.NOT_HELD,
         )
-        raise BeyondBudgetError.where(score.objection, failed)
     journal.conclude(candidate, measured[0])
     return Verdict(
         RunStatus.UNCHANGED if candidate.is_original else _delivered(measured[0], selection),
-        "",
+        "repeated from a lock and verified, without a search",
         measured[0],
         journal.attempts,
         original=selection.clock.base,

@@ -153,8 +153,8 @@ class Deadline:
         self._reading_s = seconds
 
     def note(self, text: str) -> None:
-        """Have the report say once what there was no time for."""
-        if text not in self.notes:
+        """Have the report say once what there was no time for; nothing for an empty text."""
+        if text and text not in self.notes:
             self.notes.append(text)
 
     def of_search(self, prepared: Prepared, timeout_s: float, *, races: bool = True, must: bool = False) -> Deadline:
@@ -382,11 +382,12 @@ class Deadline:
         """Seconds for what is done with the original before anything is tried."""
         return _ORIGINAL_SHARE * (MOST_S if math.isinf(self.announced_s) else self.announced_s)
 
-    @property
-    def most_for_original(self) -> float:
-        """Seconds after which a run has ended whatever the original is doing."""
-        whole_s = min(self._most_s, (1 + _FLOOR_SHARE) * self.announced_s) - _CLOSING_S * self._slowness
-        return max(_LEAST_FOR_ORIGINAL_S, whole_s - self.spent)
+    def most_for_original(self, named: bool = False) -> float:
+        """Seconds after which the run ends whatever the original does; a named pass has no end but a given one."""
+        if named and not self._is_given:
+            return math.inf
+        whole_s = min(self._most_s, self.announced_s) - _CLOSING_S
+        return max(GRACE_S if named else _LEAST_FOR_ORIGINAL_S, whole_s - self.spent)
 
     def samples_to_compare(self, run_s: float, available: int) -> int:
         """On how many samples there is time to compare a result, one at least."""

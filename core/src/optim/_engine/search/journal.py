@@ -6,12 +6,13 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from optim._engine.goals.bounds import Bound
 from optim._engine.goals.known import LATENCY
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.search.plan import Planned
 from optim._engine.search.state import Attempt, Candidate, ChainKey, Measured, Step, StepStatus
 from optim.cli_kit.output import options_text, size_text
-from optim.goal import Basis, Goal
+from optim.goal import Basis, Goal, ModelFigures
 from optim.model import Model
 from optim.passes import Stage
 
@@ -24,10 +25,12 @@ class Journal:
     Args:
         goal: what their reasons speak of.
         target: of the candidates, as they call it.
+        bounds: that a result keeps within.
     """
 
-    def __init__(self, goal: Goal = LATENCY, target: str = "") -> None:
+    def __init__(self, goal: Goal = LATENCY, target: str = "", bounds: Sequence[Bound] = ()) -> None:
         self._goal = goal
+        self._bounds = bounds
         self._target = target
         self.attempts: list[Attempt] = []
         self._by_chain: dict[ChainKey, Attempt] = {}
@@ -95,7 +98,8 @@ class Journal:
                 if not attempt.proven and _was_no_faster(attempt):  # the proof of the chain with it says otherwise
                     attempt.ratio = attempt.low = attempt.high = attempt.parent_ratio = None
             elif attempt.status is StepStatus.SKIPPED and not attempt.reason:
-                attempt.settle(StepStatus.DROPPED, _why_dropped(attempt, self._goal, winner, best))
+                broken = _broken(attempt, self._bounds)
+                attempt.settle(StepStatus.DROPPED, broken or _why_dropped(attempt, self._goal, winner, best))
         order = list(Stage)
         self.attempts.sort(key=lambda attempt: order.index(attempt.step.stage))  # first looks are at all stages
 
@@ -179,6 +183,12 @@ def _was_no_faster(attempt: Attempt) -> bool:
     return attempt.ratio is not None and attempt.parent_ratio is not None and attempt.ratio >= attempt.parent_ratio
 
 
+def _broken(attempt: Attempt, bounds: Iterable[Bound]) -> str:
+    """Which bound the model after an attempt breaks, as far as its row knows; empty if none."""
+    found = ModelFigures(attempt.size_bytes or 0, attempt.peak_memory_bytes)
+    return next((bound.objection(found) for bound in bounds if bound.excess(found)), "")
+
+
 def _why_dropped(attempt: Attempt, goal: Goal, winner: Candidate, best: Measured | None) -> str:
     """The reason for an attempt that held and is not part of what is delivered."""
     if attempt.step.role == "enable" and attempt.ratio is None:
@@ -192,6 +202,9 @@ def _why_dropped(attempt: Attempt, goal: Goal, winner: Candidate, best: Measured
     if goal.basis is Basis.MEMORY and attempt.peak_memory_bytes:
         what = f"the delivered model takes {size_text(best.peak_memory_bytes)}" if best else _NO_LESS_MEMORY
         return f"{_figure(attempt, goal)}; {what}"
+    if goal.basis is Basis.ACCURACY and attempt.drift is not None:
+        what = "the delivered model has" if winner.steps else "the original has"
+        return f"{_figure(attempt, goal)}; {what} {winner.drift.relative_error:.2g}"
     if goal.basis is Basis.MEMORY:
         return "within the budget; memory not measured, because other candidates promised more"
     if attempt.ratio is None:
@@ -220,6 +233,8 @@ def _figure(attempt: Attempt, goal: Goal) -> str:
     """What the goal looks at, of the model after an attempt; empty where it is not known."""
     if goal.basis is Basis.MEMORY:
         return f"peak memory {size_text(attempt.peak_memory_bytes)}" if attempt.peak_memory_bytes else ""
+    if goal.basis is Basis.ACCURACY:
+        return f"drift {attempt.drift.relative_error:.2g}" if attempt.drift is not None else ""
     if goal.basis is Basis.CLOCK:
         return f"{goal.words.ratio} {attempt.goal_ratio:.2f}" if attempt.goal_ratio is not None else ""
     return size_text(attempt.size_bytes) if attempt.size_bytes else ""

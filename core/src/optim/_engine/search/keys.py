@@ -110,7 +110,7 @@ class Keys:
         versions = version_keys(offered.plugin for offered, _, _ in asked)
         depends_on = {
             "model": candidate.digest,
-            "goal": self._settings.goal,
+            "goal": [self._settings.goal, to_wire(self._settings.bounds)],
             "reference": self._reference,
             "seed": self._settings.seed,
             "machine": self._machine,

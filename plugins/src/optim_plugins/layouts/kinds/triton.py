@@ -5,14 +5,18 @@
 
     tritonserver --model-repository=DIR
 
-A graph whose first dimension is the batch everywhere is batched by the server. Its parameters are those that the
+The server batches a graph whose inputs and outputs all begin with the batch. The parameters are those that the
 backend's README lists: threads, mode of execution, arena and pattern of memory, and three levels of optimization.
+
+A server 2.51 with this backend, on the CPU, accepted and answered what is written here. It compares the sizes of the
+configuration with those of ONNX Runtime, and takes no value without dimensions unless it batches.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -62,7 +66,7 @@ class Triton(Layout):
         place_graph(result, folder / options.name / "1" / "model.onnx")
         lines = [f'name: "{options.name}"', 'backend: "onnxruntime"', 'default_model_filename: "model.onnx"']
         lines += [f"max_batch_size: {options.batch if batched else 0}"]
-        for kind, values in (("input", result.model.inputs), ("output", result.model.outputs)):
+        for kind, values in (("input", result.model.inputs), ("output", _inferred_outputs(result))):
             lines += [f"{kind} [ {', '.join(_tensor(one, batched=batched) for one in values)} ]"]
         if batched and options.batch > 1:
             lines += [f"dynamic_batching {{ max_queue_delay_microseconds: {options.delay_us} }}"]
@@ -76,11 +80,11 @@ class Triton(Layout):
 
 
 def _notes(batched: bool, options: TritonOptions) -> Iterator[str]:
-    yield "no Triton server has opened it; Triton's protobuf reads the configuration, and ONNX Runtime runs the model"
+    yield "optim starts no Triton server"
     if batched and options.batch > 1:
-        yield "requests are batched: --batch-invariant of optim run says how far that moves an answer"
+        yield "the server batches requests; --max-batch-drift of optim run limits how far that moves an answer"
     if not batched:
-        yield "the graph has no batch in front of every input and output: requests are run one by one"
+        yield "the server runs requests one by one: not every input and output begins with the batch"
 
 
 def _is_batched(result: Result) -> bool:
@@ -89,13 +93,30 @@ def _is_batched(result: Result) -> bool:
     return len(firsts) == 1 and isinstance(next(iter(firsts)), str)
 
 
+def _inferred_outputs(result: Result) -> tuple[TensorInfo, ...]:
+    """The outputs with the sizes that ONNX Runtime infers: the server refuses a free size where the runtime has one."""
+    if all(isinstance(size, int) for info in result.model.outputs for size in (info.shape or ())[1:]):
+        return result.model.outputs
+    from optim.onnx import open_session
+
+    opened = open_session(result.model.path, result.model.session, result.target).get_outputs()
+    shapes = {one.name: tuple(one.shape) for one in opened}
+    return tuple(replace(info, shape=shapes[info.name]) for info in result.model.outputs)
+
+
 def _tensor(info: TensorInfo, *, batched: bool) -> str:
-    if info.dtype not in _TYPES:
+    """An input or output of the configuration.
+
+    Raises:
+        OptimError[layout-unknown-type]: the server has no such type, or takes no such value.
+    """
+    odd = f"is {info.dtype}" if info.dtype not in _TYPES else "" if info.shape or batched else "has no dimensions"
+    if odd:
         raise OptimError.usage(
             "layout-unknown-type",
-            "Triton has no type for a value of the graph",
-            f"'{info.name}' is {info.dtype}",
-            "take another layout",
+            "Triton does not serve a value of the graph",
+            f"'{info.name}' {odd}",
+            "take another layout; optim layouts lists them",
         )
     shape = info.shape or ()
     sizes = [size if isinstance(size, int) else -1 for size in (shape[1:] if batched else shape)]

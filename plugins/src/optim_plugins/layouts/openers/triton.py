@@ -1,7 +1,7 @@
 """Opens the layout ``triton``: Triton's protobuf reads its configuration, and ONNX Runtime runs the model as it says.
 
-A server is no Python package. What is looked at here: every field exists, names, types and dimensions are the graph's,
-each sample fits, and with the parameters of the configuration the graph computes what it should.
+A server is no Python package, so this file repeats the server's checks: every field exists, names and sizes are those
+of ONNX Runtime, and each sample fits. Then the graph runs with the parameters of the configuration.
 """
 
 from __future__ import annotations
@@ -65,10 +65,9 @@ def _session(model: Path, config: Any) -> Any:
 
 
 def _require_same(kind: str, told: Any, there: Any, config: Any) -> None:
-    """The configuration says what the graph says, as the backend looks at it.
+    """The configuration has the sizes of ONNX Runtime, as the backend compares them.
 
-    A size that either leaves free fits every size, since ONNX Runtime infers some that the graph does not say. The
-    batch is free in both.
+    A size that is free in the runtime may be anything. The batch is free in both.
     """
     shapes = {one.name: [size if isinstance(size, int) else -1 for size in one.shape] for one in there}
     said = {}
@@ -83,7 +82,7 @@ def _require_same(kind: str, told: Any, there: Any, config: Any) -> None:
 def _fits(told: list[int], there: list[int], *, batched: bool) -> bool:
     if len(told) != len(there) or (batched and there[0] != -1):
         return False
-    return all(-1 in pair or pair[0] == pair[1] for pair in zip(told, there, strict=True))
+    return all(size in (-1, mine) for mine, size in zip(told, there, strict=True))
 
 
 def _fitting(sample: dict[str, Any], config: Any) -> dict[str, Any]:

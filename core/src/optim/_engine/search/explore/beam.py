@@ -98,7 +98,7 @@ class Beam:
         self._bench = bench
         self._plan = plan
         self._objective = bench.objective
-        self.journal = Journal(self._objective.goal, bench.original.target)
+        self.journal = Journal(self._objective.goal, bench.original.target, self._objective.bounds)
         self.archive = ParetoArchive(bench.budget, [planned.ordered.name for planned in plan.forced()])
         settings = bench.settings
         races = not self._objective.is_size
@@ -141,7 +141,8 @@ class Beam:
             self.archive.explored(self._small)
         if self._objective.is_size:
             return start
-        self._expander.kernels.find()
+        if not self._objective.bounds:  # what its kernels make slower may be what keeps within them
+            self._expander.kernels.find()
         looked = looks.run(self._plan, start)
         self._rank.hoped |= self.clock.expected | looks.hoped
         self._looked = {item.digest: item for item in looked}

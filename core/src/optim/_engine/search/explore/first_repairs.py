@@ -2,9 +2,6 @@
 
 A proposal is applied and compared once, a repair many times; and what keeps more of its accuracy by itself leaves less
 to repair. So the other proposals come first, and of what is still beyond the budget the nearest is repaired.
-
-Where there is no time for both, what has a precision between is repaired at once: a repair begins with all nodes in
-that, which is one look too, and the surest of them.
 """
 
 from __future__ import annotations
@@ -18,7 +15,7 @@ from optim._engine.jobs.offer import Proposal
 from optim._engine.search.deadline import Deadline
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.promise import Promises
-from optim._engine.search.explore.repairs import LOOKS_OF_A_REPAIR, Near, after_repair, per_evaluation
+from optim._engine.search.explore.repairs import Near, after_repair, per_evaluation
 from optim._engine.search.explore.rest import OUT_OF_TIME
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.plan import Planned
@@ -97,13 +94,6 @@ class FirstRepairs:
             if place >= _REPAIRED:
                 self.leave(one)
                 continue
-            if self._has_time_for_one_look(one):
-                with self._time.lending():
-                    new = self._expander.repairs.repair(one)
-                if new is not None:
-                    held = min(held, self._note(new, self._hoped(one, new, ratio)))
-                    results.append(new)
-                continue
             others = self._otherwise(one)
             for other in others:
                 if other.holds:
@@ -135,11 +125,6 @@ class FirstRepairs:
         """Whether so much must be left in float that little of the gain is left, beside what holds already."""
         drift = one.attempt.drift.relative_error if one.attempt.drift else 0.0
         return _UNEVEN * after_repair(ratio, drift, self._expander.repairs.aim(one.tried)) >= held
-
-    def _has_time_for_one_look(self, one: Look) -> bool:
-        """Whether there is no time for other proposals and a repair, and a repair begins with something sure."""
-        short = self._time.most_before_proof < LOOKS_OF_A_REPAIR * one.attempt.seconds
-        return short and "finer" in one.attempt.step.options
 
     def _otherwise(self, one: Look) -> list[Look]:
         """Tries what a pass proposes beside its first guess, on the same chain."""

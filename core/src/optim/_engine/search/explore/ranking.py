@@ -54,6 +54,8 @@ class Ranking:
     def figure(self, item: Measured) -> float:
         """Returns what is made small."""
         figure = self._objective.figure(item, self._clock.base)
+        if self._objective.is_accuracy:
+            return figure
         if item.digest in self.hoped and (item.ratio is None or math.isinf(figure)):
             doubt = _DOUBT if self._objective.has_clock and item.candidate.steps else 1.0
             hoped = doubt * self.hoped[item.digest]
@@ -61,8 +63,10 @@ class Ranking:
         return figure
 
     def of(self, items: Iterable[Measured]) -> list[Measured]:
-        """Returns them, the best first."""
-        items = list(items)
+        """Returns them, the best first: what may keep within the bounds before what breaks one."""
+        return sorted(self._by_figure(list(items)), key=lambda item: self._objective.excess(item, self._clock.base) > 0)
+
+    def _by_figure(self, items: list[Measured]) -> list[Measured]:
         if self._objective.is_size and not self._timed:
             # what cannot be timed goes by size, and by the order in which passes offer it where that is about the same
             smallest = min((item.candidate.size_bytes for item in items), default=1)

@@ -22,10 +22,6 @@ from optim._engine.search.select.repair import RepairedOptions, Repairer
 from optim._engine.search.state import Attempt, Candidate, ChainKey, Step, StepKey, Trial
 from optim._engine.search.workbench import Tried, Workbench
 
-LOOKS_OF_A_REPAIR = 8
-"""Times that the guess took: all nodes in the precision between, two replays, estimates, two sets that are measured,
-and what it finds made. A BERT-base given 126 s, whose guess takes 5 to 7, had 19 s for it, and had found nothing."""
-
 _LEAST_S, _LEAST_RATIO = 0.1, 0.01
 """Of an evaluation, and of what a quick look finds: less is not told apart."""
 

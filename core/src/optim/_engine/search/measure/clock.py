@@ -79,7 +79,7 @@ class Clock:
         width = lanes_at_once(self._bench)
         for start in range(0, len(chosen), width):
             heat = chosen[start : start + width]
-            memory_only = self._bench.goal.basis is Basis.MEMORY
+            memory_only = self._bench.goal.basis in (Basis.MEMORY, Basis.ACCURACY)
             effort = efforts.look(self._time, seconds * len(heat) / len(chosen), len(heat), memory_only=memory_only)
             if self._bench.goal.long_rounds:  # each model takes seconds, or tens of them
                 effort = replace(effort, least_rounds=_FEWEST_ROUNDS)

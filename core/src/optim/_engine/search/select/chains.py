@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
 
 from optim._engine.gate.budget import Objection
 from optim._engine.gate.drift import worst_drift
@@ -55,41 +54,22 @@ class Chains:
         return replace(longer, drift=attempt.drift)
 
 
-class BeyondBudgetError(OptimError):
-    """A chain that repeats, and is beyond the budget."""
-
-    @classmethod
-    def where(cls, objection: Objection, error: OptimError) -> OptimError:
-        """Returns the same diagnosis, as one of this kind if the objection is that."""
-        if not objection.beyond_budget:
-            return error
-        return cls(error.reference, error.what, error.cause, error.fix, error.package, error.status)
-
-
-OptionsAt: TypeAlias = Callable[[int, Candidate], Mapping[str, Any]]
-"""The options of a step by its place and the candidate that it is applied to."""
-
-
-def repeat(
-    bench: Workbench, journal: Journal, chain: Sequence[Named], options_at: OptionsAt | None = None
-) -> Candidate:
+def repeat(bench: Workbench, journal: Journal, chain: Sequence[Named]) -> Candidate:
     """Applies a known chain to the original, step by step: nothing is searched, each step is verified.
 
     Args:
         bench: of the run.
         journal: gets a row for each step.
-        chain: of a lock, or found on a stand-in.
-        options_at: says the options of its steps; None: they are those of the chain.
+        chain: of a lock.
 
     Raises:
         OptimError[replay-failed]: a step fails, changes nothing, or is not right.
         OptimError[unknown-pass]: a step's plugin is not installed.
     """
     candidate = bench.original
-    for place, named in enumerate(chain):
+    for named in chain:
         offered = bench.registry.find_pass(named.name, bench.target)
-        given = named.options if options_at is None else options_at(place, candidate)
-        options = to_wire(parse_options(offered.over_models, given or {}))
+        options = to_wire(parse_options(offered.over_models, named.options or {}))
         attempt = journal.open(step_of(offered, options), candidate)
         tried = bench.try_one(Trial(candidate, offered, options), bench.settings.timeout_s)
         attempt.seconds = tried.seconds
@@ -108,7 +88,7 @@ def repeat(
                 reason = Objection("; ".join(result.notes))
         if reason:
             attempt.settle(StepStatus.FAILED, reason.text)
-            failed = OptimError(
+            raise OptimError(
                 "replay-failed",
                 f"{named.name} does not repeat",
                 reason.text,
@@ -116,5 +96,4 @@ def repeat(
                 offered.plugin.release,
                 ExitStatus.NOT_HELD,
             )
-            raise BeyondBudgetError.where(reason, failed)
     return candidate

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from optim._engine.gate.drift import worst_drift
-from optim._engine.repair.choose import FINER_PRICE
-from optim._engine.repair.found import MOST_WORK_KEPT, PART_FOR_THE_METRIC, REPAIRABLE, Repair, why_none
+from optim._engine.repair.found import FINER_PRICE, MOST_WORK_KEPT, PART_FOR_THE_METRIC, REPAIRABLE, Repair, why_none
 from optim._engine.search.deadline import LEAST_REPAIR_S, Deadline
 from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.scoreboard import Scoreboard

@@ -27,7 +27,7 @@ from optim._engine.search.select.shorter import ShorterChains
 from optim._engine.search.state import Candidate, Measured, unique
 from optim._engine.search.taste import DIFFER, FEW
 from optim._engine.search.workbench import Workbench
-from optim.goal import FASTER
+from optim.goal import FASTER, Basis
 from optim.passes import Role
 
 _A_LOT = 0.8
@@ -82,7 +82,7 @@ class Selection:
         finalists = unique([finalists[0], *asked, *beside, *plain, *finalists[1:], *shorter])
         finalists = finalists[: max(1 + len(asked) + len(beside), self._time.lanes_at_the_end(len(finalists)))]
         measured = self._timed(ranking, finalists) if self._bench.target.timed else self._first_right(finalists)
-        while (chosen := self._choose(measured)) is not None and self.objective.is_latency:
+        while (chosen := self._choose(measured)) is not None and self._is_for_speed:
             rest = self._shorter.without_gains_of_load(chosen)
             if rest is None and not self._shorter.changes_nothing(chosen.candidate):
                 break
@@ -93,6 +93,15 @@ class Selection:
             if rest is not None and rest.digest not in known and self._time.may_prove:
                 measured += self._prove([rest])
         return chosen
+
+    @property
+    def _is_for_speed(self) -> bool:
+        """Whether a result must be faster than the original; not where the original breaks a bound."""
+        return self.objective.basis is Basis.CALLS and not self._original_objection
+
+    @property
+    def _original_objection(self) -> str:
+        return self.objective.original_objection(self._bench.original, self.clock.base)
 
     def _leading(self, ranked: Sequence[Candidate], ranking: Sequence[Measured]) -> list[Candidate]:
         """Returns what may win without what breaks the budget on all samples, the best of that repaired."""
@@ -106,6 +115,8 @@ class Selection:
         """Returns what is proven beside the finalists, since all samples may not allow what few did."""
         promised = self._promised(ranking)
         whole = self.objective.figure(Measured(self._bench.original, 1.0), self.clock.base)
+        if self.objective.is_accuracy:  # nothing is better than the original, and no gain tells what is worth a lane
+            return []
 
         def hope(candidate: Candidate) -> Hope:
             known = self._board[candidate].ahead is not None
@@ -195,12 +206,39 @@ class Selection:
         self._make_originals(candidates)
         return self._nearest.measure(candidates, self.would_help)
 
+    def nearest_to_bounds(self) -> Measured | None:
+        """Proves what comes nearest to the bounds within the budget, and keeps it aside; None if there is nothing.
+
+        What was proven already is not proven again.
+        """
+        found = self._by_excess(self._proven.values())
+        new = self._by_excess(item for item in self._archive.held() if item.digest not in self._proven)
+        if new and self._time.may_prove_more and (not found or self._excess(new[0]) < self._excess(found[0])):
+            alike = [item.candidate for item in new if is_alike(item.candidate, new[0].candidate)]
+            if self._bench.target.timed:
+                found = self._by_excess([*found, *self._prove(alike[:FEW])])
+            else:
+                found = self._by_excess([*found, *filter(None, map(self._checked, alike[:1]))])
+        if found:
+            self._archive.aside(found[0], self._board[found[0].candidate].result)
+        return found[0] if found else None
+
+    def _by_excess(self, items: Iterable[Measured]) -> list[Measured]:
+        """Returns those with a step, the nearest to the bounds first."""
+        changed = [item for item in items if item.candidate.steps]
+        return sorted(changed, key=lambda item: (self._excess(item), self._rank(item), item.ratio or 1.0))
+
+    def _excess(self, item: Measured) -> float:
+        return self.objective.excess(item, self.clock.base)
+
     def is_better(self, item: Measured) -> bool:
         """Whether it reaches the goal: faster beyond the noise, or smaller.
 
         Where the target needs passes and cannot be timed, the original is no alternative: what runs is better.
         """
         steps = item.candidate.steps
+        if self.objective.objection(item, self.clock.base):
+            return False
         if not self._bench.target.timed and self._bench.target.requires:
             return bool(steps)
         if steps and all(step.role is not Role.IMPROVE and self._shorter.was_asked_for(step) for step in steps):
@@ -295,7 +333,9 @@ class Selection:
         return self._could_be_better(item) or any(map(self._shorter.was_asked_for, item.candidate.steps))
 
     def _could_be_better(self, item: Measured) -> bool:
-        """Whether a quick look leaves it a chance to be better than the original."""
+        """Whether a quick look leaves it a chance to be better than the original, within the bounds."""
+        if self.objective.excess(item, self.clock.base) > 0:
+            return False
         return not self.objective.is_latency or item.low is None or item.low < FASTER
 
     def _held_against_source(self, items: Sequence[Measured]) -> list[Measured]:
