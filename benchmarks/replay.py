@@ -36,7 +36,6 @@ from optim._engine.reports.outcome import Outcome
 from optim._engine.runs import execute
 from optim._engine.search import deadline, restore, workbench
 from optim._engine.search.effort import Effort
-from optim._engine.search.explore import expand
 from optim._engine.search.measure import race_job
 from optim._engine.search.measure.race_rounds import _ALONE, _CLEARLY, _HOPELESS, Leader, next_look_after
 from optim._engine.search.measure.statistics import paired_ratio
@@ -477,13 +476,6 @@ def replay(trace: Trace, registry: Registry, seed: int | None = None, others: Se
         settings = from_wire(RunSettings, asked)
         from_wire(PassCosts, trace.header["costs"]).keep(store)
 
-        def reach(*models: Path) -> Any:
-            action = place.action("reach", models)
-            if action is None:
-                return 1.0
-            place.take(action)
-            return action["answer"]
-
         def start(job: Job[Any, Any], request: object, **_: Any) -> _Started:
             return _Started(place, job, request)
 
@@ -493,7 +485,6 @@ def replay(trace: Trace, registry: Registry, seed: int | None = None, others: Se
             (versions, "_digest_of", _source_digest),
             (environments, "installed_environment", _environment),
             (Runner, "keep", lambda runner, key, value: None),  # a run that is fresh reads none of it
-            (expand, "share_within_reach", reach),
             (execute, "operator_counts", lambda path: {}),
             (execute, "mapped_config", lambda path, target: {}),
             (execute, "of_several", lambda each: announced_s),

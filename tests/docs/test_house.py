@@ -25,6 +25,7 @@ ENGINE_USERS = {
     "plugins/src/optim_plugins/export": "optim.engine.export",
     "plugins/src/optim_plugins/goals": "optim.engine.goals",
     "plugins/src/optim_plugins/layouts": "optim.engine.layouts",
+    "plugins/src/optim_plugins/record": "optim.engine.record",
 }
 """Folders that may use the engine, each with the module that has what it may use."""
 FACES = ("optim", "optim_testing", "optim.model", "optim._engine.reports.schema", "optim._engine.reports.answers")

@@ -52,7 +52,7 @@ def test_the_examples_run(folder, capsys, monkeypatch):
     monkeypatch.setattr("jobs_here._Here.send", lambda self, message: None, raising=False)
     page: dict[str, Any] = {}
     own = [text for text in examples() if text not in examples("optim.export")]
-    assert len(own) == 11
+    assert len(own) == 12
     for text in own:
         quick = text.replace("search_seconds=5", "search_seconds=0").replace(" seconds=1", " seconds=0.1")
         exec(compile(quick, "python.md", "exec"), page)
@@ -63,6 +63,7 @@ def test_the_examples_run(folder, capsys, monkeypatch):
     assert page["found"].models[1].error is None
     assert page["outputs"][0].shape == (4, 10)
     assert page["tried"].changed
+    assert [one.status for one in page["optimized"].modules] == ["stays"]
     assert 0 < page["tried"].drift < 1
     assert page["outputs_of_tried"]["y"].shape == (4, 10)
 
@@ -84,7 +85,7 @@ def test_the_table_of_run_names_what_it_takes():
     assert named == set(inspect.signature(optim.run).parameters)
 
 
-@pytest.mark.parametrize("verb", ["run", "load", "verify", "bench", "export"])
+@pytest.mark.parametrize("verb", ["run", "load", "verify", "bench", "export", "record"])
 def test_every_function_has_a_section(verb):
     assert f"\n## optim.{verb}\n" in PAGE
     assert verb in optim.__all__

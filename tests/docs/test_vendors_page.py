@@ -69,7 +69,7 @@ def test_time_is_taken_on_the_far_side() -> None:
         (Target("x", "x", "TensorrtExecutionProvider"), STANDARD | {"ort.convert-float16", "ort.mixed-precision"}),
         (Target("x", "x", "OpenVINOExecutionProvider"), STANDARD),
         (Target("x", "x", runtime="own", reads_onnx=True), STANDARD),
-        (Target("x", "x", runtime="own"), set()),
+        (Target("x", "x", runtime="own"), {"ort.fix-shapes"}),
     ],
 )
 def test_the_table_says_what_is_offered(target, expected) -> None:

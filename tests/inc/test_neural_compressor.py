@@ -19,6 +19,9 @@ from optim_testing.exact_integers import OnnxRuntimeCpu
 
 pytestmark = pytest.mark.slow
 
+WIDE = pytest.mark.wide
+"""For a word that neural-compressor alone reads."""
+
 CPU = Target("cpu", "ort", "CPUExecutionProvider", device="CPU")
 
 
@@ -38,15 +41,17 @@ def convolutions(tmp_path_factory) -> Trial:
     ("pass_class", "options", "operators", "most"),
     [
         (QuantizeDynamic, {}, {"DynamicQuantizeLinear", "MatMulInteger"}, 0.05),
-        (QuantizeStatic, {}, {"QuantizeLinear"}, 0.05),
         (QuantizeStatic, {"format": "QLinear"}, {"QuantizeLinear", "QLinearMatMul"}, 0.05),
-        (QuantizeStatic, {"calibration": "kl"}, {"QuantizeLinear"}, 0.2),
-        (QuantizeStatic, {"calibration": "percentile", "per_channel": False}, {"QuantizeLinear"}, 0.2),
-        (QuantizeStatic, {"smooth_quant": True}, {"QuantizeLinear"}, 0.2),
         (QuantizeStatic, {"smooth_quant": True, "alpha": "auto", "samples": 2}, {"QuantizeLinear"}, 0.2),
-        (QuantizeWeights, {}, {"MatMulNBits"}, 0.3),
-        (QuantizeWeights, {"algorithm": "GPTQ", "symmetric": False}, {"MatMulNBits"}, 0.3),
         (QuantizeWeights, {"algorithm": "AWQ", "samples": 2}, {"MatMulNBits"}, 0.3),
+        pytest.param(QuantizeStatic, {}, {"QuantizeLinear"}, 0.05, marks=WIDE),
+        pytest.param(QuantizeStatic, {"calibration": "kl"}, {"QuantizeLinear"}, 0.2, marks=WIDE),
+        pytest.param(
+            QuantizeStatic, {"calibration": "percentile", "per_channel": False}, {"QuantizeLinear"}, 0.2, marks=WIDE
+        ),
+        pytest.param(QuantizeStatic, {"smooth_quant": True}, {"QuantizeLinear"}, 0.2, marks=WIDE),
+        pytest.param(QuantizeWeights, {}, {"MatMulNBits"}, 0.3, marks=WIDE),
+        pytest.param(QuantizeWeights, {"algorithm": "GPTQ", "symmetric": False}, {"MatMulNBits"}, 0.3, marks=WIDE),
     ],
 )
 def test_each_way_makes_the_operators_it_says_and_computes_about_the_same(trial, pass_class, options, operators, most):
@@ -56,13 +61,12 @@ def test_each_way_makes_the_operators_it_says_and_computes_about_the_same(trial,
     assert 0 < trial.drift(result).relative_error < most
 
 
-def test_other_options_make_other_models(trial):
-    def digest(pass_class, **options):
-        return trial.apply(pass_class(), trial.model, trial.options(pass_class, options)).model.digest
+def test_each_algorithm_makes_another_model(trial):
+    def digest(name):
+        options = trial.options(QuantizeWeights, {"algorithm": name, "samples": 2})
+        return trial.apply(QuantizeWeights(), trial.model, options).model.digest
 
-    assert digest(QuantizeStatic) != digest(QuantizeStatic, smooth_quant=True)
-    weights = {digest(QuantizeWeights, algorithm=name, samples=2) for name in ("RTN", "GPTQ", "AWQ")}
-    assert len(weights) == 3
+    assert len({digest(name) for name in ("RTN", "GPTQ", "AWQ")}) == 3
 
 
 @pytest.mark.parametrize(
@@ -74,17 +78,26 @@ def test_other_options_make_other_models(trial):
         ("convolutions", {"weight_bits": 7}),
         ("convolutions", {"qdq_at_weights": True}),
         ("trial", {"qdq_for_each_consumer": True}),
+        ("trial", {"smooth_quant": True}),
     ],
     ids=str,
 )
-def test_each_option_of_static_quantization_changes_the_model(request, model, options):
+def test_each_option_of_static_quantization_changes_the_model(request, plain, model, options):
     on: Trial = request.getfixturevalue(model)
-    plain = {"weight_bits": 8, "quant_level": 1, "graph_optimization": "basic", "samples": 4}  # on any processor
-    before, after = (
-        on.apply(QuantizeStatic(), on.model, on.options(QuantizeStatic, one)) for one in (plain, plain | options)
-    )
-    assert before.model.digest != after.model.digest
+    after = _static(on, options)
+    assert plain[model] != after.model.digest
     assert on.drift(after).relative_error < 0.2
+
+
+@pytest.fixture(scope="module")
+def plain(trial, convolutions):
+    """By fixture, the digest of what static quantization makes without an option."""
+    return {"trial": _static(trial, {}).model.digest, "convolutions": _static(convolutions, {}).model.digest}
+
+
+def _static(trial, options):
+    plain = {"weight_bits": 8, "quant_level": 1, "graph_optimization": "basic", "samples": 4}  # on any processor
+    return trial.apply(QuantizeStatic(), trial.model, trial.options(QuantizeStatic, plain | options))
 
 
 def test_dynamic_quantization_is_held_to_types_of_operators_and_bits(convolutions):
@@ -131,7 +144,9 @@ def test_a_relative_loss_is_a_share_of_the_original_metric(trial):
     assert not _tuned(trial, tolerable_loss=1e-9, relative_loss=True, max_trials=2).changed
 
 
-@pytest.mark.parametrize("strategy", ["basic", "bayesian", "mse", "mse_v2", "exhaustive"])
+@pytest.mark.parametrize(
+    "strategy", ["basic", *(pytest.param(name, marks=WIDE) for name in ("bayesian", "mse", "mse_v2", "exhaustive"))]
+)
 def test_a_goal_that_no_model_reaches_is_no_failure_and_no_model(trial, strategy):
     result = _tuned(trial, strategy=strategy, tolerable_loss=1e-9, max_trials=3)
     assert not result.changed

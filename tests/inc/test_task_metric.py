@@ -21,7 +21,7 @@ def test_the_users_metric_is_asked_of_every_model_that_is_tried(tmp_path):
         data=str(tmp_path / "feeds.npz"),
         metric="cosine",
         max_drift=0.9,
-        search_seconds=20,
+        search_seconds=200,
         stages=["quantize"],
         passes={"inc.quantize-aware-of-accuracy": {"tolerable_loss": 0.5, "max_trials": 3}},
     )

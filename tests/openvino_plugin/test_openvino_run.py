@@ -237,7 +237,7 @@ def test_nncf_has_shapes_inferred_without_weights(tmp_path):
 def test_weights_in_four_bits_run_also_where_onnx_itself_has_none(tmp_path, monkeypatch):
     monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "cache"))
     passes = {"openvino.compress-weights": {"mode": "int4-sym", "group_size": 32, "scale_estimation": True}}
-    asked = {"target": "openvino", "stages": ["quantize"], "search_seconds": 1, "max_drift": 0.5, "goal": "size"}
+    asked = {"target": "openvino", "stages": ["quantize"], "search_seconds": 60, "max_drift": 0.5, "goal": "size"}
     path = wide_mlp(tmp_path)
     report = optim.run(path, tmp_path / "out", passes=passes, **asked)
     assert report.status == "improved" and 0 < report.result.drift.relative_error < 0.3

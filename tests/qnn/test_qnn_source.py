@@ -27,7 +27,7 @@ def test_a_folder_with_a_model_of_transformers_becomes_a_model_for_htp(
     ids = np.random.default_rng(0).integers(0, 99, shape)
     np.savez(data, input_ids=ids, attention_mask=np.ones(shape, np.int64), token_type_ids=np.zeros(shape, np.int64))
     here = ("--target", "qnn", "--data", str(data))
-    status = main(["run", str(source), "-o", str(out), *here, "--search-seconds", "5", "--stage", "tune"])
+    status = main(["run", str(source), "-o", str(out), *here, "--search-seconds", "60", "--stage", "tune"])
     assert status == 0, capfd.readouterr().err
     report = json.loads((out / "report.json").read_text())
     assert report["export"]["steps"], "it was not exported"

@@ -56,13 +56,10 @@ class Environment:
             raise RuntimeError(f"pip install {' '.join(arguments)} failed:\n{done.stderr}")
 
     def install_fast(self, *arguments: str) -> None:
-        """Install with uv where that is and can: it takes a tenth of the time, and reads another configuration.
-
-        What is installed is compiled once: without that, each program compiles sympy where Python may not write.
-        """
+        """Install with uv where that is and can: it takes a tenth of the time, and reads another configuration."""
         if _UV is not None:
             python = str(self._bin / "python")
-            command = [_UV, "pip", "install", "--quiet", "--compile-bytecode", "--python", python, *arguments]
+            command = [_UV, "pip", "install", "--quiet", "--python", python, *arguments]
             if subprocess.run(command, check=False).returncode == 0:
                 return
         self.install(*arguments)

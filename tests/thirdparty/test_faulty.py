@@ -26,16 +26,13 @@ RELEASE = "optim-plugin-faulty 0.3.0"
 BACKEND = f"backend faulty ({RELEASE})"
 
 SECONDS = 20
-"""Of a run."""
+"""Of a run that a hang may use up; any other ends before."""
 
-SHORT, TIMED = 6, 10
-"""Of a run in which no candidate need be timed, and of one in which some are."""
+ENOUGH = 100
+"""Of a run that must get to its end, on a machine that is several times slower too."""
 
-MOST_SECONDS = 3 * SECONDS
-"""After which a run has not kept to its seconds, however busy the machine; a hang goes on for an hour."""
-
-BEYOND_S = 4
-"""Beyond its seconds that a run in which something fails may end, on a busy machine; most end before they are over."""
+BEYOND_S = 40
+"""Beyond its seconds that a run may end on a busy machine; what hangs would go on for an hour."""
 
 
 @pytest.fixture(scope="module")
@@ -67,13 +64,11 @@ class Ran:
         status: of the command.
         told: what it said, and the report of what it did.
         report: None where there is none.
-        seconds: that it took, but for those in which it waited for other runs to time something.
     """
 
     status: int
     told: str
     report: dict[str, Any] | None
-    seconds: float = 0.0
 
     def row(self, name):
         """What became of a pass: its status and reason."""
@@ -99,12 +94,10 @@ def run(environment, folder, tmp_path):
             OPTIM_DISABLE_PLUGINS="broken-cycle,broken-exit,broken-raise",
         )
         took_s = time.monotonic() - began
-        assert took_s < max(MOST_SECONDS, 1.5 * seconds)
+        assert took_s < seconds + BEYOND_S
         report = json.loads((out / "report.json").read_text()) if (out / "report.json").exists() else None
-        waited = re.search(r"the run waited (\d+) s", done.stdout)
-        took_s -= int(waited[1]) + 1 if waited else 0
         print(f"{mistake or 'no mistake'}, {' '.join(arguments)}: {took_s:.1f} of {seconds} s")  # pytest -rP shows it
-        return Ran(done.returncode, done.stderr + done.stdout + json.dumps(report), report, took_s)
+        return Ran(done.returncode, done.stderr + done.stdout + json.dumps(report), report)
 
     return ran
 
@@ -133,7 +126,6 @@ def test_what_the_device_does_to_the_original_is_named_within_the_seconds_of_the
     status, how, what = ON_THE_ORIGINAL[mistake]
     for _ in ("cold", "warm"):
         found = run(f"{mistake} original")
-        assert found.seconds < SECONDS + BEYOND_S
         assert status in (None, found.status)
         assert how in found.told
         assert what in found.told
@@ -161,7 +153,6 @@ def test_what_the_device_does_to_a_candidate_ends_that_and_not_the_run_also_warm
     for _ in ("cold", "warm"):
         found = run(f"{mistake} candidate")
         assert found.status == 0, found.told
-        assert found.seconds < SECONDS + BEYOND_S
         assert found.report["status"] == "unchanged"
         assert found.row("faulty.shrink")[0] in ("failed", "dropped", "skipped")
         said = ON_A_CANDIDATE[mistake].format(BACKEND, "the model after faulty.shrink on faulty")
@@ -192,7 +183,6 @@ def test_a_pass_that_fails_is_named_within_the_seconds_of_the_run_also_warm(run,
     said = IN_A_PASS[mistake].format(f"pass faulty.shrink ({RELEASE}) was being applied to the original")
     for _ in ("cold", "warm"):
         found = run(mistake, *named)
-        assert found.seconds < SECONDS + BEYOND_S
         assert found.status == (4 if named else 0 if mistake == "hang apply" else 1), found.told
         assert said in found.told
         assert RELEASE in found.told
@@ -212,7 +202,6 @@ def test_a_required_pass_that_fails_before_the_original_is_opened_is_named_withi
     for _ in ("cold", "warm"):
         found = run(mistake, target="faulty-batched", source="two-outputs.onnx")
         assert found.status == 4, found.told
-        assert found.seconds < SECONDS + BEYOND_S
         assert "error[pass-failed]" in found.told
         assert f"while pass faulty.fix-batch ({RELEASE}) was {BEFORE_OPENING[where]} the original" in found.told
         assert HOW_A_PASS_FAILS[how] in found.told
@@ -222,7 +211,6 @@ def test_a_required_pass_that_fails_before_the_original_is_opened_is_named_withi
 def test_a_named_pass_that_sleeps_over_what_it_offers_is_named_within_the_seconds_of_the_run(run):
     found = run("hang candidates", "--with", "faulty.shrink")
     assert found.status == 4, found.told
-    assert found.seconds < SECONDS + BEYOND_S
     assert f"while pass faulty.shrink ({RELEASE}) was asked what it offers for the original" in found.told
 
 
@@ -245,7 +233,7 @@ def test_a_limit_of_the_vendors_own_ends_a_call_that_hangs(run, mistake):
 
 
 def test_a_pass_that_sleeps_over_what_it_offers_costs_its_own_plugin_and_both_rows_say_who(run):
-    found = run("hang candidates", seconds=TIMED)
+    found = run("hang candidates")
     assert found.status == 0
     rows = [found.row(name) for name in ("faulty.shrink", "faulty.store-bytes")]
     assert [status for status, _ in rows] == ["skipped", "skipped"]
@@ -257,7 +245,7 @@ def test_a_pass_that_sleeps_over_what_it_offers_costs_its_own_plugin_and_both_ro
     ("target", "named"), [("faulty-batched", ()), ("faulty-fixed", ("--with", "faulty.fix-batch"))]
 )
 def test_a_dynamic_model_runs_on_a_device_with_fixed_sizes_where_a_pass_fixes_them(run, folder, target, named):
-    found = run("", *named, target=target, source="two-outputs.onnx", seconds=SHORT)
+    found = run("", *named, target=target, source="two-outputs.onnx", seconds=ENOUGH)
     assert found.status == 0, found.told
     assert found.row("faulty.fix-batch")[0] == "kept"
 
@@ -265,14 +253,14 @@ def test_a_dynamic_model_runs_on_a_device_with_fixed_sizes_where_a_pass_fixes_th
 @pytest.mark.parametrize("how", ["", pytest.param("nothing apply", marks=pytest.mark.faults)], ids=["asked", "applied"])
 def test_a_required_pass_that_declines_has_nothing_to_do_and_nobody_is_said_to_have_asked_for_it(run, folder, how):
     models.fixed_mlp(folder)
-    found = run(how, target="faulty-batched", source="fixed-mlp.onnx", seconds=SHORT)
+    found = run(how, target="faulty-batched", source="fixed-mlp.onnx", seconds=ENOUGH)
     assert found.status == 0, found.told
     assert found.row("faulty.fix-batch") == ("not-applicable", "its sizes are fixed")
     assert "asked for" not in found.told
 
 
 def test_a_required_pass_that_does_not_hold_is_required_and_not_asked_for(run):
-    found = run("", target="faulty-required", source="two-outputs.onnx", seconds=SHORT)
+    found = run("", target="faulty-required", source="two-outputs.onnx", seconds=ENOUGH)
     assert found.status == 4
     assert "faulty.break is required by the target, but it failed" in found.told
     assert "was asked for" not in found.told
@@ -297,7 +285,6 @@ class Planted:
 
 class TestBackend(Planted, BackendConformance):
     max_drift = 1e-5
-    seconds = 10.0
 
     @pytest.fixture
     def backend_class(self):
@@ -310,7 +297,6 @@ class TestBackend(Planted, BackendConformance):
 
 class TestPass(Planted, PassConformance):
     max_drift = 0.5
-    seconds = 10.0
     stage = Stage.QUANTIZE
 
     @pytest.fixture
@@ -356,12 +342,14 @@ class Planted:
         kit_says: what it says.
         run_says: what a run says of it; a mistake that fails or hangs is in the tables above.
         source: the model of that run.
+        goal: of that run.
     """
 
     kit: str
     kit_says: str
     run_says: tuple[str, ...] = ()
     source: str = "two-outputs.onnx"
+    goal: str = "latency"
 
 
 OUTPUTS, TIMES = "TestBackend::test_its_outputs_are_the_models", "TestBackend::test_its_times_are_times"
@@ -427,7 +415,12 @@ PLANTED = {
         "its process ended with exit status 0",
         ("its process ended with exit status 0", f"{BACKEND} was running the original on faulty"),
     ),
-    "named open": Planted("TestBackend::test_two_models_are_open_at_once_or_it_is_exclusive", "drift"),
+    "named open": Planted(
+        "TestBackend::test_two_models_are_open_at_once_or_it_is_exclusive",
+        "drift",
+        ("error[target-differs]", "the device may have run another program", RELEASE),
+        goal="size",
+    ),
     "edit open": Planted(
         "TestBackend::test_it_can_be_closed_and_opened_again",
         "it wrote into the model's file",
@@ -461,7 +454,7 @@ IN_THE_KIT = (
     "edit applicable",
     "wrong inputs_for",
 )
-IN_A_RUN = ("half run", "behind run", "kernel clock", "dropped run")
+IN_A_RUN = ("named open", "behind run", "kernel clock", "dropped run")
 """Of make test; make test-faults tries all."""
 
 
@@ -475,6 +468,7 @@ def kit(environment, tmp_path_factory, request):
     for number, mistake in enumerate(tried):
         base, _, test = PLANTED[mistake].kit.partition("::")
         text += f"\n\nclass {base}{number}({base}):\n    mistake = {mistake!r}\n"
+        text += "    seconds = 10.0\n" if mistake.startswith("hang") else ""
         names[mistake] = f"{base}{number}::{test}"
     (folder / "test_kit.py").write_text(text)
     command = ("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--junitxml", "found.xml")
@@ -495,7 +489,15 @@ def test_the_kit_finds_it_and_says_so_and_is_neither_killed_nor_kept_waiting(kit
 @pytest.mark.parametrize("mistake", _some([one for one in PLANTED if PLANTED[one].run_says], IN_A_RUN))
 def test_a_run_finds_it_too_and_names_it(run, mistake):
     planted = PLANTED[mistake]
-    found = run(mistake, "--max-drift", "0.5", source=planted.source, seconds=TIMED)
+    found = run(
+        mistake,
+        "--max-drift",
+        "0.5",
+        "--goal",
+        planted.goal,
+        source=planted.source,
+        seconds=SECONDS if "hang" in mistake else ENOUGH,
+    )
     for said in planted.run_says:
         assert said in found.told
 
@@ -508,7 +510,7 @@ def test_without_a_mistake_the_kit_finds_none(environment, tmp_path):
 
 
 def test_a_device_without_a_mistake_is_said_to_be_right(run, tmp_path):
-    found = run("", source="two-outputs.onnx", seconds=SHORT)
+    found = run("", source="two-outputs.onnx", seconds=ENOUGH)
     assert found.status == 0, found.told
     said = r"he device itself drifts \d[^ ]* from onnxruntime on the CPU, on 8 samples"
     assert found.report["device"]["drift"] < 1e-4
@@ -538,7 +540,7 @@ def test_where_size_is_the_goal_a_pass_is_repaired_whether_it_was_named_or_not(
     from deep_model import write_deep
 
     write_deep(folder / "deep.onnx", products)
-    found = run("", "--goal", "size", "--max-drift", budget, *named, source="deep.onnx", seconds=30)
+    found = run("", "--goal", "size", "--max-drift", budget, *named, source="deep.onnx", seconds=ENOUGH)
     assert found.status == 0, found.told
     rows = [step for step in found.report["steps"] if step["pass"] == "faulty.store-bytes"]
     kept = [step for step in rows if step["status"] == "kept"]

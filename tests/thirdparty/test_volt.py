@@ -52,7 +52,7 @@ def made(environment, tmp_path_factory):
     folder = tmp_path_factory.mktemp("volt")
     model = models.mlp(folder)
     done = environment.run(
-        *("optim", "run", str(model), "--target", "volt", "-o", str(folder / "out"), "--search-seconds", "3"),
+        *("optim", "run", str(model), "--target", "volt", "-o", str(folder / "out"), "--search-seconds", "60"),
         OPTIM_CACHE_DIR=str(folder / "cache"),
         VOLT_DEVICE=str(folder / "device"),
         OPTIM_DISABLE_PLUGINS="broken-cycle,broken-exit",

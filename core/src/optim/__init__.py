@@ -1,7 +1,7 @@
 """optim makes an ONNX model fast on the hardware it will run on, and proves that it still computes the same thing.
 
 For users: :func:`run`, :func:`load`, :func:`verify`, :func:`bench`, :func:`bench_grid`, :func:`lab`,
-:func:`export`, :func:`deliver`, :func:`capture`. For plugin authors: :func:`hookimpl`, :class:`Pass`,
+:func:`export`, :func:`deliver`, :func:`capture`, :func:`record`. For plugin authors: :func:`hookimpl`, :class:`Pass`,
 :class:`Target`, :class:`Backend` and what they exchange. Everything is imported when first used, so ``import optim`` is
 cheap.
 """
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from optim._engine.api.deliver import deliver as deliver
     from optim._engine.api.export import export as export
     from optim._engine.api.lab import lab as lab
+    from optim._engine.api.record import record as record
     from optim._engine.api.run import run as run
     from optim._engine.api.verify import verify as verify
     from optim._engine.reports.answers import Benchmark as Benchmark

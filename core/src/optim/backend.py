@@ -246,6 +246,9 @@ class Backend(ABC):
     loads_sessions: ClassVar[bool] = False
     """Whether ``load()`` of its ``load.py`` returns what is called as a session of onnxruntime is, by ``run``,
     ``get_inputs`` and ``get_outputs``: of a decoder optim then writes ``generate`` beside it."""
+    reference_only: ClassVar[bool] = False
+    """Whether it has only what counts as right, such as outputs in a file, and opens no model: its targets are then for
+    ``optim verify``, no run takes them, and no pass is offered for them."""
     exclusive: ClassVar[bool] = False
     """Whether its device takes one session at a time, of whatever process: sessions then take turns at it, and lanes of
     a race open and close in turn."""

@@ -226,6 +226,8 @@ class Basis(StrEnum):
     """Rounds of the goal's own clock."""
     MEMORY = "memory"
     """The peak that opening and running a model takes."""
+    ACCURACY = "accuracy"
+    """What the gate compares: drift, or the loss of the task metric."""
     SIZE = "size"
     """Bytes on disk: no race is run for them."""
 
@@ -263,6 +265,23 @@ class GoalRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class Amount:
+    """A figure of one model in the unit of its goal, as a bound of the user is compared with it.
+
+    Attributes:
+        value: the figure.
+        low: lower end of its 95 % interval.
+        high: upper end.
+        is_sure: whether the interval rests on enough rounds to have a verdict rest on it.
+    """
+
+    value: float
+    low: float
+    high: float
+    is_sure: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class ModelFigures:
     """What is known of one model, for a goal to judge.
 
@@ -271,14 +290,16 @@ class ModelFigures:
         peak_memory_bytes: of opening and running it; 0: not measured.
         calls: how long single calls take, to the original's; None: not timed.
         clock: what the goal's own clock found, to the original's; None: not timed.
-        broken_limit: which limit of the user it does not keep within; empty: none.
+        latency: of a single call, in milliseconds; None: not timed.
+        inaccuracy: drift beyond rounding, or the loss of the task metric if there is one; 0 for the original.
     """
 
     size_bytes: int
     peak_memory_bytes: int = 0
     calls: Ratio | None = None
     clock: Ratio | None = None
-    broken_limit: str = ""
+    latency: Amount | None = None
+    inaccuracy: float = 0.0
 
 
 class Goal:
@@ -294,6 +315,7 @@ class Goal:
         takes: fields of :class:`GoalRequest` that it looks at: ``--generate`` and ``--max-latency`` say them.
         long_rounds: whether a round of its clock takes seconds. What is known to suit the goal is tried first then, two
             rounds do for a look, and what is far behind does not go on.
+        unit: of :meth:`amount`, ``B`` or ``ms``; empty: no bound can be set on its figure.
     """
 
     name: ClassVar[str]
@@ -302,6 +324,7 @@ class Goal:
     basis: ClassVar[Basis] = Basis.CLOCK
     takes: ClassVar[tuple[str, ...]] = ()
     long_rounds: ClassVar[bool] = False
+    unit: ClassVar[str] = ""
 
     def clock(self, asked: GoalRequest) -> GoalClock | None:
         """What times it; None where its figure is what every race finds out."""
@@ -328,12 +351,14 @@ class Goal:
         time = self.time_of(found)
         return time.value if time is not None else None
 
+    def amount(self, found: ModelFigures) -> Amount | None:
+        """The figure in its unit, for a bound of the user; None if it was not measured, or can have no bound."""
+        return None
+
     def is_reached(self, found: ModelFigures, original: ModelFigures) -> bool:
-        """Whether a model is better than the original beyond the noise: faster, or first to keep within a limit."""
+        """Whether a model is better than the original beyond the noise. Core judges the bounds of the user."""
         time = self.time_of(found)
-        if time is None:
-            return False
-        return time.is_faster or bool(original.broken_limit and not found.broken_limit)
+        return time is not None and time.is_faster
 
     def expected(self, calls: float, start_s: float | None, original_start_s: float | None) -> float | None:
         """What a first look at calls lets expect of its clock, to the original's; None where it says nothing.

@@ -115,7 +115,7 @@ RESERVED_NAMES: Mapping[str, Mapping[str, str]] = {
     },
     "workplace": {"dask": "fleet"},
     "goal": {
-        **dict.fromkeys(("latency", "size", "memory"), "optim"),
+        **dict.fromkeys(("latency", "size", "memory", "accuracy"), "optim"),
         **dict.fromkeys(("startup", "throughput", "generate"), "goals"),
     },
     "origin": dict.fromkeys(("hf", "http", "https"), "export"),

@@ -44,7 +44,6 @@ class SourceRequest:
         trust_remote_code: code in the folder may be run.
         seed: of everything random.
         max_drift: of each output of the graph from the source's; None: what rounding explains.
-        layers: only its first so many layers, of a source whose facts tell how many it has; 0: all.
     """
 
     spec: str
@@ -58,7 +57,6 @@ class SourceRequest:
     trust_remote_code: bool = False
     seed: int = 0
     max_drift: float | None = None
-    layers: int = 0
 
     @property
     def folder(self) -> Path | None:
@@ -139,8 +137,7 @@ class Source:
     Attributes:
         request: what the user asked for.
         components: empty until a pass has loaded it.
-        facts: JSON values that go into ``export.json``: task, architecture, token ids that end a text; ``layers`` of a
-            source that can be loaded with fewer (:attr:`SourceRequest.layers`).
+        facts: JSON values that go into ``export.json``: task, architecture, token ids that end a text.
         weight_files: safetensors files whose tensors the modules map into memory.
         generations: greedy generation by the source's own library; None where it generates nothing.
     """

@@ -164,7 +164,7 @@ def test_a_result_is_opened_by_the_targets_own_runtime(folder, tmp_path, capsys,
         "-o",
         str(tmp_path / "out"),
         "--search-seconds",
-        "2",
+        "60",
     ]
     assert main(words) == 0
     saved = json.loads((tmp_path / "out" / "session.json").read_text())

@@ -9,13 +9,14 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from optim import Target
+from optim import Backend, Target
 from optim._engine.compare import independent
 from optim._engine.compare.independent import CheckedDevice, check_device, is_needed
 from optim._engine.compare.original_outputs import measure_variations
 from optim._engine.compare.place import Reference
 from optim._engine.feeds.feedset import FeedWriter
 from optim.errors import OptimError
+from optim.onnx.backend import OnnxRuntimeBackend
 from optim.onnx.files import describe_model
 
 RNG = np.random.default_rng(0)
@@ -129,8 +130,31 @@ def test_where_no_runtime_takes_the_model_the_reason_is_kept(path):
     assert "ONNX's reference implementation: " in found.reason
 
 
-def test_onnxruntime_on_the_cpu_does_not_check_itself():
-    own, other = (SimpleNamespace(opened_by_onnxruntime=is_own) for is_own in (True, False))
-    assert not is_needed(own, Target("cpu", "ort", "CPUExecutionProvider"))
-    assert is_needed(own, Target("cuda", "ort", "CUDAExecutionProvider"))
-    assert is_needed(other, EXACT)
+class Named(OnnxRuntimeBackend):
+    name = "named"
+
+
+class Opens(Named):
+    def open(self, model, target):
+        return super().open(model, target)
+
+
+class OpensReference(Named):
+    def open_reference(self, model, target):
+        return super().open(model, target)
+
+
+class Says(Backend):
+    opened_by_onnxruntime = True
+
+
+class Holds(Backend):
+    reference_only = True
+
+
+def test_only_a_session_that_core_opens_on_the_cpu_needs_no_check():
+    cpu = Target("cpu", "ort", "CPUExecutionProvider")
+    assert not is_needed(Named, cpu)
+    assert is_needed(Named, Target("cuda", "ort", "CUDAExecutionProvider"))
+    assert all(is_needed(kind, cpu) for kind in (Opens, OpensReference, Says))
+    assert not is_needed(Holds, cpu)  # nothing runs there

@@ -41,7 +41,7 @@ def test_what_went_in_is_what_a_run_takes(session, tmp_path):
 
 def test_of_more_calls_than_the_limit_a_fair_sample_is_kept(session, tmp_path):
     means = []
-    for seed in range(20):
+    for seed in range(8):
         folder = tmp_path / f"feeds-{seed}"
         with optim.capture(folder, limit=4, seed=seed, say=lambda text: None):
             for value in range(40):

@@ -17,7 +17,7 @@ from optim._engine.plugins.registry import load_registry
 from optim._engine.search.plan import make_plan
 from optim._engine.search.settings import RunSettings
 from optim.errors import OptimError
-from optim.goal import Basis, Figure, Goal, GoalClock, GoalRequest, ModelFigures, Ratio, Timer
+from optim.goal import Basis, Figure, Goal, GoalClock, ModelFigures, Ratio, Timer
 from optim.hooks import RESERVED_NAMES
 
 ACME = PluginInfo("acme", "optim-plugin-acme", "1.0", "acme.plugin")
@@ -57,22 +57,17 @@ def registry():
 
 
 def test_a_plugins_goal_is_found_by_its_name_and_plans_a_run(registry):
-    goal = find_goal(registry, "acme-energy", GoalRequest())
+    goal = find_goal(registry, "acme-energy")
     assert (type(goal), release_of(registry, goal)) == (Energy, ACME.release)
-    assert release_of(registry, find_goal(registry, "latency", GoalRequest())) == ""
+    assert release_of(registry, find_goal(registry, "latency")) == ""
     settings = RunSettings(Path("m.onnx"), goal="acme-energy")
     assert "ort.fuse-transformer" in make_plan(settings, registry, registry.target("cpu")).names
 
 
 def test_a_goal_that_nobody_offers_is_refused_with_the_near_ones(registry):
     with pytest.raises(OptimError) as refused:
-        find_goal(registry, "acme-enery", GoalRequest())
+        find_goal(registry, "acme-enery")
     assert refused.value.reference == "unknown-goal" and "acme-energy" in refused.value.cause
-
-
-def test_a_limit_of_latency_needs_a_goal_that_takes_it(registry):
-    with pytest.raises(OptimError, match="--max-latency needs --goal throughput; the goal is acme-energy"):
-        find_goal(registry, "acme-energy", GoalRequest(max_latency_ms=5.0))
 
 
 def test_a_clock_travels_to_its_lane():
@@ -117,7 +112,7 @@ def test_every_goal_of_optim_has_a_reserved_name():
 
 def test_a_goal_of_a_package_that_is_missing_names_the_line_that_installs_it(registry):
     with pytest.raises(OptimError) as refused:
-        find_goal(registry, "throughput", GoalRequest(max_latency_ms=5.0))
+        find_goal(registry, "throughput")
     assert "plugin goals, which is not installed" in refused.value.cause
     assert refused.value.fix == "in a clone of optim: pip install ./plugins"
 
@@ -136,9 +131,3 @@ def test_a_goal_is_reached_beyond_the_noise(name, better, same):
     assert GOALS[name].is_reached(better, original)
     assert not GOALS[name].is_reached(same, original)
     assert not GOALS[name].is_reached(ModelFigures(100_000), original)
-
-
-def test_keeping_within_a_limit_that_the_original_breaks_reaches_a_timed_goal():
-    slower, limited = Ratio(1.2, 1.1, 1.3, 9), ModelFigures(1, broken_limit="the p95 latency is 9 ms")
-    assert GOALS["throughput"].is_reached(ModelFigures(1, clock=slower), limited)
-    assert not GOALS["throughput"].is_reached(ModelFigures(1, clock=slower), ModelFigures(1))

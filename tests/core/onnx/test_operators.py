@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from optim.onnx.operators import share_within_reach, work_shares
+from optim.onnx.operators import work_shares
 
 
 def shares(folder: Path, nodes: list[onnx.NodeProto], **weights: tuple[int, ...]) -> dict[str, float]:
@@ -34,24 +34,3 @@ def test_a_weight_counts_where_it_is_turned_on_its_way(tmp_path: Path) -> None:
 
 def test_a_product_of_what_the_model_is_given_is_no_work_with_weights(tmp_path: Path) -> None:
     assert shares(tmp_path, [helper.make_node("MatMul", ["x", "x"], ["y"])]) == {}
-
-
-def test_products_that_a_fusion_takes_in_are_out_of_reach_and_those_that_are_gone_are_not(tmp_path: Path) -> None:
-    def saved(name: str, nodes: list[onnx.NodeProto], **weights: tuple[int, ...]) -> Path:
-        shares(tmp_path, nodes, **weights)
-        return (tmp_path / "m.onnx").rename(tmp_path / f"{name}.onnx")
-
-    def product(read: str, weight: str, made: str) -> onnx.NodeProto:
-        return helper.make_node("MatMul", [read, weight], [made])
-
-    def contrib(operator: str, *read: str) -> onnx.NodeProto:
-        return helper.make_node(operator, list(read), ["y"], domain="com.microsoft")
-
-    plain = saved("plain", [product("x", "w", "h"), product("h", "v", "y")], w=(8, 8), v=(8, 24))
-    packed = saved("packed", [product("x", "w", "h"), contrib("Attention", "h", "v")], w=(8, 8), v=(8, 24))
-    gone = saved("gone", [product("x", "w", "h"), contrib("Gelu", "h")], w=(8, 8))
-    looked_up = [product("x", "w", "h"), product("h", "v", "a"), contrib("EmbedLayerNormalization", "a", "e")]
-    words = saved("words", looked_up, w=(8, 8), v=(8, 24), e=(100, 8))
-    assert share_within_reach(plain, packed) == 0.25
-    assert [share_within_reach(plain, after) for after in (plain, gone, words)] == [1.0, 1.0, 1.0]
-    assert share_within_reach(gone, saved("none", [contrib("Gelu", "x")])) == 1.0

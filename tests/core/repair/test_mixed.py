@@ -3,45 +3,57 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 
-from optim._engine.repair.choose import FINER_PRICE, Question, choose, find_mix
-from optim._engine.repair.costs import Precisions
-from optim._engine.repair.found import OutOfEvaluations
+from optim._engine.repair.choose import Question, choose
+from optim._engine.repair.costs import Costs, NodeCost
+from optim._engine.repair.found import FINER_PRICE, OutOfEvaluations, Repair
 
 NAMES = tuple("abcdefgh")
 COARSE = {name: 0.1 * (place + 1) for place, name in enumerate(NAMES)}
 WHOLE = math.hypot(*COARSE.values())
 
 
-def precisions(
-    part: float = 0.1, *, refinable: str = "abcdefgh", overflowing: str = "", most: int = 1000
-) -> Precisions:
+def costs(part: float = 0.1, *, refinable: str = "abcdefgh", overflowing: str = "") -> Costs:
     """Independent errors; those in the precision between have a part of the coarse one's."""
-
-    def guess(converted: frozenset[str], finer: frozenset[str]) -> float:
-        return math.hypot(*(COARSE[name] for name in converted), *(COARSE[name] * part for name in finer))
-
-    nodes = tuple(name for name in NAMES if name not in overflowing)
-    return Precisions(guess, nodes, frozenset(refinable) & frozenset(nodes), tuple(overflowing), most)
+    return Costs(
+        {
+            name: NodeCost(math.inf)
+            if name in overflowing
+            else NodeCost(error**2, (error * part) ** 2 if name in refinable else None)
+            for name, error in COARSE.items()
+        }
+    )
 
 
 class Measured:
     """Drifts that are a factor off what is expected, counted."""
 
-    def __init__(self, known: Precisions, factor: float = 1.0) -> None:
+    def __init__(self, known: Costs, factor: float = 1.0) -> None:
         self.known, self.factor, self.count = known, factor, 0
 
     def __call__(self, keep: frozenset[str], finer: frozenset[str]) -> float:
         self.count += 1
-        return self.factor * self.known.guess(frozenset(self.known.nodes) - keep - finer, finer)
+        return self.factor * self.known.drift(keep, finer)
+
+
+def find_mix(
+    known: Costs,
+    drift_of: Callable[[frozenset[str], frozenset[str]], float],
+    whole: float,
+    goal: float,
+    work: dict[str, float] | None = None,
+) -> Repair | None:
+    """The choice among three precisions, of which costs are known."""
+    return choose(Question(tuple(known.of), known.refinable, drift_of, whole, work or {}), known, goal, 40)
 
 
 def test_the_precision_between_stands_for_nodes_in_float() -> None:
-    known = precisions()
+    known = costs()
     measured = Measured(known)
-    found = find_mix(known, measured, WHOLE, 0.5 * WHOLE, 40, {})
+    found = find_mix(known, measured, WHOLE, 0.5 * WHOLE)
     assert found is not None
     assert found.keep == () != found.finer
     assert found.drift == measured(frozenset(found.keep), frozenset(found.finer)) <= 0.5 * WHOLE
@@ -49,7 +61,7 @@ def test_the_precision_between_stands_for_nodes_in_float() -> None:
 
 
 def test_a_budget_that_the_precision_between_misses_leaves_some_in_float() -> None:
-    found = find_mix(precisions(0.5), Measured(precisions(0.5)), WHOLE, 0.3 * WHOLE, 40, {})
+    found = find_mix(costs(0.5), Measured(costs(0.5)), WHOLE, 0.3 * WHOLE)
     assert found is not None
     assert found.keep
     assert found.finer
@@ -58,90 +70,69 @@ def test_a_budget_that_the_precision_between_misses_leaves_some_in_float() -> No
 
 def test_a_node_of_much_work_is_left_in_float_last() -> None:
     work = {name: 50.0 if name == "h" else 1.0 for name in NAMES}
-    known = precisions(refinable="")
-    found = find_mix(known, Measured(known), WHOLE, 0.9 * WHOLE, 40, work)
+    known = costs(refinable="")
+    found = find_mix(known, Measured(known), WHOLE, 0.9 * WHOLE, work)
     assert found is not None
     assert "h" not in found.keep
-    assert find_mix(known, Measured(known), WHOLE, 0.9 * WHOLE, 40, {}).keep == ("h",)  # type: ignore[union-attr]
+    assert find_mix(known, Measured(known), WHOLE, 0.9 * WHOLE).keep == ("h",)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("factor", [0.6, 1.7])
 def test_what_is_measured_corrects_what_was_expected(factor: float) -> None:
-    known = precisions()
+    known = costs()
     measured = Measured(known, factor)
-    found = find_mix(known, measured, WHOLE, 0.5 * WHOLE, 40, {})
+    found = find_mix(known, measured, WHOLE, 0.5 * WHOLE)
     assert found is not None
     assert found.drift <= 0.5 * WHOLE
     assert measured.count == found.evaluations or found.evaluations < measured.count <= 4
 
 
 def test_no_node_could_be_one_precision_lower() -> None:
-    known = precisions(0.3)
+    known = costs(0.3)
     goal = 0.55 * WHOLE
-    found = find_mix(known, Measured(known), WHOLE, goal, 40, {})
+    found = find_mix(known, Measured(known), WHOLE, goal)
     assert found is not None
     keep, finer = frozenset(found.keep), frozenset(found.finer)
     for name in keep | finer:
         lower = finer | {name} if name in keep else finer - {name}
-        assert known.guess(frozenset(NAMES) - (keep - {name}) - lower, lower) > goal
+        assert known.drift(keep - {name}, lower) > goal
     assert len(keep) + FINER_PRICE * len(finer) < 4
 
 
 def test_overflowing_nodes_stay_in_float() -> None:
-    known = precisions(overflowing="c")
-    found = find_mix(known, Measured(known), math.inf, 0.5 * WHOLE, 40, {})
+    known = costs(overflowing="c")
+    measured = Measured(known)
+    found = find_mix(
+        known, lambda keep, finer: measured(keep, finer) if "c" in keep else math.inf, math.inf, 0.5 * WHOLE
+    )
     assert found is not None
     assert "c" in found.keep
 
 
-def test_where_nodes_are_many_or_time_is_over_nothing_is_found() -> None:
-    known = precisions(most=20)
-    assert find_mix(known, Measured(known), WHOLE, 0.5 * WHOLE, 40, {}) is None
-
+def test_where_the_time_is_over_nothing_is_found() -> None:
     def late(keep: frozenset[str], finer: frozenset[str]) -> float:
         raise OutOfEvaluations
 
-    assert find_mix(precisions(), late, WHOLE, 0.5 * WHOLE, 40, {}) is None
+    assert find_mix(costs(), late, WHOLE, 0.5 * WHOLE) is None
 
 
 MANY = tuple(f"n{place}" for place in range(1000))
 BAD = frozenset({*MANY[400:403], MANY[900]})
 
 
-def of_many(*, most: int, refinable: frozenset[str] = frozenset(MANY), counted: list[int] | None = None) -> Precisions:
+def of_many(refinable: frozenset[str] = frozenset(MANY)) -> Costs:
     """A thousand nodes, of which four err by far the most."""
-
-    def guess(converted: frozenset[str], finer: frozenset[str]) -> float:
-        if counted is not None:
-            counted.append(1)
-        errors = [1.0 if name in BAD else 0.01 for name in converted]
-        return math.hypot(0.0, *errors, *(0.1 if name in BAD else 0.001 for name in finer))
-
-    return Precisions(guess, MANY, refinable, (), most)
+    errors = {name: 1.0 if name in BAD else 0.01 for name in MANY}
+    return Costs({n: NodeCost(one**2, (0.1 * one) ** 2 if n in refinable else None) for n, one in errors.items()})
 
 
-def test_of_many_nodes_segments_around_the_worst_are_chosen_for() -> None:
-    counted: list[int] = []
-    known, whole = of_many(most=300, counted=counted), math.hypot(*([1.0] * 4 + [0.01] * 996))
-    found = find_mix(known, Measured(of_many(most=300)), whole, 0.5, 40, {})
+@pytest.mark.parametrize("refinable", [frozenset(MANY), BAD, frozenset()])
+def test_of_many_nodes_the_worst_are_chosen(refinable: frozenset[str]) -> None:
+    found = find_mix(of_many(refinable), Measured(of_many(refinable)), math.hypot(2.0, 0.01 * 996**0.5), 0.5)
     assert found is not None
-    assert frozenset(found.finer) | frozenset(found.keep) >= BAD
-    assert len(found.finer) + len(found.keep) < 100
+    assert frozenset(found.finer) | frozenset(found.keep) == BAD
+    assert frozenset(found.finer) <= refinable
     assert found.drift <= 0.5
-    assert len(counted) <= 300
-    assert list(found.finer) == sorted(found.finer, key=MANY.index)
-
-
-def test_nodes_of_a_segment_without_a_precision_between_stay_in_the_pass_s() -> None:
-    known, whole = of_many(most=300, refinable=BAD), math.hypot(*([1.0] * 4 + [0.01] * 996))
-    found = find_mix(known, Measured(known), whole, 0.5, 40, {})
-    assert found is not None
-    assert frozenset(found.finer) <= BAD
-    assert found.drift <= 0.5
-
-
-def test_with_too_few_guesses_for_segments_there_is_no_choice() -> None:
-    assert find_mix(of_many(most=100), Measured(of_many(most=100)), 2.0, 0.5, 40, {}) is None
 
 
 @pytest.mark.parametrize("refinable", ["", "abcdefgh"])
@@ -150,20 +141,10 @@ def test_one_way_in_chooses_among_two_precisions_and_three_with_estimates_and_wi
     refinable: str, known: bool
 ) -> None:
     """With three precisions less is left in float, whether the third was estimated or only measured."""
-    costs = precisions(refinable=refinable)
-    measured = Measured(costs, 1.2)
+    there = costs(refinable=refinable)
+    measured = Measured(there, 1.2)
     asked = Question(NAMES, frozenset(refinable), measured, 1.2 * WHOLE, {})
-    found = choose(asked, costs if known else None, 0.5 * WHOLE, 40)
+    found = choose(asked, there if known else None, 0.5 * WHOLE, 40)
     assert found is not None
     assert found.drift == measured(frozenset(found.keep), frozenset(found.finer)) <= 0.5 * WHOLE
     assert (found.keep == () != found.finer) if refinable else (found.finer == () != found.keep)
-
-
-def test_where_three_precisions_find_nothing_two_do() -> None:
-    """Estimates that are far too low make no choice that holds; what is measured does."""
-    misled = Measured(precisions(most=1), 1.0)
-    asked = Question(NAMES, frozenset(NAMES), misled, WHOLE, {})
-    assert find_mix(misled.known, misled, WHOLE, 0.5 * WHOLE, 40, {}) is None
-    found = choose(asked, misled.known, 0.5 * WHOLE, 40)
-    assert found is not None
-    assert found.drift <= 0.5 * WHOLE

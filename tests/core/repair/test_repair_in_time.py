@@ -10,10 +10,9 @@ import pytest
 from all_goals import GOALS
 
 from optim._engine.repair import repair_job
-from optim._engine.repair.costs import NodeCost, precisions_of
+from optim._engine.repair.costs import Costs, NodeCost
 from optim._engine.repair.found import MeasuredSet, OutOfEvaluations, Repair
-from optim._engine.repair.repair_job import COSTS, HOLDS, Request, _by_costs, _costliest, _Measured
-from optim._engine.repair.units import seams
+from optim._engine.repair.repair_job import COSTS, HOLDS, Request, _by_costs, _Measured
 from optim._engine.search.deadline import LEAST_REPAIR_S
 from optim._engine.search.select.repair import Repairer
 from optim._engine.search.workbench import Workbench
@@ -142,11 +141,12 @@ def test_nodes_are_replayed_on_the_worst_samples_as_many_as_there_is_time_for(mo
     def replay(probe, samples, stack):
         replayed.append(samples)
         drift = lambda converted, finer=(): 0.1 * len(converted)  # noqa: E731
-        return SimpleNamespace(errors=dict.fromkeys(NODES, error), finer=frozenset(), overflowing=[], drift=drift), ""
+        return SimpleNamespace(errors=dict.fromkeys(NODES, error), overflowing=[], drift=drift, runs=5), ""
 
     monkeypatch.setattr(repair_job, "_replay", replay)
-    monkeypatch.setattr(repair_job, "_seconds_of_a_run", lambda replay: 0.3)  # 69 of them are 20.7 s
-    repair_job._precisions(replay(probe, (1,), None)[0], request, measured, None)
+    monkeypatch.setattr(repair_job, "_seconds_of_a_run", lambda replay: 5.0)  # five of them are 25 s
+    costs = repair_job._costs(replay(probe, (1,), None)[0], request, measured, None)
+    assert costs.drift((), ()) == pytest.approx(0.2)
     assert replayed[1:] == [(1, 2)]
 
 
@@ -157,25 +157,23 @@ def test_no_set_is_begun_when_the_time_is_over(measured):
     assert found.best is None
 
 
-def test_the_guess_leaves_what_errs_most_as_far_as_the_goal_asks():
+@pytest.mark.parametrize(
+    ("limit", "overflowing", "chained", "left"),
+    [(0.75, "", "", "b"), (0.4, "", "", "bc"), (0.4, "d", "", "bcd"), (0.7, "", "abcd", "b")],
+)
+def test_the_guess_leaves_what_errs_most_as_far_as_the_goal_asks(measured, limit, overflowing, chained, left):
+    found, _ = measured()
+    found.request.limit, found.aim, found.chained = limit, limit, tuple(chained)
+    sets = []
+    found.drift = lambda keep, finer: sets.append(keep) or 1.0
     errors = {
-        name: SimpleNamespace(relative_l2=error) for name, error in zip(NODES, (0.1, 0.4, 0.2, 0.05), strict=True)
+        name: SimpleNamespace(relative_l2=math.inf if name in overflowing else error, work=1.0)
+        for name, error in zip(NODES, (0.1, 0.4, 0.2, 0.05), strict=True)
     }
-    replay = SimpleNamespace(overflowing=[], errors=errors)
-    assert _costliest(replay, whole=1.0, goal=0.6) == {"b"}
-    assert _costliest(replay, whole=1.0, goal=0.3) == {"b", "c"}
-    replay.overflowing = ["d"]
-    assert _costliest(replay, whole=float("inf"), goal=0.3) == set(NODES)
-
-
-def test_the_guess_of_nodes_that_hand_on_what_they_make_is_a_stretch():
-    names = tuple("abcdefgh")
-    errors = {
-        name: SimpleNamespace(relative_l2=0.12 if place % 2 else 0.1, work=1.0) for place, name in enumerate(names)
-    }
-    replay = SimpleNamespace(overflowing=[], errors=errors)
-    assert _costliest(replay, whole=1.0, goal=0.65) == {"b", "d", "f", "h"}
-    assert seams(names, _costliest(replay, whole=1.0, goal=0.65, chained=names)) == 1
+    replay = SimpleNamespace(overflowing=list(overflowing), errors=errors)
+    repair_job._guess_by_errors(replay, found, 1.0)
+    assert sets[-1] == set(left)
+    assert len(sets) == 1 + len(overflowing)
 
 
 @pytest.mark.parametrize("told", [True, False])
@@ -235,7 +233,7 @@ def test_a_repair_has_time_for_what_it_began_and_no_more_than_the_end_leaves(mos
 def test_what_nodes_cost_elsewhere_proposes_a_set_that_is_measured_here(measured):
     found, told = measured()
     request = Request(None, 0.4, 0.15, 40, 10.0, {name: NodeCost(0.01, 0.0001, 1.0) for name in NODES})
-    known = precisions_of(request.costs, NODES, NODES)
+    known = Costs(request.costs).elsewhere(NODES, NODES)
     repair = _by_costs(request, found, known, 0.4)
     assert repair.drift <= 0.15
     assert (repair.keep, repair.finer) == ((), NODES)
@@ -319,7 +317,7 @@ def test_a_failed_repair_is_told_from_one_that_found_nothing_in_time(kind, raise
     bench.repair = lambda *words: Workbench.repair(bench, *words)
     bench.budget = None
     trial.offered.over_models = SimpleNamespace(kept="in float")
-    repairer = Repairer(bench, None, None, time)
+    repairer = Repairer(bench, None, time)
     assert repairer.options(trial, attempt, tried, 0.05) is None
     expected = {
         "raised": "not repaired: onnxruntime refuses the model: its weights are gone",

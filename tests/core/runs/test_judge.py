@@ -14,12 +14,11 @@ from optim._engine.gate.budget import Budget, Objection
 from optim._engine.gate.drift import Drift
 from optim._engine.reports.outcome import EXIT_STATUS, RunStatus
 from optim._engine.runs import judge
+from optim._engine.search.board import Board
 from optim._engine.search.deadline import Deadline
 from optim._engine.search.explore.beam import NamedPassError
 from optim._engine.search.explore.rest import OUT_OF_TIME, untried
-from optim._engine.search.journal import Journal
 from optim._engine.search.objective import Objective
-from optim._engine.search.select.archive import ParetoArchive
 from optim._engine.search.select.selection import Selection
 from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.state import Candidate, Measured, Step, StepStatus
@@ -62,17 +61,17 @@ def verdict(monkeypatch):
 
         class Searched:
             def __init__(self, bench, plan):
-                self.journal, self.archive = Journal(), ParetoArchive(bench.budget)
+                self.board = Board(bench.budget)
                 self.start = Measured(bench.original, 1.0, 1.0, 1.0)
                 self.time, self.clock = search_of(10.0, 300.0), SimpleNamespace(base=None)
 
             def run(self):
-                row = self.journal.open(ROUND, ORIGINAL)
+                row = self.board.open(ROUND, ORIGINAL)
                 row.drop(objection)
                 row.drift = BROKEN.drift if tried else None
-                self.archive.judged(BROKEN, objection)
+                self.board.judged(BROKEN, objection)
                 for step in late:
-                    self.journal.open(step, ORIGINAL).run_out(OUT_OF_TIME)
+                    self.board.open(step, ORIGINAL).run_out(OUT_OF_TIME)
                 if forced:
                     raise NamedPassError("pass-did-not-hold", "round was asked for, but it failed", objection.text)
                 return []
@@ -162,7 +161,7 @@ def test_a_pass_that_was_tried_once_had_its_time(verdict):
 
 @pytest.mark.parametrize(("status", "named"), [(StepStatus.NOT_APPLICABLE, []), (StepStatus.SKIPPED, ["round"])])
 def test_what_a_pass_said_of_the_model_is_an_answer_too(status, named):
-    journal = Journal()
+    journal = Board(Budget(0.05, 1e-4))
     journal.open(ROUND, ORIGINAL).settle(status, "it has nothing to round")
     journal.open(replace(ROUND, options={"bits": 4}), ORIGINAL).run_out(OUT_OF_TIME)
     assert untried(journal.attempts) == named
@@ -205,8 +204,8 @@ def test_what_is_undecided_is_not_delivered_and_the_verdict_says_what_to_type(ve
 
 
 def test_a_named_pass_that_is_no_faster_is_blamed_and_not_one_that_only_prepares():
-    journal, archive = Journal(), ParetoArchive(Budget(0.01, 1e-4))
-    journal.open(replace(ROUND, pass_name="settings"), ORIGINAL).settle(StepStatus.DROPPED, "no faster")
+    board = Board(Budget(0.01, 1e-4))
+    board.open(replace(ROUND, pass_name="settings"), ORIGINAL).settle(StepStatus.DROPPED, "no faster")
     names = [("fix", Role.REQUESTED), ("settings", Role.IMPROVE)]
     forced = [
         SimpleNamespace(
@@ -218,8 +217,8 @@ def test_a_named_pass_that_is_no_faster_is_blamed_and_not_one_that_only_prepares
         for name, role in names
     ]
     bench = SimpleNamespace(original=ORIGINAL, prepared=SimpleNamespace(inexact=None))
-    selection = SimpleNamespace(undecided="", clock=SimpleNamespace(board=SimpleNamespace(objections=())))
-    beam = SimpleNamespace(journal=journal, archive=archive)
+    selection = SimpleNamespace(undecided="", objections=[])
+    beam = SimpleNamespace(board=board)
     ending = judge._Ending(bench, beam, SimpleNamespace(forced=lambda: forced), selection)
     found = ending.nothing_better()
     assert (found.status, found.reason) == (RunStatus.FAILED, "settings was asked for, but it failed: no faster")

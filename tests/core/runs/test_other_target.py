@@ -29,6 +29,8 @@ def test_a_model_is_compared_with_itself_on_another_target(tmp_path, capsys):
         assert {"ULP", ">0", ">1e-4", ">1"} <= set(capsys.readouterr().out.splitlines()[0].split())
         assert main(["verify", model, model, "--json"]) == ExitStatus.DELIVERED  # what was kept is of the other target
         assert json.loads(capsys.readouterr().out)["drift"]["max_abs"] == 0
+        assert main(["verify", model, model, "--target", "offset"]) != ExitStatus.DELIVERED
+        assert "error[target-differs]" in capsys.readouterr().err, "a backend that names the CPU is checked too"
         assert main(["verify", model]) == ExitStatus.USAGE
         assert main(["verify", model, "--other-target", "nowhere"]) == ExitStatus.USAGE
 

@@ -110,7 +110,7 @@ def test_a_point_is_picked_of_the_run_that_filled_the_folder(tmp_path, monkeypat
     """A second run of the same request keeps points of its own; both folders stay what they are."""
     with installed(tmp_path, "timed_plugin"):
         model = str(write_network(tmp_path / "model.onnx", {"a": 40}))
-        words = ["run", model, "--search-seconds", "10", "--with", "timed.drop-a", "--stage", "fuse", "--no-cache"]
+        words = ["run", model, "--search-seconds", "100", "--with", "timed.drop-a", "--stage", "fuse", "--no-cache"]
         first = told(capsys, *words, "-o", str(tmp_path / "out"))
         second = told(capsys, *words, "-o", str(tmp_path / "other"))
         for folder, report in (("out", first), ("other", second)):

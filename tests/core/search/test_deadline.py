@@ -86,7 +86,7 @@ def test_what_is_spent_is_spent_also_where_the_work_fails(time, clock):
 
 
 def lanes(time, share, least):
-    return Clock(None, time)._lanes(share, least)
+    return Clock(None, None, time)._lanes(share, least)
 
 
 def test_as_many_lanes_as_there_is_time_for_and_a_few_whatever_the_time(time, clock):

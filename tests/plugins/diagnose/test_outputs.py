@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 import optim
 from optim.arrays import Feeds
-from optim.errors import OptimError
+from optim.errors import ExitStatus, OptimError
 from optim_plugins.diagnose.outputs.command import outputs
 from optim_plugins.diagnose.outputs.file import OutputsWriter, StoredOutputs
 from optim_testing import models
@@ -163,6 +163,13 @@ def test_a_damaged_or_strange_file_is_one_error(folder: Path) -> None:
     with pytest.raises(OptimError) as caught:
         stored("mlp.onnx", "-o", "ref.onnx")
     assert caught.value.reference == "bad-outputs-file"
+
+
+def test_a_run_cannot_be_for_stored_outputs(folder: Path) -> None:
+    with pytest.raises(OptimError) as caught:
+        optim.run("mlp.onnx", "out", target="stored:file=ref.npz")
+    assert (caught.value.reference, caught.value.status) == ("target-takes-no-onnx", ExitStatus.USAGE)
+    assert caught.value.fix.startswith("optim verify MODEL --target stored:file=ref.npz")
 
 
 def test_a_candidate_is_never_compared_with_itself(folder: Path) -> None:

@@ -17,14 +17,10 @@ from jobs_here import done_here
 from timed_models import write_network
 
 from optim._engine.goals.calls import percentiles
-from optim._engine.goals.known import find_goal
-from optim._engine.plugins.registry import load_registry
 from optim._engine.reports.build import build_report
 from optim._engine.reports.outcome import Outcome, RunStatus
 from optim._engine.runs.session_file import Opening, write_session_files
 from optim._engine.runs.session_trust import read_session_file
-from optim._engine.search.settings import RunSettings
-from optim.errors import OptimError
 from optim.goal import Figure, Served, Serving, Subject, Tried
 from optim.model import Model, SessionConfig, TensorInfo
 from optim.target import Target
@@ -212,15 +208,3 @@ def test_the_session_file_says_how_it_was_run(tmp_path: Path) -> None:
     assert found.config.session_options == {"intra_op_num_threads": 1}
     write_session_files(tmp_path, OWN, CPU)
     assert "serving" not in json.loads((tmp_path / "session.json").read_text(encoding="utf-8"))
-
-
-@pytest.mark.parametrize(
-    ("goal", "limit_ms", "reference"),
-    [("latency", 5.0, "conflicting-request"), ("throughput", 0.0, "bad-budget"), ("throughput", -1.0, "bad-budget")],
-)
-def test_a_limit_that_cannot_be_one_is_refused(goal: Any, limit_ms: float, reference: str) -> None:
-    with pytest.raises(OptimError) as refused:
-        asked = RunSettings(Path("m.onnx"), goal=goal, max_latency_ms=limit_ms)
-        asked.require_sound()
-        find_goal(load_registry(), goal, asked.goal_request)
-    assert refused.value.reference == reference

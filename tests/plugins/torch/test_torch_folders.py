@@ -60,15 +60,6 @@ def test_a_sharded_folder_loads(folder: Path) -> None:
     assert type(loaded.model).__name__ == "LlamaForCausalLM" and not loaded.model.training
 
 
-def test_a_folder_is_loaded_with_its_first_layers(tmp_path: Path) -> None:
-    whole = save("gemma3", tmp_path / "source")
-    request = SourceRequest(str(whole), layers=1)
-    loaded = load_folder(Path(whole), request)
-    assert len(loaded.model.model.layers) == 1 and loaded.model.config.layer_types == ["sliding_attention"]
-    assert loaded.notes == ("the first 1 of its 2 layers",)
-    assert source_of(load_folder(Path(whole), SourceRequest(str(whole))).model, request).facts["layers"] == 2
-
-
 def test_a_missing_shard_is_named(folder: Path) -> None:
     gone = sorted(folder.glob("model-*.safetensors"))[1]
     gone.unlink()

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from optim._engine.gate.drift import worst_drift as worst_drift
     from optim._engine.goals.generating import loading_script as loading_script
     from optim._engine.graphs.ingest import store_graph as store_graph
-    from optim._engine.graphs.shared_weights import lay_on_weights_of as lay_on_weights_of
     from optim._engine.jobs.job import Job as Job
     from optim._engine.jobs.recorded import recording as recording
     from optim._engine.jobs.runner import Runner as Runner

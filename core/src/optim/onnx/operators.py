@@ -49,43 +49,43 @@ def work_shares(path: Path) -> dict[str, float]:
     guessed, for shapes may be dynamic. It is nothing to go by where a model has both: of a reader of text products do
     9 %, and 2 % by this. Reads no weights.
     """
-    work, _ = _work(path)
+    work = _work(path)
     total = sum(work.values())
     return {name: count / total for name, count in work.items() if count}
 
 
-def share_within_reach(before: Path, after: Path) -> float:
-    """About which share of a graph's work passes still reach that rewrite products and convolutions, 0..1.
+def node_work(model: onnx.ModelProto) -> dict[str, float]:
+    """Multiplications with weights for each row, guessed as :func:`work_shares` does, by the name of the node.
 
-    A fusion may take weights into operators of its own, which stay as they are: Attention takes in those of its three
-    projections, a third of those of a transformer's block. Work that is gone is none that is out of reach.
-
-    Args:
-        before: the graph that was fused.
-        after: what came of it.
+    Nodes without a name share the empty one.
     """
-    (plain_before, _), (plain_after, taken_in) = _work(before), _work(after)
-    within = sum(plain_after.values())
-    hidden = min(taken_in, max(0, sum(plain_before.values()) - within))
-    return within / (within + hidden) if within + hidden else 1.0
+    found: dict[str, float] = {}
+    for node, _, multiplied in _weighed(model):
+        found[node.name] = found.get(node.name, 0.0) + multiplied
+    return found
 
 
-def _work(path: Path) -> tuple[Counter[str], int]:
-    """Multiplications for each row by operator, and those of operators that are not of ONNX."""
-    model = read_skeleton(path)
-    shapes = {tensor.name: tensor.dims for tensor in model.graph.initializer}
+def _work(path: Path) -> Counter[str]:
+    """Multiplications for each row by operator; those of operators that are not of ONNX are left out."""
     work: Counter[str] = Counter()
-    taken_in = 0
+    for _, operator, multiplied in _weighed(read_skeleton(path)):
+        if operator:
+            work[operator] += multiplied
+    return work
+
+
+def _weighed(model: onnx.ModelProto) -> Iterator[tuple[onnx.NodeProto, str, int]]:
+    """Nodes that multiply with weights: the operator, empty if it is not of ONNX, and the multiplications for a row."""
+    shapes = {tensor.name: tensor.dims for tensor in model.graph.initializer}
     for node in model.graph.node:
         if node.op_type in _HANDING_ON and node.input and node.input[0] in shapes:
             shapes[node.output[0]] = shapes[node.input[0]]
         if node.domain not in ("", "ai.onnx"):
             places = _PLACES["Conv"] if "Conv" in node.op_type else 1
             weights = (shapes[name] for name in node.input if len(shapes.get(name, ())) >= _LEAST_RANK)
-            taken_in += places * sum(map(prod, weights))
+            yield node, "", places * sum(map(prod, weights))
         elif (operator := weighing_operator(node.op_type)) and len(node.input) > 1 and node.input[1] in shapes:
-            work[operator] += _PLACES[operator] * prod(shapes[node.input[1]])
-    return work, taken_in
+            yield node, operator, _PLACES[operator] * prod(shapes[node.input[1]])
 
 
 def weighing_operator(op_type: str) -> str:

@@ -9,18 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from optim.engine.export import (
-    Choice,
-    Graph,
-    Job,
-    SourceStep,
-    lay_on_weights_of,
-    load_registry,
-    set_dimensions,
-    store_graph,
-)
+from optim.engine.export import Choice, Graph, Job, SourceStep, load_registry, set_dimensions, store_graph
 from optim.jobs import Channel
-from optim.model import Model
 from optim.onnx import model_size_bytes, operator_counts
 from optim.source import Component, Source, SourceContext, SourceRequest
 from optim.source_passes import Exported
@@ -31,17 +21,12 @@ from optim_plugins.export.weights import link_weights, unmap_weights
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A source, where it will run, what the user said of passes, and the folder of the store.
-
-    Attributes:
-        beside: a model of the store that has the same weights, and more: its files hold those of the graphs too.
-    """
+    """A source, where it will run, what the user said of passes, and the folder of the store."""
 
     source: SourceRequest
     target: Target
     choice: Choice
     store: Path
-    beside: Model | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +67,6 @@ def run(request: Request, channel: Channel) -> Answer:
 def _place_weights(exported: Exported, source: Source, request: Request) -> list[str]:
     if request.source.weights == "copy":
         unmap_weights(exported.graph, source.weight_files)
-        if request.beside is not None:
-            lay_on_weights_of(exported.graph, request.beside)
         return []
     linked, left = link_weights(exported.graph, source.weight_files)
     note = f"{linked / 1e6:.1f} MB of weights stay in {', '.join(sorted({f.name for f in source.weight_files}))}"

@@ -71,7 +71,7 @@ def make_graphs(request: SourceRequest, conditions: ExportConditions) -> Exporte
         exporting = Runner(store, runner.say)  # a count of its own, for its peak
         exported = exporting.need(
             export_job.JOB,
-            export_job.Request(request, target, choice, store.models, conditions.beside),
+            export_job.Request(request, target, choice, store.models),
             timeout_s=conditions.timeout_s,
             reference="source-export-failed",
             doing=f"export {request.spec}",

@@ -35,6 +35,8 @@ _TUNE: tuple[type[Pass], ...] = (TuneSession, TuneExecution, PackWeights)
 _FIRST: tuple[type[Pass], ...] = (FixShapes, ConvertOpset, Clean, FuseConvolution)
 """They write standard operators, which every runtime of ONNX reads."""
 
+_FOR_ALL: tuple[type[Pass], ...] = (FixShapes,)
+"""It writes no operator: whatever opens a model opens it with fixed sizes too."""
 
 _BLOCKS: tuple[type[Pass], ...] = (GemmToMatMul, QuantizeWeights)
 
@@ -72,5 +74,5 @@ which ``wasm`` and ``webgpu`` are providers too."""
 
 def offered(target: Target, stage: Stage) -> Sequence[type[Pass]]:
     """The passes of a stage for a target."""
-    standard: Mapping[Stage, tuple[type[Pass], ...]] = {Stage.FUSE: _FIRST} if target.reads_onnx else {}
-    return _OFFERED.get(target.made_for, standard).get(stage, ())
+    others: Mapping[Stage, tuple[type[Pass], ...]] = {Stage.FUSE: _FIRST if target.reads_onnx else _FOR_ALL}
+    return _OFFERED.get(target.made_for, others).get(stage, ())

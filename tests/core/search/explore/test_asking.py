@@ -51,6 +51,7 @@ def asked(clock):
         bench = SimpleNamespace(
             runner=runner,
             restore=lambda candidate: False,
+            aim="latency",
             target=SimpleNamespace(requires=()),
             store=SimpleNamespace(models=None),
             reference=SimpleNamespace(feeds=None),

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from optim._engine.gate.budget import Budget
 from optim._engine.jobs.offer import Proposal
+from optim._engine.search.board import Board
 from optim._engine.search.explore import first_repairs
 from optim._engine.search.explore.first_repairs import FirstRepairs, Look
-from optim._engine.search.journal import Journal
 from optim._engine.search.state import Candidate, Step
 from optim.model import Model
 from optim.passes import Role, Stage
@@ -52,8 +53,8 @@ class Expander:
             return None
         return _candidate(f"at-{options['drift']}", (attempt.step,))
 
-    def slower_kernels(self, step: Step, proposal: Proposal) -> str:
-        return "its kernels are slower" if step.options.get("slow") else ""
+    def expect(self, step: Step, proposal: Proposal) -> None:
+        """Kernels say nothing here."""
 
     def closest(self, tried: Any) -> Any:
         return min(tried, key=lambda one: one.attempt.step.options["drift"])
@@ -70,12 +71,7 @@ def found(monkeypatch):
     monkeypatch.setattr(first_repairs, "step_of", lambda offered, options: _step(options))
 
     def made(
-        *others: dict[str, Any],
-        gains: dict[float, float] | None = None,
-        left_s: float = 60.0,
-        lent_s: float = 30.0,
-        beside: float = 0.0,
-        **known: Any,
+        *others: dict[str, Any], gains: dict[float, float] | None = None, beside: float = 0.0, **known: Any
     ) -> tuple[FirstRepairs, list[Look], Expander]:
         gain = (gains or {}).get
         expander = Expander(SimpleNamespace(gain=lambda step: gain(step.options["drift"], 0.9)))
@@ -86,10 +82,8 @@ def found(monkeypatch):
             teller=SimpleNamespace(more=lambda _: None),
             try_all=lambda trials, seconds: [SimpleNamespace(answer=answer) for _ in trials],
         )
-        journal = Journal()
-        time = SimpleNamespace(
-            for_candidate=lambda: 1.0, most_before_proof=left_s, lending=nullcontext, left_for_repairs=lent_s
-        )
+        journal = Board(Budget(0.05, 1e-4))
+        time = SimpleNamespace(for_candidate=lambda: 1.0, lending=nullcontext)
         repairs = FirstRepairs(bench, expander, journal, time)
         original = _candidate("original")
         offered = SimpleNamespace(
@@ -137,17 +131,6 @@ def test_of_what_is_still_beyond_the_budget_the_nearest_is_repaired(found):
 
 def test_what_holds_and_is_slower_stands_beside_a_repair(found):
     assert found({"drift": 0.01}, {"drift": 0.06}, gains={0.01: 0.3}) == (["at-0.01", "repaired"], [{"drift": 0.06}])
-
-
-def test_what_has_slower_kernels_is_not_tried(found):
-    assert found({"drift": 0.04, "slow": True}) == (["repaired"], [{"drift": 0.1}])
-
-
-def test_without_time_for_both_what_has_a_precision_between_is_repaired_at_once(found):
-    at_once = (["repaired"], [{"drift": 0.1, "finer": []}])
-    assert found({"drift": 0.04}, left_s=30.0, finer=[]) == at_once
-    assert found({"drift": 0.04}, left_s=60.0, finer=[]) == (["at-0.04"], [])
-    assert found({"drift": 0.04}, left_s=30.0) == (["at-0.04"], []), "a repair without it is many looks"
 
 
 def test_nothing_is_repaired_that_is_slower_than_what_holds(found):

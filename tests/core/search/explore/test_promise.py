@@ -54,8 +54,8 @@ def test_what_a_step_gained_elsewhere_counts_before_what_its_pass_gained(promise
 
 def test_what_nobody_timed_promises_what_its_pass_gained_less_what_its_kernels_lose(promises):
     fast, slow = step("ort.quantize-dynamic", bits=8), step("ort.quantize-dynamic", bits=16)
-    promises.expect(fast, math.log(4), measured=True)
-    promises.expect(slow, math.log(2), measured=True)
+    promises.expect(fast, math.log(4))
+    promises.expect(slow, math.log(2))
     promises.note_ratio(fast, 0.5)
     assert promises.gain(slow) == pytest.approx(math.log(2) - math.log(2))
     assert promises.gain(step("ort.quantize-dynamic", bits=4)) == pytest.approx(math.log(2))  # kernels unknown
@@ -63,7 +63,7 @@ def test_what_nobody_timed_promises_what_its_pass_gained_less_what_its_kernels_l
 
 def test_a_lossy_pass_that_made_the_original_slower_is_not_tried_on_other_chains(promises):
     promises.note_ratio(step("q"), 1.31)
-    assert promises.reason_against(planned("q"), 30.0) == (
+    assert promises.reason_against(planned("q")) == (
         "it made the original slower (latency ratio 1.31): other passes promise more"
     )
     assert not promises.is_faster(step("q"))
@@ -71,33 +71,30 @@ def test_a_lossy_pass_that_made_the_original_slower_is_not_tried_on_other_chains
 
 def test_a_fusion_that_is_slower_by_itself_is_tried_on_as_long_as_it_costs_little(promises):
     promises.note_ratio(step("f", Stage.FUSE), 1.31)
-    assert promises.reason_against(planned("f", lossy=False), 30.0) == ""
+    assert promises.reason_against(planned("f", lossy=False)) == ""
     promises.note_seconds("f", 9.0)
-    assert promises.reason_against(planned("f", lossy=False), 30.0).startswith(
+    assert promises.reason_against(planned("f", lossy=False)).startswith(
         "its first candidate took 9 s and latency ratio 1.31: other passes promise more in that time"
     )
 
 
 def test_a_slow_pass_of_which_nothing_came_is_not_tried_again_and_one_that_held_is(promises):
     promises.note_seconds("slow", 22.0)
-    assert promises.reason_against(planned("slow"), 30.0).startswith(
+    assert promises.reason_against(planned("slow")).startswith(
         "its first candidate took 22 s and led to no valid model"
     )
     promises.note_held(step("slow"))
-    assert promises.reason_against(planned("slow"), 30.0) == ""
+    assert promises.reason_against(planned("slow")) == ""
     promises.note_ratio(step("slow"), 0.97)
-    assert promises.reason_against(planned("slow"), 30.0).startswith(
-        "its first candidate took 22 s and latency ratio 0.97"
-    )
+    assert promises.reason_against(planned("slow")).startswith("its first candidate took 22 s and latency ratio 0.97")
     promises.note_ratio(step("slow"), 0.6)
-    assert promises.reason_against(planned("slow"), 30.0) == ""
+    assert promises.reason_against(planned("slow")) == ""
 
 
-def test_a_pass_that_was_stopped_for_its_time_is_taken_up_again_where_there_is_half_as_much_more(promises):
-    promises.note_seconds("slow", 22.0)
-    promises.note_stopped("slow", 22.0)
-    assert promises.reason_against(planned("slow"), 32.9).startswith("search time ran out 22 s into its first")
-    assert promises.reason_against(planned("slow"), 33.0) == ""
+def test_a_pass_that_was_stopped_for_its_time_is_taken_up_again(promises):
+    promises.note_seconds("q", 30.0)
+    promises.note_stopped("q")
+    assert promises.reason_against(planned("q")) == ""
 
 
 def test_a_repaired_step_gains_what_its_repair_leaves_of_it(promises):
@@ -117,27 +114,9 @@ def test_what_is_far_from_the_budget_promises_less_for_a_repair():
     assert per_evaluation(far, 0.3) > per_evaluation(near, 0.4)
 
 
-def test_8_bits_gain_nothing_of_what_a_fusion_took_out_of_their_reach(promises):
-    weights, half = step("weights"), step("bfloat16", Stage.CONVERT_PRECISION)
-    promises.note_ratio(weights, 0.4)
-    promises.note_ratio(half, 0.5)
-    promises.note_reach("packed", 0.75)
-    assert promises.gain_on("plain", weights) == pytest.approx(-math.log(0.4))
-    assert promises.gain_on("packed", weights) == pytest.approx(-math.log(1 - 0.75 * 0.6))
-    assert promises.gain_on("packed", half) == pytest.approx(-math.log(0.5)), "whole graphs are converted"
-
-
-def test_what_is_slower_in_floats_may_be_the_faster_beneath_8_bits_that_hold(promises):
-    promises.note_reach("packed", 0.75)
-    promises.note_ratio(step("weights"), 0.4)
-    assert promises.beneath("packed", 0.84) < promises.beneath("plain", 0.88), "they may be beyond the budget"
-    promises.note_held(step("weights"))
-    assert promises.beneath("packed", 0.84) > promises.beneath("plain", 0.88)
-
-
 def test_beneath_a_repair_goes_by_what_the_repair_leaves(promises):
     weights, repaired = step("weights"), step("weights", keep=("a",))
     promises.note_ratio(weights, 0.4)
     promises.note_repaired(weights, repaired, 0.5)
     promises.note_held(repaired)
-    assert promises.beneath("any", 1.0) == pytest.approx(0.7)
+    assert promises.beneath(1.0) == pytest.approx(0.7)

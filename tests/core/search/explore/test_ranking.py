@@ -7,7 +7,9 @@ from types import SimpleNamespace
 import pytest
 from deadlines import original as known
 
+from optim._engine.gate.budget import Budget
 from optim._engine.goals.known import LATENCY
+from optim._engine.search.board import Board
 from optim._engine.search.deadline import Deadline, Start
 from optim._engine.search.explore.beam import Beam
 from optim._engine.search.explore.ranking import Ranking
@@ -33,8 +35,11 @@ def test_a_repair_that_was_cut_short_is_taken_up_again_while_there_is_search_tim
         asked.append((candidate.digest, time.left_for_repairs))
         return chain("refined", tmp_path)
 
-    ranking = Ranking(Objective(LATENCY, timed=True), SimpleNamespace(base=None), chain("o", tmp_path), timed=True)
-    beam = SimpleNamespace(time=time, _expander=SimpleNamespace(repairs=SimpleNamespace(refine=refine)), _rank=ranking)
+    board = Board(Budget(0.05, 1e-4))
+    clock = SimpleNamespace(base=None, board=board)
+    ranking = Ranking(Objective(LATENCY, timed=True), clock, chain("o", tmp_path), timed=True)
+    expander = SimpleNamespace(repairs=SimpleNamespace(refine=refine))
+    beam = SimpleNamespace(time=time, board=board, _expander=expander, _rank=ranking)
     ranked = Beam._refined(beam, [Measured(chain("rough", tmp_path), 0.8)])
     assert [one.digest for one in ranked] == found
     assert ranking.figure(ranked[0]) == pytest.approx(0.8)

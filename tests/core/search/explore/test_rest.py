@@ -6,10 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from optim._engine.gate.budget import Budget
 from optim._engine.goals.known import SIZE
+from optim._engine.search.board import Board
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.rest import LEFT_FOR_LATER, OUT_OF_TIME, run_out, share_of_later
-from optim._engine.search.journal import Journal
 from optim._engine.search.state import Measured, Step, StepStatus
 from optim.passes import Role, Stage
 
@@ -54,8 +55,6 @@ def test_what_a_fusion_takes_off_a_model_in_8_bits_makes_it_worth_its_time(promi
     promises.note_held(step("weights"))
     assert promises.adds_too_little(original, fusion) == ""
     assert promises.adds_too_little(original, fusion, best_guess=False) != "", "one fusion stands for all"
-    promises.note_reach("original", 0.5)
-    assert promises.adds_too_little(original, fusion) != "", "8 bits gain little of what was fused before"
 
 
 def test_a_fusion_of_what_was_cleaned_adds_nothing_where_it_is_there_without(promises):
@@ -66,7 +65,7 @@ def test_a_fusion_of_what_was_cleaned_adds_nothing_where_it_is_there_without(pro
     promises.note_held(weights)
     promises.note_latency([Measured(cleaned, 0.99), Measured(best, 0.4)])
     assert promises.adds_too_little(cleaned, fusion) == ""
-    promises.note_reach("fused", 1.0)
+    promises.note_fused("fused")
     promises.note_latency([Measured(fused, 0.9)])
     assert promises.adds_too_little(cleaned, fusion) != ""
 
@@ -86,17 +85,6 @@ def test_a_step_that_comes_near_what_is_found_may_surprise(promises):
     promises.note_ratio(step("weights"), 0.6)
     promises.note_latency([Measured(fused, 0.8), Measured(best, 0.4)])
     assert promises.adds_too_little(fused, step("weights")) == ""  # 0.48 is within a third of it
-
-
-def test_a_stage_leaves_time_for_what_promises_more_and_was_not_looked_at(promises):
-    fuse, weights = planned("fuse", Stage.FUSE), planned("weights")
-    assert share_of_later([fuse], [weights], promises, for_size=False) == 0.0
-    promises.leave_open(step("weights"))
-    assert share_of_later([fuse], [weights], promises, for_size=False) == LEFT_FOR_LATER
-    assert share_of_later([weights], [fuse], promises, for_size=False) == 0.0
-    assert share_of_later([planned("fuse", forced=True)], [weights], promises, for_size=False) == 0.0
-    promises.note_ratio(step("weights"), 0.5)
-    assert share_of_later([fuse], [weights], promises, for_size=False) == 0.0
 
 
 def test_fusions_leave_time_for_8_bits_that_hold_and_are_made_anew_of_each(promises):
@@ -122,7 +110,7 @@ def test_what_time_ran_out_for_says_so_and_what_was_tried_keeps_its_reason():
     from optim.model import Model
 
     original = Candidate(Model("m.onnx", "m", (), (), {"": 17}, 9), 100)
-    journal = Journal(SIZE)
+    journal = Board(Budget(0.05, 1e-4), SIZE)
     waiting, wrong, held = (journal.open(step(name), original) for name in ("waiting", "wrong", "held"))
     wrong.settle(StepStatus.DROPPED, "it is wrong")
     held.drift = Drift(0.01, 0.0, 1.0)

@@ -7,13 +7,15 @@ from types import SimpleNamespace
 import pytest
 from deadlines import search_of
 
+from optim._engine.gate.budget import Budget
 from optim._engine.goals.known import LATENCY
+from optim._engine.search.board import Board
 from optim._engine.search.deadline import Deadline
 from optim._engine.search.explore.beam import Beam
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.repairs import Near, Repairs
-from optim._engine.search.journal import Journal, chain_key, step_of
+from optim._engine.search.rows import chain_key, step_of
 from optim._engine.search.select.repair import RepairedOptions, Repairer
 from optim._engine.search.state import Candidate, Measured
 from optim.model import Model
@@ -53,8 +55,8 @@ def repaired(monkeypatch, tmp_path):
         bench = SimpleNamespace(
             work={}, goal=LATENCY, target=None, budget=None, try_one=lambda trial, seconds: trial.options["keep"][0]
         )
-        journal = Journal()
-        expander = Expander(bench, journal, None, search_of(60.0, 300.0), Promises(60.0))
+        journal = Board(Budget(0.05, 1e-4))
+        expander = Expander(bench, journal, search_of(60.0, 300.0), Promises(60.0))
         kept = []
         for number in range(len(limits)):
             parent = chain(f"chain {number}", tmp_path)
@@ -93,7 +95,9 @@ def test_a_rough_repair_is_taken_up_again_and_the_rest_of_its_chain_applied_to_i
             found = found.after(step, Model(tmp_path / str(len(found.steps)), repr(step), (), (), {"": 17}, 9), 1, None)
         return found
 
-    repairs = Repairs(SimpleNamespace(budget=None), Journal(), None, search_of(60.0, 300.0), None, Promises(60.0))
+    repairs = Repairs(
+        SimpleNamespace(budget=None), Board(Budget(0.05, 1e-4)), search_of(60.0, 300.0), None, Promises(60.0)
+    )
     monkeypatch.setattr(repairs, "repair_again", lambda near: searched.append(near) or after(fine))
     repairs._chains = SimpleNamespace(apply=lambda steps, on: applied.append((steps, on)) or after(*on.steps, *steps))
     repairs.rough[chain_key(after(rough))] = "as it was"
@@ -114,10 +118,10 @@ def test_what_would_be_stopped_before_its_first_evaluation_is_not_begun(most_s, 
     bench = SimpleNamespace(budget=None, repair=lambda *arguments: asked.append(arguments) or (None, []))
     time = search_of(60.0, 300.0)
     monkeypatch.setattr(Deadline, "most_for_repair", lambda self, took_s: most_s)
-    attempt = Journal().open(step_of(LOSSY, {"keep": []}), chain("slow", tmp_path))
+    attempt = Board(Budget(0.05, 1e-4)).open(step_of(LOSSY, {"keep": []}), chain("slow", tmp_path))
     attempt.seconds = 19.0
     trial = SimpleNamespace(offered=LOSSY)
-    assert Repairer(bench, None, None, time).options(trial, attempt, None, 0.05) is None
+    assert Repairer(bench, None, time).options(trial, attempt, None, 0.05) is None
     assert bool(asked) is begun
     assert attempt.unrepaired.startswith("not repaired: no set of nodes" if begun else "not repaired: no search time")
 
@@ -140,7 +144,7 @@ def test_what_was_smallest_is_repaired_first_in_the_time_that_is_left_and_what_i
 ):
     time = search_of(60.0, 300.0)
     monkeypatch.setattr(Deadline, "left_for_repairs", left_s)
-    repairs = Repairs(SimpleNamespace(budget=None), Journal(), None, time, None, Promises(60.0))
+    repairs = Repairs(SimpleNamespace(budget=None), Board(Budget(0.05, 1e-4)), time, None, Promises(60.0))
     for name, size in (("far", 2), ("large", 30), ("middle", 20), ("small", 10), ("tiny", 1)):
         (repairs.far if name == "far" else repairs.near)[name, ("pass", "")] = SimpleNamespace(
             name=name, tried=SimpleNamespace(answer=SimpleNamespace(size_bytes=size))

@@ -36,7 +36,7 @@ def opened(tmp_path, monkeypatch):
 @pytest.fixture
 def run(folder, opened):
     def make(target):
-        settings = RunSettings(folder / "model.onnx", target=target, most_samples=2, search_seconds=15.0, fresh=True)
+        settings = RunSettings(folder / "model.onnx", target=target, most_samples=2, search_seconds=100.0, fresh=True)
         return execute(settings, load_registry(), Store(), lambda text: None)
 
     return make

@@ -11,8 +11,8 @@ from timed_models import network
 from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.execute import execute
 from optim._engine.search.allowance import Allowance
-from optim._engine.search.journal import step_of
 from optim._engine.search.measure.idle_settings import IdleSettings
+from optim._engine.search.rows import step_of
 from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.state import StepStatus
 from optim._engine.search.workbench import Workbench
@@ -104,7 +104,7 @@ def run(bench):
     without = tuple(sorted({offered.name for offered in offers} - {TUNE}))
 
     def made(**changes):
-        settings = RunSettings(bench.settings.source, without=without, search_seconds=5.0, **changes)
+        settings = RunSettings(bench.settings.source, without=without, search_seconds=60.0, **changes)
         return execute(settings, bench.registry, bench.store, lambda text: None)
 
     return made

@@ -16,6 +16,7 @@ from optim._engine.gate.budget import Budget
 from optim._engine.jobs.runner import thread_executor
 from optim._engine.jobs.start_up import Ready
 from optim._engine.plugins.registry import load_registry
+from optim._engine.search.board import Board
 from optim._engine.search.effort import Effort
 from optim._engine.search.measure import race_job, race_lanes, race_rounds
 from optim._engine.search.measure.clock import Clock
@@ -278,7 +279,7 @@ def test_a_lane_whose_outputs_are_wrong_is_an_objection_and_no_result(bench, can
     wrong, right = candidate_of("wrong", network(seed=1)), candidate_of("right", network())
     lost = replace(bench.original, interfaces=(Interface(outputs="lane_interfaces:forget_everything"),))
     monkeypatch.setattr(Workbench, "budget", Budget(None, bench.prepared.tolerance))
-    clock = Clock(bench, search_of(0.0, 300.0))
+    clock = Clock(bench, Board(Budget(0.05, 1e-4)), search_of(0.0, 300.0))
     wanted = Wanted("wrong", bench.prepared.compared, gated=True)
     found = clock.measure([wrong, right, lost], QUICK, wanted)
     assert [item.candidate.model.digest for item in found] == [right.model.digest]

@@ -11,8 +11,8 @@ from timed_models import network
 
 from optim._engine.plugins.registry import load_registry
 from optim._engine.search.allowance import Allowance
-from optim._engine.search.journal import step_of
 from optim._engine.search.measure.idle_settings import IdleSettings
+from optim._engine.search.rows import step_of
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.workbench import Workbench
 from optim._engine.store import Store

@@ -71,20 +71,6 @@ def test_what_holds_on_the_explored_samples_only_is_repaired_in_the_end(run):
     assert second.status is StepStatus.KEPT
     assert second.step.options["keep"] == ["useful_0_matmul"]
     assert second.notes[0].startswith("for all samples repaired: 1 node left in float, ")
-    assert "comparing the best on all samples" not in run.said
-
-
-def test_what_is_near_the_budget_is_compared_and_repaired_before_anything_is_timed(run):
-    outcome, (first, second) = run(otherwise=0.015)
-    assert first.reason.startswith("on all samples: drift ")
-    assert BUDGET / 2 < second.drift.relative_error < BUDGET
-    assert second.status is StepStatus.KEPT
-    assert len(outcome.result.comparisons[0].by_sample) == SAMPLES
-    end = run.said[run.said.index("deciding") :]
-    repairing = end.index("the best is beyond the budget on all samples: repairing it")
-    assert end.index("comparing the best on all samples") < repairing
-    assert not any(text.startswith("timing") for text in end[:repairing])
-    assert any(text.startswith("timing 1 model") for text in end[repairing:])
 
 
 def test_a_repair_looks_at_the_samples_on_which_it_is_worst(run):

@@ -16,15 +16,12 @@ from deadlines import search_of
 from optim._engine.gate.budget import Budget, Objection
 from optim._engine.gate.drift import NO_DRIFT
 from optim._engine.jobs.start_up import Ready
-from optim._engine.search.allowance import Allowance
+from optim._engine.search.board import Board
 from optim._engine.search.deadline import Deadline
-from optim._engine.search.journal import Journal
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.idle_settings import IdleSettings
 from optim._engine.search.measure.statistics import joined_ratio
 from optim._engine.search.objective import Objective
-from optim._engine.search.select.all_samples import AllSamples
-from optim._engine.search.select.archive import ParetoArchive
 from optim._engine.search.select.chains import Chains
 from optim._engine.search.select.selection import Selection
 from optim._engine.search.settings import Named, RunSettings
@@ -61,11 +58,10 @@ def decide(monkeypatch):
     """Steps of the chain that wins, given ratios with their interval's ends by chain; None for the original.
 
     A chain whose ratios are None breaks the budget on all samples; ``left_s`` of the run are left at the end; ``aside``
-    are chains that only the archive knows, ``decide.raced`` those that were proven in the end,
+    are chains that only the board knows, ``decide.raced`` those that were proven in the end,
     ``same`` those of which the runtime makes what it makes of the original, ``clocks`` what the goal's own clock says.
     Settings leave the runtime's graph as it is, but for ``new_graphs``. ``disturbed`` rounds have others beside them.
-    ``drifts`` are those of chains on few samples; ``decide.compared`` those that were compared on all of them ahead of
-    the last race, in so many seconds (``compare_s``). ``seconds`` are the figures of chains
+    ``drifts`` are those of chains on few samples. ``seconds`` are the figures of chains
     in fresh processes; ``decide.twice`` those that had such a second look.
     """
 
@@ -84,11 +80,10 @@ def decide(monkeypatch):
         new_graphs=(),
         left_s=10.0,
         drifts=None,
-        compare_s=9.0,
         seconds=None,
         **changes,
     ):
-        journal = journal or Journal()
+        journal = journal or Board(Budget(0.05, 1e-4))
         settings = RunSettings(Path("m.onnx"), **changes)
         bench = SimpleNamespace(
             settings=settings,
@@ -99,16 +94,14 @@ def decide(monkeypatch):
             entry=None,
             prepared=SimpleNamespace(open_s=0.0, run_s=0.0, timed=(0,), compared=(0, 1, 2), explored=(0,), task=None),
             device_free_bytes=lambda: None,
-            unanswered=set(),
             recast_originals={},
             elsewhere=None,
             say=lambda text: None,
             deadline=SimpleNamespace(left=left_s, note=lambda text: None, more_s=240),
             budget=Budget(0.05, 1e-4),
         )
-        archive = ParetoArchive(bench.budget)
-        selection = Selection(bench, journal, archive, search_of(left_s, 300.0))
-        raced, compared, figures = [], [], {"rounds": rounds, "disturbed": disturbed}
+        selection = Selection(bench, journal, search_of(left_s, 300.0))
+        raced, figures = [], {"rounds": rounds, "disturbed": disturbed}
 
         def measure(self, candidates):
             raced.extend(candidates)
@@ -121,21 +114,12 @@ def decide(monkeypatch):
             found = [replace(item, goal=(clocks or {}).get(item.digest)) for item in found]
             found = self._timed_again(found)
             for item in found:
-                archive.proven(item, None)
+                journal.proven(item)
             return found
 
         def again(self, items):
             decided.twice += [item.digest for item in items]
             return [second_look(item, (seconds or {}).get(item.digest)) for item in items]
-
-        def compare_ahead(self, candidate, within_s):
-            compared.append(candidate.model.digest)
-            if ratios[candidate.model.digest] is None:
-                self.board[candidate].objection = Objection("drift 0.06 is beyond the budget", beyond_budget=True)
-                self.board[candidate].broken = candidate
-                return False
-            self.board[candidate].ahead = Ready((), 0, {}, ())
-            return True
 
         def check(self, candidate):
             if ratios[candidate.model.digest] is None:
@@ -153,8 +137,6 @@ def decide(monkeypatch):
         monkeypatch.setattr(Selection, "measure", measure)
         monkeypatch.setattr(Clock, "again", again)
         monkeypatch.setattr(Selection, "check", check)
-        monkeypatch.setattr(Clock, "compare_ahead", compare_ahead)
-        monkeypatch.setattr(AllSamples, "_seconds", compare_s)
         monkeypatch.setattr(Chains, "apply", apply)
         monkeypatch.setattr(
             IdleSettings, "reasons", lambda _, on, others: dict.fromkeys(same, "no change") if not on.steps else {}
@@ -164,12 +146,12 @@ def decide(monkeypatch):
         few = {name: replace(NO_DRIFT, relative_error=drift) for name, drift in (drifts or {}).items()}
         chains = [replace(one, drift=few.get(one.model.digest, NO_DRIFT)) for one in chains]
         explored = [Measured(one, (looked or {}).get(one.model.digest, 0.5)) for one in chains]
-        archive.explored(item for item in explored if item.candidate.model.digest in aside)
+        journal.explored(item for item in explored if item.candidate.model.digest in aside)
         winner = selection.decide([item for item in explored if item.candidate.model.digest not in aside])
         assert len({one.model.digest for one in raced}) == len(raced)
-        decided.raced, decided.compared = [one.model.digest for one in raced], compared
+        decided.raced = [one.model.digest for one in raced]
         decided.undecided = selection.undecided
-        points = archive.points(winner and winner.candidate)
+        points = journal.points(winner and winner.candidate)
         decided.numbers = {point.digest: point.number for point in points if point.proven}
         return None if winner is None else winner.candidate.model.digest
 
@@ -204,7 +186,7 @@ def test_no_numbered_point_beats_what_is_delivered(decide):
 def test_what_is_likely_to_hold_is_proven_beside_the_best(decide, monkeypatch):
     monkeypatch.setattr(Deadline, "lanes_at_the_end", lambda *_: 1)
     figures = {"lossy": (0.6, 0.59, 0.61), "sure": (0.8, 0.79, 0.81)}
-    near = {"looked": {"lossy": 0.6, "sure": 0.8}, "drifts": {"lossy": 0.049}, "compare_s": 0.0}
+    near = {"looked": {"lossy": 0.6, "sure": 0.8}, "drifts": {"lossy": 0.049}}
     assert decide(figures, **near) == "lossy"
     assert decide.raced == ["lossy", "sure"]
 
@@ -217,35 +199,21 @@ GPT2 = {
 """Weights in blocks of 128 and of 32, as near a budget of .05 as they were to .03, and the graph without loss."""
 
 
-def test_what_breaks_the_budget_on_all_samples_has_no_lane_and_what_comes_next_has(decide):
-    assert decide(**GPT2) == "lossy32"
-    assert decide.compared == ["lossy128", "lossy32"]
-    assert "lossy128" not in decide.raced
-
-
-def test_without_time_to_compare_what_lies_between_is_proven_beside_the_best(decide, monkeypatch):
+def test_what_lies_between_is_proven_beside_the_best(decide, monkeypatch):
     monkeypatch.setattr(Deadline, "lanes_at_the_end", lambda *_: 1)
-    monkeypatch.setattr(Allowance, "left", property(lambda self: -1.0))
-    assert decide(**GPT2, compare_s=0.0) == "lossy32"
-    assert (decide.compared, decide.raced) == ([], ["lossy128", "lossy32"])
+    monkeypatch.setattr(Deadline, "before_last_race", -1.0)
+    assert decide(**GPT2) == "lossy32"
+    assert decide.raced == ["lossy128", "lossy32"]
 
 
 def test_where_all_that_is_near_breaks_the_budget_what_is_far_from_it_is_delivered(decide):
     ratios = {**GPT2["ratios"], "lossy32": None}
     assert decide(ratios, looked=GPT2["looked"], drifts=GPT2["drifts"]) == "lossless"
-    assert decide.raced == ["lossless"]
 
 
-def test_nothing_is_compared_that_is_far_from_the_budget_or_without_loss(decide):
-    assert decide({"lossy": (0.5, 0.49, 0.51)}, drifts={"lossy": 0.02}) == "lossy"
-    assert decide({"a": (0.5, 0.49, 0.51)}, drifts={"a": 0.049}) == "a"
-    assert decide.compared == []
-
-
-def test_what_only_a_quick_look_knows_is_compared_where_nothing_else_holds(decide):
+def test_what_only_a_quick_look_knows_is_proven_where_nothing_else_holds(decide):
     ratios = {"lossy1": None, "lossy2": (0.5, 0.49, 0.51)}
     assert decide(ratios, aside=("lossy2",), drifts={"lossy1": 0.049, "lossy2": 0.048}) == "lossy2"
-    assert decide.compared == ["lossy1", "lossy2"]
 
 
 def test_nothing_is_delivered_whose_interval_reaches_the_line(decide):
@@ -351,7 +319,7 @@ def test_what_only_makes_way_is_taken_out_unless_something_needs_it(decide):
 
 def explored(*names, ratio, high, without):
     """A journal with one row: of the last of these steps."""
-    journal = Journal()
+    journal = Board(Budget(0.05, 1e-4))
     attempt = journal.open(step(names[-1]), candidate(*names[:-1]))
     attempt.ratio, attempt.low, attempt.high, attempt.parent_ratio = ratio, ratio - 0.01, high, without
     return journal
@@ -470,7 +438,7 @@ def test_what_promised_more_than_what_held_is_looked_at_too(decide):
 
 
 def test_where_the_time_is_over_what_came_next_is_proven_only_if_nothing_holds(decide, monkeypatch):
-    monkeypatch.setattr(Allowance, "left", property(lambda self: -1.0))
+    monkeypatch.setattr(Deadline, "before_last_race", -1.0)
     wrong, good = {"a": None, "b": None}, (0.6, 0.59, 0.61)
     assert decide({**wrong, "c": None, "d": good}) == "d"
     assert decide({**wrong, "c": (0.9, 0.89, 0.91), "d": good}, looked={"d": 0.6}) == "c"
@@ -482,7 +450,7 @@ def test_where_the_best_are_no_faster_on_fresh_rounds_the_next_is_looked_at(deci
 
 
 def test_what_is_no_faster_on_fresh_rounds_says_so_with_both_figures(decide):
-    journal = Journal()
+    journal = Board(Budget(0.05, 1e-4))
     attempt = journal.open(step("a"), candidate())
     attempt.ratio = 0.8
     assert decide({"a": (0.99, 0.9, 1.04)}, journal=journal) is None
@@ -502,14 +470,13 @@ def test_whether_a_recast_candidate_is_better_is_asked_without_applying_anything
         objective=Objective(GOALS["size"], timed=True),
         target=Target("cpu", "ort", "CPUExecutionProvider"),
         prepared=SimpleNamespace(open_s=0.0, run_s=0.0, timed=(0,)),
-        unanswered=set(),
         device_free_bytes=lambda: None,
         original=candidate(size=50),
         entry=None,
         recast_originals={recast.key: original},
         budget=Budget(0.05, 1e-4),
     )
-    selection = Selection(bench, Journal(), ParetoArchive(bench.budget), search_of(10.0, 300.0))
+    selection = Selection(bench, Board(bench.budget), search_of(10.0, 300.0))
     assert selection.is_better(Measured(smaller, 1.0))
     assert not selection.is_better(Measured(larger, 1.0))
 
@@ -531,7 +498,6 @@ def test_of_what_is_beyond_the_budget_the_nearest_that_would_help_is_kept_aside(
         objective=Objective(GOALS["latency"], timed=True),
         target=Target("cpu", "ort", "CPUExecutionProvider"),
         prepared=SimpleNamespace(open_s=0.0, run_s=0.0, timed=(0,)),
-        unanswered=set(),
         device_free_bytes=lambda: None,
         original=candidate(),
         entry=None,
@@ -548,14 +514,14 @@ def test_of_what_is_beyond_the_budget_the_nearest_that_would_help_is_kept_aside(
         else LaneResult("crash")
         for one in figures.values()
     ]
-    archive, journal = ParetoArchive(bench.budget), Journal()
+    journal = Board(bench.budget)
     journal.open(step("late"), candidate())
     journal.timed(Measured(candidate("late"), 0.6, 0.5, 0.7), None)
-    selection = Selection(bench, journal, archive, search_of(10.0, 300.0))
+    selection = Selection(bench, journal, search_of(10.0, 300.0))
     monkeypatch.setattr(Clock, "beyond", lambda self, candidates: results)
     found = selection.measure_nearest([candidate(name) for name in figures])
     assert (found and found.candidate.model.digest) == expected
-    assert [point.candidate.model.digest for point in archive.points()] == ([expected] if expected else [])
+    assert [point.candidate.model.digest for point in journal.points()] == ([expected] if expected else [])
 
 
 def test_what_settings_gain_beside_other_programs_alone_is_no_gain(decide):
@@ -567,7 +533,7 @@ def test_what_settings_gain_beside_other_programs_alone_is_no_gain(decide):
 
 
 def test_settings_alone_are_no_gain_beside_other_programs_unless_they_were_asked_for(decide):
-    journal = Journal()
+    journal = Board(Budget(0.05, 1e-4))
     ratios = {"set": (0.60, 0.55, 0.65)}
     journal.open(candidate("set").steps[0], candidate())
     assert decide(ratios, disturbed=0.98, journal=journal) is None

@@ -25,6 +25,6 @@ def test_a_chain_without_a_named_improving_pass_is_no_result(monkeypatch, named,
     chains = SimpleNamespace(apply=lambda steps: [step.pass_name for step in steps])
     monkeypatch.setattr("optim._engine.search.select.shorter.Chains", lambda *_: chains)
     monkeypatch.setattr("optim._engine.search.select.shorter.IdleSettings", lambda *_: None)
-    shorter = ShorterChains(bench, None, SimpleNamespace(last_sameness=None, verdict_sameness=None))
+    shorter = ShorterChains(bench, None, SimpleNamespace(last_sameness=None))
     candidate = Candidate(Model(Path("m"), "m", (), (), {}, 9), 1, (FIX, FUSE))
     assert shorter.only_what_was_asked_for(candidate) == ([left] if left else [])

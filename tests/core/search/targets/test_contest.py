@@ -101,7 +101,7 @@ def test_each_target_has_its_default_timed_first_and_those_behind_have_first_loo
         TargetStatus.BEATEN,
         TargetStatus.ABSENT,
     ]
-    assert "clearly behind swift" in found["cpu"].reason
+    assert "so swift went on" in found["cpu"].reason
     assert found["away"].reason == "there is no such device"
     assert found["cpu"].best_ratio == pytest.approx(0.7, rel=0.01)
     assert {"cpu: first looks", "sluggish: first looks", "swift: stage fuse"} <= set(said)
@@ -323,10 +323,10 @@ def test_a_baseline_that_was_refused_has_one_row_with_the_reason():
     ]
 
 
-def test_any_point_of_the_front_is_delivered_for_its_own_target(folder, run, tmp_path):
-    outcome, _ = run("cpu,even", stages=("fuse",))
+def test_any_point_of_the_front_is_delivered_for_its_own_target(swift_wins, tmp_path):
+    outcome, _ = swift_wins
     front = {str(point.number): point.candidate.target for point in outcome.points if point.number}
-    assert set(front.values()) == {"", "even"}
+    assert "swift" in front.values()
     with RunFolder.claim(tmp_path / "out") as claimed:
         publish(outcome, load_registry(), claimed, lambda text: None)
     for number, target in front.items():

@@ -151,5 +151,5 @@ def test_where_answers_are_the_goal_the_likeliest_chain_comes_first(tmp_path: Pa
         beam.look()
     found = [[step.pass_name for step in one.candidate.steps] for one in beam._looked.values()]
     assert found == [["ort.share-past"], ["ort.share-past", "ort.quantize-weights"]]
-    tried = {attempt.step.pass_name for attempt in beam.journal.attempts if attempt.seconds > 0}
+    tried = {attempt.step.pass_name for attempt in beam.board.attempts if attempt.seconds > 0}
     assert tried == {"ort.share-past", "ort.quantize-weights"}

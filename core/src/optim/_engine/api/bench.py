@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 
 from optim._engine.api.given import Data, MadeUp, named_data, sized_data
 from optim._engine.api.request import conditions_for
+from optim._engine.goals.bounds import parse_bound
 from optim._engine.goals.known import find_goal
 from optim._engine.goals.workload import asked_workload
 from optim._engine.search.settings import RunSettings, joined_targets
 from optim._engine.sources.address import fetched, quiet
+from optim.errors import OptimError
 
 if TYPE_CHECKING:
     from optim._engine.reports.answers import Benchmark
@@ -152,12 +154,20 @@ def _asked(first: Path, *, throughput: bool, max_latency_ms: float | None, gener
         OptimError[unknown-goal]: the plugin that has the clock is not installed.
     """
     goal = "throughput" if throughput else "latency"
-    asked = RunSettings(first, goal=goal, max_latency_ms=max_latency_ms)
+    if max_latency_ms is not None and not throughput:
+        raise OptimError.usage(
+            "conflicting-request",
+            "--max-latency needs --throughput",
+            "only a benchmark of throughput trades latency for throughput",
+            fix="add --throughput",
+        )
+    bounds = () if max_latency_ms is None else (parse_bound("latency", max_latency_ms),)
+    asked = RunSettings(first, goal=goal, bounds=bounds)
     if generate is not None:
         asked = replace(asked, **asked_workload(generate, goal if throughput else None))
     asked.require_sound()
-    if (asked.goal, max_latency_ms) != ("latency", None):
+    if asked.goal != "latency":
         from optim._engine.plugins.registry import load_registry
 
-        find_goal(load_registry(), asked.goal, asked.goal_request)
+        find_goal(load_registry(), asked.goal)
     return asked

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from optim._engine.feeds.named import require_feeds
 from optim._engine.gate.max_loss import parse_max_loss, parse_max_mismatch
+from optim._engine.goals.bounds import merged, said_bounds
 from optim._engine.goals.workload import asked_workload
 from optim._engine.graphs.file_there import check_file
 from optim._engine.json_file import read_json
@@ -77,6 +78,8 @@ def settings_from(
         changes["lossless"] = False
     if "goal" in given:
         changes["goal_is_said"] = True
+    if "bounds" in given:
+        changes["bounds"] = merged(settings.bounds, given["bounds"])
     settings = replace(settings, **changes)
     if isinstance(recipe, Path) and not trust_code:
         from optim._engine.recipes.trust import require_no_code
@@ -101,6 +104,8 @@ def _fields_said(words: Mapping[str, Any]) -> dict[str, Any]:
         found["max_loss"] = parse_max_loss(str(said["max_loss"]))
     if "max_mismatch" in said:
         found["max_mismatch"] = parse_max_mismatch(str(said["max_mismatch"]))
+    if bounds := said_bounds(said):
+        found["bounds"] = bounds
     return found
 
 
@@ -115,7 +120,9 @@ def require_run(settings: RunSettings) -> None:
     if settings.export is None:
         for file in _files_of(settings.source):
             check_file(file)
+    from optim._engine.goals.bounds import require_bounds
     from optim._engine.goals.known import find_goal
+    from optim._engine.plugins.chosen_targets import choose_targets
     from optim._engine.plugins.clusters import find_cluster
     from optim._engine.plugins.registry import load_registry
 
@@ -123,7 +130,12 @@ def require_run(settings: RunSettings) -> None:
     if settings.cluster:
         find_cluster(registry, settings.cluster).check(settings.cluster)
     _require_place(registry, settings.data, settings.target, _names(settings), here=not settings.cluster)
-    find_goal(registry, settings.goal, settings.goal_request)
+    untimed = [
+        one.name
+        for one in choose_targets(registry, settings.target, here=not settings.cluster).targets
+        if not one.timed
+    ]
+    require_bounds(find_goal(registry, settings.goal), settings.bounds, untimed)
 
 
 def _names(settings: RunSettings) -> list[str]:
@@ -151,7 +163,7 @@ def _require_models(models: Sequence[Path], data: str | None, target: str) -> No
             check_file(path / _MODEL_IN_FOLDER if filled else path)
     from optim._engine.plugins.registry import load_registry
 
-    _require_place(load_registry(), data, target)
+    _require_place(load_registry(), data, target, beside=True)
 
 
 def conditions_for(
@@ -182,14 +194,20 @@ def conditions_for(
 
 
 def _require_place(
-    registry: Registry, data: str | None, target: str, passes: Sequence[str] = (), *, here: bool = True
+    registry: Registry,
+    data: str | None,
+    target: str,
+    passes: Sequence[str] = (),
+    *,
+    here: bool = True,
+    beside: bool = False,
 ) -> None:
     """Refuse feeds, a target or passes that are not there; of several targets one may have a pass that others lack."""
     from optim._engine.plugins.chosen_targets import choose_targets
 
     if data is not None:
         require_feeds(data)
-    chosen = choose_targets(registry, target, here=here)
+    chosen = choose_targets(registry, target, here=here, beside=beside)
     for name in passes:
         if not chosen.compete:
             registry.find_pass(name, chosen.baseline)

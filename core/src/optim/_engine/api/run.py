@@ -29,6 +29,8 @@ def run(
     goal: str | None = None,
     generate: str | None = None,
     max_latency_ms: float | None = None,
+    max_size: str | int | None = None,
+    max_memory: str | int | None = None,
     max_drift: float | None = None,
     metric: TaskMetric | None = None,
     max_loss: str | float | None = None,
@@ -66,10 +68,14 @@ def run(
             here with ``"auto"``, the fastest is delivered.
         data: feeds: an ``.npz``, a folder of them, or ``package.module:function``; a sample, which is a mapping of
             names to arrays; several; or a function that returns them. By default they are made up.
-        goal: ``latency``, ``size``, ``memory``, ``startup``, ``throughput``, or of a decoder ``generate``: the time of
-            an answer. By default ``latency``, of a decoder that takes tokens and its own past alone ``generate``.
+        goal: ``latency``, ``size``, ``memory``, ``startup``, ``throughput``, of a decoder ``generate``: the time of an
+            answer; or ``accuracy``: least drift, or best metric, within the bounds below. By default ``latency``, of a
+            decoder that takes tokens and its own past alone ``generate``.
         generate: tokens of a decoder's prompt and answer, ``prompt=512,new=128`` by default; its goal is ``generate``.
-        max_latency_ms: with ``goal="throughput"``: what 95 of 100 calls keep within, in milliseconds.
+        max_latency_ms: largest latency of the result, in milliseconds; with ``goal="throughput"`` what 95 of 100 calls
+            keep within.
+        max_size: largest size of the result on disk: ``"50MB"``, ``"48MiB"``, or bytes.
+        max_memory: largest peak memory of opening and running the result, likewise.
         max_drift: largest drift of any output that lossy passes may cause; by default 0.1, or no bound where
             ``max_loss`` is given.
         metric: task metric: a name of ``optim metrics`` with its options, ``package.module:function``, a function
@@ -121,11 +127,13 @@ def run(
         "goal": goal,
         "generate": generate,
         "max_latency_ms": max_latency_ms,
+        "max_size": max_size,
+        "max_memory": max_memory,
         "max_drift": max_drift,
         "max_loss": max_loss,
         "max_mismatch": max_mismatch,
         "lossless": lossless,
-        "batch_invariant": max_batch_drift,
+        "max_batch_drift": max_batch_drift,
         "named": tuple(Named(name, options) for name, options in named),
         "without": tuple(without),
         "stages": tuple(stages),

@@ -194,12 +194,13 @@ def _said(*expressions: ast.expr | None) -> str:
 
 def _calls(tree: ast.Module) -> Iterator[tuple[ast.Call, bool]]:
     """Calls that make an error, and whether by the class itself rather than by ``unknown_name``."""
+    nodes = list(ast.walk(tree))
     classes = {"OptimError", "OptimError.usage"} | {
         node.name
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.ClassDef) and any(ast.unparse(base) == "OptimError" for base in node.bases)
     }
-    found = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    found = [node for node in nodes if isinstance(node, ast.Call)]
     for call in sorted(found, key=lambda call: (call.lineno, call.col_offset)):
         name = called(call)
         if name in classes or name == "unknown_name":

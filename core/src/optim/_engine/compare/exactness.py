@@ -74,6 +74,17 @@ def exact_original(backend: HeldBackend, model: Model, target: Target, without: 
     return Original(replace(model, session=model.session.updated(exact.session)), exact)
 
 
+def accepted_inexact(backend: HeldBackend, model: Model, target: Target, without: Collection[str]) -> str:
+    """Why the target may compute something else than a model says, if the user accepted that; else empty.
+
+    For its arguments see :func:`exact_original`.
+    """
+    exact = backend.exact_settings(model, target)
+    if exact is None or exact.pass_name not in without:
+        return ""
+    return f"{exact.pass_name} is left out, and without it {exact.cause}"
+
+
 def find_inexact(
     backend: HeldBackend, exact: ExactSettings, target: Target, reference: Reference, tolerance: float
 ) -> Inexact | None:

@@ -2,7 +2,8 @@
 
 A device that swaps outputs, answers one call late, or rounds more than it says is equal to itself in every comparison
 of a run. So what counts as right is compared with what onnxruntime computes on the CPU, or, if that does not take the
-model, with the reference implementation of ONNX.
+model, with the reference implementation of ONNX. What a run delivers is computed there too: a device that runs another
+program than that of the model, such as one from a stale cache, has the drift of that program.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from optim._engine.compare.place import Reference, chosen
+from optim._engine.compare.place import Reference, chosen, mapped_feeds, mapped_outputs
 from optim._engine.gate.drift import OutputComparison, is_rounding, merge_samples, worst_drift
 from optim._engine.gate.outputs import compare_sample, elements
 from optim._engine.gate.variation import Variation
 from optim.arrays import Feeds, Outputs
-from optim.backend import Backend
+from optim.backend import Backend, Session
 from optim.errors import OptimError, describe_exception
+from optim.onnx.backend import OnnxRuntimeBackend, OnnxRuntimeSession
+from optim.passes import Interface
 from optim.providers.names import CPU
 from optim.target import Target
 
@@ -51,6 +54,21 @@ class DeviceCheck:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckedResult:
+    """A model that is about to be delivered.
+
+    Attributes:
+        path: of the model.
+        interfaces: of the steps that made it.
+        drift: of what the device computes of it, from the original.
+    """
+
+    path: Path
+    interfaces: tuple[Interface, ...]
+    drift: float
+
+
+@dataclass(frozen=True, slots=True)
 class CheckedDevice:
     """A device that is checked, and the distribution that a difference is an issue of.
 
@@ -66,8 +84,12 @@ class CheckedDevice:
 
 
 def is_needed(kind: type[Backend], target: Target) -> bool:
-    """Whether the outputs that count as right come from another runtime than onnxruntime on the CPU."""
-    return not (kind.opened_by_onnxruntime and target.provider == CPU)
+    """Whether a plugin's code computes the outputs that count as right; else core's own session of onnxruntime does.
+
+    What a backend says of itself does not count: only core's own ``open`` with the CPU provider needs no check.
+    """
+    by_core = kind.open is OnnxRuntimeBackend.open and kind.open_reference is Backend.open_reference
+    return not kind.reference_only and not (by_core and target.provider == CPU)
 
 
 def check_device(
@@ -84,29 +106,102 @@ def check_device(
     Raises:
         OptimError[target-differs]: the target is further off than rounding in its stated precision explains.
     """
-    began, failures, target = time.perf_counter(), [], device.target
+    asked, target = _Question(reference, variations, within_s), device.target
+    by, found, samples = _first_answer(reference.original.path, asked)
+    if not samples:
+        return DeviceCheck(reason=by)
+    drift = worst_drift(found).relative_error
+    problem = next((f"output '{one.name}': {one.problem}" for one in found if one.problem), "")
+    is_right = is_rounding(found) if target.exact else drift <= _INEXACT
+    if problem or not is_right:
+        worst = max(found, key=lambda one: one.relative_error)
+        far = problem or f"its drift is {drift:.3g} at {worst.place}".rstrip(",")
+        raise OptimError(
+            "target-differs",
+            f"the original model is not right on {target.name}",
+            f"compared with {by} on {samples} samples, {far}, {_stated(target)}",
+            f"this is an issue of the device or of backend {device.backend}, not of the model: report it there",
+            device.release,
+        )
+    return DeviceCheck(by, drift, samples, len(reference.compared))
+
+
+def check_result(
+    device: CheckedDevice,
+    result: CheckedResult,
+    session: Session,
+    reference: Reference,
+    variations: Mapping[str, Variation],
+    within_s: float,
+) -> DeviceCheck:
+    """Compare what the device computes of a result with what an independent runtime computes of the same file.
+
+    The two may be as far apart as the result is from the original: kernels of quantized models round differently. Only
+    outputs of floats count, because labels may be near ties.
+
+    Args:
+        device: that ran it.
+        result: that is about to be delivered.
+        session: of the result on the device.
+        reference: the original.
+        variations: of its outputs.
+        within_s: seconds in which samples must be over; one is compared in any case.
+
+    Raises:
+        OptimError[target-differs]: they are further apart.
+    """
+    asked = _Question(reference, variations, within_s, session, result.interfaces)
+    by, found, samples = _first_answer(result.path, asked)
+    found = [one for one in found if not one.problem and one.mismatched is None]
+    if not samples or not found:
+        return DeviceCheck(reason=by if not samples else "it has no outputs of floats that can be compared")
+    worst = max(found, key=lambda one: one.relative_error)
+    if worst.relative_error > max(_INEXACT, result.drift):
+        raise OptimError(
+            "target-differs",
+            f"{device.target.name} does not compute the result of the run",
+            f"compared with {by} on {samples} samples, its drift is {worst.relative_error:.3g} at {worst.place}".rstrip(
+                ","
+            )
+            + f"; from the original it drifts {result.drift:.3g} there: the device may have run another program",
+            f"this is an issue of the device or of backend {device.backend}: look for a cache of compiled programs "
+            "whose key lacks the model's weights or options",
+            device.release,
+        )
+    return DeviceCheck(by, worst.relative_error, samples, len(reference.compared))
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What is compared.
+
+    Attributes:
+        reference: the original, feeds, and the outputs that count as right.
+        variations: of these outputs.
+        within_s: seconds in which samples must be over; None: no bound.
+        session: on the device, of the model that is compared; None: the outputs that count as right are.
+        interfaces: of that model.
+    """
+
+    reference: Reference
+    variations: Mapping[str, Variation]
+    within_s: float | None
+    session: Session | None = None
+    interfaces: tuple[Interface, ...] = ()
+
+
+def _first_answer(path: Path, asked: _Question) -> tuple[str, Sequence[OutputComparison], int]:
+    """What the first runtime that takes a model says of the device: its name, each output, and samples; 0 if none did.
+
+    In place of the name are then the reasons of each.
+    """
+    began, failures = time.perf_counter(), []
     for by, opened in (("onnxruntime on the CPU", _onnxruntime), ("ONNX's reference implementation", _evaluator)):
         try:
-            run = opened(reference.original.path)
-            found, samples = _compared(run, reference, variations, began, within_s)
+            return by, *_compared(opened(path), asked, began)
         except Exception as error:  # whatever a runtime says of a model that it does not take
             failures.append(f"{by}: {describe_exception(error)}")
-            continue
-        drift = worst_drift(found).relative_error
-        problem = next((f"output '{one.name}': {one.problem}" for one in found if one.problem), "")
-        is_right = is_rounding(found) if target.exact else drift <= _INEXACT
-        if problem or not is_right:
-            worst = max(found, key=lambda one: one.relative_error)
-            far = problem or f"its drift is {drift:.3g} at {worst.place}".rstrip(",")
-            raise OptimError(
-                "target-differs",
-                f"the original model is not right on {target.name}",
-                f"compared with {by} on {samples} samples, {far}, {_stated(target)}",
-                f"this is an issue of the device or of backend {device.backend}, not of the model: report it there",
-                device.release,
-            )
-        return DeviceCheck(by, drift, samples, len(reference.compared))
-    return DeviceCheck(reason="; ".join(failures))
+    return "; ".join(failures), (), 0
 
 
 def _stated(target: Target) -> str:
@@ -115,19 +210,21 @@ def _stated(target: Target) -> str:
     return f"and a target with less precision may drift by {_INEXACT:g}"
 
 
-def _compared(
-    run: Run, reference: Reference, variations: Mapping[str, Variation], began: float, within_s: float | None
-) -> tuple[Sequence[OutputComparison], int]:
+def _compared(run: Run, asked: _Question, began: float) -> tuple[Sequence[OutputComparison], int]:
     merged: dict[str, OutputComparison] = {}
+    reference, within_s = asked.reference, asked.within_s
     original, samples, longest_s = reference.original, 0, 0.0
     for sample, feeds in chosen(reference.feed_set(), reference.compared):
         spent_s = time.perf_counter() - began
         if samples and within_s is not None and spent_s + _SLOWER * longest_s > within_s:
             break
-        expected = elements(run(feeds))
-        longest_s = max(longest_s, time.perf_counter() - began - spent_s)
+        fed = mapped_feeds(feeds, asked.interfaces)
+        expected = elements(mapped_outputs(run(fed), asked.interfaces))
         got = reference.expected(sample)
-        compared = compare_sample(expected, got, feeds, original.inputs, original.outputs, variations)
+        if asked.session is not None:
+            got = elements(mapped_outputs(asked.session.run(fed), asked.interfaces))
+        longest_s = max(longest_s, time.perf_counter() - began - spent_s)
+        compared = compare_sample(expected, got, feeds, original.inputs, original.outputs, asked.variations)
         merged, samples = merge_samples(merged, compared), samples + 1
     return list(merged.values()), samples
 
@@ -135,13 +232,17 @@ def _compared(
 def _onnxruntime(path: Path) -> Run:
     from optim.onnx.sessions import EXACT_INTEGERS, open_session
 
-    session = open_session(path, EXACT_INTEGERS)
-    names = [one.name for one in session.get_outputs()]
-    return lambda feeds: dict(zip(names, session.run(names, dict(feeds)), strict=True))
+    return OnnxRuntimeSession(open_session(path, EXACT_INTEGERS), CPU).run
 
 
 def _evaluator(path: Path) -> Run:
     from onnx.reference import ReferenceEvaluator
 
     evaluator = ReferenceEvaluator(str(path))
-    return lambda feeds: dict(zip(evaluator.output_names, evaluator.run(None, dict(feeds)), strict=True))
+    taken = set(evaluator.input_names)
+
+    def run(feeds: Feeds) -> Outputs:
+        given = {name: array for name, array in feeds.items() if name in taken}
+        return dict(zip(evaluator.output_names, evaluator.run(None, given), strict=True))
+
+    return run

@@ -1,12 +1,12 @@
-"""The goals that there are: latency, size and memory, whose figures every race finds out, and those of plugins."""
+"""The goals that there are: those whose figures every race or the gate finds out, and those of plugins."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from optim._engine.plugins.registry import Registry
-from optim.errors import OptimError, unknown_name
-from optim.goal import Basis, Goal, GoalRequest, ModelFigures, Ratio
+from optim.errors import unknown_name
+from optim.goal import Amount, Basis, Goal, ModelFigures, Ratio
 
 _SMALLER = 0.995
 """A difference that a report calls the same size is no result."""
@@ -21,10 +21,15 @@ class Latency(Goal):
     name = "latency"
     summary = "time of a single run"
     basis = Basis.CALLS
+    unit = "ms"
 
     def time_of(self, found: ModelFigures) -> Ratio | None:
         """That of calls."""
         return found.calls
+
+    def amount(self, found: ModelFigures) -> Amount | None:
+        """Milliseconds of a call."""
+        return found.latency
 
 
 class Size(Goal):
@@ -33,6 +38,7 @@ class Size(Goal):
     name = "size"
     summary = "size on disk"
     basis = Basis.SIZE
+    unit = "B"
 
     def time_of(self, found: ModelFigures) -> Ratio | None:
         """It is no time."""
@@ -41,6 +47,10 @@ class Size(Goal):
     def figure(self, found: ModelFigures) -> float:
         """Bytes."""
         return float(found.size_bytes)
+
+    def amount(self, found: ModelFigures) -> Amount:
+        """Bytes, which are exact."""
+        return Amount(*3 * (float(found.size_bytes),))
 
     def is_reached(self, found: ModelFigures, original: ModelFigures) -> bool:
         """Whether a report would call it smaller."""
@@ -53,6 +63,7 @@ class Memory(Goal):
     name = "memory"
     summary = "peak memory of opening and running the model"
     basis = Basis.MEMORY
+    unit = "B"
 
     def time_of(self, found: ModelFigures) -> Ratio | None:
         """It is no time."""
@@ -62,15 +73,40 @@ class Memory(Goal):
         """Bytes."""
         return float(found.peak_memory_bytes) or None
 
+    def amount(self, found: ModelFigures) -> Amount | None:
+        """Bytes, with what processes differ by."""
+        peak = float(found.peak_memory_bytes)
+        return Amount(peak, peak * _LESS_MEMORY, peak / _LESS_MEMORY) if peak else None
+
     def is_reached(self, found: ModelFigures, original: ModelFigures) -> bool:
         """Whether it takes less than processes differ by."""
         return 0 < found.peak_memory_bytes < _LESS_MEMORY * original.peak_memory_bytes
 
 
-LATENCY, SIZE, MEMORY = Latency(), Size(), Memory()
+class Accuracy(Goal):
+    """As accurate as the bounds on other figures allow."""
+
+    name = "accuracy"
+    summary = "least drift, or best metric, within --max-size, --max-memory and --max-latency"
+    basis = Basis.ACCURACY
+
+    def time_of(self, found: ModelFigures) -> Ratio | None:
+        """It is no time."""
+        return None
+
+    def figure(self, found: ModelFigures) -> float:
+        """Drift, or the loss of the task metric."""
+        return found.inaccuracy
+
+    def is_reached(self, found: ModelFigures, original: ModelFigures) -> bool:
+        """Never: nothing is nearer to the original than the original. A bound that it breaks asks for another model."""
+        return False
 
 
-OWN_GOALS: Mapping[str, Goal] = {goal.name: goal for goal in (LATENCY, SIZE, MEMORY)}
+LATENCY, SIZE, MEMORY, ACCURACY = Latency(), Size(), Memory(), Accuracy()
+
+
+OWN_GOALS: Mapping[str, Goal] = {goal.name: goal for goal in (LATENCY, SIZE, MEMORY, ACCURACY)}
 
 
 def goals(registry: Registry) -> Mapping[str, Goal]:
@@ -78,26 +114,17 @@ def goals(registry: Registry) -> Mapping[str, Goal]:
     return {**OWN_GOALS, **{name: offer.value() for name, offer in registry.offered("goal").items()}}
 
 
-def find_goal(registry: Registry, name: str, asked: GoalRequest) -> Goal:
-    """The goal of that name, if it takes what the user says of it.
+def find_goal(registry: Registry, name: str) -> Goal:
+    """The goal of that name.
 
     Raises:
         OptimError[unknown-goal]: no usable plugin adds it; lists the near ones.
         OptimError[plugin-failed]: what a plugin offers under that name cannot be used.
-        OptimError[conflicting-request]: a limit of latency, and the goal knows none.
     """
     goal = OWN_GOALS.get(name) or goals(registry).get(name)
     if goal is None:
         registry.raise_if_lost("goal", name)
         raise unknown_name("goal", name, goals(registry), fix="optim run --help")
-    if asked.max_latency_ms is not None and "max_latency_ms" not in goal.takes:
-        takers = [one.name for one in goals(registry).values() if "max_latency_ms" in one.takes] or ["throughput"]
-        raise OptimError.usage(
-            "conflicting-request",
-            f"--max-latency needs --goal {' or '.join(takers)}; the goal is {goal.name}",
-            "only that goal trades latency for throughput",
-            fix=f"add --goal {takers[0]}",
-        )
     return goal
 
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from optim._engine.compare.exactness import accepted_inexact
 from optim._engine.compare.independent import CheckedDevice, DeviceCheck, check_device, is_needed
-from optim._engine.compare.place import Reference
+from optim._engine.compare.place import Place, Reference
 from optim._engine.jobs import prepare
 from optim._engine.jobs.job import Job
 from optim._engine.jobs.runner import Runner
@@ -29,11 +30,15 @@ class Request:
 
     Attributes:
         device: the target, and who brings it.
+        place: where it runs.
+        without: passes that the user left out.
         reference: feeds, and the outputs that count as right.
         within_s: seconds in which samples are begun; None: no bound.
     """
 
     device: CheckedDevice
+    place: Place
+    without: tuple[str, ...]
     reference: Reference
     within_s: float | None
 
@@ -45,6 +50,9 @@ JOB = Job(__name__, Request, Answer)
 
 def run(request: Request, channel: Channel) -> Answer:
     """Compare as many samples as there is time for."""
+    place, original = request.place, request.reference.original
+    if reason := accepted_inexact(place.backend(), original, place.target, request.without):
+        return DeviceCheck(reason=reason)
     channel.event("progress", text="computing the original on an independent runtime")
     return check_device(request.device, request.reference, request.reference.variations(), request.within_s)
 
@@ -75,7 +83,7 @@ def with_device_checked(
     try:
         found = runner.call(
             JOB,
-            Request(device, reference, within_s),
+            Request(device, request.place, request.without, reference, within_s),
             timeout_s=timeout_s,
             on_event=lambda event: runner.say(event.get("text", "")),
         )

@@ -81,13 +81,14 @@ def target_names(text: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def choose_targets(registry: Registry, text: str, *, here: bool = True) -> ChosenTargets:
+def choose_targets(registry: Registry, text: str, *, here: bool = True, beside: bool = False) -> ChosenTargets:
     """The targets that a user's words stand for.
 
     Args:
         registry: of the plugins.
         text: what stands behind ``--target``.
         here: whether a single target must be usable on this machine, and one of several.
+        beside: whether a single target may be one that runs no ONNX model.
 
     Raises:
         OptimError[unknown-target]: nobody offers one of them.
@@ -107,7 +108,7 @@ def choose_targets(registry: Registry, text: str, *, here: bool = True) -> Chose
         competing = [one for one in registry.targets().values() if _competes(one)]
         return replace(_of_several(registry, competing, here=here), auto=True)
     if len(names) == 1:
-        target = require_target(registry, names[0], here=here)
+        target = require_target(registry, names[0], beside=beside, here=here)
         return ChosenTargets(target, (target,))
     return _of_several(registry, [_timed(require_target(registry, name, here=False)) for name in names], here=here)
 

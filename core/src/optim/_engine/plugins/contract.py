@@ -35,6 +35,10 @@ class EngineHooks:
     def optim_generators(self) -> Sequence[str]:  # type: ignore[empty-body]
         """``package.module:Class`` of a :class:`~optim._engine.goals.generating.TextGenerator`; the first is used."""
 
+    @hookspec
+    def optim_recorders(self) -> Sequence[str]:  # type: ignore[empty-body]
+        """``package.module:Class`` of a :class:`~optim._engine.api.record.PipelineRecorder`; the first is used."""
+
 
 _HOOKS = {name for spec in (OptimHooks, EngineHooks) for name in vars(spec) if name.startswith(_PREFIX)}
 

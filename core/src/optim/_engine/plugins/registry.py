@@ -37,13 +37,13 @@ def require_target(registry: Registry, name: str, *, beside: bool = False, here:
     Args:
         registry: of the plugins.
         name: as the user wrote it, with settings.
-        beside: whether it may be one that takes no ONNX file: it runs the source beside what was made of it.
+        beside: whether it may be one that runs no ONNX model: the source of one, or only a reference.
         here: whether it must be usable on this machine.
 
     Raises:
         OptimError[unknown-target]: nobody offers it.
         OptimError[target-unavailable]: with the reason of its probe.
-        OptimError[target-takes-no-onnx]: it runs sources.
+        OptimError[target-takes-no-onnx]: it runs sources, or is only a reference.
     """
     target = registry.target(name)
     if target.runs_sources and not beside:
@@ -52,6 +52,13 @@ def require_target(registry: Registry, name: str, *, beside: bool = False, here:
             f"target {name} cannot run an ONNX model",
             "it runs the module that a model was exported from",
             f"optim bench FOLDER_OR_FACTORY --beside {name}",
+        )
+    if not beside and registry.is_reference_only(target):
+        raise OptimError.usage(
+            "target-takes-no-onnx",
+            f"target {name} cannot run an ONNX model",
+            "it has only outputs that count as right",
+            f"optim verify MODEL --target {name} --other-target cpu",
         )
     if here and (reason := registry.unavailable(target)):
         raise OptimError(
@@ -93,6 +100,8 @@ class Registry:
 
     def offers(self, target: Target) -> list[OfferedPass]:
         """The passes of all stages for a target, by stage and then by name: not in the order they run."""
+        if self.is_reference_only(target):
+            return []
         for known, passes in self._passes:
             if known == target:
                 return passes
@@ -183,6 +192,11 @@ class Registry:
         """All backends by name."""
         return {name: offer.value for name, offer in self.offered("backend").items()}
 
+    def is_reference_only(self, target: Target) -> bool:
+        """Whether the backend of a target opens no model; see :attr:`optim.Backend.reference_only`."""
+        kind = self.backends().get(target.backend)
+        return kind is not None and kind.reference_only
+
     def commands(self) -> Mapping[str, Offer]:
         """The verbs that plugins add, by verb: the command's name in its module, with dashes."""
         return self.offered("command")
@@ -237,7 +251,7 @@ class Registry:
         """What one of optim's own plugins does for core: an instance of the first class that is offered.
 
         Args:
-            kind: ``pipeline``, ``deliverer`` or ``generator``.
+            kind: ``pipeline``, ``deliverer``, ``generator`` or ``recorder``.
             owner: the plugin that has it.
             what: cannot be done without it.
 
@@ -368,7 +382,8 @@ def _name(item: Any) -> str:
 
 _FOLDERS = {
     **dict.fromkeys(
-        ("adapters", "cuda", "diagnose", "export", "goals", "layouts", "metrics", "ort", "tensorrt", "torch"), "plugins"
+        ("adapters", "cuda", "diagnose", "export", "goals", "layouts", "metrics", "ort", "record", "tensorrt", "torch"),
+        "plugins",
     ),
     **{name: f"plugins-{name}" for name in ("fleet", "inc", "openvino", "prepost", "qnn")},
 }
@@ -393,4 +408,5 @@ _KINDS: dict[str, tuple[Check, Callable[[Any], str]]] = {
     "pipeline": (checks.function_defect, str),
     "deliverer": (checks.function_defect, str),
     "generator": (checks.function_defect, str),
+    "recorder": (checks.function_defect, str),
 }

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictFloat, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictFloat, StrictInt, model_validator
 
 from optim._engine.recipes.toml import validate
 from optim.passes import Stage
@@ -37,7 +37,14 @@ class BudgetTable(_Table):
         description="largest drift of a sample between running alone and in a batch or with padding",
     )
     max_latency_ms: float | None = Field(
-        default=None, gt=0, strict=True, description="limit of the p95 latency in milliseconds, for goal throughput"
+        default=None,
+        gt=0,
+        strict=True,
+        description="limit of the latency in milliseconds; for goal throughput of the p95 latency",
+    )
+    max_size: str | StrictInt | None = Field(default=None, description="limit of the size on disk: '50MB', or bytes")
+    max_memory: str | StrictInt | None = Field(
+        default=None, description="limit of the peak memory of opening and running the model: '200MB', or bytes"
     )
 
     @model_validator(mode="after")

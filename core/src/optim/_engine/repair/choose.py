@@ -1,39 +1,40 @@
 """Chooses a precision for every node, so that a lossy pass keeps the budget: the pass's, one between, or its own.
 
-:func:`choose` is the one way in. Where a pass has an option ``finer``, and what both precisions do to each node is
-known, all three are chosen at once. Leaving nodes alone first and refining them afterwards leaves more work in float
-than needed: many nodes in the precision between can stand for few in float. Squares of errors add up, so for a price
-``l`` of drift each node takes what costs least by itself::
+The drifts of independent roundings add up in squares. A node costs the square of the drift with this node alone in the
+pass's precision, so raising its precision saves about that, for the work that it does::
 
-    precision of a node = argmin over precisions of  price(precision) + l * (drift with this node alone in it) ** 2
+    a step up = (node, precision),    its worth = squares of drift that it saves / work that it adds
 
-and the smallest ``l`` whose choice is expected to hold is looked for. The choice is measured; where that says
-otherwise than expected, expectations are corrected, as :mod:`optim._engine.repair.keep` does.
+Steps up are taken in the order of their worth, as few as the budget allows. A pass with two precisions has one step for
+each node; one with a precision between has two, and the first of them is left out where both together are worth more.
 
-Otherwise :func:`optim._engine.repair.keep.find_keep` decides between two precisions, the first and the last. The nodes
-that it keeps are then tried in the middle one, where there is one: all at once, then halves of what did not hold, those
-of most work first.
+1. Nodes that turn finite numbers into NaN or infinity are left alone, whatever the rest.
+2. What each node costs is known (:mod:`optim._engine.repair.costs`), or groups of nodes that are consecutive in the
+   graph are measured, the costliest halved again and again.
+3. The shortest beginning of the order that should hold is taken, and single steps that are not needed are taken back.
+4. The set is measured; if that says otherwise than expected, expectations are corrected, and on from 3.
+5. While evaluations last, what may be more than needed is measured one precision lower.
+
+If costs are known, only 4 and 5 apply the pass. If they are not, or what they propose does not hold, 2 and 3 apply the
+pass too, and know two precisions only: 5 finds what the one between can do.
+
+Neighbours may hand on what they make in the pass's precision, as convolutions of static 8 bits do. Each change of
+precision between them costs something too, so 3 then also looks at one stretch of neighbours, with the costliest few
+beside it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from optim._engine.repair.costs import Drift, Precisions
-from optim._engine.repair.found import OutOfEvaluations, Repair, prices
-from optim._engine.repair.keep import find_keep
-from optim._engine.repair.units import find_segments
+from optim._engine.repair.costs import Costs
+from optim._engine.repair.found import FINER_PRICE, MOST_WORK_KEPT, NodePrecisions, OutOfEvaluations, Prices, Repair
+from optim._engine.repair.units import Unit, find_units, stretches
 
-FINER_PRICE = 0.4
-"""Of what a node in float costs beyond one in the pass's precision: 0.3 of it measured with activations of 16 bits on
-AVX512-VNNI, where 8 bits are fastest. With less, slower machines get what they gain nothing by."""
-
-_CORRECTIONS = 4
-_HALVINGS = 14
-"""Prices are told apart by a factor of about two thousandths of their range."""
+_CORRECTIONS = 6
 
 _CLOSE = 0.98
 """Of the goal: what holds and is as near ends the search, since a fiftieth of the drift is worth no evaluation."""
@@ -41,7 +42,15 @@ _CLOSE = 0.98
 _AFTER_A_MISS = 1.01
 """More than what was missed by: a BERT-base was measured at 1.009, 1.008 and 0.998 of its goal, 8 s each."""
 
-ESTIMATES_BEYOND = _CORRECTIONS * (_HALVINGS + 2)
+_LOWERED = 3
+"""Sets one precision lower that are measured where costs chose: each applies the pass."""
+
+_NEAR = 1.05
+_GROUPS = 12
+"""To begin with; with more, fewer are left to halve the costliest."""
+
+_SHARE_TO_PROBE = 0.5
+"""Of the evaluations, for costs, where they are not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,249 +65,225 @@ class Question:
         whole: the drift with every node in the pass's precision; may be infinite.
         work: how much each node computes, in any unit; unknown ones count as the average.
         chained: nodes that hand on what they make in the pass's precision to the next of them, in graph order.
-        exhaustive: as of :class:`~optim._engine.repair.costs.Precisions`.
+        exhaustive: whether each node of a higher precision is tried in a lower one too, whatever is guessed.
     """
 
     nodes: Sequence[str]
     refinable: frozenset[str]
-    drift_of: Drift
+    drift_of: Callable[[frozenset[str], frozenset[str]], float]
     whole: float
-    work: Mapping[str, float]
+    work: Mapping[str, float] = field(default_factory=dict)
     chained: tuple[str, ...] = ()
     exhaustive: bool = False
 
 
-def choose(asked: Question, precisions: Precisions | None, goal: float, evaluations: int) -> Repair | None:
+def choose(asked: Question, costs: Costs | None, goal: float, evaluations: int) -> Repair | None:
     """The cheapest precision found for each node with which the whole holds: the one way in.
 
     Args:
         asked: nodes, and how their drift is measured.
-        precisions: what is known of each node; None where nothing is.
+        costs: what is known of each node; None where nothing is.
         goal: what the drift may be.
-        evaluations: at most so many drifts are measured, those for refining left out.
+        evaluations: at most so many drifts are measured.
 
     Returns:
-        None where none was found in time.
+        The choice that holds and costs the least, in work of higher precision and changes of precision, or None where
+        none was found in time. Leaving nearly everything alone is no repair.
     """
-    if precisions is not None and precisions.refinable:
-        found = find_mix(precisions, asked.drift_of, asked.whole, goal, evaluations, asked.work)
-        if found is not None:
-            return found
-    estimate = (
-        replace(precisions, chained=asked.chained, exhaustive=asked.exhaustive) if precisions is not None else None
-    )
-    drift_of, work = asked.drift_of, asked.work
-    kept = find_keep(
-        asked.nodes,
-        lambda keep: drift_of(keep, frozenset()),
-        asked.whole,
-        goal,
-        evaluations,
-        estimate=estimate,
-        work=work,
-    )
-    if kept is None or not asked.refinable:
-        return kept
-    return refine(kept, asked.refinable, lambda keep, finer: drift_of(frozenset(keep), frozenset(finer)), goal, work)
+    search = _Search(asked, costs, goal, evaluations)
+    with suppress(OutOfEvaluations):
+        search.run()
+    return search.found()
 
 
 @dataclass(frozen=True, slots=True)
-class _Choice:
-    keep: frozenset[str]
-    finer: frozenset[str]
+class _StepUp:
+    """Nodes that are decided together, one precision higher, or left alone at once; worth squares of drift per work."""
+
+    unit: Unit
+    leaves_alone: bool
+    worth: float
 
 
-def find_mix(
-    precisions: Precisions, drift_of: Drift, whole: float, goal: float, evaluations: int, work: Mapping[str, float]
-) -> Repair | None:
-    """The cheapest choice found that holds.
+class _Search:
+    """One search; it remembers what was measured."""
 
-    Args:
-        precisions: of the nodes that the pass would change.
-        drift_of: measures the drift with nodes left alone, and others in the precision between; may raise
-            :class:`OutOfEvaluations`.
-        whole: the drift with every node in the pass's precision; may be infinite.
-        goal: what the drift may be.
-        evaluations: at most so many drifts are measured.
-        work: how much each node computes, in any unit; unknown ones count as the average.
+    def __init__(self, asked: Question, costs: Costs | None, goal: float, evaluations: int) -> None:
+        self._asked = asked
+        self._know(costs)
+        self._goal = goal
+        self._left = evaluations
+        self._measured = {NodePrecisions(): asked.whole}
+        self._prices = Prices(asked.nodes, asked.work, asked.chained)
 
-    Returns:
-        None where none was found in time. Nodes that are too many to look at each are decided by segments.
-    """
-    price = prices((*precisions.nodes, *precisions.overflowing), work)
-    if not precisions.are_few(ESTIMATES_BEYOND):
-        return _mix_of_segments(precisions, drift_of, whole, goal, evaluations, price)
-    mix = _Mix(precisions, goal, price)
-    with suppress(OutOfEvaluations):
-        mix.run(drift_of, whole, min(evaluations, _CORRECTIONS))
-    return mix.found
+    def run(self) -> None:
+        """Measure until the choice is found, or evaluations run out."""
+        start = self._drift(NodePrecisions(self._must))
+        if start > self._goal:
+            if self._costs is not None and math.isfinite(start):
+                self._approach(self._costs, start)
+            if self._best() is None:
+                self._measure()
+        self._lower()
 
+    def found(self) -> Repair | None:
+        """The best that was measured."""
+        best = self._best()
+        if best is None:
+            return None
+        return self._prices.repair(best, self._measured[best], len(self._measured) - 1)
 
-def _mix_of_segments(
-    precisions: Precisions, drift_of: Drift, whole: float, goal: float, evaluations: int, price: Mapping[str, float]
-) -> Repair | None:
-    """The same for segments of consecutive nodes; None where guesses are too few for those too."""
-    found = find_segments(precisions, precisions.most - ESTIMATES_BEYOND)
-    if found is None:
-        return None
-    segments = found
+    def _best(self) -> NodePrecisions | None:
+        """Of the measured choices that hold and gain something, the cheapest, then that of the least drift."""
+        known, cost = self._measured, self._prices.cost
+        holding = [one for one in known if known[one] <= self._goal and self._prices.share(one.keep) <= MOST_WORK_KEPT]
+        return min(holding, key=lambda one: (round(cost(one), 9), known[one]), default=None)
 
-    def measured(keep: frozenset[str], finer: frozenset[str]) -> float:
-        return drift_of(segments.nodes(keep), segments.nodes(finer, precisions.refinable))
+    def _drift(self, choice: NodePrecisions) -> float:
+        """The drift of a choice, measured."""
+        if choice not in self._measured:
+            if self._left <= 0:
+                raise OutOfEvaluations
+            self._left -= 1
+            self._measured[choice] = self._asked.drift_of(choice.keep, choice.finer)
+        return self._measured[choice]
 
-    mix = _Mix(segments.precisions, goal, segments.prices(price))
-    with suppress(OutOfEvaluations):
-        mix.run(measured, whole, min(evaluations, _CORRECTIONS))
-    if mix.found is None:
-        return None
-    keep = segments.nodes(mix.found.keep)
-    finer = segments.nodes(mix.found.finer, precisions.refinable)
-    return replace(
-        mix.found,
-        keep=tuple(name for name in price if name in keep),
-        finer=tuple(name for name in price if name in finer),
-        estimates=mix.found.estimates + segments.looked,
-    )
+    def _expected(self, choice: NodePrecisions) -> float:
+        """The drift of a choice by costs, or measured where they are not known."""
+        return self._drift(choice) if self._costs is None else self._costs.drift(choice.keep, choice.finer)
 
+    def _know(self, costs: Costs | None) -> None:
+        self._costs = costs
+        self._must = costs.overflowing if costs is not None else frozenset()
+        self._refinable = costs.refinable if costs is not None else frozenset()
 
-@dataclass
-class _Mix:
-    """One search for a choice."""
+    def _approach(self, costs: Costs, start: float) -> None:
+        """Propose by costs, measure, and correct by what came out."""
+        if costs.ground > self._goal:
+            return  # with nothing converted it is too far off
+        units = [Unit((name,), one.coarse, one.between) for name, one in costs.of.items() if name not in self._must]
+        drift, choice = start, NodePrecisions(self._must)
+        for _ in range(_CORRECTIONS):
+            expected = self._expected(choice)
+            if not (math.isfinite(drift) and expected > 0) or self._is_close(drift):
+                return
+            factor = drift / expected * (_AFTER_A_MISS if drift > self._goal else 1.0)
+            choice = self._proposed(units, self._goal / factor)
+            if choice in self._measured:
+                return
+            drift = self._drift(choice)
 
-    precisions: Precisions
-    goal: float
-    price: Mapping[str, float]
-    found: Repair | None = None
-    _guesses: dict[tuple[frozenset[str], frozenset[str]], float] = field(default_factory=dict)
-    _evaluations: int = 0
-    _best_price: float = math.inf
+    def _measure(self) -> None:
+        """Propose by measurements alone."""
+        nodes = tuple(self._asked.nodes)
+        everything = frozenset(nodes)
+        if self._drift(NodePrecisions(everything)) > self._goal:
+            return  # the model was too far off before this pass
+        self._know(None)
+        probes = max(1, int(self._left * _SHARE_TO_PROBE))
+        units = find_units(nodes, lambda alone: self._drift(NodePrecisions(everything - alone)), _GROUPS, probes)
+        self._drift(self._proposed(units, self._goal))
 
-    def run(self, drift_of: Drift, whole: float, evaluations: int) -> None:
-        nodes = frozenset(self.precisions.nodes)
-        ground = self._guess(frozenset(), frozenset()) ** 2
-        coarse = {name: self._guess(frozenset((name,)), frozenset()) ** 2 - ground for name in nodes}
-        between = {
-            name: self._guess(frozenset(), frozenset((name,))) ** 2 - ground for name in self.precisions.refinable
-        }
-        expected = self._guess(nodes, frozenset())
-        factor = whole / expected if math.isfinite(whole) and expected > 0 else 1.0
-        measured: set[_Choice] = set()
-        for _ in range(evaluations):
-            choice = self._cheapest(coarse, between, self.goal / factor)
-            choice = choice and self._given_back(choice, coarse, self.goal / factor)
-            if choice is None or choice in measured or choice.keep >= nodes:
-                break
-            measured.add(choice)
-            drift, expected = drift_of(choice.keep, choice.finer), self._expected(choice)
-            self._evaluations += 1
-            if drift <= self.goal and self._price(choice) < self._best_price:
-                self._best_price, self.found = self._price(choice), self._repair(choice, drift)
-            if not (math.isfinite(drift) and expected > 0) or _CLOSE * self.goal <= drift <= self.goal:
-                break
-            factor = drift / expected * (1.0 if drift <= self.goal else _AFTER_A_MISS)
-
-    def _cheapest(self, coarse: Mapping[str, float], between: Mapping[str, float], goal: float) -> _Choice | None:
-        """The choice for the lowest price of drift that is expected to hold."""
-        scale = max([1e-30, *coarse.values()])
-        low, high = math.log(1e-4 * min(self.price.values()) / scale), math.log(1e12 * max(self.price.values()) / scale)
-        best: _Choice | None = None
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            choice = self._for_price(math.exp(middle), coarse, between)
-            if self._expected(choice) <= goal:
-                best, high = choice, middle
+    def _proposed(self, units: Sequence[Unit], goal: float) -> NodePrecisions:
+        """The cheapest choice that should hold: the shortest beginning of the steps up, or a stretch of neighbours."""
+        steps = self._steps_up(units)
+        low, high = 0, len(steps) if self._costs is not None else self._longest(steps)
+        while low < high:
+            middle = (low + high) // 2
+            if self._expected(self._after(steps[:middle])) <= goal:
+                high = middle
             else:
-                low = middle
-        return best
-
-    def _given_back(self, choice: _Choice, coarse: Mapping[str, float], goal: float) -> _Choice:
-        """The choice with single nodes one precision lower, those that err least first, as far as that should hold.
-
-        One price for all leaves something of the budget where nodes are few.
-        """
-        movable = (choice.keep | choice.finer) - frozenset(self.precisions.overflowing)
-        for name in sorted(movable, key=lambda name: (coarse[name], name)):
-            if len(self._guesses) >= self.precisions.most:
-                break
-            to_finer = name in choice.keep and name in self.precisions.refinable
-            lower = _Choice(choice.keep - {name}, choice.finer | {name} if to_finer else choice.finer - {name})
+                low = middle + 1
+        choice = self._after(steps[:low])
+        taken = {step.unit.names: step.unit for step in steps[:low]}
+        for unit in sorted(taken.values(), key=lambda unit: unit.cost):
+            lower = choice.lowered(unit.names, self._refinable)
             if self._expected(lower) <= goal:
                 choice = lower
-        return choice
+        return min([choice, *self._stretches(units, goal)], key=self._prices.cost)
 
-    def _for_price(self, drift_price: float, coarse: Mapping[str, float], between: Mapping[str, float]) -> _Choice:
-        """What each node takes by itself."""
-        keep, finer = set(self.precisions.overflowing), set()
-        for name in self.precisions.nodes:
-            as_it_is, kept = drift_price * coarse[name], self.price[name]
-            refined = FINER_PRICE * kept + drift_price * between[name] if name in between else math.inf
-            if refined < min(as_it_is, kept):
-                finer.add(name)
-            elif kept < as_it_is:
-                keep.add(name)
-        return _Choice(frozenset(keep), frozenset(finer))
+    def _steps_up(self, units: Sequence[Unit]) -> list[_StepUp]:
+        """All steps up, those worth most first."""
+        steps = []
+        for unit in units:
+            alone = self._prices.of(unit.names)
+            if unit.between is not None and math.isfinite(unit.between):
+                refined = FINER_PRICE * self._prices.of(self._refinable.intersection(unit.names))
+                first = (unit.cost - unit.between) / refined
+                if first > unit.cost / alone:
+                    steps.append(_StepUp(unit, leaves_alone=False, worth=first))
+                    steps.append(_StepUp(unit, leaves_alone=True, worth=unit.between / (alone - refined)))
+                    continue
+            steps.append(_StepUp(unit, leaves_alone=True, worth=unit.cost / alone))
+        return sorted(steps, key=lambda step: -step.worth)
 
-    def _expected(self, choice: _Choice) -> float:
-        return self._guess(frozenset(self.precisions.nodes) - choice.keep - choice.finer, choice.finer)
+    def _after(self, steps: Iterable[_StepUp]) -> NodePrecisions:
+        """The choice that these steps come to."""
+        keep: set[str] = set(self._must)
+        finer: set[str] = set()
+        for step in steps:
+            (keep if step.leaves_alone else finer).update(step.unit.names)
+        return NodePrecisions(frozenset(keep), frozenset(finer) & self._refinable - keep)
 
-    def _guess(self, converted: frozenset[str], finer: frozenset[str]) -> float:
-        key = (converted, finer)
-        if key not in self._guesses:
-            self._guesses[key] = self.precisions.guess(converted, finer)
-        return self._guesses[key]
+    def _longest(self, steps: Sequence[_StepUp]) -> int:
+        """How many steps may be taken: what leaves nearly everything alone is not worth measuring."""
+        left = MOST_WORK_KEPT - self._prices.share(self._must)
+        for place, step in enumerate(steps):
+            left -= self._prices.share(step.unit.names) if step.leaves_alone else 0.0
+            if left < 0:
+                return place
+        return len(steps)
 
-    def _price(self, choice: _Choice) -> float:
-        kept, finer = (sum(self.price[name] for name in names) for names in (choice.keep, choice.finer))
-        return kept + FINER_PRICE * finer
+    def _stretches(self, units: Sequence[Unit], goal: float) -> list[NodePrecisions]:
+        """Stretches of neighbours that hold by costs, with the costliest few beside them."""
+        if self._costs is None or not self._asked.chained:
+            return []
+        allowed = goal**2 - self._costs.ground**2
+        return [NodePrecisions(self._must | stretch) for stretch in stretches(units, allowed)]
 
-    def _repair(self, choice: _Choice, drift: float) -> Repair:
-        order: Sequence[str] = tuple(self.price)
-        whole = max(1e-12, sum(self.price.values()))
-        share, between = (sum(self.price[name] for name in names) / whole for names in (choice.keep, choice.finer))
-        keep, finer = (tuple(name for name in order if name in names) for names in (choice.keep, choice.finer))
-        return Repair(keep, drift, self._evaluations, len(self._guesses), share, finer, between)
+    def _lower(self) -> None:
+        """Measure groups of nodes one precision lower, halves of what does not hold; stops with the evaluations."""
+        best = self._best()
+        if best is None:
+            return
+        thorough = self._costs is None or self._asked.exhaustive
+        if not thorough and self._is_close(self._measured[best]):
+            return
+        refinable, waiting = self._asked.refinable, self._groups_to_lower(best)
+        tries = self._left if thorough else _LOWERED
+        while waiting and tries > 0:
+            group, held = waiting.pop(0), self._best() or best
+            lower = held.lowered(group, refinable)
+            if self._prices.cost(lower) >= self._prices.cost(held):
+                continue
+            if not self._asked.exhaustive and self._corrected(lower) > self._goal * _NEAR:
+                continue
+            tries -= 1
+            if self._drift(lower) <= self._goal:
+                waiting.append(group)
+            elif len(group) > 1:
+                waiting[:0] = [group[: len(group) // 2], group[len(group) // 2 :]]
 
+    def _groups_to_lower(self, best: NodePrecisions) -> list[list[str]]:
+        """Nodes of a higher precision, in groups: those that costs expect to hold first, and alone."""
+        names = [name for name in self._asked.nodes if name in best.keep or name in best.finer]
+        unknown = [name for name in names if name in self._asked.refinable - self._refinable]
+        unknown.sort(key=lambda name: -self._prices.of([name]))
+        if self._costs is None:
+            return [unknown, names] if unknown else [names]
+        alone = [[name] for name in names if name not in self._must and name not in unknown]
+        alone.sort(key=lambda group: self._corrected(best.lowered(group, self._refinable)))
+        return [group for group in (unknown, *alone, [name for name in names if name in self._must]) if group]
 
-_TRIES = 6
-"""Each applies the pass and runs the model, as an evaluation of a repair does; four nodes are told apart by as many."""
+    def _corrected(self, choice: NodePrecisions) -> float:
+        """What a choice should drift, by costs and how they did on the best so far; 0 where there is no way."""
+        best = self._best()
+        if self._costs is None or best is None or self._must - choice.keep:
+            return 0.0
+        if not self._refinable.issuperset(choice.finer | best.finer):
+            return 0.0  # of that precision nothing is known
+        expected = self._expected(best)
+        return self._expected(choice) * (self._measured[best] / expected if expected > 0 else 1.0)
 
-
-def refine(
-    repair: Repair,
-    refinable: Collection[str],
-    drift_of: Callable[[Sequence[str], Sequence[str]], float],
-    limit: float,
-    work: Mapping[str, float],
-) -> Repair:
-    """The same repair with fewer nodes kept, and the others in ``finer``.
-
-    Args:
-        repair: holds as it is.
-        refinable: nodes that have a precision between.
-        drift_of: measures the drift with nodes kept, and nodes in finer; may raise :class:`OutOfEvaluations`.
-        limit: what the drift may be.
-        work: how much each node computes, in any unit; unknown ones count as the average.
-    """
-    mean = sum(work.values()) / len(work) if work else 1.0
-    names = sorted((name for name in repair.keep if name in refinable), key=lambda name: -work.get(name, mean))
-    waiting, best = [names] if names else [], repair
-    for _ in range(_TRIES):
-        if not waiting:
-            break
-        group = waiting.pop(0)
-        moved = {*best.finer, *group}
-        keep = tuple(name for name in repair.keep if name not in moved)
-        finer = tuple(name for name in repair.keep if name in moved)
-        try:
-            drift = drift_of(keep, finer)
-        except OutOfEvaluations:
-            break
-        best = replace(best, evaluations=best.evaluations + 1)
-        if drift <= limit:
-            best = replace(best, keep=keep, finer=finer, drift=drift)
-        elif len(group) > 1:
-            waiting += [group[: len(group) // 2], group[len(group) // 2 :]]
-    total = sum(work.get(name, mean) for name in repair.keep)
-    left = sum(work.get(name, mean) for name in best.keep)
-    moved_work = repair.work * (1 - left / total) if total else 0.0
-    return replace(best, work=repair.work - moved_work, between=repair.between + moved_work)
+    def _is_close(self, drift: float) -> bool:
+        return _CLOSE * self._goal <= drift <= self._goal

@@ -19,21 +19,11 @@ from dataclasses import dataclass, field, replace
 
 from optim._engine.jobs.candidate import Request as CandidateRequest
 from optim._engine.jobs.job import Job
-from optim._engine.repair.choose import ESTIMATES_BEYOND, FINER_PRICE, Question, choose
-from optim._engine.repair.costs import (
-    LearnedCosts,
-    NodeCost,
-    OwnError,
-    Precisions,
-    are_too_many,
-    costs_of,
-    precisions_of,
-    together,
-)
-from optim._engine.repair.found import MOST_WORK_KEPT, OutOfEvaluations, Repair, prices
+from optim._engine.repair.choose import Question, choose
+from optim._engine.repair.costs import Costs, NodeCost, OwnError, costs_of
+from optim._engine.repair.found import MOST_WORK_KEPT, NodePrecisions, OutOfEvaluations, Prices, Repair
 from optim._engine.repair.pass_probe import PassProbe
 from optim._engine.repair.replay import NoReplay, Replay
-from optim._engine.repair.units import SEAM, Unit, seams, stretches
 from optim.errors import OptimError
 from optim.jobs.channel import Channel
 from optim.jobs.wire import to_wire
@@ -41,7 +31,6 @@ from optim.jobs.wire import to_wire
 _SHARE_TO_ESTIMATE = 0.5
 """Of the time, for estimates; the rest is for measuring what they propose."""
 
-_LEAST_ESTIMATES = 24
 _SHARE_TO_LOOK = 0.15
 """Of the time, for finding the worst samples."""
 
@@ -124,7 +113,7 @@ def run(request: Request, channel: Channel) -> Answer:
 
 def _repaired(request: Request, measured: _Measured, stack: ExitStack) -> Answer:
     probe = measured.probe
-    known = precisions_of(request.costs, probe.nodes, probe.refinable)
+    known = Costs(request.costs).elsewhere(probe.nodes, probe.refinable)
     whole = measured.look_for_the_worst() if known is not None else 0.0
     if known is not None and (found := _by_costs(request, measured, known, whole)) is not None:
         return Answer(found, "from the node costs of another chain")
@@ -138,52 +127,49 @@ def _repaired(request: Request, measured: _Measured, stack: ExitStack) -> Answer
     measured.channel.event("replayed", nodes=len(replay.errors) if replay else 0, note=note)
 
     measured.work = {name: error.work for name, error in replay.errors.items()} if replay else {}
-    measured.overflowing = tuple(replay.overflowing) if replay else ()
     if replay is not None and not probe.refinable:
-        with suppress(OutOfEvaluations):
-            measured.drift(_costliest(replay, whole, request.limit * _GUESSED_SHARE, measured.chained))
-    precisions = _precisions(replay, request, measured, stack) if replay else None
-    return Answer(_search_on(request, measured, precisions, whole) or measured.best, note)
+        _guess_by_errors(replay, measured, whole)
+    costs = _costs(replay, request, measured, stack) if replay else None
+    found = _search_on(request, measured, costs, whole) or measured.best
+    return Answer(found and replace(found, estimates=measured.estimates), note)
 
 
-def _by_costs(request: Request, measured: _Measured, known: Precisions, whole: float) -> Repair | None:
+def _by_costs(request: Request, measured: _Measured, known: Costs, whole: float) -> Repair | None:
     """What holds of the sets that costs of another chain propose, without any estimate here; None where none does."""
     measured.work = {name: cost.work for name, cost in request.costs.items() if cost.work > 0}
     few = _EVALUATIONS_AT_ONCE if request.evaluations is None else _EVALUATIONS_BY_COSTS
     return _search(request, measured, known, whole, few)
 
 
-def _search_on(request: Request, measured: _Measured, precisions: Precisions | None, whole: float) -> Repair | None:
+def _search_on(request: Request, measured: _Measured, costs: Costs | None, whole: float) -> Repair | None:
     """What :func:`_search` finds, with twice the evaluations as long as it finds nothing and there is time for more."""
     most = request.evaluations or _EVALUATIONS_AT_ONCE
     while True:
         before = measured.count
-        found = _search(request, measured, precisions, whole, most)
+        found = _search(request, measured, costs, whole, most)
         if found is not None or measured.best is not None or measured.left_s <= 0 or measured.count == before:
             return found
         most *= 2
 
 
-def _search(
-    request: Request, measured: _Measured, precisions: Precisions | None, whole: float, most: int
-) -> Repair | None:
+def _search(request: Request, measured: _Measured, costs: Costs | None, whole: float, most: int) -> Repair | None:
     """The cheapest set that ``most`` evaluations find in time and that holds where the gate judges; else None.
 
     While what is found does not hold there, less is aimed at.
     """
-    evaluations, estimates, exhaustive = 0, 0, request.evaluations is None
+    evaluations, exhaustive = 0, request.evaluations is None
     before, probe = measured.count, measured.probe
     nodes, refinable = probe.nodes, frozenset(probe.refinable)
     asked = Question(nodes, refinable, measured.drift, whole, measured.work, measured.chained, exhaustive)
     while measured.count - before < most:
-        found = choose(asked, precisions, measured.aim, most)
+        found = choose(asked, costs, measured.aim, most)
         if found is None:
             return None
-        evaluations, estimates = evaluations + found.evaluations + 1, estimates + found.estimates
+        evaluations += found.evaluations + 1
         drift = max(found.drift, measured.judged(found.keep, found.finer))
         if drift <= request.limit:
             rough = exhaustive and measured.left_s <= 0
-            return replace(found, drift=drift, evaluations=evaluations, estimates=estimates, rough=rough)
+            return replace(found, drift=drift, evaluations=evaluations, rough=rough)
         measured.aim *= request.limit / drift * _MARGIN
     return None
 
@@ -195,12 +181,11 @@ class _Measured:
     Attributes:
         samples: that sets are measured on; the request's, until :meth:`look_for_the_worst` chooses others.
         work: how much each node computes, in any unit; empty as long as nobody knows.
-        overflowing: nodes that must be left alone, as far as they are known.
-        learned: what estimates say of the cost of each node; it is told before a set is measured.
         aim: what sets are searched for: below the limit, and less since what was found did not hold.
         best: the cheapest that holds where the gate judges, of those that were measured.
         chained: nodes that hand on what they make in the pass's precision, in graph order.
         evaluation_s: what measuring a set took at most.
+        estimates: runs of the open model, on each sample, that told what nodes cost.
         of_finer: the drift with all nodes in the precision between that have one; infinite as long as nobody knows.
     """
 
@@ -210,15 +195,13 @@ class _Measured:
     channel: Channel
     samples: tuple[int, ...]
     work: Mapping[str, float] = field(default_factory=dict)
-    overflowing: Sequence[str] = ()
-    learned: LearnedCosts = field(default_factory=LearnedCosts)
     chained: tuple[str, ...] = ()
     best: Repair | None = None
     evaluation_s: float = 0.0
+    estimates: int = 0
     of_finer: float = math.inf
     aim: float = field(init=False)
-    _told: int = 0
-    _price: float = math.inf
+    _best: NodePrecisions | None = None
     _known: dict[tuple[frozenset[str], frozenset[str], tuple[int, ...]], float] = field(default_factory=dict)
     _judged: dict[tuple[frozenset[str], frozenset[str], tuple[int, ...]], float] = field(default_factory=dict)
 
@@ -244,7 +227,6 @@ class _Measured:
         """
         asked = keep, finer, self.samples
         if asked not in self._known:
-            self._tell_costs()
             if time.monotonic() > self.deadline:
                 raise OutOfEvaluations
             began = time.monotonic()
@@ -255,25 +237,15 @@ class _Measured:
                 self._note(keep, finer, drift)
         return self._known[asked]
 
-    def _tell_costs(self) -> None:
-        """Tell what nodes cost, where more is known than was told: a repair that is stopped leaves that behind."""
-        if self.learned.count > self._told:
-            self._told = self.learned.count
-            self.channel.event(COSTS, costs=to_wire(self.learned.found(self.work, self.overflowing)))
-
     def _note(self, keep: frozenset[str], finer: frozenset[str], drift: float) -> None:
         """Keep and tell a set that holds, where it is the cheapest so far."""
-        price = prices(self.probe.nodes, self.work)
-        whole = max(1e-12, sum(price.values()))
-        share, between = (sum(price[name] for name in names) / whole for names in (keep, finer))
-        cost = share + FINER_PRICE * between + SEAM * seams(self.chained, keep) / whole
-        if cost >= self._price or share > MOST_WORK_KEPT:
+        prices, choice = Prices(self.probe.nodes, self.work, self.chained), NodePrecisions(keep, finer)
+        if prices.share(keep) > MOST_WORK_KEPT or (self._best and prices.cost(choice) >= prices.cost(self._best)):
             return
         drift = max(drift, self.judged(keep, finer))
         if drift <= self.request.limit:
-            kept, refined = (tuple(name for name in self.probe.nodes if name in names) for names in (keep, finer))
-            self._price = cost
-            self.best = Repair(kept, drift, len(self._known), 0, share, refined, between, rough=True)
+            self._best = choice
+            self.best = prices.repair(choice, drift, len(self._known), rough=True)
             self.channel.event(HOLDS, repair=to_wire(self.best))
 
     def look_for_the_worst(self) -> float:
@@ -311,26 +283,11 @@ class _Measured:
         return self._judged[asked]
 
 
-def _costliest(replay: Replay, whole: float, goal: float, chained: Sequence[str] = ()) -> frozenset[str]:
-    """The nodes that err most by themselves, as many as the goal asks where each counts by the square of its error.
-
-    Of nodes that hand on what they make one stretch, with the costliest few beside it, where that costs less.
-    """
-    overflowing = frozenset(replay.overflowing)
-    costs = {name: error.relative_l2**2 for name, error in replay.errors.items() if name not in overflowing}
-    allowed = sum(costs.values()) * (goal / whole) ** 2 if math.isfinite(whole) else 0.0
-    left, keep = sum(costs.values()), set(overflowing)
-    for name in sorted(costs, key=lambda name: -costs[name]):
-        if left <= allowed:
-            break
-        keep.add(name)
-        left -= costs[name]
-    if not chained:
-        return frozenset(keep)
-    price = prices(tuple(replay.errors), {name: error.work for name, error in replay.errors.items()})
-    units = [Unit((name,), cost) for name, cost in costs.items()]
-    sets = [frozenset(keep), *(overflowing | stretch for stretch in stretches(units, allowed))]
-    return min(sets, key=lambda names: sum(price[name] for name in names) + SEAM * seams(chained, names))
+def _guess_by_errors(replay: Replay, measured: _Measured, whole: float) -> None:
+    """Measure the set that the goal asks for if each node counts by the square of its own error."""
+    known = Costs({name: NodeCost(error.relative_l2**2, None, error.work) for name, error in replay.errors.items()})
+    asked = Question(tuple(replay.errors), frozenset(), measured.drift, whole, measured.work, measured.chained)
+    choose(asked, known, measured.request.limit * _GUESSED_SHARE, 1 + bool(replay.overflowing))
 
 
 def _replay(probe: PassProbe, samples: Sequence[int], stack: ExitStack) -> tuple[Replay | None, str]:
@@ -340,15 +297,14 @@ def _replay(probe: PassProbe, samples: Sequence[int], stack: ExitStack) -> tuple
         return None, f"measured without estimates: {reason}"
 
 
-def _precisions(replay: Replay, request: Request, measured: _Measured, stack: ExitStack) -> Precisions:
-    """Estimates of the nodes that were replayed: of any set by a run, or by what each node costs where runs are dear.
+def _costs(replay: Replay, request: Request, measured: _Measured, stack: ExitStack) -> Costs:
+    """What each node costs, by runs of the open model; it is told, so that a repair that is stopped leaves it behind.
 
-    What they tell of each node is noted. A sample tells what nodes do to that sample, and the drift is that of the
-    worst: so many samples are replayed as there is time for, the worst first.
+    A sample tells what nodes do to that sample, and the drift is that of the worst: so many samples are replayed as
+    there is time for, the worst first.
     """
-    learned = measured.learned
     each = _seconds_of_a_run(replay)
-    needed_s = each * (1 + len(replay.errors) + len(replay.finer) + ESTIMATES_BEYOND)
+    needed_s = each * (1 + len(replay.errors))
     most_s = _ESTIMATES_FOR * measured.evaluation_s
     if needed_s > most_s:
         most_s = _SHARE_TO_ESTIMATE * min(request.seconds, measured.left_s)
@@ -359,36 +315,16 @@ def _precisions(replay: Replay, request: Request, measured: _Measured, stack: Ex
             replay, each = more, _seconds_of_a_run(more)
             break
         count //= 2  # they take too much memory
-    overflowing = replay.overflowing
-    nodes = tuple(name for name in replay.errors if name not in overflowing)
-    most = max(_LEAST_ESTIMATES, int(_SHARE_TO_ESTIMATE * request.seconds / each))
-
-    guessed: dict[tuple[frozenset[str], frozenset[str]], float] = {}  # a search that aims at less asks again
-
-    def guess(converted: frozenset[str], finer: frozenset[str]) -> float:
-        if (converted, finer) not in guessed:
-            if measured.left_s < 0:
-                raise OutOfEvaluations
-            guessed[converted, finer] = drift = replay.drift(converted, finer)
-            learned.note(converted, finer, drift)
-        return guessed[converted, finer]
-
-    by_runs = Precisions(guess, nodes, replay.finer & frozenset(nodes), tuple(overflowing), most)
-    needed_s = each * (1 + len(nodes) + len(by_runs.refinable) + ESTIMATES_BEYOND)
-    few = by_runs.are_few(ESTIMATES_BEYOND)
-    if needed_s <= _ESTIMATES_FOR * measured.evaluation_s if few else are_too_many(nodes, most):
-        return by_runs
     looks_s = measured.left_s - _EVALUATIONS_TO_LEAVE * max(each, measured.evaluation_s)
     until = time.monotonic() + min(looks_s, _SHARE_TO_ESTIMATE * request.seconds)
     errors = {
         name: OwnError(one.relative_l2, one.place.kind, one.finer, one.work) for name, one in replay.errors.items()
     }
-    costs = costs_of(errors, lambda name: guess(frozenset((name,)), frozenset()), lambda _: time.monotonic() < until)
-    costs = together(costs, measured.of_finer)
-    for name in nodes:
-        learned.note((name,), (), math.sqrt(costs[name].coarse))
-        learned.note((), (name,), math.sqrt(costs[name].between or 0.0))
-    return precisions_of(costs, nodes, by_runs.refinable) or by_runs
+    costs = costs_of(errors, replay.drift(()), lambda name: replay.drift((name,)), lambda _: time.monotonic() < until)
+    costs = costs.together(measured.of_finer)
+    measured.estimates = replay.runs // max(1, count)
+    measured.channel.event(COSTS, costs=to_wire(dict(costs.of)))
+    return costs
 
 
 def _seconds_of_a_run(replay: Replay) -> float:

@@ -18,6 +18,7 @@ from optim._engine.reports.parts.exported import ExportReport, export_report
 from optim._engine.reports.parts.running import generation_report, goal_ratio_report, start_report, throughput_report
 from optim._engine.reports.schema import (
     Assumption,
+    BoundReport,
     BudgetReport,
     DeviceReport,
     FeedsReport,
@@ -35,8 +36,9 @@ from optim._engine.reports.schema import (
 )
 from optim._engine.reports.verdict import notes, verdict
 from optim._engine.reports.words import cores_text, options_text
-from optim._engine.search.select.archive import Point
-from optim._engine.search.state import Attempt, LaneResult, Measured
+from optim._engine.search.front import Point
+from optim._engine.search.objective import figures_of
+from optim._engine.search.state import Attempt, Candidate, LaneResult, Measured
 from optim._engine.search.targets.entrants import TargetOutcome
 from optim.after_run import Section
 from optim.providers.names import CPU
@@ -59,6 +61,7 @@ def build_report(outcome: Outcome) -> Report:
             metric=settings.metric.text if settings.metric else None,
             max_loss=settings.max_loss.text if settings.max_loss else None,
             max_mismatch=settings.max_mismatch,
+            bounds=tuple(_bounds(outcome)),
         ),
         original=_original(outcome),
         export=_export(outcome),
@@ -88,6 +91,23 @@ def build_report(outcome: Outcome) -> Report:
         first_seconds=outcome.first_s if outcome.cached else None,
         sections=(*_blame_sections(outcome), *outcome.sections),
     )
+
+
+def _bounds(outcome: Outcome) -> Iterator[BoundReport]:
+    """Each bound with the figure of what is delivered; of the nearest if nothing is, else of the original."""
+    nearest = outcome.nearest.measured if outcome.nearest is not None else None
+    original = Measured(Candidate(outcome.source.model, outcome.source.size_bytes), None)
+    found = figures_of(outcome.result or nearest or original, outcome.original)
+    for bound in outcome.bounds:
+        amount = bound.goal.amount(found)
+        yield BoundReport(
+            figure=bound.figure,
+            most=bound.most,
+            unit=bound.goal.unit,
+            value=amount.value if amount is not None else None,
+            interval=(amount.low, amount.high) if amount is not None and amount.is_sure else None,
+            standing=bound.standing(found).value,
+        )
 
 
 def _blame_sections(outcome: Outcome) -> Iterator[Section]:

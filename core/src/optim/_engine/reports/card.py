@@ -144,6 +144,9 @@ def _distance(report: Report, result: ResultReport) -> str:
         accepted += f", and a loss of {_plain(budget.max_loss)} of {_plain(budget.metric or 'the metric')}"
     if budget.max_mismatch:
         accepted += f", and {100 * budget.max_mismatch:.3g} % of texts or whole numbers that differ"
+    for bound in budget.bounds:
+        most = size_text(bound.most) if bound.unit == "B" else f"{bound.most:g} ms"
+        accepted += f", and a {bound.figure} of {most}"
     at = f" at {_plain(result.drift.at)}" if result.drift.at else ""
     text = (
         f"Drift {figure_text(result.drift.relative_error)}{at}: the worst error of any output, slice and sample, in"

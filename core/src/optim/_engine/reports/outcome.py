@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from optim._engine.goals.bounds import Bound, judged_by_core
 from optim._engine.goals.calls import Throughput
 from optim._engine.jobs import ingest, prepare
 from optim._engine.jobs.start_up import StartUp
 from optim._engine.reports.parts.laid_out import LayoutReport
-from optim._engine.search.select.archive import Point
+from optim._engine.search.front import Point
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Attempt, Candidate, LaneResult, Measured
 from optim._engine.search.targets.entrants import TargetOutcome
@@ -88,7 +89,7 @@ class Verdict:
         original: the clock's figures of the original; None where nothing was timed.
         timing: the clock's figures of the result, shape by shape; None where nothing was timed.
         points: everything that was measured.
-        searches: the workbench and the journal of each target, until plugins have looked at the run.
+        searches: the workbench and the board of each target, until plugins have looked at the run.
     """
 
     status: RunStatus
@@ -171,6 +172,11 @@ class Outcome(Verdict):
     targets: tuple[TargetOutcome, ...] = ()
     machine: Mapping[str, Any] = field(default_factory=dict)
     layouts: tuple[LayoutReport, ...] = ()
+
+    @property
+    def bounds(self) -> tuple[Bound, ...]:
+        """What the user bounded beside the goal."""
+        return judged_by_core(self.settings.bounds, self.goal_facts.takes)
 
     @property
     def start(self) -> StartUp | None:

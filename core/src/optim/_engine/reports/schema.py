@@ -27,6 +27,19 @@ from optim.backend import Check, KernelCount
 REPORT_FILE = "report.json"
 
 
+class BoundReport(Part):
+    """A bound on a figure, and how the model stands to it that is delivered, else the nearest, else the original."""
+
+    figure: str = Field(description="size, memory or latency")
+    most: float = Field(description="largest value that is accepted")
+    unit: str = Field(description="B or ms")
+    value: Figure = Field(description="value of the model; null if it was not measured")
+    interval: tuple[float, float] | None = Field(
+        description="95 % interval of value; null if it was not measured, or in fewer than six rounds"
+    )
+    standing: str = Field(description="meets if all of the interval is within the bound, beyond, or undecided")
+
+
 class BudgetReport(Part):
     """How much drift was accepted, and how much loss of the task metric."""
 
@@ -42,6 +55,7 @@ class BudgetReport(Part):
     max_mismatch: float = Field(
         default=0.0, description="share of the texts or whole numbers of an output that may differ"
     )
+    bounds: tuple[BoundReport, ...] = Field(default=(), description="bounds on size, memory and latency")
 
 
 class OriginalReport(Part):

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from optim._engine.feeds.feedset import FEWEST, SYNTHESIZED
 from optim._engine.gate.drift import worst_question
+from optim._engine.goals.bounds import amount_text
 from optim._engine.reports.words import share_text
+from optim._engine.search.objective import figures_of
 from optim._engine.search.taste import BUSY
 from optim.goal import Basis
 
@@ -48,9 +50,23 @@ def verdict(outcome: Outcome) -> str:
         parts = parts[::-1]
     if outcome.goal_facts.basis is Basis.MEMORY:
         parts.insert(0, _memory(outcome))
+    if outcome.goal_facts.basis is Basis.ACCURACY:
+        parts = parts[::-1]
     if outcome.goal_facts.words is not None and result.goal is not None:
         parts.insert(0, _by_the_goal(outcome.goal_facts.words, result.goal))
-    return ", ".join([*filter(None, parts), _drift(outcome, result), *filter(None, [outcome.reason])])
+    return ", ".join([*filter(None, parts), _drift(outcome, result), *filter(None, [_within(outcome), outcome.reason])])
+
+
+def _within(outcome: Outcome) -> str:
+    """Returns how the result stands to the bounds of the user, with its figures."""
+    if outcome.result is None:
+        return ""
+    found, said = figures_of(outcome.result, outcome.original), []
+    for bound in outcome.bounds:
+        amount = bound.goal.amount(found)
+        text = amount_text(amount, bound.goal.unit) if amount is not None else ""
+        said.append(bound.objection(found) or f"{bound.figure} {text} within {bound.text}")
+    return ", ".join(said)
 
 
 def _aside(outcome: Outcome) -> str:

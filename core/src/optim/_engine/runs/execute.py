@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from optim._engine.compare.variants import variant_models
-from optim._engine.jobs import ingest
+from optim._engine.jobs import check_result, ingest
 from optim._engine.jobs.runner import thread_executor
 from optim._engine.plugins.chosen_targets import ChosenTargets, choose_targets
 from optim._engine.plugins.plugin import LoadedPlugin, State
@@ -21,6 +21,7 @@ from optim._engine.reports.outcome import GoalFacts, Outcome, RunStatus, Verdict
 from optim._engine.runs.found_goal import found_goal
 from optim._engine.search.restore import damaged_files
 from optim._engine.search.settings import AUTO, RunSettings
+from optim._engine.search.state import Candidate
 from optim._engine.search.targets.entrants import Entrant, Plans, TargetOutcome, enter, none_runs, with_absent
 from optim._engine.search.time_estimate import Load, PassCosts, estimate_s, in_words, of_several
 from optim._engine.search.workbench import Workbench
@@ -37,9 +38,6 @@ from optim.onnx.operators import operator_counts
 from optim.providers.repacking import mapped_config
 from optim.target import Target
 from optim.workplace import Workplace
-
-if TYPE_CHECKING:
-    from optim._engine.search.plan import Plan
 
 _PACKAGES = ("optim-core", "onnx", "onnx-ir", "numpy", "pydantic")
 
@@ -238,9 +236,8 @@ def _outcome(
     """Search, or repeat a chain, judge, and gather what came of it."""
     # what a run from the cache needs none of
     from optim._engine.feeds.unread_rows import unread_rows
-    from optim._engine.runs.judge import judge_lock
+    from optim._engine.runs.judge import judge_lock, judge_search
     from optim._engine.runs.lab.after_run import look_after
-    from optim._engine.search.measure.repacked_original import repacked_original
 
     started = bench.turns.now()
     rows: list[TargetOutcome] = []
@@ -250,11 +247,10 @@ def _outcome(
     elif bench.settings.chain is not None:
         verdict, won = judge_lock(bench), bench
     else:
-        verdict, won = _searched(bench, plans.by_target[chosen.baseline.name], load), bench
+        verdict, won = judge_search(bench, plans.by_target[chosen.baseline.name]), bench
     search_s, result = bench.turns.now() - started, verdict.result
-    if not chosen.compete and bench.settings.chain is None and (note := repacked_original(bench, result)):
-        bench.deadline.note(note)
     if result:
+        bench.deadline.note(_about_device(won, result.candidate))
         samples = (bench.reference.feed_set().sample(number) for number in bench.prepared.compared)
         for note in unread_rows(source.model.path, result.candidate.model.path, samples):
             bench.deadline.note(note)
@@ -286,6 +282,18 @@ def _outcome(
     )
 
 
+def _about_device(won: Workbench, candidate: Candidate) -> str:
+    """Why nobody else computed what is delivered; empty if it was computed, or is the original, which was before."""
+    if candidate.is_original or candidate.recast is not None:  # a recast model is held to an implementation of its own
+        return ""
+    time = won.deadline
+    within_s = min(time.for_original / 2, max(0.0, time.left))
+    without, drift = tuple(won.settings.without), candidate.drift.relative_error
+    request = check_result.Request(candidate.model, drift, won.comparison(candidate), without, within_s)
+    most_s = min(won.settings.timeout_s, time.left)
+    return check_result.unchecked_result(won.registry, won.runner, request, most_s)
+
+
 def _contested(bench: Workbench, entrants: Sequence[Entrant]) -> tuple[Verdict, Workbench, list[TargetOutcome]]:
     """What several targets come to, or the lock of one of them; where the result runs; a row for each that searched."""
     from optim._engine.runs.judge import judge_contest, judge_lock
@@ -298,27 +306,6 @@ def _contested(bench: Workbench, entrants: Sequence[Entrant]) -> tuple[Verdict, 
     verdict = judge_contest(contest, bench)
     rows = contest.rows(verdict.delivered, bench)
     return verdict, contest.bench_of(verdict.delivered, bench), rows
-
-
-def _searched(bench: Workbench, plan: Plan, load: Load) -> Verdict:
-    """What a search of the model comes to, or of a stand-in where the model would take longer than its time."""
-    from optim._engine.runs.judge import judge_search
-    from optim._engine.runs.stand_in.layers import stand_in_for
-
-    stand_in = stand_in_for(bench, plan, load)
-    if stand_in is None:
-        return judge_search(bench, plan)
-    from optim._engine.runs.stand_in.carry import judge_carried
-    from optim._engine.runs.stand_in.search import search_stand_in
-
-    try:
-        found = search_stand_in(bench, plan, stand_in, load)
-    except OptimError as error:
-        bench.deadline.note(
-            f"optim searched the whole model, because the search on {stand_in.text} failed: {error.what}"
-        )
-        return judge_search(bench, plan)
-    return judge_carried(bench, plan, stand_in, found)
 
 
 def _known_export(settings: RunSettings) -> KnownExport | None:

@@ -78,7 +78,7 @@ def require_foretold_context(settings: RunSettings, registry: Registry, source: 
         OptimError[bad-workload]: they do, and its ``config.json`` says so.
     """
     if source is not None and source.folder is not None and settings.goal_is_said:
-        goal, asked = find_goal(registry, settings.goal, settings.goal_request), settings.goal_request
+        goal, asked = find_goal(registry, settings.goal), settings.goal_request
         goal.require(asked, foretold_facts(source.folder), None)
 
 

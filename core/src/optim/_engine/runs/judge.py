@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from optim._engine.compare.rounding import not_reproducible
 from optim._engine.reports.outcome import RunStatus, Verdict
+from optim._engine.search.board import Board
 from optim._engine.search.deadline import Deadline
 from optim._engine.search.explore.beam import Beam, NamedPassError
 from optim._engine.search.explore.rest import untried, why_no_more
-from optim._engine.search.journal import Journal, failures
+from optim._engine.search.front import points_of
 from optim._engine.search.measure.racing import TimingFailed, original_failed
 from optim._engine.search.plan import Plan
-from optim._engine.search.select.archive import ParetoArchive, points_of
-from optim._engine.search.select.chains import BeyondBudgetError, OptionsAt, repeat
-from optim._engine.search.select.nearest import why_no_help
+from optim._engine.search.rows import failures
+from optim._engine.search.select.chains import repeat
 from optim._engine.search.select.selection import Selection
 from optim._engine.search.settings import AUTO, Named
 from optim._engine.search.state import LaneResult, Measured, StepStatus
 from optim._engine.search.targets.contest import Contender, Contest
 from optim._engine.search.workbench import Workbench
+from optim.cli_kit.output import size_text
 from optim.errors import ExitStatus, OptimError
 from optim.passes import Role
 
@@ -38,10 +38,10 @@ def judge_search(bench: Workbench, plan: Plan) -> Verdict:
     try:
         verdict = _searched(_Ending(bench, beam, plan, _selection(bench, beam)))
     except TimingFailed as failed:
-        beam.journal.conclude(bench.original)
+        beam.board.conclude(bench.original)
         what = f"{failed.what}, by {failed.package}: {failed.cause}. The report has the results before that"
-        return Verdict(RunStatus.FAILED, what, None, beam.journal.attempts, points=beam.archive.points())
-    verdict.searches = ((bench, beam.journal),)
+        return Verdict(RunStatus.FAILED, what, None, beam.board.attempts, points=beam.board.points())
+    verdict.searches = ((bench, beam.board),)
     return verdict
 
 
@@ -51,6 +51,10 @@ def _searched(ending: _Ending) -> Verdict:
     Raises:
         TimingFailed: it cannot.
     """
+    original = Measured(ending.bench.original, 1.0, 1.0, 1.0)
+    objective = ending.selection.objective
+    if objective.is_accuracy and not objective.objection(original, None) and not ending.plan.forced():
+        return ending.nothing_better()  # sizes alone are bounded, and nothing is more accurate
     try:
         ranking = ending.beam.run()
     except NamedPassError as failed:
@@ -78,12 +82,12 @@ def judge_contest(contest: Contest, base: Workbench) -> Verdict:
     result = verdict.result
     delivered = result.candidate if result is not None else base.original
     for one in contest.contenders:
-        one.beam.journal.conclude(delivered, result if result is not None and not delivered.is_original else None)
+        one.beam.board.conclude(delivered, result if result is not None and not delivered.is_original else None)
     return replace(
         verdict,
-        attempts=[attempt for one in contest.contenders for attempt in one.beam.journal.attempts],
-        points=points_of([one.beam.archive for one in contest.contenders], delivered),
-        searches=tuple((one.bench, one.beam.journal) for one in contest.contenders),
+        attempts=[attempt for one in contest.contenders for attempt in one.beam.board.attempts],
+        points=points_of([point for one in contest.contenders for point in one.beam.board.found], delivered),
+        searches=tuple((one.bench, one.beam.board) for one in contest.contenders),
     )
 
 
@@ -113,7 +117,7 @@ def _decided(contest: Contest, base: Workbench) -> Verdict:
         reasons = "; ".join(f"{one.name}: {one.reason}" for one in contest.contenders)
         return Verdict(RunStatus.FAILED, reasons, None, [])
     promising = sorted(left, key=lambda one: one.promise)
-    nearest = next((one for one in promising if one.beam.archive.beyond(1)), left[0])
+    nearest = next((one for one in promising if one.beam.board.beyond(1)), left[0])
     return _ending_of(nearest, base).nothing_better(undecided)
 
 
@@ -122,7 +126,7 @@ def _ending_of(one: Contender, bench: Workbench) -> _Ending:
 
 
 def _selection(bench: Workbench, beam: Beam) -> Selection:
-    return Selection(bench, beam.journal, beam.archive, beam.time)
+    return Selection(bench, beam.board, beam.time)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +147,7 @@ class _Ending:
 
     def delivery(self, winner: Measured) -> Verdict:
         """The verdict where something is better than the original."""
-        self.beam.journal.timed(winner, None)
+        self.beam.board.timed(winner, None)
         return self._verdict(_delivered(winner, self.selection), "", winner)
 
     def nothing_better(self, undecided: str = "") -> Verdict:
@@ -153,7 +157,7 @@ class _Ending:
             undecided: what may be faster for all that was timed on another target of the run.
         """
         undecided = undecided or self.selection.undecided
-        idle = {attempt.step.pass_name for attempt in self.beam.journal.attempts if attempt.unchanged}
+        idle = {attempt.step.pass_name for attempt in self.beam.board.attempts if attempt.unchanged}
         forced = [one for one in self.plan.forced() if one.is_named or one.ordered.name not in idle]
         if (exact := self.made_right()) is not None:
             return exact
@@ -161,24 +165,50 @@ class _Ending:
             # what only prepares need not be better: the pass that had to be was not
             first = next((one for one in forced if one.pass_class.role is Role.IMPROVE), forced[0])
             name = first.ordered.name
-            self.beam.journal.conclude(self.bench.original)
-            tried = failures([a for a in self.beam.journal.attempts if a.status is not StepStatus.SKIPPED], name)
-            why = next(iter(self.selection.clock.board.objections), undecided or tried)
+            self.beam.board.conclude(self.bench.original)
+            tried = failures([a for a in self.beam.board.attempts if a.status is not StepStatus.SKIPPED], name)
+            why = next(iter(self.selection.objections), undecided or tried)
             return self.not_held(f"{name} {first.why}, but it failed: {why}")
         reason = undecided or "no candidate is better than the original"
-        base = self._base
-        if base is not None and base.throughput is not None and (late := base.throughput.objection):
-            self.beam.journal.conclude(self.bench.original)
-            return self._missed(f"no candidate meets the latency limit; original: {late}")
-        if self.bench.settings.says_a_budget and self.beam.archive.beyond(1) and not self.beam.archive.lossy_held:
-            self.beam.journal.conclude(self.bench.original)
+        if broken := self.selection.objective.original_objection(self.bench.original, self._base):
+            self.beam.board.conclude(self.bench.original)
+            return self._out_of_bounds(broken)
+        if self.selection.objective.is_accuracy:
+            reason = f"the original keeps within {self.selection.objective.bounds_text}, and nothing is more accurate"
+            return self._verdict(RunStatus.UNCHANGED, reason, self._original())
+        if self.bench.settings.says_a_budget and self.beam.board.beyond(1) and not self.beam.board.lossy_held:
+            self.beam.board.conclude(self.bench.original)
             nearest = self._measure_nearest()
             if nearest is not None and self.selection.would_help(nearest):
                 return self._missed(f"no candidate that is better meets the budget of {self.bench.budget.text}")
-            no_help = why_no_help(nearest, timed=self.bench.target.timed)
+            no_help = _why_no_help(nearest, timed=self.bench.target.timed)
             reason += f", and the candidate nearest to the budget of {self.bench.budget.text} {no_help}"
-        reason += why_no_more(untried(self.beam.journal.attempts), self.bench.deadline)
+        reason += why_no_more(untried(self.beam.board.attempts), self.bench.deadline)
         return self._verdict(RunStatus.UNCHANGED, reason, self._original())
+
+    def _out_of_bounds(self, broken: str) -> Verdict:
+        """The verdict if the original breaks a bound and nothing within the accuracy budget keeps within all of them.
+
+        What keeps within them and is beyond the budget is kept aside, else what comes nearest to them.
+        """
+        objective, base = self.selection.objective, self._base
+        if not objective.bounds:  # a latency limit that the goal keeps to itself
+            return self._missed(f"no candidate meets the latency limit; original: {broken}")
+        within = [one for one in self.beam.board.beyond() if not objective.excess(Measured(one, None), base)]
+        nearest = self.selection.measure_nearest(within[:_NEAREST]) if within else None
+        if nearest is not None and not objective.objection(nearest, base):
+            budget = self.bench.budget.text
+            return self._missed(f"no candidate meets both {objective.bounds_text} and {budget}; original: {broken}")
+        closer = self.selection.nearest_to_bounds()
+        if nearest is not None and closer is not None:
+            self.beam.board.dismiss(nearest.candidate)
+        nearest = closer or nearest
+        said = f"no candidate within the accuracy budget meets {objective.bounds_text}; original: {broken}"
+        if nearest is not None:
+            said += f"; nearest candidate: {objective.objection(nearest, base)}"
+        elif sizes := [row.size_bytes for row in self.beam.journal.attempts if row.size_bytes and not row.objected]:
+            said += f"; smallest candidate, which was not timed: {size_text(min(sizes))}"
+        return self._missed(said)
 
     def made_right(self) -> Verdict | None:
         """The verdict that delivers the original with the settings without which it is wrong here, not timed.
@@ -189,7 +219,7 @@ class _Ending:
         if inexact is None or [one.ordered.name for one in self.plan.forced()] != [inexact.pass_name]:
             return None
         try:
-            candidate = repeat(self.bench, self.beam.journal, [Named(inexact.pass_name)])
+            candidate = repeat(self.bench, self.beam.board, [Named(inexact.pass_name)])
         except OptimError:  # its row says why
             return None
         if self.selection.clock.board[candidate].objection:
@@ -198,13 +228,13 @@ class _Ending:
 
     def not_held(self, reason: str) -> Verdict:
         """The verdict where a named pass did not hold: the budget is missed where that is why, else the run failed."""
-        self.beam.journal.conclude(self.bench.original)
+        self.beam.board.conclude(self.bench.original)
         forced = {planned.ordered.name for planned in self.plan.forced()}
-        attempts = self.beam.journal.attempts
+        attempts = self.beam.board.attempts
         if any(attempt.step.pass_name in forced and attempt.beyond_budget for attempt in attempts):
             self._measure_nearest()
             return self._missed(reason)
-        return Verdict(RunStatus.FAILED, reason, None, attempts, points=self.beam.archive.points())
+        return Verdict(RunStatus.FAILED, reason, None, attempts, points=self.beam.board.points())
 
     @property
     def _base(self) -> LaneResult | None:
@@ -213,18 +243,18 @@ class _Ending:
 
     def _verdict(self, status: RunStatus, reason: str, winner: Measured) -> Verdict:
         """The verdict of a search that delivers something."""
-        self.beam.journal.conclude(winner.candidate, None if winner.candidate.is_original else winner)
+        self.beam.board.conclude(winner.candidate, None if winner.candidate.is_original else winner)
         score = self.selection.clock.board[winner.candidate]
         base = score.base or self._base
         return Verdict(
             status,
             reason,
             winner,
-            self.beam.journal.attempts,
+            self.beam.board.attempts,
             original=base,
             # a second lane of the original differs from its first by noise alone
             timing=base if status is RunStatus.UNCHANGED else score.result,
-            points=self.beam.archive.points(winner.candidate),
+            points=self.beam.board.points(winner.candidate),
         )
 
     def _original(self) -> Measured:
@@ -260,7 +290,7 @@ class _Ending:
 
         None where there is none, or none of the nearest runs.
         """
-        nearest = self.beam.archive.beyond(_NEAREST)
+        nearest = self.beam.board.beyond(_NEAREST)
         if not nearest:
             return None
         self.bench.say("measuring the candidate nearest to the budget")
@@ -272,9 +302,9 @@ class _Ending:
             RunStatus.BUDGET_MISSED,
             reason,
             None,
-            self.beam.journal.attempts,
+            self.beam.board.attempts,
             original=self._base,
-            points=self.beam.archive.points(),
+            points=self.beam.board.points(),
         )
 
 
@@ -286,48 +316,50 @@ def judge_lock(bench: Workbench) -> Verdict:
     """
     # nothing is searched, and nothing bounds its end
     time = Deadline(AUTO, bench.turns.now).to_prove(bench.prepared, bench.settings.timeout_s)
-    verdict = judge_chain(bench, bench.settings.chain or (), time)
-    return replace(verdict, reason="repeated from a lock and verified, without a search")
-
-
-def judge_chain(
-    bench: Workbench, chain: Sequence[Named], time: Deadline, options_at: OptionsAt | None = None
-) -> Verdict:
-    """Apply a chain to the original, compare it on all samples, and time it; for its arguments see :func:`repeat`.
-
-    Raises:
-        OptimError[replay-failed]: a step does not repeat, or the model is not right.
-    """
-    journal = Journal(bench.objective.goal, bench.original.target)
-    candidate = repeat(bench, journal, chain, options_at)
-    archive = ParetoArchive(bench.budget)
-    selection = Selection(bench, journal, archive, time)
+    board = Board(bench.budget, bench.objective.goal, bench.original.target)
+    candidate = repeat(bench, board, bench.settings.chain or ())
+    selection = Selection(bench, board, time)
     if bench.target.timed:
         measured = selection.measure([candidate])
     else:
         measured = [found for found in (selection.check(candidate),) if found is not None]
     score = selection.clock.board[candidate]
     if not measured:
-        failed = OptimError(
+        raise OptimError(
             "replay-failed",
             "the repeated model is not right",
             score.objection.text,
             "run the search again, without the lock",
             status=ExitStatus.NOT_HELD,
         )
-        raise BeyondBudgetError.where(score.objection, failed)
-    journal.conclude(candidate, measured[0])
+    board.conclude(candidate, measured[0])
     return Verdict(
         RunStatus.UNCHANGED if candidate.is_original else _delivered(measured[0], selection),
-        "",
+        "repeated from a lock and verified, without a search",
         measured[0],
-        journal.attempts,
+        board.attempts,
         original=selection.clock.base,
         timing=score.result,
-        points=archive.points(candidate),
+        points=board.points(candidate),
     )
 
 
 def _delivered(winner: Measured, selection: Selection) -> RunStatus:
     """Returns the status of a delivery: what was asked for by name need not be better."""
     return RunStatus.IMPROVED if selection.would_help(winner) else RunStatus.PREPARED
+
+
+def _why_no_help(nearest: Measured | None, *, timed: bool) -> str:
+    """Why a model beyond the budget would not be delivered with a larger budget either."""
+    if nearest is None:
+        return "does not run"
+    names = " + ".join(step.pass_name for step in nearest.candidate.steps)
+    if timed and nearest.ratio is None:
+        return f"was not timed before the run ended: {names}"
+    if nearest.ratio is None:
+        return f"is not better either: {names}"
+    figures = f"{names}, latency ratio {nearest.ratio:.2f}"
+    if nearest.ratio >= 1:
+        return f"is not better either: {figures}"
+    span = f" [{nearest.low:.2f}, {nearest.high:.2f}]" if nearest.low is not None and nearest.high is not None else ""
+    return f"is not proven to be better by the goal either: {figures}{span}"

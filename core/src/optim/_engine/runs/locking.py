@@ -11,6 +11,7 @@ from typing import Any
 from optim._engine.compare.metric_spec import parse_metric
 from optim._engine.feeds.named import GIVEN_FEEDS
 from optim._engine.gate.max_loss import parse_max_loss, parse_max_mismatch
+from optim._engine.goals.bounds import fields_of, said_bounds
 from optim._engine.goals.workload import Workload, asked_workload
 from optim._engine.recipes.lock import (
     Lock,
@@ -141,18 +142,15 @@ def _with_recipe(settings: RunSettings, recipe: Recipe) -> RunSettings:
 
 
 def _budget_of(settings: RunSettings) -> BudgetTable:
-    if settings.lossless:
-        return BudgetTable(
-            lossless=True, max_batch_drift=settings.batch_invariant, max_latency_ms=settings.max_latency_ms
-        )
     drift = settings.drift_limit
-    return BudgetTable(
-        max_drift=drift if math.isfinite(drift) else None,
-        max_loss=settings.max_loss.text if settings.max_loss else None,
-        max_mismatch=settings.max_mismatch or None,
-        max_batch_drift=settings.batch_invariant,
-        max_latency_ms=settings.max_latency_ms,
-    )
+    accepted: dict[str, Any] = {
+        "max_drift": drift if math.isfinite(drift) else None,
+        "max_loss": settings.max_loss.text if settings.max_loss else None,
+        "max_mismatch": settings.max_mismatch or None,
+    }
+    if settings.lossless:
+        accepted = {"lossless": True}
+    return BudgetTable(max_batch_drift=settings.max_batch_drift, **accepted, **fields_of(settings.bounds))
 
 
 def _said(budget: BudgetTable) -> dict[str, Any]:
@@ -163,8 +161,8 @@ def _said(budget: BudgetTable) -> dict[str, Any]:
         "max_drift": budget.max_drift,
         "max_loss": loss,
         "max_mismatch": parse_max_mismatch(str(budget.max_mismatch)) if budget.max_mismatch is not None else 0.0,
-        "batch_invariant": budget.max_batch_drift,
-        "max_latency_ms": budget.max_latency_ms,
+        "max_batch_drift": budget.max_batch_drift,
+        "bounds": said_bounds(dict(budget)),
     }
 
 

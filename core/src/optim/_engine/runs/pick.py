@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from optim._engine.goals.bounds import merged
 from optim._engine.goals.known import find_goal
 from optim._engine.json_file import read_json
 from optim._engine.plugins.registry import Registry, load_registry
@@ -16,9 +17,9 @@ from optim._engine.runs.execute import finished_run
 from optim._engine.runs.folder import RunFolder
 from optim._engine.runs.mark import read_mark
 from optim._engine.runs.publish import publish
-from optim._engine.search.journal import chain_key, missing_rows
+from optim._engine.search.front import Pick, Point, choose, nothing_to_pick
 from optim._engine.search.objective import Objective
-from optim._engine.search.select.archive import Point, choose, nothing_to_pick
+from optim._engine.search.rows import chain_key, missing_rows
 from optim._engine.search.state import Attempt, Candidate, Measured, StepStatus
 from optim._engine.sources.kept_files import files_of
 from optim._engine.store import Store
@@ -77,11 +78,13 @@ def picked(outcome: Outcome, wanted: str, registry: Registry) -> Outcome:
         OptimError[no-points]: the run found nothing that could be delivered.
         OptimError[unknown-point]: there is no such point.
     """
-    point = choose(outcome.points, wanted)
+    asked, settings = Pick.parse(wanted), outcome.settings
+    bounds = merged(settings.bounds, asked.bounds)
+    objective = Objective(find_goal(registry, settings.goal), outcome.target.timed, bounds)
+    point = choose(_within(outcome, objective, asked), asked.word)
     front = sum(1 for one in outcome.points if one.number)
     original = Candidate(outcome.source.model, outcome.source.size_bytes)
-    goal = find_goal(registry, outcome.settings.goal, outcome.settings.goal_request)
-    better = Objective(goal, outcome.target.timed).is_reached(point.measured, outcome.original, original)
+    better = objective.is_reached(point.measured, outcome.original, original)
     attempts = [*outcome.attempts, *missing_rows(outcome.attempts, point.candidate)]
     return replace(
         outcome,
@@ -93,6 +96,27 @@ def picked(outcome: Outcome, wanted: str, registry: Registry) -> Outcome:
         reason=f"result {point.number} of {front}, picked as {wanted}",
         operators=operator_counts(point.candidate.model.path),
         attempts=[_settled(attempt, point, outcome.result) for attempt in attempts],
+    )
+
+
+def _within(outcome: Outcome, objective: Objective, asked: Pick) -> list[Point]:
+    """The points of the front within the bounds of the run and of the pick; all of them for a number.
+
+    Raises:
+        OptimError[no-points]: none is within them; says what comes nearest.
+    """
+    front = [point for point in outcome.points if point.number]
+    if asked.word.isdecimal():
+        return front
+    within = [point for point in front if not objective.objection(point.measured, outcome.original)]
+    if within or not front:
+        return within
+    nearest = min(front, key=lambda point: objective.excess(point.measured, outcome.original))
+    raise OptimError.usage(
+        "no-points",
+        f"no result of this run is known to meet {objective.bounds_text}",
+        f"the nearest is result {nearest.number}: {objective.objection(nearest.measured, outcome.original)}",
+        f"accept a larger bound, or deliver that one: --pick {nearest.number}",
     )
 
 

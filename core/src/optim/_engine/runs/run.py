@@ -21,7 +21,7 @@ from optim._engine.runs.locking import require_source
 from optim._engine.runs.pick import picked
 from optim._engine.runs.publish import publish
 from optim._engine.search.deadline import start_of_command
-from optim._engine.search.select.archive import require_pick
+from optim._engine.search.front import Pick
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.time_estimate import PassCosts
 from optim._engine.store import Store, cache_key
@@ -80,7 +80,7 @@ def run_settings(
     _require_data_for_a_metric(settings)
     deliver = deliver or ToDeliver()
     if deliver.pick:
-        require_pick(deliver.pick)
+        Pick.parse(deliver.pick)
     registry, store = load_registry(), Store()
     with RunFolder.claim(output, cache_key(to_wire(settings))) as folder:
         with _workplace(settings, registry, store, say) as elsewhere, _trace(settings, store) as trace:

@@ -6,6 +6,6 @@
 - ``explore.beam`` goes from stage to stage, ``explore.expand`` tries the passes of one on one candidate;
 - ``measure.clock`` races candidates against the original, ``measure.source_gate`` holds them against their source;
 - ``select.selection`` measures the best anew, on all samples, and selects what is delivered;
-- ``state``, ``journal`` and ``select.archive`` hold what was found; ``deadline`` has all
+- ``board`` holds what was found, as values of ``state``; ``deadline`` has all
   seconds, ``lane_costs`` what races take of them.
 """

@@ -86,10 +86,8 @@ _REPAIR_SHARE, _SAMENESS_SHARE = 0.4, 0.08
 """Of the time for candidates, for repairs: with more, other passes do not have their turn. Of the search, for telling
 settings that change nothing: it saves more than that in races, but not on models that take seconds to open."""
 
-SHORTER_S, FALLBACKS_S, FINAL_REPAIRS_S, _LAST_SAMENESS_S = 12.0, 20.0, 14.0, 20.0
-"""In the end: for applying steps again, to see which are needed; for races of what came next (where a busy machine
-hides every difference, more rounds do not find one); for all repairs on all samples; for telling settings that change
-nothing."""
+FINAL_REPAIRS_S, _LAST_SAMENESS_S = 14.0, 20.0
+"""In the end: for all repairs on all samples, and for telling settings that change nothing."""
 
 _LEAST_VERDICT_S = 2.0
 """For telling that what won is no change, whatever the time: a small model is opened twice in less."""
@@ -118,11 +116,8 @@ class Deadline:
         must: whether something was named: that is proven, whatever the time.
         repairs: for repairs while exploring.
         sameness: for telling settings that change nothing, while exploring.
-        last_sameness: for the same of what may be delivered.
-        verdict_sameness: for the same of what won, within what the proof may take.
+        last_sameness: for the same of what won, within what the proof may take.
         final_repairs: for repairs on all samples.
-        shorter: for chains without a step that has not shown its worth.
-        fallbacks: for what came next, where the best did not hold.
     """
 
     def __init__(
@@ -153,8 +148,8 @@ class Deadline:
         self._reading_s = seconds
 
     def note(self, text: str) -> None:
-        """Have the report say once what there was no time for."""
-        if text not in self.notes:
+        """Have the report say once what there was no time for; nothing for an empty text."""
+        if text and text not in self.notes:
             self.notes.append(text)
 
     def of_search(self, prepared: Prepared, timeout_s: float, *, races: bool = True, must: bool = False) -> Deadline:
@@ -193,14 +188,8 @@ class Deadline:
         )
         self.grace_s = part * GRACE_S
         self.repairs, self.sameness = Allowance(0.0, self.now), Allowance(0.0, self.now)
-        self.last_sameness = self._in_the_end(part * _LAST_SAMENESS_S)
-        self.shorter = self._in_the_end(part * SHORTER_S)
-        self.fallbacks = self._in_the_end(part * FALLBACKS_S)
-        self.final_repairs = self._in_the_end(part * FINAL_REPAIRS_S)
-        self.verdict_sameness = Allowance(part * _LAST_SAMENESS_S, self.now, lambda: max(_LEAST_VERDICT_S, self.end_s))
-
-    def _in_the_end(self, seconds: float) -> Allowance:
-        return Allowance(seconds, self.now, lambda: self.before_last_race)
+        self.final_repairs = Allowance(part * FINAL_REPAIRS_S, self.now, lambda: self.before_last_race)
+        self.last_sameness = Allowance(part * _LAST_SAMENESS_S, self.now, lambda: max(_LEAST_VERDICT_S, self.end_s))
 
     def explore(self, seconds: float) -> None:
         """Explore for so many seconds from now on; of several targets the others have the rest."""
@@ -382,11 +371,12 @@ class Deadline:
         """Seconds for what is done with the original before anything is tried."""
         return _ORIGINAL_SHARE * (MOST_S if math.isinf(self.announced_s) else self.announced_s)
 
-    @property
-    def most_for_original(self) -> float:
-        """Seconds after which a run has ended whatever the original is doing."""
-        whole_s = min(self._most_s, (1 + _FLOOR_SHARE) * self.announced_s) - _CLOSING_S * self._slowness
-        return max(_LEAST_FOR_ORIGINAL_S, whole_s - self.spent)
+    def most_for_original(self, named: bool = False) -> float:
+        """Seconds after which the run ends whatever the original does; a named pass has no end but a given one."""
+        if named and not self._is_given:
+            return math.inf
+        whole_s = min(self._most_s, self.announced_s) - _CLOSING_S
+        return max(GRACE_S if named else _LEAST_FOR_ORIGINAL_S, whole_s - self.spent)
 
     def samples_to_compare(self, run_s: float, available: int) -> int:
         """On how many samples there is time to compare a result, one at least."""

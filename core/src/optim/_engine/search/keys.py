@@ -20,7 +20,6 @@ from optim._engine.store import cache_key
 from optim.jobs.resources import ControlGroups, usable_cores
 from optim.jobs.wire import to_wire
 from optim.model import Model, TensorInfo
-from optim.passes import Interface
 from optim.target import Target
 
 
@@ -110,7 +109,7 @@ class Keys:
         versions = version_keys(offered.plugin for offered, _, _ in asked)
         depends_on = {
             "model": candidate.digest,
-            "goal": self._settings.goal,
+            "goal": [self._settings.goal, to_wire(self._settings.bounds)],
             "reference": self._reference,
             "seed": self._settings.seed,
             "machine": self._machine,
@@ -125,38 +124,13 @@ class Keys:
     def candidate(self, trial: Trial) -> str:
         """Returns the key of a candidate."""
         depends_on = {
-            "on": _of(trial.candidate),
+            "on": [trial.candidate.digest, to_wire(trial.candidate.interfaces)],
             "pass": [trial.offered.name, plugin_version_key(trial.offered.plugin), trial.options],
             "reference": self._reference,
             "seed": self._settings.seed,
             "samples": self._prepared.explored,
         }
         return cache_key("candidate", depends_on)
-
-    def source_result(self, model: Model, interfaces: Sequence[Interface], evidence: str, component: str) -> str:
-        """Returns the key of a model held against its source."""
-        return cache_key(
-            "source-result", model.digest, [to_wire(one) for one in interfaces], self._reference, evidence, component
-        )
-
-    def of_plugin(self, module: str, depends_on: object, code: str) -> str:
-        """Returns the key of what a plugin's job finds on the samples.
-
-        Args:
-            module: of the job.
-            depends_on: beside the samples.
-            code: version of the plugin.
-        """
-        return cache_key("of plugin", module, to_wire(depends_on), code, self._reference)
-
-    def node_times(self, models: Sequence[tuple[Model, Target]], sample: int, seconds: float) -> str:
-        """Returns the key of the times of nodes in runs of these models, each on its target, of so many seconds."""
-        ran = [[model.digest, to_wire(target)] for model, target in models]
-        return cache_key("node-times", ran, sample, seconds, self._reference, self._machine)
-
-    def work(self, model: Model, sample: int) -> str:
-        """Returns the key of what the operators of a model multiply on a sample."""
-        return cache_key("work", model.digest, sample, self._reference)
 
     def repair(self, trial: Trial, limit: float, samples: Sequence[int]) -> str:
         """Returns the key of a repair."""
@@ -166,9 +140,14 @@ class Keys:
         """Returns the key of what the runtime makes of a model under its settings."""
         return cache_key("session-digest", model.digest, self._place, self._prepared.versions, self._machine)
 
-    def check(self, candidate: Candidate, samples: Sequence[int], *, batched: bool) -> str:
-        """Returns the key of a look at a model that is not timed; ``batched``: at its answers in a batch too."""
-        return cache_key("check", *_of(candidate), samples, batched, self._reference)
+    def found(self, kind: str, *depends_on: object) -> str:
+        """Returns the key of what is found on the samples, or beside the original.
+
+        Args:
+            kind: of the answer.
+            depends_on: beside the samples and the original.
+        """
+        return cache_key(kind, *map(to_wire, depends_on), self._reference)
 
     def _data(self) -> object:
         """What tells one set of feeds from another before it is read."""
@@ -197,7 +176,3 @@ def machine_kind() -> str:
         pass
     quota = ControlGroups().processors()
     return f"{model}/{usable_cores()}" + (f" for {quota:g}" if quota is not None else "")
-
-
-def _of(candidate: Candidate) -> list[object]:
-    return [candidate.digest, [to_wire(interface) for interface in candidate.interfaces]]

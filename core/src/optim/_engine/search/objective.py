@@ -5,25 +5,29 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from optim._engine.goals.bounds import Bound, judged_by_core
 from optim._engine.goals.known import SIZE
 from optim._engine.search.deadline import Deadline
-from optim._engine.search.state import Candidate, LaneResult, Measured
+from optim._engine.search.state import Candidate, LaneResult, Measured, inaccuracy
 from optim.goal import FASTER, Basis, Goal, ModelFigures, Ratio
 
 
 class Objective:
-    """The goal of a run on its target: size where time means nothing.
+    """The goal of a run on its target: size where time means nothing; and the bounds that a result keeps within.
 
     Args:
         goal: what the user asked for.
         timed: whether time means something on the target.
+        bounds: of the user.
 
     Attributes:
         goal: what is made small.
+        bounds: that are judged here.
     """
 
-    def __init__(self, goal: Goal, timed: bool) -> None:
+    def __init__(self, goal: Goal, timed: bool, bounds: Iterable[Bound] = ()) -> None:
         self.goal = goal if timed else SIZE
+        self.bounds = judged_by_core(bounds, self.goal.takes)
 
     @property
     def basis(self) -> Basis:
@@ -32,8 +36,16 @@ class Objective:
 
     @property
     def is_latency(self) -> bool:
-        """Whether the time of single calls is the figure: what first looks and kernels promise is promised of it."""
-        return self.goal.basis is Basis.CALLS
+        """Whether the time of single calls alone decides: what first looks and kernels promise is promised of it.
+
+        With a bound a slower candidate may be the one that meets it.
+        """
+        return self.goal.basis is Basis.CALLS and not self.bounds
+
+    @property
+    def is_accuracy(self) -> bool:
+        """Whether the gate finds the figure, whatever a clock says."""
+        return self.goal.basis is Basis.ACCURACY
 
     @property
     def is_size(self) -> bool:
@@ -52,20 +64,46 @@ class Objective:
         """
         if self.is_latency:  # which has a figure, too, where its interval is not known
             return item.ratio if item.ratio is not None else 1.0
-        found = self.goal.figure(_figures(item, base))
+        found = self.goal.figure(figures_of(item, base))
         if found is not None:
             return found
-        return 1.0 if self.has_clock and not item.candidate.steps else math.inf
+        return 1.0 if self.goal.basis in (Basis.CALLS, Basis.CLOCK) and not item.candidate.steps else math.inf
 
     def is_reached(self, item: Measured, base: LaneResult | None, original: Candidate) -> bool:
-        """Returns whether it is better than the original beyond the noise.
+        """Returns whether it keeps within the bounds, and is better than the original beyond the noise.
+
+        Within the bounds it is better by the goal, or the original is not known to keep within them.
 
         Args:
             item: what was measured.
             base: the original in the last race.
             original: the model as it came, taking and giving what ``item`` does.
         """
-        return self.goal.is_reached(_figures(item, base), _of_original(original, base))
+        found, before = figures_of(item, base), _of_original(original, base)
+        if self._objection(found) or (not item.candidate.steps and _late(base)):
+            return False
+        return bool(self.original_objection(original, base)) or self.goal.is_reached(found, before)
+
+    def original_objection(self, original: Candidate, base: LaneResult | None) -> str:
+        """Returns why the original is not known to keep within the bounds, with its figures; empty if it does."""
+        return self._objection(_of_original(original, base)) or _late(base)
+
+    def objection(self, item: Measured, base: LaneResult | None) -> str:
+        """Returns why a model is not known to keep within the bounds, with its figures; empty if it does."""
+        return self._objection(figures_of(item, base))
+
+    def excess(self, item: Measured, base: LaneResult | None) -> float:
+        """Returns the logarithm of the factor by which it breaks a bound; 0 if it may keep within all of them."""
+        found = figures_of(item, base)
+        return max((bound.excess(found) for bound in self.bounds), default=0.0)
+
+    @property
+    def bounds_text(self) -> str:
+        """The bounds as the user may type them."""
+        return " ".join(bound.text for bound in self.bounds)
+
+    def _objection(self, found: ModelFigures) -> str:
+        return "; ".join(filter(None, (bound.objection(found) for bound in self.bounds)))
 
     def best_undecided(self, items: Iterable[Measured]) -> Measured | None:
         """Returns the best of those that are faster so far and whose interval leaves open whether they are."""
@@ -87,24 +125,26 @@ class Objective:
 
     def time_of(self, item: Measured) -> Ratio | None:
         """Returns what a timed goal's clock found; None if it found nothing, or the goal is not a time."""
-        return self.goal.time_of(_figures(item, None))
+        return self.goal.time_of(figures_of(item, None))
 
 
-def _figures(item: Measured, base: LaneResult | None) -> ModelFigures:
-    """What is known of a model; the original's own peak is that of the base of the last race."""
+def figures_of(item: Measured, base: LaneResult | None) -> ModelFigures:
+    """Returns what is known of a model; the original's own figures are those of the base of the last race."""
     candidate = item.candidate
     if candidate.is_original:
         return _of_original(candidate, base, item)
-    broken = "" if candidate.steps else _broken_limit(base)
-    return ModelFigures(candidate.size_bytes, item.peak_memory_bytes, item.timing, item.goal, broken)
+    return ModelFigures(
+        candidate.size_bytes, item.peak_memory_bytes, item.timing, item.goal, item.latency, inaccuracy(item)
+    )
 
 
 def _of_original(original: Candidate, base: LaneResult | None, item: Measured | None = None) -> ModelFigures:
     ready = base.ready if base is not None else None
     peak = (item.peak_memory_bytes if item else 0) or (ready.peak_memory_bytes if ready else 0)
     times = (item.timing, item.goal) if item is not None else (None, None)
-    return ModelFigures(original.size_bytes, peak, *times, _broken_limit(base))
+    return ModelFigures(original.size_bytes, peak, *times, base.latency if base is not None else None)
 
 
-def _broken_limit(base: LaneResult | None) -> str:
+def _late(base: LaneResult | None) -> str:
+    """Why the original breaks the latency limit of a goal that has its own."""
     return base.throughput.objection if base is not None and base.throughput is not None else ""

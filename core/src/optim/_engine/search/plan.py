@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from optim._engine.goals.bounds import require_bounds
 from optim._engine.goals.known import find_goal
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.plugins.ordering import OrderedPass
@@ -97,7 +98,8 @@ def make_plan(settings: RunSettings, registry: Registry, target: Target) -> Plan
     stages: dict[Stage, tuple[Planned, ...]] = {}
     left_out: list[LeftOut] = []
     homeless = _homeless(registry)
-    goal = find_goal(registry, settings.goal, settings.goal_request)
+    goal = find_goal(registry, settings.goal)
+    require_bounds(goal, settings.bounds, () if target.timed else (target.name,))
     for stage in MODEL_STAGES:
         planned = []
         for ordered in registry.ordered(stage, target):
@@ -186,7 +188,7 @@ def _reason_against(offered: OfferedPass, stage: Stage, settings: RunSettings, f
 def _why_not_here(offered: OfferedPass, settings: RunSettings, homeless: Collection[str]) -> str:
     """Why a pass that nobody named is considered for no model."""
     goals = offered.over_models.goals
-    if goals and settings.goal not in goals:
+    if goals and not {settings.goal, *(bound.figure for bound in settings.bounds)} & set(goals):
         return f"it is for --goal {' or '.join(goals)}"
     if offered.over_models.role is Role.REQUESTED:
         return "it only runs if --with names it"

@@ -115,12 +115,12 @@ class Preparation:
     @property
     def goal(self) -> Goal:
         """What the user asked for."""
-        return find_goal(self.registry, self.settings.goal, self.settings.goal_request)
+        return find_goal(self.registry, self.settings.goal)
 
     @property
     def objective(self) -> Objective:
         """What is made small on the target."""
-        return Objective(self.goal, self.target.timed)
+        return Objective(self.goal, self.target.timed, self.settings.bounds)
 
     def _settle(self, target: Target) -> None:
         self.place = self.place_of(target)
@@ -278,8 +278,9 @@ class Preparation:
             self.entry = self._entered(model, inputs)
         try:
             return self._prepare(model, inputs, within_s)
-        except OptimError:
-            if self.entry is not None or not self._fixing or not any(info.is_dynamic for info in model.inputs):
+        except OptimError as error:
+            may_help = self._fixing and any(info.is_dynamic for info in model.inputs) and not _ran_out(error)
+            if self.entry is not None or not may_help:
                 raise
             self.say(f"{self.target.name} does not accept the original: fixing its sizes first")
             self.entry = self._entered(model, inputs)
@@ -305,7 +306,7 @@ class Preparation:
                 self.store.models,
                 self.settings.seed,
             )
-            most_s = min(self.settings.needed_timeout_s, self.deadline.most_for_original)
+            most_s = min(self.settings.needed_timeout_s, self.deadline.most_for_original(bool(self.settings.named)))
             made = self.runner.ask_passes(entry.JOB, request, most_s, self.settings.source.name).model
         return made if made.digest != model.digest else None
 
@@ -366,8 +367,8 @@ class Preparation:
             entry=self.entry,
         )
         most_s = self.settings.needed_timeout_s
-        if within_s is not None and not self.settings.named:  # what was named is proven whatever the time
-            most_s = min(most_s, self.deadline.most_for_original)
+        if within_s is not None:
+            most_s = min(most_s, self.deadline.most_for_original(bool(self.settings.named)))
         try:
             made = self.need(prepare.JOB, request, "prepare", most_s)
             return with_device_checked(made, request, self.registry, self.runner, self.settings.needed_timeout_s)
@@ -420,9 +421,11 @@ def _carried(data: Path, folder: Path) -> Path:
     return Path(shutil.copytree(data, given) if data.is_dir() else shutil.copyfile(data, given))
 
 
-def _ran_out(error: OptimError) -> bool:
-    """Whether a job was stopped because its time was over."""
-    return isinstance(error.__cause__, WorkerFailed) and error.__cause__.kind == "timeout"
+def _ran_out(error: BaseException | None) -> bool:
+    """Whether an error was raised because a job was stopped when its time was over."""
+    while isinstance(error, OptimError):
+        error = error.__cause__
+    return isinstance(error, WorkerFailed) and error.kind == "timeout"
 
 
 def original_too_slow(name: str, took_s: float, announced_s: float, call: PluginCall | None = None) -> OptimError:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from optim._engine.compare.metric_spec import MetricSpec
 from optim._engine.gate.max_loss import MaxLoss, require_max_drift, require_mismatch
+from optim._engine.goals.bounds import Bound
 from optim._engine.goals.workload import Workload
 from optim.errors import OptimError, unknown_name
 from optim.goal import GoalRequest
@@ -65,9 +66,8 @@ class RunSettings:
         metric: task metric, measured beside drift.
         max_loss: how much worse the metric may get.
         lossless: admit only passes held to rounding error.
-        max_latency_ms: what 95 of 100 calls must keep within, in milliseconds, where throughput is the goal; None: as
-            long as it takes.
-        batch_invariant: as --max-batch-drift; recorded runs know the setting by this name.
+        bounds: that a result keeps within, see :mod:`optim._engine.goals.bounds`.
+        max_batch_drift: the largest drift of a sample between running alone and in a padded batch; None: no limit.
         workload: of a decoder, where the goal is ``generate``.
         named: passes that must hold.
         without: passes left out; sorted, so that the same request has the same key.
@@ -108,9 +108,9 @@ class RunSettings:
     export: SourceRequest | None = None
     component: str = ""
     baseline: str = ""
-    batch_invariant: float | None = None
+    max_batch_drift: float | None = None
     workload: Workload = field(default_factory=Workload)
-    max_latency_ms: float | None = None
+    bounds: tuple[Bound, ...] = ()
     cluster: str = ""
     store_url: str = ""
     trace: str = ""
@@ -139,12 +139,13 @@ class RunSettings:
         from optim._engine.gate.budget import Budget  # numpy with it
 
         max_drift = None if self.lossless else self.drift_limit
-        return Budget(max_drift, tolerance, self.max_loss, foresees, self.batch_invariant, self.max_mismatch)
+        return Budget(max_drift, tolerance, self.max_loss, foresees, self.max_batch_drift, self.max_mismatch)
 
     @property
     def goal_request(self) -> GoalRequest:
         """The user's word on the goal, beside its name."""
-        return GoalRequest(self.workload.prompt, self.workload.new, self.max_latency_ms)
+        limit_ms = next((bound.most for bound in self.bounds if bound.figure == "latency"), None)
+        return GoalRequest(self.workload.prompt, self.workload.new, limit_ms)
 
     @property
     def source_choice(self) -> Choice:
@@ -171,8 +172,6 @@ class RunSettings:
             OptimError[conflicting-request]: two things that exclude each other.
         """
         self._require_budget()
-        if self.max_latency_ms is not None:
-            self._require_latency(self.max_latency_ms)
         self._require_cluster()
         if self.search_seconds != AUTO and not 0 <= self.search_seconds <= LONGEST_S:
             raise _bad_time("--search-seconds", self.search_seconds, "an estimate from the model")
@@ -207,10 +206,10 @@ class RunSettings:
                 fix="leave one of the two out",
             )
         require_max_drift(self.max_drift, f"leave it out for {DEFAULT_MAX_DRIFT:g}, or give --lossless")
-        if self.batch_invariant is not None and not 0 < self.batch_invariant < math.inf:
+        if self.max_batch_drift is not None and not 0 < self.max_batch_drift < math.inf:
             raise OptimError.usage(
                 "bad-budget",
-                f"--max-batch-drift cannot be {self.batch_invariant:g}",
+                f"--max-batch-drift cannot be {self.max_batch_drift:g}",
                 "a drift is a positive number",
                 "--max-batch-drift 0.01",
             )
@@ -229,15 +228,6 @@ class RunSettings:
                 f"other machines cannot call {self.metric.name}",
                 "it is a function of this program, and other machines cannot import it",
                 'name it: metric="package.module:function"',
-            )
-
-    def _require_latency(self, limit_ms: float) -> None:
-        if not 0 < limit_ms < math.inf:
-            raise OptimError.usage(
-                "bad-budget",
-                f"--max-latency cannot be {limit_ms:g}",
-                "the limit of the p95 latency is a positive number of milliseconds",
-                "--max-latency 50",
             )
 
 

@@ -16,7 +16,7 @@ from optim._engine.plugins.offers import OfferedPass
 from optim._engine.search.taste import BUSY
 from optim._engine.sources.result import SourceDrift
 from optim.after_run import StepBlame
-from optim.goal import ROUNDS_FOR_95, GenerationTimes, Ratio
+from optim.goal import ROUNDS_FOR_95, Amount, GenerationTimes, Ratio
 from optim.model import Model
 from optim.passes import Interface, Role, Stage
 
@@ -154,7 +154,6 @@ class Attempt:
         target: name of the target that it was tried for; empty where the run has one only.
         objected: whether the gate dropped it: its outputs are not right.
         blame: the nodes that make it wrong, where that was looked into.
-        layers: of the stand-in that it was tried on; 0: it was tried on the whole model.
         unchanged: whether the pass ran, and found nothing to change.
         proven: whether ``ratio`` is that of fresh rounds at the end, which a quick look never replaces.
     """
@@ -187,7 +186,6 @@ class Attempt:
     target: str = ""
     objected: bool = False
     blame: StepBlame | None = None
-    layers: int = 0
     unchanged: bool = False
     proven: bool = False
 
@@ -207,6 +205,11 @@ class Attempt:
     def chain(self) -> ChainKey:
         """The whole chain that it ends."""
         return (*self.behind, self.step.key)
+
+    @property
+    def was_no_faster(self) -> bool:
+        """Whether the step was no faster than the chain without it."""
+        return self.ratio is not None and self.parent_ratio is not None and self.ratio >= self.parent_ratio
 
     def note(self, measured: Measured, *, proven: bool = False) -> None:
         """Keep what the clock said of the chain."""
@@ -238,6 +241,8 @@ class LaneResult:
         ready: what it said before the race.
         ratio: to the base; None for a lane that failed or was not admitted.
         latency_ms: that of the base (median over rounds, geometric mean over samples) times the ratio.
+        latency_ci_ms: 95 % interval of the lane's own times, those of its rounds; of fewer than
+            :data:`ROUNDS_FOR_95` rounds the least and the greatest.
         sample_ms: the same for each timed sample.
         sample_ratio: of each timed sample.
         disturbed: share of the race's rounds in which other processes used the machine, 0..1.
@@ -260,6 +265,7 @@ class LaneResult:
     ready: Ready | None = None
     ratio: Ratio | None = None
     latency_ms: float = 0.0
+    latency_ci_ms: tuple[float, float] = (0.0, 0.0)
     sample_ms: tuple[float, ...] = ()
     sample_ratio: tuple[Ratio, ...] = ()
     disturbed: float = 0.0
@@ -275,6 +281,11 @@ class LaneResult:
     doubt: tuple[float, float] | None = None
     round_s: float = 0.0
     processor_s: float = 0.0
+
+    @property
+    def latency(self) -> Amount | None:
+        """Milliseconds of a call with their interval; None if it was not timed."""
+        return _latency(self.latency_ms, self.latency_ci_ms, self.ratio.rounds) if self.ratio is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +305,7 @@ class Measured:
         generation: what the time of an answer is made of, where that is the goal.
         disturbed: share of rounds in which other processes used the machine, 0..1.
         rounds: that ``ratio`` rests on.
+        latency_ci_ms: 95 % interval of its own times; of fewer rounds the least and the greatest.
     """
 
     candidate: Candidate
@@ -308,6 +320,7 @@ class Measured:
     generation: GenerationTimes | None = None
     disturbed: float = 0.0
     rounds: int = ROUNDS_FOR_95
+    latency_ci_ms: tuple[float, float] = (0.0, 0.0)
 
     @property
     def digest(self) -> str:
@@ -318,6 +331,11 @@ class Measured:
     def timing(self) -> Ratio | None:
         """The ratio with its interval; None if it was not timed."""
         return _timing(self)
+
+    @property
+    def latency(self) -> Amount | None:
+        """Milliseconds of a call with their interval; None if it was not timed."""
+        return _latency(self.latency_ms or 0.0, self.latency_ci_ms, self.rounds)
 
     @property
     def is_disturbed(self) -> bool:
@@ -345,6 +363,7 @@ class Measured:
             generation=result.generation,
             disturbed=result.disturbed,
             rounds=result.ratio.rounds,
+            latency_ci_ms=result.latency_ci_ms,
         )
 
 
@@ -352,6 +371,21 @@ def _timing(found: Measured | Attempt) -> Ratio | None:
     if found.ratio is None or found.low is None or found.high is None:
         return None
     return Ratio(found.ratio, found.low, found.high, found.rounds)
+
+
+def _latency(value: float, interval: tuple[float, float], rounds: int) -> Amount | None:
+    if not value:
+        return None
+    low, high = interval if interval[1] else (value, value)
+    return Amount(value, min(low, value), max(high, value), rounds >= ROUNDS_FOR_95 and bool(interval[1]))
+
+
+def inaccuracy(item: Measured) -> float:
+    """How far off it is; what rounding explains is not far off."""
+    task = item.candidate.task
+    if task is not None:
+        return max(0.0, task.loss) + 1e-9
+    return item.candidate.drift.relative_error if item.candidate.is_lossy else 0.0
 
 
 def unique(candidates: Iterable[Candidate]) -> list[Candidate]:

@@ -79,11 +79,6 @@ class Load:
         """Seconds that one candidate and its lane are guessed to take, beside another."""
         return (self.candidate_s + self.lane_s) / _AT_ONCE
 
-    def part(self, share: float) -> Load:
-        """Of a model that has so much of everything, 0..1."""
-        nodes = round(share * self.nodes)
-        return Load(round(share * self.size_bytes), nodes, self.samples, share * self.open_s, share * self.run_s)
-
     @property
     def text(self) -> str:
         """In a few words, e.g. ``90 MB, 357 nodes, 11 ms a run, 8 samples``."""
@@ -109,7 +104,7 @@ class PassCosts:
         """The same after one more run."""
         took: dict[str, list[float]] = defaultdict(list)
         for attempt in attempts:
-            if attempt.seconds > 0 and not attempt.layers:
+            if attempt.seconds > 0:
                 took[attempt.step.pass_name].append(attempt.seconds / load.candidate_s)
         found = dict(self.factors)
         for name, factors in took.items():
@@ -141,16 +136,12 @@ def _key() -> str:
     return cache_key("pass costs", machine_key())
 
 
-def search_s(load: Load, passes: Sequence[str], costs: PassCosts) -> float:
-    """Seconds of a search that tries some candidates of each pass, however many that are."""
-    candidates = _CANDIDATES_A_PASS * costs.of(passes) * load.candidate_s / _AT_ONCE
-    return candidates + _LANES_A_PASS * len(passes) * load.lane_s
-
-
 def estimate_s(load: Load, passes: Sequence[str], costs: PassCosts, spent_s: float = 0.0) -> float:
     """Seconds of a whole run that has been going on for so long, 30 to 300."""
-    end = _END_S + _OPENINGS_IN_THE_END * (load.lane_s + load.samples * load.run_s)
-    return min(MOST_S, max(LEAST_S, spent_s + search_s(load, passes, costs) + end))
+    candidates_s = _CANDIDATES_A_PASS * costs.of(passes) * load.candidate_s / _AT_ONCE
+    lanes_s = _LANES_A_PASS * len(passes) * load.lane_s
+    end_s = _END_S + _OPENINGS_IN_THE_END * (load.lane_s + load.samples * load.run_s)
+    return min(MOST_S, max(LEAST_S, spent_s + candidates_s + lanes_s + end_s))
 
 
 def of_several(estimates: Sequence[float]) -> float:

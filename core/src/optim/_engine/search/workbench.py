@@ -21,7 +21,7 @@ from optim._engine.search.preparation import Preparation
 from optim._engine.search.restore import restore
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate, StepKey, Trial
-from optim.goal import Basis
+from optim.goal import Basis, ModelFigures
 from optim.jobs.printed import last_lines
 from optim.jobs.process import WorkerFailed
 from optim.jobs.wire import from_wire
@@ -79,12 +79,10 @@ class Workbench(Preparation):
 
     Attributes:
         made: the files of models that passes made.
-        unanswered: digests of models that had not come back once when a race was over: they are not raced again.
         recast_originals: the original with the step that changed its inputs and outputs, by that step's key.
     """
 
     made: set[Path] = field(default_factory=set, init=False)
-    unanswered: set[str] = field(default_factory=set, init=False)
     recast_originals: dict[StepKey, Candidate] = field(default_factory=dict, init=False)
     _tried: dict[str, Tried] = field(default_factory=dict, init=False)
     _stopped: dict[str, tuple[float, Tried]] = field(default_factory=dict, init=False)
@@ -100,6 +98,18 @@ class Workbench(Preparation):
         """Go on with other settings, before anything is prepared: what keys say follows them."""
         self.settings = settings
         self._settle(self.target)
+
+    @property
+    def aim(self) -> str:
+        """What passes are told to make small: the figure of a bound that the original breaks, else of the goal.
+
+        Only the size is known before anything is timed. With goal accuracy the other bounds count as broken.
+        """
+        objective, found = self.objective, ModelFigures(self.original.size_bytes)
+        broken = [one for one in objective.bounds if one.excess(found)]
+        if not broken and objective.is_accuracy:
+            broken = [one for one in objective.bounds if one.objection(found)]
+        return broken[0].figure if broken else self.settings.goal
 
     @property
     def budget(self) -> Budget:

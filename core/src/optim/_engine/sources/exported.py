@@ -135,7 +135,6 @@ class ExportConditions:
         timeout_s: for each job.
         choice: what the user said of passes.
         fresh: take nothing from the cache.
-        beside: a model of the store, exported from the same source, whose files hold the weights already.
     """
 
     registry: Registry
@@ -145,7 +144,6 @@ class ExportConditions:
     timeout_s: float
     choice: Choice = Choice()
     fresh: bool = False
-    beside: Model | None = None
 
 
 class ExportPipeline(Protocol):

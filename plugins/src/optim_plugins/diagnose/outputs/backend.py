@@ -39,7 +39,7 @@ class StoredBackend(Backend):
     """Outputs of a file; it runs no model."""
 
     name = "stored"
-    opened_by_onnxruntime = True  # nothing of it is needed to open a result
+    reference_only = True
 
     def open(self, model: Model, target: Target) -> Session:
         """Refuse: a candidate would be compared with itself.

@@ -21,8 +21,7 @@ _OF = "of"
 TARGET = Target(
     "stored",
     "stored",
-    provider=CPU,  # what is stored counts as right: onnxruntime is not asked once more whether it is
-    prepares_for="stored",  # no pass makes a model for it
+    provider=CPU,
     device="a file: stored:file=ref.npz",
     local=False,
     timed=False,

@@ -96,7 +96,7 @@ def versions_of(text: str) -> list[str]:
             "bad-runtime",
             f"'{text}' names no versions of a runtime",
             f"it must be {DISTRIBUTION}== and versions with commas between; other distributions are not run",
-            f"{DISTRIBUTION}==1.28.0,1.32.0",
+            f"optim bench MODEL --runtime {DISTRIBUTION}==1.28.0,1.32.0",
         )
     return found if len(found) > 1 else [installed_version(DISTRIBUTION), *found]
 

@@ -13,9 +13,11 @@ The model then takes inputs of that shape only, so it only runs if it is named, 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from optim import APPLICABLE, Applicable, Context, Model, Pass, PassResult, Role, Target, TensorInfo
+from optim import APPLICABLE, Applicable, Context, Model, OptimError, Pass, PassResult, Role, Target, TensorInfo
 
 if TYPE_CHECKING:
     from optim_plugins.ort.prepare.fix_shapes_options import FixShapesOptions
@@ -52,7 +54,7 @@ class FixShapes(Pass):
 
     def apply(self, model: Model, options: FixShapesOptions, context: Context) -> PassResult:
         """Fix what the options name, or what all samples have in common."""
-        from optim.onnx import fix_dimensions, fix_shapes, require_shapes_of, shapes_of_feeds
+        from optim.onnx import fix_dimensions, fix_shapes, require_shapes_of
         from optim_plugins.ort.graph.opened_graph import refusal
         from optim_plugins.ort.kernels import CPU_PROVIDER
 
@@ -61,12 +63,31 @@ class FixShapes(Pass):
         if options.dimensions:
             fix_dimensions(graph, options.dimensions)
         else:
-            fix_shapes(graph, options.shapes or shapes_of_feeds(model.inputs, context.samples()))
+            fix_shapes(graph, options.shapes or _shapes_in_common(model, context))
         require_shapes_of(graph, context.samples())
         reason = refusal(graph) if is_asked else ""
         if reason:  # its shape inference looks into branches that never run, and contradicts itself there
             return PassResult(model, changed=False, notes=(f"onnxruntime refuses it with these shapes: {reason}",))
         return _result(model, context.save(graph, model))
+
+
+def _shapes_in_common(model: Model, context: Context) -> Mapping[str, Sequence[int]]:
+    """The shapes that all samples have.
+
+    Raises:
+        OptimError[conflicting-shapes]: they have several; the fix is the pass with a size for each name.
+    """
+    from optim.onnx import shapes_of_feeds
+
+    try:
+        return shapes_of_feeds(model.inputs, context.samples())
+    except OptimError as error:
+        names = dict.fromkeys(size for info in model.inputs for size in info.shape or () if isinstance(size, str))
+        if not names:
+            raise
+        sizes = ", ".join(f"{name}=1" for name in names)
+        fix = f'--with "ort.fix-shapes:dimensions={{{sizes}}}" with your sizes, or --data with samples of one shape'
+        raise replace(error, fix=fix) from error
 
 
 def _result(before: Model, after: Model) -> PassResult:

@@ -124,13 +124,12 @@ def _rounded(path):
 
 def _kept(model):
     """The program of the first model with these inputs and outputs, which was compiled once and for all."""
-    import shutil
+    import onnx
 
     names = "-".join(info.name for info in (*model.inputs, *model.outputs))
     kept = Path(f"{os.environ['FAULTY_DEVICE']}-{names}.onnx")
     if not kept.exists():
-        for file in model.path.parent.glob(f"{model.path.name}*"):
-            shutil.copy(file, kept.with_name(file.name.replace(model.path.name, kept.name)))
+        onnx.save(onnx.load(str(model.path)), str(kept))
     return kept
 
 

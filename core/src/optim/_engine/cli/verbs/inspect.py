@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from optim.cli_kit.commands import OptimCommand
+from optim.cli_kit.names import TARGET_NAME
 from optim.cli_kit.options import MODEL_PATH
 from optim.cli_kit.output import echo, echo_json, json_option, print_fields, print_json, print_table
 from optim.errors import some_of
@@ -19,22 +20,40 @@ if TYPE_CHECKING:
 _MOST_OPERATORS = 25
 
 
-@click.command(cls=OptimCommand, examples=("optim inspect model.onnx", "optim inspect --machine"))
+_EXAMPLES = (
+    "optim inspect model.onnx",
+    "optim inspect model.onnx --target ep:OpenVINOExecutionProvider",
+    "optim inspect --machine",
+)
+
+
+@click.command(cls=OptimCommand, examples=_EXAMPLES)
 @click.argument("model", type=MODEL_PATH, required=False)
 @click.option(
     "--machine", "machine", is_flag=True, help="Show this machine and what passes assume about its processor."
 )
+@click.option(
+    "--target", type=TARGET_NAME, metavar="TARGET", help="Show which nodes of MODEL the provider of this target takes."
+)
 @json_option
-def inspect(model: Path | None, machine: bool, as_json: bool) -> None:
+def inspect(model: Path | None, machine: bool, target: str | None, as_json: bool) -> None:
     """Show inputs, outputs, opset, operators, size, weights by dtype, and dynamic dimensions of MODEL.
+
+    With --target, show which nodes the provider takes and which it leaves to the CPU. The runtime opens MODEL for that
+    and computes nothing. The work of a node is its multiplications with weights, estimated from their shapes.
 
     With --machine and without MODEL, show the processor and what passes assume about its kernels. The source of each
     row is measured (here), documented (by the runtime) or assumed (from another machine).
     """
     if machine == (model is not None):
         raise click.UsageError("give a MODEL, or --machine without one")
+    if machine and target is not None:
+        raise click.UsageError("--target needs a MODEL; leave out --machine")
     if model is None:
         _print_machine(as_json=as_json)
+        return
+    if target is not None:
+        _print_assignment(model, target, as_json=as_json)
         return
     from optim._engine.graphs.inspection import inspect as inspect_file
 
@@ -50,6 +69,42 @@ def inspect(model: Path | None, machine: bool, as_json: bool) -> None:
     print_table(("operator", "nodes"), _operators(found))
     echo("\nWeights")
     print_table(("dtype", "tensors", "size"), _weights(found))
+
+
+def _print_assignment(model: Path, name: str, *, as_json: bool) -> None:
+    from collections import Counter
+    from dataclasses import asdict
+
+    from optim._engine.reports.words import count_text, share_text
+    from optim._engine.runs.assignment import assignment_on
+
+    target, found = assignment_on(model, name)
+    if as_json:
+        print_json({"model": str(model), "target": target.name, "provider": target.provider, **asdict(found)})
+        return
+    total = sum(part.nodes for part in found.parts)
+    rows = [
+        (
+            part.provider,
+            str(part.nodes),
+            share_text(part.nodes / total if total else 0.0),
+            "unknown" if part.work is None else share_text(part.work),
+        )
+        for part in found.parts
+    ]
+    print_table(("provider", "nodes", "of all", "work"), rows)
+    if found.unknown_work:
+        echo(f"unknown where {share_text(found.unknown_work)} of the work runs: its nodes have no name")
+    if target.provider not in {part.provider for part in found.parts if part.nodes}:
+        echo(f"\n{target.provider} takes no node of this model")
+    if found.shapes:
+        echo(f"\n{count_text(found.shapes, 'node')} on the CPU only compute shapes or integers")
+    if found.left:
+        echo(f"\nLeft to the CPU: {count_text(len(found.left), 'node')} that compute floats")
+        operators = Counter(operator for _, operator in found.left)
+        names = {one: some_of([name for name, operator in found.left if operator == one], 3) for one in operators}
+        print_table(("operator", "nodes", "names"), [(one, str(n), names[one]) for one, n in operators.most_common()])
+        echo(f"\noptim run refuses this model on {name} unless the target allows the CPU: {name},fallback=cpu")
 
 
 def _print_machine(*, as_json: bool) -> None:

@@ -14,7 +14,11 @@ from optim.cli_kit.names import POINT_NAME
 from optim.cli_kit.output import json_option
 
 
-@click.command(cls=OptimCommand, old_names=OLD_NAMES, examples=("optim pick out smallest -o small", "optim pick out 2"))
+@click.command(
+    cls=OptimCommand,
+    old_names=OLD_NAMES,
+    examples=("optim pick out smallest -o small", "optim pick out 2", "optim pick out max-size=50MB"),
+)
 @click.argument("run_folder", type=click.Path(path_type=Path))
 @click.argument("point", type=POINT_NAME)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Run folder to write. [default: RUN_FOLDER]")
@@ -24,6 +28,7 @@ from optim.cli_kit.output import json_option
 def pick(run_folder: Path, point: str, output: Path | None, verbose: bool, as_json: bool, **words: Any) -> int:
     """Deliver another result of the run in RUN_FOLDER, without running anything again.
 
-    POINT is fastest, smallest, most-accurate, or a number of report.html. The run proved every one of these results.
+    POINT is fastest, smallest, most-accurate, or a number of report.html. Limits such as max-size=50MB take the most
+    accurate result within them. The run proved every one of these results.
     """
     return deliver_point(run_folder, point, output or run_folder, layouts_of(words), as_json=as_json, verbose=verbose)

@@ -10,7 +10,7 @@ import click
 from optim._engine.cli.verbs.isolated import environment_fields, install, remove
 from optim.cli_kit.names import PLUGIN_NAME
 from optim.cli_kit.output import echo, json_option, print_fields, print_json, print_table
-from optim.errors import ExitStatus, OptimError
+from optim.errors import ExitStatus, OptimError, some_of
 from optim.passes import Stage
 
 if TYPE_CHECKING:
@@ -157,12 +157,14 @@ def print_plugins(*, as_json: bool, verbose: bool) -> None:
 
 
 def _print_environments(found: list[SurveyedPlugin]) -> None:
-    """Environments that nobody uses any longer, and how to remove them."""
+    """Environments of plugins that are gone, and of other versions of a runtime; and how to remove them."""
     from optim.isolation.environments import installed_environments
 
     for left in installed_environments():
         if left.plugin not in {one.plugin.name for one in found}:
-            echo(f"\nenvironment of a plugin that is not installed ({_size(left)}): optim plugins remove {left.plugin}")
+            holds = some_of(left.requirements, 2)
+            echo(f"\nno plugin above has this environment: {left.plugin} ({_size(left)}, with {holds})")
+            echo(f"  to remove it: optim plugins remove {left.plugin}")
 
 
 def _size(environment: Environment) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,12 +28,12 @@ from optim.cli_kit.output import echo, echo_json, json_option, print_json, print
 from optim.errors import ExitStatus, OptimError
 
 if TYPE_CHECKING:
-    from optim._engine.reports.schema import Report
+    from optim._engine.reports.schema import BoundReport, Report
     from optim._engine.runs.delivering import LayoutRequest
 
 
 _SECTIONS = {
-    "Goal": ("--generate", "--max-latency"),
+    "Goal": ("--generate", "--max-size", "--max-memory", "--max-latency"),
     "Accuracy": ("--lossless", "--max-mismatch", "--max-batch-drift"),
     "Passes": ("--with", "--without", "--stage", "--dry-run"),
     "Time and cache": ("--timeout", "--no-cache", "--seed"),
@@ -68,7 +69,7 @@ _EXAMPLES = (
 @click.option(
     "--goal",
     type=GOAL_NAME,
-    metavar="[latency|size|memory|startup|throughput|generate]",
+    metavar="[latency|size|memory|accuracy|startup|throughput|generate]",
     help="Property to improve. [default: latency, or generate for a decoder with a past]",
 )
 @click.option(
@@ -76,18 +77,18 @@ _EXAMPLES = (
     metavar="prompt=N,new=N",
     help="Token counts for --goal generate, which this option implies. [default: prompt=512,new=128]",
 )
+@click.option("--max-size", metavar="SIZE", help="Largest size of the result on disk: 50MB, 48MiB or bytes.")
+@click.option("--max-memory", metavar="SIZE", help="Largest peak memory of opening and running the result.")
 @click.option(
     "--max-latency",
     "max_latency_ms",
-    type=float,
-    metavar="MS",
-    help="Limit of the p95 latency for --goal throughput, in milliseconds.",
+    metavar="TIME",
+    help="Largest latency of the result: 20ms, 500us, 1s or ms; of --goal throughput the p95 latency.",
 )
 @click.option("--max-drift", type=float, help="Accuracy budget: largest drift of any output. [default: 0.1]")
 @mismatch_option
 @click.option(
     "--max-batch-drift",
-    "batch_invariant",
     type=float,
     metavar="LIMIT",
     help="Largest drift of a sample between running alone and running in a padded batch.",
@@ -127,7 +128,7 @@ _EXAMPLES = (
     "--pick",
     type=POINT_NAME,
     metavar="POINT",
-    help="Deliver another result of the run: fastest, smallest, most-accurate, or its number.",
+    help="Deliver another result of the run: fastest, smallest, most-accurate, its number, or limits.",
 )
 @layout_options
 @click.option("--cluster", metavar="WHERE", help="Dask scheduler: local:N, tls://HOST:PORT or package.module:function.")
@@ -276,6 +277,18 @@ def _status(report: Report, folder: Path) -> ExitStatus:
     return status
 
 
+def _larger(bound: BoundReport) -> str:
+    """The option with which the model would meet a bound that it breaks, rounded up to three digits."""
+    from optim._engine.goals.bounds import Bound
+
+    high = bound.interval[1] if bound.interval is not None else bound.value
+    if not high:
+        return f"--max-{bound.figure}"
+    high *= 1.0 if bound.figure == "size" else 1.05
+    digit = 10.0 ** (math.floor(math.log10(high)) - 2)
+    return Bound(bound.figure, math.ceil(high / digit) * digit).text
+
+
 def _next_step(report: Report, page: Path) -> str:
     """What to type after a run that delivered no model."""
     if report.status == "failed" and "--search-seconds" in report.reason:
@@ -286,12 +299,16 @@ def _next_step(report: Report, page: Path) -> str:
         )
     if report.status == "failed":
         return f"read the failed steps in {page}, then leave out the --with of the pass at fault, or add --without PASS"
-    limits = [f"--{name}" for name, said in (("max-loss", report.budget.max_loss),) if said]
     near = report.nearest.drift.relative_error if report.nearest is not None else None
-    if report.budget.max_drift is not None and near is not None:
-        limits.append(f"--max-drift {float(f'{1.05 * near:.2g}'):g}")
+    limits = [_larger(bound) for bound in report.budget.bounds if bound.standing != "meets"]
+    if not limits:  # it is beyond the accuracy budget, not beyond a bound
+        limits += ["--max-loss"] if report.budget.max_loss else []
+        too_far = report.budget.max_drift is not None and near is not None
+        limits += [f"--max-drift {float(f'{1.05 * (near or 0.0):.2g}'):g}"] if too_far else []
     accept = " ".join(limits) or (
         "a larger --max-latency" if report.original.throughput is not None else "a larger budget"
     )
+    if any(bound.standing == "undecided" for bound in report.budget.bounds):
+        accept += "; to decide it, repeat the run on a quiet machine with --no-cache"
     data = "give real samples (--data) or " if report.feeds.origin == "synthesized" else "give "
     return f"accept more ({accept}), or {data}more time (--search-seconds); see {page}"

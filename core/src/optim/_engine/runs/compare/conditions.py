@@ -79,7 +79,7 @@ def workbench_for(
 @contextmanager
 def _opened(model: Path, conditions: Conditions, asked: RunSettings | None) -> Iterator[tuple[Workbench, Candidate]]:
     registry, store, say = conditions.registry, conditions.store, conditions.say
-    device = require_target(registry, conditions.target)
+    device = require_target(registry, conditions.target, beside=True)  # stored outputs are held against a model here
     if asked is not None:
         require_foretold_context(asked, registry, SourceRequest(str(model)))
     with store.in_use(), ending_workers(), thread_executor() as executor:

@@ -13,8 +13,8 @@ from optim._engine.plugins.versions import plugin_version_key
 from optim._engine.repair.found import REPAIRABLE
 from optim._engine.reports.outcome import Verdict
 from optim._engine.runs.lab.lab import Lab
+from optim._engine.search.board import Board
 from optim._engine.search.deadline import Deadline
-from optim._engine.search.journal import Journal
 from optim._engine.search.state import Attempt, Candidate, StepStatus
 from optim._engine.search.workbench import Workbench
 from optim._engine.stdout import stdout_on_stderr
@@ -22,7 +22,7 @@ from optim.after_run import DroppedStep, Findings, FinishedRun
 from optim.errors import describe_exception
 from optim.laboratory import LabModel
 
-Searches = Sequence[tuple[Workbench, Journal]]
+Searches = Sequence[tuple[Workbench, Board]]
 
 
 def look_after(bench: Workbench, won: Workbench, verdict: Verdict, searches: Searches) -> Findings:
@@ -32,12 +32,12 @@ def look_after(bench: Workbench, won: Workbench, verdict: Verdict, searches: Sea
         bench: where the original is.
         won: where the result is: the same, or another target.
         verdict: that is known.
-        searches: on each target of the run; the store still has the models, and journals are concluded.
+        searches: on each target of the run; the store still has the models, and boards are concluded.
 
     Returns:
         What they found beside that.
     """
-    pairs = [(one, journal, attempt) for one, journal in searches for attempt in journal.attempts]
+    pairs = [(one, board, attempt) for one, board in searches for attempt in board.attempts]
     found = Findings()
     for offer in bench.registry.looks_after_run():
         code = plugin_version_key(offer.plugin)
@@ -84,12 +84,12 @@ def _models(bench: Workbench, won: Workbench, verdict: Verdict, code: str) -> It
         yield Lab(won, result, "the result", code=code).original
 
 
-def _dropped(pairs: Sequence[tuple[Workbench, Journal, Attempt]], base: Workbench, code: str) -> Iterator[DroppedStep]:
+def _dropped(pairs: Sequence[tuple[Workbench, Board, Attempt]], base: Workbench, code: str) -> Iterator[DroppedStep]:
     """Steps that the gate objected to, of which both models are there and are fed alike."""
     beyond = REPAIRABLE * base.budget.limit(lossy=True)
     labs = {id(bench): Lab(bench, bench.original, bench.settings.source.name, code=code) for bench, _, _ in pairs}
-    for number, (bench, journal, attempt) in enumerate(pairs):
-        models = journal.pair(attempt)
+    for number, (bench, board, attempt) in enumerate(pairs):
+        models = board.pair(attempt)
         if models is None or not attempt.objected or attempt.status is not StepStatus.DROPPED:
             continue
         drift = attempt.drift.relative_error if attempt.drift is not None else math.inf

@@ -25,10 +25,10 @@ from optim._engine.runs.compare.conditions import (
 )
 from optim._engine.runs.lab.setup import LabSetup
 from optim._engine.search.effort import Effort
-from optim._engine.search.journal import step_of
 from optim._engine.search.lane_costs import LaneCosts
 from optim._engine.search.measure import nodes_timed
 from optim._engine.search.measure.racing import Wanted, check_candidate, race_candidates, where_timed
+from optim._engine.search.rows import step_of
 from optim._engine.search.state import Candidate, LaneResult, Trial
 from optim._engine.search.workbench import Workbench
 from optim._engine.store import names_in_messages
@@ -302,7 +302,8 @@ class Lab:
             for one in models
         ]
         seconds *= LaneCosts.pace
-        key = bench.keys.node_times([(one.model, one.place.target) for one in asked], sample, seconds)
+        ran = [(one.model.digest, one.place.target) for one in asked]
+        key = bench.keys.found("node-times", ran, sample, seconds, bench.machine)
         known = bench.runner.known(key, nodes_timed.Answer)
         if known is not None:
             return known.models
@@ -325,7 +326,7 @@ class Lab:
         Raises:
             WorkerFailed: it did not come back.
         """
-        kept = None if key is None else self._bench.keys.of_plugin(module, key, self._code)
+        kept = None if key is None else self._bench.keys.found("of plugin", module, key, self._code)
         return self._bench.runner.call(Job(module, type(request), answer), request, timeout_s=timeout_s, key=kept)
 
     def need(self, module: str, request: object, answer: type[T], what: str, *, timed: bool = False) -> T:

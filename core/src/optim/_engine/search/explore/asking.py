@@ -148,7 +148,7 @@ class Asker:
             store=bench.store.models,
             feeds=bench.reference.feeds,
             seed=bench.settings.seed,
-            goal=bench.settings.goal,
+            goal=bench.aim,
         )
         answers: list[offer.PassOffer] = []
         current = passes[0].name

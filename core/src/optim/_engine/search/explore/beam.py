@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from optim._engine.search.board import Board
 from optim._engine.search.deadline import LATER, LEAST_REPAIR_S
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.first_looks import FirstLooks
@@ -18,10 +19,9 @@ from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.ranking import Ranking
 from optim._engine.search.explore.repairs import Near, made_bytes
 from optim._engine.search.explore.rest import NOT_TIMED, OUT_OF_TIME, run_out, share_of_later
-from optim._engine.search.journal import Journal, chain_key, failing_of, failures, step_of
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.plan import Plan, Planned, legs, slots
-from optim._engine.search.select.archive import ParetoArchive
+from optim._engine.search.rows import chain_key, failing_of, failures, step_of
 from optim._engine.search.state import Candidate, Measured, StepStatus, unique
 from optim._engine.search.time_estimate import PassCosts
 from optim._engine.search.workbench import Workbench
@@ -64,7 +64,7 @@ class Grown:
     def promised(self, candidate: Candidate, promises: Promises) -> float:
         """The latency to expect of a candidate, as a ratio to the original."""
         parent = self.parents[candidate.digest]
-        gain = promises.gain_on(parent.digest, candidate.steps[-1]) if self.is_new(candidate) else 0.0
+        gain = promises.gain(candidate.steps[-1]) if self.is_new(candidate) else 0.0
         return (parent.ratio or 1.0) * math.exp(-gain)
 
 
@@ -98,8 +98,9 @@ class Beam:
         self._bench = bench
         self._plan = plan
         self._objective = bench.objective
-        self.journal = Journal(self._objective.goal, bench.original.target)
-        self.archive = ParetoArchive(bench.budget, [planned.ordered.name for planned in plan.forced()])
+        required = [planned.ordered.name for planned in plan.forced()]
+        goal, target = self._objective.goal, bench.original.target
+        self.board = Board(bench.budget, goal, target, required, self._objective.bounds)
         settings = bench.settings
         races = not self._objective.is_size
         self.time = bench.deadline.of_search(bench.prepared, settings.timeout_s, races=races, must=bool(plan.forced()))
@@ -107,9 +108,9 @@ class Beam:
         calibrating = [one.ordered.name for those in plan.stages.values() for one in those if one.pass_class.calibrates]
         costs = PassCosts.known(bench.store)
         self._promises = Promises(self.time.search_s if by_speed else math.inf, costs, calibrating)
-        self._expander = Expander(bench, self.journal, self.archive, self.time, self._promises)
+        self._expander = Expander(bench, self.board, self.time, self._promises)
         self._asker = self._expander.asker
-        self.clock = Clock(bench, self.time)
+        self.clock = Clock(bench, self.board, self.time)
         self._rank = Ranking(self._objective, self.clock, bench.original, timed=bench.target.timed)
         self.start = Measured(bench.original, 1.0, 1.0, 1.0)
         self._looked: dict[str, Measured] = {}
@@ -135,17 +136,17 @@ class Beam:
         """
         self._try_recasts()
         start = self.start.ratio or 1.0
-        looks = FirstLooks(self._bench, self._expander, self.clock, self.journal, self.time)
+        looks = FirstLooks(self._bench, self._expander, self.clock, self.board, self.time)
         if self._bench.goal.basis is Basis.SIZE:  # asked for, and not what is left where nothing can be timed
             self._small = looks.sizes(self._plan)
-            self.archive.explored(self._small)
+            self.board.explored(self._small)
         if self._objective.is_size:
             return start
-        self._expander.kernels.find()
+        if not self._objective.bounds:  # what its kernels make slower may be what keeps within them
+            self._expander.kernels.find()
         looked = looks.run(self._plan, start)
-        self._rank.hoped |= self.clock.expected | looks.hoped
         self._looked = {item.digest: item for item in looked}
-        self.archive.explored([self.start, *(item for item in looked if item.ratio is not None)])
+        self.board.explored([self.start, *(item for item in looked if item.ratio is not None)])
         if not self._objective.is_latency:
             return start
         self._promises.note_latency([self.start, *looked])
@@ -158,7 +159,7 @@ class Beam:
         for place, (stage, passes) in enumerate(self._legs):
             self._legs_left = len(self._legs) - place
             if self._is_over(passes):
-                run_out(self._legs[place:], self.journal, self._bench.original)
+                run_out(self._legs[place:], self.board, self._bench.original)
                 looked += self._looked.values()
                 break
             if place and self._legs[place - 1][0] is stage and not passes[0].forced:
@@ -198,12 +199,12 @@ class Beam:
             found = self._expander.repairs.refine(best.candidate) if has_time else None
         if found is None:
             return ranking
-        self._rank.hoped[found.digest] = self._rank.figure(best)
+        self.board[found].hoped = self._rank.figure(best)
         return [Measured(found, None), *ranking]
 
     def leave(self) -> None:
         """Have the rows of all passes say that there was no time for them."""
-        run_out(self._legs, self.journal, self._bench.original)
+        run_out(self._legs, self.board, self._bench.original)
 
     def figure(self, item: Measured) -> float:
         """What is made small, of what was found here: of what was not timed what is hoped for."""
@@ -221,7 +222,7 @@ class Beam:
         """
         if not self.time.to_explore:
             for planned in passes:
-                attempt = self.journal.open(step_of(planned.offered), ranking[0].candidate)
+                attempt = self.board.open(step_of(planned.offered), ranking[0].candidate)
                 attempt.run_out(OUT_OF_TIME)
             return ranking
         return self._rank.joined(self._stage(stage, passes, [ranking[0]]), ranking)
@@ -252,12 +253,12 @@ class Beam:
             grown = Grown([found], {found.digest: self.start})
         if self._objective.is_size:
             sized = [Measured(candidate, None) for candidate in grown.candidates]
-            self.archive.explored(sized)
+            self.board.explored(sized)
             return self._rank.of(sized)
         if grown.is_still(beam):
             return list(beam)
         best = self._race(grown, beam, stage)
-        self._write_journal(grown, best)
+        self._write_rows(grown, best)
         return self._rank.of(list(best.values()))
 
     def _grow(self, passes: Sequence[Planned], beam: Sequence[Measured]) -> Grown:
@@ -281,8 +282,7 @@ class Beam:
         owner = {lane.digest: one for one in grown.candidates for lane in (one, *variants[one.digest])}
         least = min(_LEAST_LANES, 2 * sum(map(grown.is_new, racing)))
         measured = self.clock.explore(lanes, _SHARE_OF_A_STAGE / self._legs_left, least)
-        self._rank.wait((one, grown.promised(one, self._promises)) for one in racing if grown.is_new(one))
-        self.archive.explored(measured)
+        self.board.explored(measured)
         for lane in lanes:  # a graph that was wrong under every setting it was looked at with
             score = self.clock.board[owner[lane.digest]]
             score.objection = score.objection or self.clock.board[lane].objection
@@ -338,10 +338,10 @@ class Beam:
                 best[candidate.digest] = replace(item, candidate=replace(candidate, drift=drift))
         return best
 
-    def _write_journal(self, grown: Grown, best: dict[str, Measured]) -> None:
+    def _write_rows(self, grown: Grown, best: dict[str, Measured]) -> None:
         ratios = {chain_key(item.candidate): item.ratio for item in best.values()}
         for candidate in grown.candidates:
-            attempt = self.journal.find(candidate)
+            attempt = self.board.find(candidate)
             if attempt is None or not grown.is_new(candidate):
                 continue
             score = self.clock.board[candidate]
@@ -349,12 +349,12 @@ class Beam:
             if candidate.digest in best and best[candidate.digest].ratio is None:
                 attempt.run_out(NOT_TIMED)
             elif candidate.digest in best:
-                self.journal.timed(best[candidate.digest], without)
+                self.board.timed(best[candidate.digest], without)
                 self._note_gain(candidate, best[candidate.digest].ratio, without)
             elif score.objection:
                 attempt.drop(score.objection)
-            elif score.explored is not None:
-                attempt.ratio, attempt.parent_ratio = score.explored, without
+            elif score.ratios:
+                attempt.ratio, attempt.parent_ratio = score.ratios[-1], without
             else:
                 attempt.run_out(NOT_TIMED)
 
@@ -379,18 +379,18 @@ class Beam:
         return self._rank.within_reach(chosen)
 
     def _fail(self, passes: Sequence[Planned]) -> None:
-        first = failing_of([planned for planned in passes if planned.forced] or passes, self.journal.attempts)
+        first = failing_of([planned for planned in passes if planned.forced] or passes, self.board.attempts)
         name = first.ordered.name
         raise NamedPassError(
             "pass-did-not-hold",
             f"{name} {first.why}, but it failed",
-            failures(self.journal.attempts, name),
+            failures(self.board.attempts, name),
             f"leave it out, change its options (optim passes show {name}), or allow more drift with --max-drift",
             status=ExitStatus.NOT_HELD,
         )
 
     def _note_left_out(self) -> None:
         for left_out in self._plan.left_out:
-            attempt = self.journal.open(step_of(left_out.offered), self._bench.original)
+            attempt = self.board.open(step_of(left_out.offered), self._bench.original)
             attempt.settle(StepStatus.SKIPPED, left_out.reason)
             attempt.not_here = left_out.not_here

@@ -3,33 +3,30 @@
 Passes of a stage are tried in order, each on the chain of what held before it (its *frontier*); passes of one
 ``alternatives`` group are tried on the same frontier. Everything that held stands in the pool, the chain that leaves
 the stage out too, unless the user named a pass, or the target requires it: then only chains with it go on, and of what
-the target requires those on which it has nothing left to do. What was tried is in the journal.
+the target requires those on which it has nothing left to do. What was tried is on the board.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from optim._engine.gate.drift import worst_drift
 from optim._engine.jobs.offer import Proposal
+from optim._engine.search.board import Board
 from optim._engine.search.deadline import LATER, Deadline
 from optim._engine.search.explore.asking import Asker, Proposals
 from optim._engine.search.explore.kernel_gains import KernelGains
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.repairs import Near, Repairs, as_elsewhere
 from optim._engine.search.explore.rest import NOT_TIMED, OUT_OF_TIME
-from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.measure.idle_settings import IdleSettings
 from optim._engine.search.measure.source_gate import SourceGate
 from optim._engine.search.plan import Planned, slots
-from optim._engine.search.scoreboard import Scoreboard
-from optim._engine.search.select.archive import ParetoArchive
+from optim._engine.search.rows import step_of
 from optim._engine.search.state import Attempt, Candidate, Step, StepKey, StepStatus, Trial
 from optim._engine.search.workbench import Tried, Workbench
 from optim.goal import FASTER, Basis
 from optim.jobs.printed import last_lines
-from optim.onnx.operators import share_within_reach
 from optim.passes import PassResult, Role, Stage
 
 _STOPPED = "search time ran out during this candidate: it {failure}; give more with --search-seconds"
@@ -55,18 +52,14 @@ class Expander:
         kernels: of this machine.
     """
 
-    def __init__(
-        self, bench: Workbench, journal: Journal, archive: ParetoArchive, time: Deadline, promises: Promises
-    ) -> None:
+    def __init__(self, bench: Workbench, board: Board, time: Deadline, promises: Promises) -> None:
         self._bench = bench
         self.asker = Asker(bench, time)
         self._budget = bench.budget
-        self._journal = journal
-        self._archive = archive
+        self._board = board
         self._time = time
-        self._board = Scoreboard()
         self._source = SourceGate(bench, self._board)
-        self.repairs = Repairs(bench, journal, self._board, time, self.judge, promises)
+        self.repairs = Repairs(bench, self._board, time, self.judge, promises)
         self._idle = IdleSettings(bench, time.sameness)
         self._broken: dict[StepKey, tuple[str, str]] = {}
         self.promises = promises
@@ -133,9 +126,9 @@ class Expander:
             answer = asked[planned.ordered.name]
             if not answer.proposals:
                 rows.append((planned, self.note_no_proposal(candidate, planned, answer)))
-            against = "" if planned.forced else self.promises.reason_against(planned, self._time.for_candidate())
+            against = "" if planned.forced else self.promises.reason_against(planned)
             for proposal in answer.proposals:
-                attempt = self._journal.open(step_of(planned.offered, proposal.options), candidate)
+                attempt = self._board.open(step_of(planned.offered, proposal.options), candidate)
                 rows.append((planned, attempt))
                 one = _Wanted(planned, proposal, attempt, proposal is answer.proposals[0])
                 reason = ("" if self._is_open(one, candidate) else against) or self._promises_too_little(candidate, one)
@@ -178,7 +171,7 @@ class Expander:
 
     def note_no_proposal(self, candidate: Candidate, planned: Planned, answer: Proposals) -> Attempt:
         """Has a pass's row say why it offers nothing for a chain; what the target requires may decline so."""
-        attempt = self._journal.open(step_of(planned.offered), candidate)
+        attempt = self._board.open(step_of(planned.offered), candidate)
         attempt.settle(answer.status, answer.reason)
         attempt.out_of_time = answer.ran_out
         if answer.failure:
@@ -193,7 +186,7 @@ class Expander:
         options = self.repairs.known_for(one.attempt.step)
         if options is None:
             return []
-        again = self._journal.open(step_of(one.planned.offered, options), candidate)
+        again = self._board.open(step_of(one.planned.offered, options), candidate)
         again.notes = again.notes or (as_elsewhere(one.planned),)
         return [_Wanted(one.planned, Proposal(options), again)]
 
@@ -206,17 +199,16 @@ class Expander:
         """Why a proposal is not tried on a chain; empty where nothing speaks against it, or the user named its pass."""
         if one.planned.forced:
             return ""
-        reason = self.slower_kernels(one.attempt.step, one.proposal)
-        if reason or one.proposal.result is not None or one.attempt.ratio is not None:
-            return reason
+        self.expect(one.attempt.step, one.proposal)
+        if one.proposal.result is not None or one.attempt.ratio is not None:
+            return ""
         return self.promises.adds_too_little(candidate, one.attempt.step, best_guess=one.best_guess)
 
-    def slower_kernels(self, step: Step, proposal: Proposal) -> str:
-        """Why its kernels say that a proposal cannot win; what they promise at best is noted."""
+    def expect(self, step: Step, proposal: Proposal) -> None:
+        """Note what the kernels of a proposal promise at best."""
         gain = self.kernels.gain(proposal.kernels)
         if gain is not None:
-            self.promises.expect(step, gain, measured=self.kernels.are_measured)
-        return self.promises.cannot_win(step)
+            self.promises.expect(step, gain)
 
     def _apply(self, candidate: Candidate, wanted: Sequence[_Wanted]) -> list[Candidate]:
         """Returns the candidates that hold; for a pass without one, its closest, repaired."""
@@ -292,43 +284,28 @@ class Expander:
 
     def judge(self, candidate: Candidate, attempt: Attempt, tried: Tried) -> Candidate | None:
         """Returns the chain with this step if it holds; its row says why not."""
-        attempt.seconds += tried.seconds
         self.promises.note_seconds(attempt.step.pass_name, tried.seconds)
         if tried.ran_out and tried.seconds < self._bench.settings.timeout_s:
+            attempt.seconds += tried.seconds
             attempt.run_out(_STOPPED.format(failure=tried.failure))
-            self.promises.note_stopped(attempt.step.pass_name, tried.seconds)
+            self.promises.note_stopped(attempt.step.pass_name)
             return None
-        attempt.printed, attempt.trace, attempt.broke = tried.said, tried.trace, tried.broke
-        if tried.answer is None:
-            attempt.settle(StepStatus.FAILED, tried.failure)
+        new = self._board.applied(attempt, candidate, tried)
+        if new is None or tried.answer is None:
             return None
-        result = tried.answer.result
-        attempt.counts = dict(result.counts)
-        attempt.notes = tuple(dict.fromkeys([*attempt.notes, *result.notes]))  # what a first look said is said again
-        if not result.changed:
-            attempt.unchanged = True
-            attempt.settle(StepStatus.NOT_APPLICABLE, "; ".join(result.notes))
-            return None
-        new = candidate.after(attempt.step, result.model, tried.answer.size_bytes, result.interface)
-        self._journal.note_models(candidate, new)
-        attempt.drift, attempt.task = worst_drift(tried.answer.comparisons), tried.answer.task
         objection = self._budget.objection(tried.answer.comparisons, new.is_lossy, tried.answer.task, provisional=True)
         if not objection and new.is_lossy:
             objection = self._source.objection(new)
-        attempt.size_bytes = new.size_bytes
-        self._archive.judged(replace(new, drift=attempt.drift, task=attempt.task), objection)
+        self._board.judged(new, objection)
         if objection:
             attempt.drop(objection)
-            if attempt.drift.relative_error > self._budget.limit(new.is_lossy) and attempt.step.lossy:
+            if new.drift.relative_error > self._budget.limit(new.is_lossy) and attempt.step.lossy:
                 self._broken[attempt.step.key] = candidate.digest, f"on another chain: {objection}"
             return None
         self.promises.note_held(attempt.step)
         if attempt.step.stage is Stage.FUSE:
-            models = self._bench.original.model.path, new.model.path
-            with self._bench.runner.noted("reach", models) as action:
-                action.answer = share_within_reach(*models)
-            self.promises.note_reach(new.digest, action.answer)
-        return replace(new, drift=attempt.drift, task=attempt.task)
+            self.promises.note_fused(new.digest)
+        return new
 
 
 def _with_settings(candidate: Candidate, attempt: Attempt, result: PassResult) -> Candidate:

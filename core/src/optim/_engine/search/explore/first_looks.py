@@ -23,15 +23,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from optim._engine.jobs.offer import Proposal
+from optim._engine.search.board import Board
 from optim._engine.search.deadline import Deadline
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.first_repairs import FirstRepairs, Look
-from optim._engine.search.explore.promise import Promises, fair_order, for_goal, in_turns, leading_of
+from optim._engine.search.explore.promise import Promises, best_first, fair_order, for_goal, leading_of
 from optim._engine.search.explore.repairs import Near
-from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.efforts import LOOK_S
 from optim._engine.search.plan import Plan, Planned
+from optim._engine.search.rows import step_of
 from optim._engine.search.state import Attempt, Candidate, Measured, StepStatus, Trial, unique
 from optim._engine.search.taste import TOO_LITTLE
 from optim._engine.search.workbench import Workbench
@@ -45,44 +46,26 @@ _BEST_SHARE = 2 / 3
 """Of all the time before the least proof, for the very best guess where it is lossy: at load 14 a detector was left
 with nothing, where it was stopped after 12 of 60 s, and is 1.9 times faster. The rest repairs it."""
 
-
-_FOR_TWO = 2.5
-"""Times that one guess is expected to take, for two that run beside each other on two processors: at load 14 a model of
-4 GB had three of them stopped after 48, 22 and 19 s, where the first would have taken some 50 alone."""
-
 _SHARE, _TRIES = 1 / 3, 0.7
 """Share of the search in which the best guess of every pass is tried: with less, slow machines try some only; and the
 part of it in which candidates may begin: the rest is for timing them."""
 
 
 class FirstLooks:
-    """The beginning of one search.
+    """The beginning of one search."""
 
-    Args:
-        bench: of the run.
-        expander: tries passes.
-        clock: times what runs.
-        journal: has a row for each.
-        time: of the search.
-
-    Attributes:
-        hoped: by their digest, ratios of what was not timed by the goal: those that it had before it was repaired, or
-            that its calls let expect.
-    """
-
-    def __init__(self, bench: Workbench, expander: Expander, clock: Clock, journal: Journal, time: Deadline) -> None:
+    def __init__(self, bench: Workbench, expander: Expander, clock: Clock, board: Board, time: Deadline) -> None:
         self._bench = bench
         self._expander = expander
         self._clock = clock
-        self._journal = journal
+        self._board = board
         self._time = time
         self._objective = bench.objective
         self._promises: Promises = expander.promises
-        self._repairs = FirstRepairs(bench, expander, journal, time)
-        self.hoped: dict[str, float] = {}
+        self._repairs = FirstRepairs(bench, expander, board, time)
 
     def run(self, plan: Plan, start: float, *, likeliest: bool = True) -> list[Measured]:
-        """Looks at each pass; returns what holds. Rows of the journal and promises have the rest.
+        """Looks at each pass; returns what holds. Rows of the board and promises have the rest.
 
         Args:
             plan: the passes.
@@ -97,15 +80,12 @@ class FirstLooks:
         if goal.long_rounds and likeliest:
             begin += [one for one in passes if for_goal(one, goal.name) and not one.pass_class.lossy]
             passes = [one for one in passes if goal.name in one.pass_class.suits] if begin else passes
-        named = NamedChain(self._bench, self._expander, self._journal, self._time, plan, begin)
         several = len([one for one in passes if one.offered.stage is not Stage.TUNE]) > 1
-        if not named.is_one and (not several or plan.forced()):
-            for planned in passes:
-                self._promises.leave_open(step_of(planned.offered))
+        if not _is_chain(begin) and (not several or plan.forced()):
             return []
         self._bench.say("first looks")
         self._bench.teller.stage("first looks", lambda: self._bench.deadline.left)
-        chain = named.make()
+        chain = self._named_chain(plan, begin)
         if chain is None:
             return self.run(plan, start, likeliest=False) if begin != plan.forced() else []
         found = self._try(passes, {}, self._seconds, chain.before)
@@ -129,9 +109,10 @@ class FirstLooks:
         held = [one.candidate for one in found if one.holds and _begins_with(one.candidate, whole)]
         right = [items[one.digest] for one in [*named, *held] if one.digest in items]
         right += [Measured(one, None) for one in (*named, *held) if one.digest not in items]
-        self.hoped |= {one.candidate.digest: self._hoped(one, ratios, start) for one in found if one.holds}
+        for one in found:
+            if one.holds:
+                self._board[one.candidate].hoped = self._hoped(one, ratios, start)
         new = self._repairs.repaired(found, lambda one: self._hoped(one, ratios, start), start)
-        self.hoped |= self._repairs.hoped
         return right + [Measured(one, None) for one in new if _begins_with(one, whole)]
 
     def _race(self, found: Sequence[Look], named: Sequence[Candidate], start: float) -> dict[str, Measured]:
@@ -145,12 +126,12 @@ class FirstLooks:
         ratios = self._ratios(items)
         for one in found:
             if (ratio := ratios.get(one.candidate.digest)) is None:
-                if one.candidate.digest in self._bench.unanswered:
-                    one.attempt.drop(self._clock.board[one.candidate].objection)
+                if self._board[one.candidate].is_late:
+                    one.attempt.drop(self._board[one.candidate].objection)
                 continue
             if self._objective.is_latency:
                 self._promises.note_ratio(one.attempt.step, ratio / (ratios.get(one.parent.digest) or start))
-            self._journal.timed(items[one.candidate.digest], start)
+            self._board.timed(items[one.candidate.digest], start)
         return items
 
     def _ratios(self, items: Mapping[str, Measured]) -> dict[str, float]:
@@ -165,7 +146,7 @@ class FirstLooks:
         if self._objective.is_latency:
             return item.ratio
         if self._objective.has_clock:
-            return self._clock.expected.get(item.digest)
+            return self._board[item.candidate].hoped
         original = self._objective.figure(Measured(self._bench.original, 1.0), self._clock.base)
         figure = self._objective.figure(item, self._clock.base)
         return figure / original if math.isfinite(figure) and 0 < original < math.inf else None
@@ -177,12 +158,11 @@ class FirstLooks:
         something is there however short the time.
         """
         passes = [planned for planned in fair_order(plan, self._objective.goal.name) if planned.pass_class.lossy]
-        named = NamedChain(self._bench, self._expander, self._journal, self._time, plan, plan.forced())
-        if not passes or (plan.forced() and not named.is_one):
+        if not passes or (plan.forced() and not _is_chain(plan.forced())):
             return []
         self._bench.say("first looks")
         self._bench.teller.stage("first looks", lambda: self._bench.deadline.left)
-        chain = named.make()
+        chain = self._named_chain(plan, plan.forced())
         if chain is None:
             return []
         gains = {one.ordered.name: float(one.ordered.offered.stage is Stage.CONVERT_PRECISION) for one in passes}
@@ -203,11 +183,6 @@ class FirstLooks:
         """Seconds for a candidate that has its first look; 0 when their time is over."""
         left = self._left(_TRIES)
         return min(self._time.timeout_s, left + self._time.grace_s) if left > 0 else 0.0
-
-    @property
-    def _has_time_for_one(self) -> bool:
-        """Whether two guesses beside each other would both be stopped: the best has all the time alone then."""
-        return _FOR_TWO * self._bench.deadline.try_s > self._time.most_before_proof
 
     def _seconds(self, planned: Planned, place: int, leading: int) -> float:
         """For the first looks that are timed: a third of the search; the leading ones whatever the time.
@@ -249,20 +224,16 @@ class FirstLooks:
             for planned in behind:
                 answer = asked[planned.ordered.name]
                 proposals = [one for one in answer.proposals if one.changes]
-                if not answer.ran_out:
-                    self._promises.note_offer(planned.ordered.name, is_one=bool(proposals))
                 if not proposals:
                     if not answer.proposals and not answer.ran_out:  # there may be no time to ask it again
                         self._expander.note_no_proposal(parent, planned, answer)
                     continue
-                attempt = self._journal.open(step_of(planned.offered, proposals[0].options), parent)
-                if reason := self._expander.slower_kernels(attempt.step, proposals[0]):
-                    attempt.settle(StepStatus.SKIPPED, reason)
-                else:
-                    wanted.append((planned, parent, attempt))
-                    others[planned.ordered.name] = proposals[1:]
+                attempt = self._board.open(step_of(planned.offered, proposals[0].options), parent)
+                self._expander.expect(attempt.step, proposals[0])
+                wanted.append((planned, parent, attempt))
+                others[planned.ordered.name] = proposals[1:]
         values = gains or {planned.ordered.name: self._per_second(planned, attempt) for planned, _, attempt in wanted}
-        order = in_turns([planned for planned, _, _ in wanted], values)
+        order = best_first([planned for planned, _, _ in wanted], values)
         promised = gains or {planned.ordered.name: self._gain(planned, attempt) for planned, _, attempt in wanted}
         leading = leading_of(order, [planned for planned, _, _ in wanted], promised)
         names = [planned.ordered.name for planned in (*leading, *(one for one in order if one not in leading))]
@@ -270,20 +241,40 @@ class FirstLooks:
         trials = [Trial(parent, planned.offered, attempt.step.options) for planned, parent, attempt in wanted]
 
         self._bench.teller.more(len(trials))
-        alone = 1 if leading and self._has_time_for_one else 0
-        outcomes = self._bench.try_all(
-            trials[:alone], lambda _: max(self._time.most_before_proof, seconds(wanted[0][0], 0, len(leading)))
-        )
-        outcomes += self._bench.try_all(
-            trials[alone:], lambda place: seconds(wanted[alone + place][0], alone + place, len(leading))
-        )
+        outcomes = self._bench.try_all(trials, lambda place: seconds(wanted[place][0], place, len(leading)))
         looks = []
         for (planned, parent, attempt), tried in zip(wanted, outcomes, strict=True):
-            if tried is None or tried.ran_out:
-                self._promises.leave_open(attempt.step)
             if tried is not None:
                 looks.append(self._repairs.look(planned, parent, attempt, tried, others[planned.ordered.name]))
         return [look for look in looks if look is not None and not self._is_idle(look)]
+
+    def _named_chain(self, plan: Plan, named: Sequence[Planned]) -> MadeChain | None:
+        """The chain of passes that were named; the original alone where none was, None where one does not hold."""
+        parts, order = [(0, self._bench.original)], [planned for those in plan.stages.values() for planned in those]
+        for place, planned in enumerate(order):
+            if planned in named:
+                longer = self._after(parts[-1][1], planned)
+                if longer is None:
+                    return None
+                parts.append((place + 1, longer))
+        return MadeChain(tuple(parts), {planned.ordered.name: place for place, planned in enumerate(order)})
+
+    def _after(self, parent: Candidate, planned: Planned) -> Candidate | None:
+        """A chain with the first guess of one more pass, repaired if need be."""
+        answer = self._expander.asker.ask(parent, [planned.offered])[planned.ordered.name]
+        proposals = [one for one in answer.proposals if one.changes]
+        if not proposals:
+            declines = answer.status is StepStatus.NOT_APPLICABLE and not answer.proposals
+            return parent if declines and not planned.is_named else None
+        attempt = self._board.open(step_of(planned.offered, proposals[0].options), parent)
+        trial = Trial(parent, planned.offered, attempt.step.options)
+        tried = self._bench.try_one(trial, self._time.for_candidate(named=True))
+        made = self._expander.judge(parent, attempt, tried)
+        if self._expander.needs_nothing(planned, attempt):
+            return parent
+        if made is None and self._expander.repairs.is_near(attempt, tried):
+            made = self._expander.repairs.repair(Near(planned, parent, attempt, tried))
+        return made
 
     def _is_idle(self, look: Look) -> bool:
         """Whether it is of settings that change nothing; its row says so."""
@@ -303,7 +294,7 @@ class FirstLooks:
     def _behind_what_makes_way(self, plan: Plan, passes: Sequence[Planned]) -> list[Look]:
         """Each pass that only makes way, and behind it the best guess of what promises most then.
 
-        What changes nothing makes way for nothing. Its rows in the journal serve its stage too.
+        What changes nothing makes way for nothing. Its rows serve its stage too.
         """
         order = [planned for those in plan.stages.values() for planned in those]
         found = []
@@ -322,7 +313,6 @@ class FirstLooks:
         for planned in passes:
             proposals = [one for one in asked[planned.ordered.name].proposals if one.changes]
             if proposals:
-                self._promises.note_offer(planned.ordered.name, is_one=True)
                 guesses.append((self._promises.of_pass(planned), planned, proposals))
         if not guesses:
             return None
@@ -330,10 +320,15 @@ class FirstLooks:
         if gain < TOO_LITTLE:
             return None
         chosen = best.options
-        attempt = self._journal.open(step_of(planned.offered, chosen), parent)
+        attempt = self._board.open(step_of(planned.offered, chosen), parent)
         seconds = max(self._for_looks, self._time.grace_s)
         (tried,) = self._bench.try_all([Trial(parent, planned.offered, chosen)], lambda _: seconds)
         return None if tried is None else self._repairs.look(planned, parent, attempt, tried, others)
+
+
+def _is_chain(named: Sequence[Planned]) -> bool:
+    """Whether passes were named that others can be looked at on: one that changes what goes in is not."""
+    return bool(named) and not any(planned.pass_class.recasts for planned in named)
 
 
 def _begins_with(candidate: Candidate, chain: Candidate) -> bool:
@@ -362,66 +357,3 @@ class MadeChain:
         """The chain with what was named and comes before a pass."""
         place = self.places[planned.ordered.name]
         return next(chain for begin, chain in reversed(self.parts) if begin <= place)
-
-
-class NamedChain:
-    """Makes the chain of the passes that a plan names, each with its first guess.
-
-    Args:
-        bench: of the run.
-        expander: tries passes.
-        journal: has a row for each.
-        time: of the search.
-        plan: the passes.
-        named: those of them that the chain is made of.
-    """
-
-    def __init__(
-        self,
-        bench: Workbench,
-        expander: Expander,
-        journal: Journal,
-        time: Deadline,
-        plan: Plan,
-        named: Sequence[Planned],
-    ) -> None:
-        self._bench = bench
-        self._expander = expander
-        self._journal = journal
-        self._time = time
-        self._order = [planned for those in plan.stages.values() for planned in those]
-        self._named = named
-
-    @property
-    def is_one(self) -> bool:
-        """Whether passes were named that others can be looked at on: one that changes what goes in is not."""
-        return bool(self._named) and not any(planned.pass_class.recasts for planned in self._named)
-
-    def make(self) -> MadeChain | None:
-        """The chain; the original alone where nothing was named, None where a pass does not hold as it is guessed."""
-        parts = [(0, self._bench.original)]
-        for place, planned in enumerate(self._order):
-            if planned in self._named:
-                longer = self._after(parts[-1][1], planned)
-                if longer is None:
-                    return None
-                parts.append((place + 1, longer))
-        return MadeChain(tuple(parts), {planned.ordered.name: place for place, planned in enumerate(self._order)})
-
-    def _after(self, parent: Candidate, planned: Planned) -> Candidate | None:
-        """A chain with the first guess of one more pass, repaired if need be."""
-        answer = self._expander.asker.ask(parent, [planned.offered])[planned.ordered.name]
-        proposals = [one for one in answer.proposals if one.changes]
-        if not proposals:
-            declines = answer.status is StepStatus.NOT_APPLICABLE and not answer.proposals
-            return parent if declines and not planned.is_named else None
-        attempt = self._journal.open(step_of(planned.offered, proposals[0].options), parent)
-        tried = self._bench.try_one(
-            Trial(parent, planned.offered, attempt.step.options), self._time.for_candidate(named=True)
-        )
-        made = self._expander.judge(parent, attempt, tried)
-        if self._expander.needs_nothing(planned, attempt):
-            return parent
-        if made is None and self._expander.repairs.is_near(attempt, tried):
-            made = self._expander.repairs.repair(Near(planned, parent, attempt, tried))
-        return made

@@ -2,9 +2,6 @@
 
 A proposal is applied and compared once, a repair many times; and what keeps more of its accuracy by itself leaves less
 to repair. So the other proposals come first, and of what is still beyond the budget the nearest is repaired.
-
-Where there is no time for both, what has a precision between is repaired at once: a repair begins with all nodes in
-that, which is one look too, and the surest of them.
 """
 
 from __future__ import annotations
@@ -15,14 +12,15 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 
 from optim._engine.jobs.offer import Proposal
+from optim._engine.search.board import Board
 from optim._engine.search.deadline import Deadline
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.promise import Promises
-from optim._engine.search.explore.repairs import LOOKS_OF_A_REPAIR, Near, after_repair, per_evaluation
+from optim._engine.search.explore.repairs import Near, after_repair, per_evaluation
 from optim._engine.search.explore.rest import OUT_OF_TIME
-from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.plan import Planned
-from optim._engine.search.state import Attempt, Candidate, StepStatus, Trial
+from optim._engine.search.rows import step_of
+from optim._engine.search.state import Attempt, Candidate, Trial
 from optim._engine.search.taste import CLEARLY_FASTER
 from optim._engine.search.workbench import Tried, Workbench
 
@@ -52,20 +50,16 @@ class FirstRepairs:
     Args:
         bench: of the run.
         expander: tries passes, and repairs.
-        journal: has a row for each.
+        board: has a row for each.
         time: of the search.
-
-    Attributes:
-        hoped: ratios to expect of what was found, by their digest: those before they were repaired, or exchanged.
     """
 
-    def __init__(self, bench: Workbench, expander: Expander, journal: Journal, time: Deadline) -> None:
+    def __init__(self, bench: Workbench, expander: Expander, board: Board, time: Deadline) -> None:
         self._bench = bench
         self._expander = expander
-        self._journal = journal
+        self._board = board
         self._time = time
         self._promises: Promises = expander.promises
-        self.hoped: dict[str, float] = {}
 
     def look(
         self, planned: Planned, parent: Candidate, attempt: Attempt, tried: Tried, others: Sequence[Proposal] = ()
@@ -96,13 +90,6 @@ class FirstRepairs:
                 continue
             if place >= _REPAIRED:
                 self.leave(one)
-                continue
-            if self._has_time_for_one_look(one):
-                with self._time.lending():
-                    new = self._expander.repairs.repair(one)
-                if new is not None:
-                    held = min(held, self._note(new, self._hoped(one, new, ratio)))
-                    results.append(new)
                 continue
             others = self._otherwise(one)
             for other in others:
@@ -136,20 +123,13 @@ class FirstRepairs:
         drift = one.attempt.drift.relative_error if one.attempt.drift else 0.0
         return _UNEVEN * after_repair(ratio, drift, self._expander.repairs.aim(one.tried)) >= held
 
-    def _has_time_for_one_look(self, one: Look) -> bool:
-        """Whether there is no time for other proposals and a repair, and a repair begins with something sure."""
-        short = self._time.most_before_proof < LOOKS_OF_A_REPAIR * one.attempt.seconds
-        return short and "finer" in one.attempt.step.options
-
     def _otherwise(self, one: Look) -> list[Look]:
         """Tries what a pass proposes beside its first guess, on the same chain."""
         wanted = []
         for proposal in one.others:
-            attempt = self._journal.open(step_of(one.planned.offered, proposal.options), one.parent)
-            if reason := self._expander.slower_kernels(attempt.step, proposal):
-                attempt.settle(StepStatus.SKIPPED, reason)
-            else:
-                wanted.append(attempt)
+            attempt = self._board.open(step_of(one.planned.offered, proposal.options), one.parent)
+            self._expander.expect(attempt.step, proposal)
+            wanted.append(attempt)
         trials = [Trial(one.parent, one.planned.offered, attempt.step.options) for attempt in wanted]
         self._bench.teller.more(len(trials))
         outcomes = self._bench.try_all(trials, lambda _: self._time.for_candidate())
@@ -166,7 +146,7 @@ class FirstRepairs:
         return next((one for one in looks if one is near), looks[0])
 
     def _note(self, candidate: Candidate, hoped: float) -> float:
-        self.hoped[candidate.digest] = hoped
+        self._board[candidate].hoped = hoped
         return hoped
 
     def _hoped(self, one: Look, found: Candidate, ratio: Callable[[Look], float]) -> float:

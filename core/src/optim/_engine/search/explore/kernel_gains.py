@@ -56,7 +56,6 @@ class KernelGains:
         self._bench = bench
         self._work = work
         self._ratios: tuple[KernelRatio, ...] = ()
-        self._measured_here = False
 
     def find(self) -> None:
         """Take what is known of this machine, or measure it.
@@ -74,9 +73,9 @@ class KernelGains:
         if known is None:
             return
         self._work = self._counted() or self._work
-        self._measured_here = bool(known.measured) and not _is_disturbed(known.measured)
-        self._ratios = known.measured if self._measured_here else known.known
-        if known.measured and not self._measured_here:
+        disturbed = _is_disturbed(known.measured)
+        self._ratios = known.measured if known.measured and not disturbed else known.known
+        if disturbed:
             bench.deadline.note("other programs disturbed the kernel timing, so optim estimated gains from tables")
 
     def gain(self, uses: Iterable[KernelUse]) -> float | None:
@@ -96,11 +95,6 @@ class KernelGains:
         found = [one.ratio for one in self._ratios if one.operator == operator and one.precision == precision]
         return min(found, default=None)
 
-    @property
-    def are_measured(self) -> bool:
-        """Whether they were timed on this machine."""
-        return self._measured_here
-
     def _counted(self) -> Mapping[str, float]:
         """The shares as they are on a sample; empty where they are known, cannot be counted, or take too long."""
         bench, prepared = self._bench, self._bench.prepared
@@ -108,7 +102,7 @@ class KernelGains:
         if not self.measures or len(self._work) < 2 or took_s > _COUNTING_SHARE * bench.deadline.left:
             return {}
         sample = prepared.timed[0]
-        key = bench.keys.work(bench.original.model, sample)
+        key = bench.keys.found("work", bench.original.digest, sample)
         answer = bench.runner.known(key, work_job.Answer)
         if answer is None:
             request = work_job.Request(bench.original.model, bench.place, bench.reference.feeds, sample)

@@ -8,9 +8,8 @@ what kind of pass it is stands for it.
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import zip_longest
 
 from optim._engine.search.plan import Plan, Planned
 from optim._engine.search.state import Candidate, Measured, Step, StepKey
@@ -42,14 +41,6 @@ _NO_GAIN = math.log(1.1)
 _DEAR = 0.1
 """Share of the search: a pass that takes longer for a candidate must have shown a gain."""
 
-_MORE_TIME = 1.5
-"""Times what a candidate was stopped after: with less, a busy machine stops it again."""
-
-_NO_MORE = (
-    "search time ran out {:.0f} s into its first candidate, and too little is left for another; "
-    "give more with --search-seconds"
-)
-
 _FOR_THE_GOAL = 1.0
 """What a pass promises that is there for the goal of the run alone: it comes before all that is tried for any goal."""
 
@@ -70,32 +61,16 @@ class Promises:
         self._gain_of_step: dict[StepKey, float] = {}
         self._gain_of_pass: dict[str, float] = {}
         self._seconds: dict[str, float] = {}
-        self._stopped: dict[str, float] = {}
+        self._stopped: set[str] = set()
         self._held: dict[StepKey, Step] = {}
-        self._reach: dict[str, float] = {}
         self._expected: dict[StepKey, float] = {}
-        self._bounded: set[StepKey] = set()
-        self._open: list[Step] = []
         self._repaired: dict[StepKey, tuple[Step, float]] = {}
-        self._nothing: set[str] = set()
+        self._fused: set[str] = set()
         self._latency: dict[str, float] = {}
 
-    def expect(self, step: Step, gain: float, *, measured: bool) -> None:
-        """Notes what a step gains at best by the kernels that it exchanges, and whether they were timed here."""
+    def expect(self, step: Step, gain: float) -> None:
+        """Notes what a step gains at best by the kernels that it exchanges."""
         self._expected[step.key] = gain
-        if measured:
-            self._bounded.add(step.key)
-
-    def cannot_win(self, step: Step) -> str:
-        """Why a step cannot win beyond noise whatever else is so, in one sentence; empty where it may."""
-        gain = self._expected.get(step.key)
-        if gain is None or step.key not in self._bounded or gain >= -_NO_GAIN or step.key in self._gain_of_step:
-            return ""
-        return f"its kernels are slower than float32 on this machine: latency ratio {math.exp(-gain):.2f} at best"
-
-    def note_offer(self, name: str, *, is_one: bool) -> None:
-        """Notes whether a pass has anything to offer, as far as it was asked last."""
-        (self._nothing.discard if is_one else self._nothing.add)(name)
 
     def note_latency(self, items: Iterable[Measured]) -> None:
         """Notes the latency of models that hold, as ratios to the original's."""
@@ -107,18 +82,18 @@ class Promises:
         """Notes that a candidate with a step is right."""
         self._held[step.key] = step
 
-    def note_reach(self, digest: str, share: float) -> None:
-        """Notes what share of a model's work 8 bits still reach, 0..1; all of it where nobody says so."""
-        self._reach[digest] = share
+    def note_fused(self, digest: str) -> None:
+        """Notes that a model is fused and right: later stages may make theirs of it."""
+        self._fused.add(digest)
 
     def note_seconds(self, name: str, seconds: float) -> None:
         """Notes what a candidate of a pass took, where it was not known already."""
         if seconds > 0:
             self._seconds[name] = max(seconds, self._seconds.get(name, 0.0))
 
-    def note_stopped(self, name: str, seconds: float) -> None:
-        """Notes that a candidate of a pass was stopped for its time after so many seconds."""
-        self._stopped[name] = max(seconds, self._stopped.get(name, 0.0))
+    def note_stopped(self, name: str) -> None:
+        """Notes that a candidate of a pass was stopped for its time: it may be made with more."""
+        self._stopped.add(name)
 
     def note_ratio(self, step: Step, ratio: float) -> None:
         """Notes the latency of a chain with a step to that without it."""
@@ -154,23 +129,13 @@ class Promises:
         lost = max(of_pass) - expected if expected is not None else 0.0
         return self._gain_of_pass[step.pass_name] - lost
 
-    def leave_open(self, step: Step) -> None:
-        """Notes a step that there was no time to look at."""
-        self._open.append(step)
-
-    def is_open(self, name: str) -> bool:
-        """Whether there was no time to look at a pass, and it is not known since what it gains."""
-        return name not in self._gain_of_pass and any(step.pass_name == name for step in self._open)
-
     def holds(self, name: str) -> bool:
         """Whether a candidate of a pass is right."""
         return any(held == name for held, _ in self._held)
 
     def of_pass(self, planned: Planned) -> float:
-        """The gain to expect of a pass with the options that suit the model best; 0 where it has nothing to offer."""
+        """The gain to expect of a pass with the options that suit the model best."""
         name = planned.ordered.name
-        if name in self._nothing:
-            return 0.0
         by_kernels = [gain for key, gain in self._expected.items() if key[0] == name]
         guess = max(by_kernels, default=GUESSES.get(planned.ordered.offered.stage, 0.0))
         return max(0.0, self._gain_of_pass.get(name, guess))
@@ -198,18 +163,13 @@ class Promises:
         """
         if step.stage is not Stage.FUSE:
             return False
-        fused = [self.beneath(digest, self._latency[digest]) for digest in self._reach if digest in self._latency]
-        expected = self.beneath(parent.digest, self._latency[parent.digest]) * math.exp(-self.gain(step))
-        return math.log(min([best, *fused]) / expected) >= TOO_LITTLE
+        there = min([best, *(self.beneath(self._latency[digest]) for digest in self._fused & self._latency.keys())])
+        expected = self.beneath(self._latency[parent.digest]) * math.exp(-self.gain(step))
+        return math.log(there / expected) >= TOO_LITTLE
 
-    def beneath(self, digest: str, ratio: float) -> float:
-        """The latency to expect of a model beneath the later step that gains most of those that hold.
-
-        Args:
-            digest: of the model.
-            ratio: its latency to the original's.
-        """
-        return ratio * math.exp(-max((self.gain_on(digest, one) for one in self.later), default=0.0))
+    def beneath(self, ratio: float) -> float:
+        """The latency to expect of such a model beneath the later step that gains most of those that hold."""
+        return ratio * math.exp(-max(map(self.gain, self.later), default=0.0))
 
     @property
     def later(self) -> list[Step]:
@@ -218,17 +178,10 @@ class Promises:
         known = [one for one in lossy if one.key in self._gain_of_step or one.key in self._repaired]
         return [one for one in known if self.gain(one) > TOO_LITTLE]
 
-    def gain_on(self, digest: str, step: Step) -> float:
-        """The gain to expect of a step on a model: 8 bits gain nothing of what a fusion took out of their reach."""
-        gain = self.gain(step)
-        if step.stage is not Stage.QUANTIZE or gain <= 0.0:
-            return gain
-        return -math.log(1.0 - self._reach.get(digest, 1.0) * (1.0 - math.exp(-gain)))
-
     @property
     def best_gain(self) -> float:
-        """The most that any step gained, or may gain that was not looked at; 0 where none is of use."""
-        return max([0.0, *self._gain_of_step.values(), *map(self.gain, self._open)])
+        """The most that any step gained; 0 where none is of use."""
+        return max([0.0, *self._gain_of_step.values()])
 
     def per_second(self, step: Step) -> float:
         """Returns what decides which candidate is tried first."""
@@ -244,27 +197,20 @@ class Promises:
 
     def latency(self, parent: Candidate, step: Step) -> float:
         """Returns the latency to expect of a chain with one more step, as a ratio to the original's."""
-        return self._latency.get(parent.digest, 1.0) * math.exp(-self.gain_on(parent.digest, step))
+        return self._latency.get(parent.digest, 1.0) * math.exp(-self.gain(step))
 
     def is_faster(self, step: Step) -> bool:
         """Returns whether a step that was timed is worth a repair: one that is no faster needs none."""
         return self.gain(step) > 0.0
 
-    def reason_against(self, planned: Planned, left_s: float) -> str:
-        """Returns why a pass is tried on no further chain, in one sentence; empty where nothing speaks against it.
-
-        Args:
-            planned: the pass.
-            left_s: seconds that a candidate of it would have.
-        """
+    def reason_against(self, planned: Planned) -> str:
+        """Returns why a pass is tried on no further chain, in one sentence; empty where nothing speaks against it."""
         name, pass_class = planned.ordered.name, planned.pass_class
         gain, seconds = self._gain_of_pass.get(name), self.seconds(name)
         if gain is not None and gain < -_NO_GAIN and pass_class.lossy:
             return f"it made the original slower (latency ratio {math.exp(-gain):.2f}): other passes promise more"
         useless = gain <= -math.log(CLEARLY_FASTER) if gain is not None else not self.holds(name)
-        if seconds > _DEAR * self._search_s and useless:
-            if gain is None and name in self._stopped:
-                return "" if left_s >= _MORE_TIME * self._stopped[name] else _NO_MORE.format(self._stopped[name])
+        if seconds > _DEAR * self._search_s and useless and (gain is not None or name not in self._stopped):
             found = "led to no valid model" if gain is None else f"latency ratio {math.exp(-gain):.2f}"
             return (
                 f"its first candidate took {seconds:.0f} s and {found}: other passes promise more in that time; "
@@ -274,7 +220,7 @@ class Promises:
 
 
 def fair_order(plan: Plan, goal: str = "latency") -> list[Planned]:
-    """Passes that make a model better, by what they promise, plugins in turn; of the stage tune its first.
+    """Passes that make a model better, by what they promise; of the stage tune its first.
 
     Candidates of other stages are looked at through that one's settings, too.
     """
@@ -284,7 +230,7 @@ def fair_order(plan: Plan, goal: str = "latency") -> list[Planned]:
     }
     passes = [one for stage, those in found.items() for one in (those[:1] if stage is Stage.TUNE else those)]
     guessed = {one.ordered.name: GUESSES.get(one.ordered.offered.stage, 0.0) + for_goal(one, goal) for one in passes}
-    return in_turns(passes, guessed)
+    return best_first(passes, guessed)
 
 
 def leading_of(passes: Sequence[Planned], plan: Sequence[Planned], gains: Mapping[str, float]) -> list[Planned]:
@@ -296,7 +242,7 @@ def leading_of(passes: Sequence[Planned], plan: Sequence[Planned], gains: Mappin
     one that halves its time. What makes a model slower leads nothing; nor does the stage tune, which promises least.
 
     Args:
-        passes: in turns.
+        passes: the best first.
         plan: the same in the order of the plan.
         gains: what they promise, by name.
     """
@@ -325,13 +271,9 @@ def _is_as_good(one: Planned, best: Planned, gains: Mapping[str, float]) -> bool
     return is_sure and gains[one.ordered.name] >= gains[best.ordered.name]
 
 
-def in_turns(passes: Sequence[Planned], gains: Mapping[str, float]) -> list[Planned]:
-    """Lossy settings first, which cost next to nothing, then what promises most; a pass of each plugin in turn."""
-    by_plugin: dict[str, list[Planned]] = defaultdict(list)
-    for planned in sorted(passes, key=lambda one: (not _is_lossy_setting(one), -gains[one.ordered.name])):
-        by_plugin[planned.offered.plugin.name].append(planned)
-    turns = zip_longest(*by_plugin.values())
-    return [planned for turn in turns for planned in turn if planned is not None]
+def best_first(passes: Sequence[Planned], gains: Mapping[str, float]) -> list[Planned]:
+    """Lossy settings first, which cost next to nothing, then what promises most."""
+    return sorted(passes, key=lambda one: (not _is_lossy_setting(one), -gains[one.ordered.name]))
 
 
 def for_goal(planned: Planned, goal: str) -> float:

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Sequence
 
 from optim._engine.search.explore.promise import Promises
+from optim._engine.search.front import tie_of
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.objective import Objective
-from optim._engine.search.select.archive import tie_of
 from optim._engine.search.state import Candidate, Measured
 from optim.passes import Stage
 
@@ -33,10 +33,6 @@ class Ranking:
         clock: its last race has the figures of the original.
         original: of the run.
         timed: whether time means something on the target.
-
-    Attributes:
-        hoped: by their digest, ratios of what was not timed by the goal: those that it had before it was repaired, or
-            that a first look at its calls lets expect.
     """
 
     def __init__(self, objective: Objective, clock: Clock, original: Candidate, *, timed: bool) -> None:
@@ -44,25 +40,24 @@ class Ranking:
         self._clock = clock
         self._original = Measured(original, 1.0)
         self._timed = timed
-        self.hoped: dict[str, float] = {}
-
-    def wait(self, promised: Iterable[tuple[Candidate, float]]) -> None:
-        """Note what holds, with the ratio that it promises: no race may have the time for it."""
-        for candidate, ratio in promised:
-            self.hoped.setdefault(candidate.digest, ratio)
 
     def figure(self, item: Measured) -> float:
         """Returns what is made small."""
         figure = self._objective.figure(item, self._clock.base)
-        if item.digest in self.hoped and (item.ratio is None or math.isinf(figure)):
+        if self._objective.is_accuracy:
+            return figure
+        expected = self._clock.board[item.candidate].hoped
+        if expected is not None and (item.ratio is None or math.isinf(figure)):
             doubt = _DOUBT if self._objective.has_clock and item.candidate.steps else 1.0
-            hoped = doubt * self.hoped[item.digest]
+            hoped = doubt * expected
             return hoped * self._objective.figure(self._original, self._clock.base)
         return figure
 
     def of(self, items: Iterable[Measured]) -> list[Measured]:
-        """Returns them, the best first."""
-        items = list(items)
+        """Returns them, the best first: what may keep within the bounds before what breaks one."""
+        return sorted(self._by_figure(list(items)), key=lambda item: self._objective.excess(item, self._clock.base) > 0)
+
+    def _by_figure(self, items: list[Measured]) -> list[Measured]:
         if self._objective.is_size and not self._timed:
             # what cannot be timed goes by size, and by the order in which passes offer it where that is about the same
             smallest = min((item.candidate.size_bytes for item in items), default=1)
@@ -97,8 +92,8 @@ class Ranking:
         timed = [item for item in (*ready, *fused) if item.ratio is not None]
         if promises is None or not promises.later or not timed or not self._objective.is_latency:
             return list(ready[:most])
-        first = min(timed, key=lambda item: promises.beneath(item.digest, item.ratio or 1.0))
-        timed.sort(key=lambda item: promises.beneath(item.digest, item.low or item.ratio or 1.0))
+        first = min(timed, key=lambda item: promises.beneath(item.ratio or 1.0))
+        timed.sort(key=lambda item: promises.beneath(item.low or item.ratio or 1.0))
         order = {item.digest: item for item in (first, *ready[:1], *timed, *ready)}
         return list(order.values())[:most]
 

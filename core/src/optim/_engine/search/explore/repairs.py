@@ -12,19 +12,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from optim._engine.repair.found import REPAIRABLE
+from optim._engine.search.board import Board
 from optim._engine.search.deadline import LEAST_REPAIR_S, Deadline
 from optim._engine.search.explore.promise import Promises
-from optim._engine.search.journal import Journal, chain_key, chain_of, step_of
 from optim._engine.search.plan import Planned
-from optim._engine.search.scoreboard import Scoreboard
+from optim._engine.search.rows import chain_key, chain_of, step_of
 from optim._engine.search.select.chains import Chains
 from optim._engine.search.select.repair import RepairedOptions, Repairer
 from optim._engine.search.state import Attempt, Candidate, ChainKey, Step, StepKey, Trial
 from optim._engine.search.workbench import Tried, Workbench
-
-LOOKS_OF_A_REPAIR = 8
-"""Times that the guess took: all nodes in the precision between, two replays, estimates, two sets that are measured,
-and what it finds made. A BERT-base given 126 s, whose guess takes 5 to 7, had 19 s for it, and had found nothing."""
 
 _LEAST_S, _LEAST_RATIO = 0.1, 0.01
 """Of an evaluation, and of what a quick look finds: less is not told apart."""
@@ -48,8 +44,7 @@ class Repairs:
 
     Args:
         bench: of the run.
-        journal: gets a row for each that is tried.
-        board: what is known of each model.
+        board: gets a row for each that is tried.
         time: for repairs.
         judge: returns the chain with a step if it holds, as :meth:`Expander.judge` does.
         promises: learn what a repaired step may gain.
@@ -63,25 +58,24 @@ class Repairs:
     def __init__(
         self,
         bench: Workbench,
-        journal: Journal,
-        board: Scoreboard,
+        board: Board,
         time: Deadline,
         judge: Callable[[Candidate, Attempt, Tried], Candidate | None],
         promises: Promises,
     ) -> None:
         self._bench = bench
-        self._journal = journal
+        self._board = board
         self._board = board
         self._time = time
         self._judge = judge
         self._promises = promises
-        self._repairer = Repairer(bench, journal, board, time)
+        self._repairer = Repairer(bench, board, time)
         self._repaired_as: dict[StepKey, RepairedOptions] = {}
         self._found: dict[tuple[str, StepKey], Candidate | None] = {}
         self.near: dict[tuple[str, StepKey], Near] = {}
         self.far: dict[tuple[str, StepKey], Near] = {}
         self.rough: dict[ChainKey, Near] = {}
-        self._chains = Chains(bench, journal, time)
+        self._chains = Chains(bench, board, time)
 
     def closest(self, tried: Sequence[Near]) -> Near | None:
         """Returns the closest of the candidates that broke the budget and can be repaired."""
@@ -193,7 +187,7 @@ class Repairs:
         self, one: Near, found: RepairedOptions, notes: tuple[str, ...] = ()
     ) -> tuple[Candidate | None, Tried]:
         parent, planned, broken = one.parent, one.planned, one.attempt
-        again = self._journal.open(step_of(planned.offered, found.options), parent)
+        again = self._board.open(step_of(planned.offered, found.options), parent)
         again.notes = notes or again.notes
         self._promises.note_repaired(broken.step, again.step, found.lost)
         trial = Trial(parent, planned.offered, found.options)

@@ -6,10 +6,11 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
+from optim._engine.search.board import Board
 from optim._engine.search.deadline import Deadline
 from optim._engine.search.explore.promise import BENEATH, GUESSES, Promises
-from optim._engine.search.journal import Journal, step_of
 from optim._engine.search.plan import Planned
+from optim._engine.search.rows import step_of
 from optim._engine.search.state import Attempt, Candidate, StepStatus
 from optim.passes import Role, Stage
 
@@ -34,23 +35,17 @@ Leg: TypeAlias = tuple[Stage, Sequence[Planned]]
 def share_of_later(own: Sequence[Planned], later: Sequence[Planned], promises: Promises, *, for_size: bool) -> float:
     """The share of the time for candidates that a stage leaves to those after it, 0..1.
 
-    Where size is the goal what makes a model small is lossy; else it is left to what promises more than this stage
-    and had no time for its first look, as on a busy machine; or to what gains more and is made anew of each fusion.
+    Where size is the goal what makes a model small is lossy; else it is left to what gains more and is made anew of
+    each fusion.
     """
     if for_size:
         lossy_later = any(planned.pass_class.lossy for planned in later)
         return LEFT_FOR_LATER if lossy_later and not any(planned.pass_class.lossy for planned in own) else 0.0
     if any(planned.forced for planned in own):
         return 0.0
-    waiting = [promises.of_pass(one) for one in later if _has_a_claim(one, promises)]
+    anew = [one for one in later if one.offered.stage in BENEATH and promises.holds(one.ordered.name)]
     best = max(map(promises.of_pass, own), default=0.0)
-    return LEFT_FOR_LATER if max(waiting, default=0.0) > best else 0.0
-
-
-def _has_a_claim(planned: Planned, promises: Promises) -> bool:
-    """Whether an earlier stage leaves time to a pass that promises more."""
-    is_made_anew = planned.offered.stage in BENEATH and promises.holds(planned.ordered.name)
-    return promises.is_open(planned.ordered.name) or is_made_anew
+    return LEFT_FOR_LATER if max(map(promises.of_pass, anew), default=0.0) > best else 0.0
 
 
 def untried(attempts: Iterable[Attempt]) -> list[str]:
@@ -73,12 +68,12 @@ def why_no_more(names: Sequence[str], time: Deadline) -> str:
     return f"; no time for a candidate of {some} (about --search-seconds {enough_s} would do)"
 
 
-def run_out(legs: Sequence[Leg], journal: Journal, candidate: Candidate) -> None:
+def run_out(legs: Sequence[Leg], board: Board, candidate: Candidate) -> None:
     """Have what was not tried say that time ran out, and passes of which nothing was."""
-    for attempt in journal.attempts:
+    for attempt in board.attempts:
         if attempt.status is StepStatus.SKIPPED and not attempt.reason and attempt.drift is None:
             attempt.run_out(OUT_OF_TIME)
-    tried = {attempt.step.pass_name for attempt in journal.attempts}
+    tried = {attempt.step.pass_name for attempt in board.attempts}
     for planned in (planned for _, those in legs for planned in those):
         if planned.ordered.name not in tried:
-            journal.open(step_of(planned.offered), candidate).run_out(OUT_OF_TIME)
+            board.open(step_of(planned.offered), candidate).run_out(OUT_OF_TIME)

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from optim._engine.gate.budget import Objection
+from optim._engine.search.board import Board
 from optim._engine.search.deadline import Deadline
 from optim._engine.search.effort import Effort
 from optim._engine.search.lane_costs import AGAIN_LANES
 from optim._engine.search.measure import efforts
 from optim._engine.search.measure.lane_figures import expected_of, joined
 from optim._engine.search.measure.racing import Wanted, check_candidate, lanes_at_once, late_text, race_candidates
-from optim._engine.search.scoreboard import Scoreboard
 from optim._engine.search.state import Candidate, LaneResult, Measured
 from optim._engine.search.workbench import Workbench
 from optim.goal import Basis
@@ -43,22 +43,20 @@ class Clock:
     Attributes:
         base: the original in the last race.
         board: what was found of each model.
-        expected: by their digest, what first looks let expect of the goal's own clock, to the original's.
     """
 
-    def __init__(self, bench: Workbench, time: Deadline) -> None:
+    def __init__(self, bench: Workbench, board: Board, time: Deadline) -> None:
         self._bench = bench
         self._time = time
         self.base: LaneResult | None = None
-        self.board = Scoreboard()
-        self.expected: dict[str, float] = {}
+        self.board = board
 
     def is_beaten(self, candidate: Candidate) -> bool:
         """Whether an earlier race has shown these very settings to be clearly slower than others of the same graph."""
         if self._bench.goal.basis not in (Basis.CALLS, Basis.SIZE):
             return False
-        own = self.board[candidate].explored
-        return own is not None and own > _BEATEN * self.board.best_of_graph(candidate)
+        own = self.board[candidate].ratios
+        return bool(own) and own[-1] > _BEATEN * self.board.best_of_graph(candidate)
 
     def explore(self, candidates: Sequence[Candidate], share: float, least: int = LEAST_LANES) -> list[Measured]:
         """A quick look at many candidates, best guess first.
@@ -73,13 +71,13 @@ class Clock:
             Those that hold, in the order of ``candidates``; :attr:`board` says why others do not.
         """
         seconds = self._time.to_explore * share
-        answered = [one for one in candidates if one.digest not in self._bench.unanswered]
+        answered = [one for one in candidates if not self.board[one].is_late]
         chosen = answered[: self._lanes(share, least)]
         found: list[Measured] = []
         width = lanes_at_once(self._bench)
         for start in range(0, len(chosen), width):
             heat = chosen[start : start + width]
-            memory_only = self._bench.goal.basis is Basis.MEMORY
+            memory_only = self._bench.goal.basis in (Basis.MEMORY, Basis.ACCURACY)
             effort = efforts.look(self._time, seconds * len(heat) / len(chosen), len(heat), memory_only=memory_only)
             if self._bench.goal.long_rounds:  # each model takes seconds, or tens of them
                 effort = replace(effort, least_rounds=_FEWEST_ROUNDS)
@@ -135,9 +133,7 @@ class Clock:
         """Fresh rounds for what may be delivered, compared on every sample that the gate uses."""
         effort = self._decided(efforts.final(self._time, len(candidates), drop=len(candidates) > 1))
         samples = self._bench.prepared.compared
-        known = tuple(one.digest for one in candidates if self.board[one].ahead is not None)
-        wanted = Wanted("final", samples, measure_task=True, gated=True, compared=known)
-        found = self.measure(candidates, effort, wanted)
+        found = self.measure(candidates, effort, Wanted("final", samples, measure_task=True, gated=True))
         self._time.lanes.note_proof(self.base.open_s if self.base else 0.0)
         return found
 
@@ -147,10 +143,10 @@ class Clock:
         base, results = race_candidates(self._bench, candidates, effort, wanted)
         self._note_base(base)
         found = []
-        for candidate, timed in zip(candidates, results, strict=True):
+        for candidate, result in zip(candidates, results, strict=True):
             score = self.board[candidate]
-            result = score.with_comparisons(timed) if candidate.digest in wanted.compared else timed
             score.result, score.base, score.out_of_time = result, base, result.out_of_time
+            score.objection, score.broken = Objection(), None
             self._note_unanswered(candidate, result)
             if self._objects(candidate, result):
                 continue
@@ -158,7 +154,7 @@ class Clock:
                 score.out_of_time = True
                 self._bench.deadline.note(NOT_TIMED)
                 continue
-            self.board.note_explored(candidate, result.ratio.value)
+            score.ratios.append(result.ratio.value)
             found.append(Measured.of(candidate, result))
             self._bench.teller.measured(found[-1].ratio, found[-1].candidate.drift.relative_error)
         return found
@@ -210,32 +206,17 @@ class Clock:
         result = self.board[candidate].result = check_candidate(self._bench, candidate)
         return None if self._objects(candidate, result) else Measured.of(candidate, result)
 
-    def compare_ahead(self, candidate: Candidate, within_s: float) -> bool | None:
-        """Whether a candidate is right on all samples, before it is timed; :attr:`board` says why not.
-
-        Returns:
-            None where ``within_s`` seconds did not suffice to tell.
-        """
-        self._bench.say("comparing the best on all samples")
-        result = check_candidate(self._bench, candidate, within_s, batched=False)
-        if result.out_of_time:
-            return None
-        if self._objects(candidate, result):
-            return False
-        self.board[candidate].ahead = result.ready
-        return True
-
     def _expect(self, candidates: Sequence[Candidate], results: Sequence[LaneResult], base: LaneResult) -> None:
         """Note what calls, or starts, let expect of the goal's own clock."""
         for candidate, result in zip(candidates, results, strict=True):
             expected = expected_of(self._bench.goal, result, base)
             if expected is not None:
-                self.expected[candidate.digest] = expected
+                self.board[candidate].hoped = expected
 
     def _note_unanswered(self, candidate: Candidate, result: LaneResult) -> None:
         """Note that a model had not come back once when a race was over: another race of it would end so too."""
         if result.late:
-            self._bench.unanswered.add(candidate.digest)
+            self.board[candidate].is_late = True
             self.board[candidate].objection = Objection(late_text(result.late))
 
     def _note_base(self, base: LaneResult) -> None:
@@ -261,7 +242,7 @@ class Clock:
             objection = Objection(result.throughput.objection)
         if objection:
             score.objection = objection
-        return bool(objection) or candidate.digest in self._bench.unanswered
+        return bool(objection) or score.is_late
 
 
 def _models(items: Sequence[object]) -> str:

@@ -74,6 +74,10 @@ def joined(first: LaneResult, second: LaneResult) -> LaneResult:
         ready=replace(first.ready, peak_memory_bytes=peak),
         ratio=ratio,
         latency_ms=first.latency_ms / first.ratio.value * ratio.value,
+        latency_ci_ms=(
+            min(first.latency_ci_ms[0], second.latency_ci_ms[0]),
+            max(first.latency_ci_ms[1], second.latency_ci_ms[1]),
+        ),
         sample_ms=tuple(ms / old.value * new.value for (ms, old), new in zip(before, each, strict=True)),
         sample_ratio=each,
         disturbed=max(first.disturbed, second.disturbed),

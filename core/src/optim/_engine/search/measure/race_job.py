@@ -25,7 +25,7 @@ from optim._engine.search.effort import Effort
 from optim._engine.search.measure.lane_figures import generation_of, goal_ratio, sample_calls, throughput
 from optim._engine.search.measure.race_lanes import Lane, LateLane, look, open_lanes
 from optim._engine.search.measure.race_rounds import Rounds, paired_times, round_ratios, run_rounds
-from optim._engine.search.measure.statistics import paired_ratio
+from optim._engine.search.measure.statistics import median_interval, paired_ratio
 from optim._engine.search.state import LaneResult
 from optim._engine.search.turns import Turns, quiet
 from optim.jobs.process import WorkerFailed
@@ -189,12 +189,14 @@ def _figures(lane: Lane, base: Lane, rounds: Rounds) -> LaneResult:
     base_ms = np.median(paired_times(base, base, rounds.kept)[0], axis=0) * 1e3
     by_round = round_ratios(lane, base, rounds.kept)
     ratio = paired_ratio(by_round, [1.0] * len(by_round))
+    own_ms = np.exp(np.log(own).mean(axis=1)) * 1e3
     each = tuple(paired_ratio(own[:, i].tolist(), other[:, i].tolist()) for i in range(own.shape[1]))
     return LaneResult(
         ready=lane.ready,
         ratio=ratio,
         disturbed=rounds.disturbed,
         latency_ms=float(np.exp(np.log(base_ms).mean())) * ratio.value,
+        latency_ci_ms=median_interval(own_ms),
         sample_ms=tuple(ms * one.value for ms, one in zip(base_ms.tolist(), each, strict=True)),
         sample_ratio=each,
         generation=generation_of([lane.goal[r] for r in rounds.kept if r < len(lane.goal)]),

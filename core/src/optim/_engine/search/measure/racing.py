@@ -72,7 +72,6 @@ class Wanted:
         places: where the original itself is timed elsewhere, after the candidates.
         programs: clocks of other programs, each in a lane of its own, after the places.
         plain: whether calls alone are timed, whatever clock the goal has.
-        compared: digests of models that were compared on these samples already, and are only timed.
     """
 
     purpose: str
@@ -82,7 +81,6 @@ class Wanted:
     places: tuple[Place, ...] = ()
     programs: tuple[LaneClock, ...] = ()
     plain: bool = False
-    compared: tuple[str, ...] = ()
 
 
 def race_candidates(
@@ -180,25 +178,22 @@ def original_failed(bench: Workbench, reason: str, error: OptimError | None = No
     return TimingFailed.of(found, bench.registry.offered("backend")[bench.target.backend].plugin.release)
 
 
-def check_candidate(
-    bench: Workbench, candidate: Candidate, within_s: float = math.inf, *, batched: bool = True
-) -> LaneResult:
+def check_candidate(bench: Workbench, candidate: Candidate, *, batched: bool = True) -> LaneResult:
     """Opens a model that is not timed, and compares it on every sample the gate uses.
 
     Args:
         bench: of the run.
         candidate: the model.
-        within_s: after which it is stopped, and its result is out of time; never more than one model may take.
         batched: whether it is looked at how far answers move in a batch and with padding.
     """
     samples = bench.prepared.compared
-    key = bench.keys.check(candidate, samples, batched=batched)
+    key = bench.keys.found("check", candidate.digest, candidate.interfaces, samples, batched)
     known = bench.runner.known(key, LaneResult)
     if known is not None:
         return known
     wanted = Wanted("final" if batched else "ahead", samples, measure_task=True)
     request = replace(_lane(bench, candidate, wanted), timed=())
-    look = race_job.Request(request, (), None, 0, timeout_s=min(within_s, bench.settings.timeout_s))
+    look = race_job.Request(request, (), None, 0, timeout_s=bench.settings.timeout_s)
     result = where_timed(bench, race_job, look, race_job.Answer, timed=False).base
     bench.runner.count += 1
     if not result.failure:
@@ -256,14 +251,13 @@ def _room(bench: Workbench) -> float:
 
 
 def _lane(bench: Workbench, candidate: Candidate, wanted: Wanted) -> lane.Request:
-    held = bench.settings.batch_invariant is not None and wanted.gated
-    is_known = candidate.digest in wanted.compared
+    held = bench.settings.max_batch_drift is not None and wanted.gated
     return lane.Request(
         model=candidate.model,
         comparison=bench.comparison(candidate),
-        compared=() if is_known else wanted.samples,
+        compared=wanted.samples,
         timed=bench.prepared.timed,
-        measure_task=wanted.measure_task and not is_known,
+        measure_task=wanted.measure_task,
         batched=held or (wanted.purpose == "final" and bench.prepared.run_s <= _QUICK_S),
     )
 

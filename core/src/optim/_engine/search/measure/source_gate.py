@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from optim._engine.compare.recast import recast_place
 from optim._engine.feeds.feedset import SYNTHESIZED
 from optim._engine.gate.budget import Budget, Objection
-from optim._engine.search.scoreboard import Scoreboard
+from optim._engine.search.board import Board
 from optim._engine.search.state import Candidate, Measured
 from optim._engine.search.workbench import Workbench
 from optim._engine.sources import result_job
@@ -26,7 +26,7 @@ from optim.passes import Interface
 class SourceGate:
     """Holds results against their source; where the original came as an ONNX model, everything holds."""
 
-    def __init__(self, bench: Workbench, board: Scoreboard) -> None:
+    def __init__(self, bench: Workbench, board: Board) -> None:
         self._bench = bench
         self._budget = bench.budget
         self._board = board
@@ -80,7 +80,7 @@ class SourceGate:
             return SourceDrift(note=given.note)
         assert bench.exported is not None
         evidence = bench.exported.evidence
-        key = bench.keys.source_result(given.model, given.interfaces, evidence.name, self._component)
+        key = bench.keys.found("source", given.model.digest, given.interfaces, evidence.name, self._component)
         request = result_job.Request(
             given.model, bench.place, bench.original.model, given.interfaces, evidence, self._component
         )

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, TypeAlias
+from collections.abc import Sequence
 
 from optim._engine.gate.budget import Objection
-from optim._engine.gate.drift import worst_drift
+from optim._engine.search.board import Board
 from optim._engine.search.deadline import Deadline
-from optim._engine.search.journal import Journal, step_of
+from optim._engine.search.rows import step_of
 from optim._engine.search.settings import Named
 from optim._engine.search.state import Candidate, Step, StepStatus, Trial
 from optim._engine.search.workbench import Workbench
@@ -21,9 +19,9 @@ from optim.options import parse_options
 class Chains:
     """Applies steps that were tried before."""
 
-    def __init__(self, bench: Workbench, journal: Journal, time: Deadline) -> None:
+    def __init__(self, bench: Workbench, board: Board, time: Deadline) -> None:
         self._bench = bench
-        self._journal = journal
+        self._board = board
         self._time = time
 
     def apply(self, steps: Sequence[Step], on: Candidate | None = None) -> Candidate | None:
@@ -38,77 +36,36 @@ class Chains:
 
     def _longer(self, candidate: Candidate, step: Step) -> Candidate | None:
         offered = self._bench.registry.find_pass(step.pass_name, self._bench.target)
-        attempt = self._journal.open(step, candidate)
+        attempt = self._board.open(step, candidate)
         tried = self._bench.try_one(Trial(candidate, offered, step.options), self._time.for_reapplying)
-        attempt.printed, attempt.trace, attempt.broke = tried.said, tried.trace, tried.broke
-        if tried.answer is None:
-            attempt.settle(StepStatus.FAILED, tried.failure)
-            return None
-        result = tried.answer.result
-        if not result.changed:
-            attempt.settle(StepStatus.NOT_APPLICABLE, "; ".join(result.notes))
-            return None
-        attempt.drift, attempt.size_bytes = worst_drift(tried.answer.comparisons), tried.answer.size_bytes
-        attempt.counts, attempt.seconds = dict(result.counts), tried.seconds
-        attempt.notes = tuple(dict.fromkeys((*attempt.notes, *result.notes)))
-        longer = candidate.after(step, result.model, tried.answer.size_bytes, result.interface)
-        return replace(longer, drift=attempt.drift)
+        return self._board.applied(attempt, candidate, tried)
 
 
-class BeyondBudgetError(OptimError):
-    """A chain that repeats, and is beyond the budget."""
-
-    @classmethod
-    def where(cls, objection: Objection, error: OptimError) -> OptimError:
-        """Returns the same diagnosis, as one of this kind if the objection is that."""
-        if not objection.beyond_budget:
-            return error
-        return cls(error.reference, error.what, error.cause, error.fix, error.package, error.status)
-
-
-OptionsAt: TypeAlias = Callable[[int, Candidate], Mapping[str, Any]]
-"""The options of a step by its place and the candidate that it is applied to."""
-
-
-def repeat(
-    bench: Workbench, journal: Journal, chain: Sequence[Named], options_at: OptionsAt | None = None
-) -> Candidate:
+def repeat(bench: Workbench, board: Board, chain: Sequence[Named]) -> Candidate:
     """Applies a known chain to the original, step by step: nothing is searched, each step is verified.
 
     Args:
         bench: of the run.
-        journal: gets a row for each step.
-        chain: of a lock, or found on a stand-in.
-        options_at: says the options of its steps; None: they are those of the chain.
+        board: gets a row for each step.
+        chain: of a lock.
 
     Raises:
         OptimError[replay-failed]: a step fails, changes nothing, or is not right.
         OptimError[unknown-pass]: a step's plugin is not installed.
     """
     candidate = bench.original
-    for place, named in enumerate(chain):
+    for named in chain:
         offered = bench.registry.find_pass(named.name, bench.target)
-        given = named.options if options_at is None else options_at(place, candidate)
-        options = to_wire(parse_options(offered.over_models, given or {}))
-        attempt = journal.open(step_of(offered, options), candidate)
+        options = to_wire(parse_options(offered.over_models, named.options or {}))
+        attempt = board.open(step_of(offered, options), candidate)
         tried = bench.try_one(Trial(candidate, offered, options), bench.settings.timeout_s)
-        attempt.seconds = tried.seconds
-        attempt.printed, attempt.trace, attempt.broke = tried.said, tried.trace, tried.broke
-        reason = Objection(tried.failure)
-        if tried.answer is not None:
-            result = tried.answer.result
-            attempt.counts, attempt.notes = dict(result.counts), result.notes
-            attempt.drift = worst_drift(tried.answer.comparisons) if tried.answer.comparisons else None
-            attempt.task, attempt.size_bytes = tried.answer.task, tried.answer.size_bytes or None
-            candidate = candidate.after(attempt.step, result.model, tried.answer.size_bytes, result.interface)
-            changed = result.changed
-            if changed:
-                reason = bench.budget.objection(tried.answer.comparisons, candidate.is_lossy)
-            else:
-                reason = Objection("; ".join(result.notes))
+        longer, reason = board.applied(attempt, candidate, tried), Objection(attempt.reason)
+        if longer is not None and tried.answer is not None:
+            candidate = longer
+            reason = bench.budget.objection(tried.answer.comparisons, candidate.is_lossy)
         if reason:
             attempt.settle(StepStatus.FAILED, reason.text)
-            failed = OptimError(
+            raise OptimError(
                 "replay-failed",
                 f"{named.name} does not repeat",
                 reason.text,
@@ -116,5 +73,4 @@ def repeat(
                 offered.plugin.release,
                 ExitStatus.NOT_HELD,
             )
-            raise BeyondBudgetError.where(reason, failed)
     return candidate

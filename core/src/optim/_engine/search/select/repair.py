@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from optim._engine.gate.drift import worst_drift
-from optim._engine.repair.choose import FINER_PRICE
-from optim._engine.repair.found import MOST_WORK_KEPT, PART_FOR_THE_METRIC, REPAIRABLE, Repair, why_none
+from optim._engine.repair.found import FINER_PRICE, MOST_WORK_KEPT, PART_FOR_THE_METRIC, REPAIRABLE, Repair, why_none
+from optim._engine.search.board import Board
 from optim._engine.search.deadline import LEAST_REPAIR_S, Deadline
-from optim._engine.search.journal import Journal, step_of
-from optim._engine.search.scoreboard import Scoreboard
+from optim._engine.search.rows import step_of
 from optim._engine.search.select.chains import Chains
 from optim._engine.search.state import Attempt, Candidate, Step, Trial
 from optim._engine.search.workbench import Tried, Workbench
@@ -56,13 +55,13 @@ class RepairedOptions:
 class Repairer:
     """Repairs candidates."""
 
-    def __init__(self, bench: Workbench, journal: Journal, board: Scoreboard, time: Deadline) -> None:
+    def __init__(self, bench: Workbench, board: Board, time: Deadline) -> None:
         self._bench = bench
         self._budget = bench.budget
-        self._journal = journal
+        self._board = board
         self._board = board
         self._time = time
-        self._chains = Chains(bench, journal, time)
+        self._chains = Chains(bench, board, time)
 
     def aim(self, tried: Tried) -> float:
         """Returns the drift that a repair aims at while exploring.
@@ -104,7 +103,7 @@ class Repairer:
         if repair is None:
             return None
         options = _keeping(attempt.step, repair)
-        row = self._journal.open(step_of(trial.offered, options), trial.candidate)
+        row = self._board.open(step_of(trial.offered, options), trial.candidate)
         row.notes = (repair.text(trial.offered.over_models.kept),)
         return RepairedOptions(options, repair.rough, repair.work + FINER_PRICE * repair.between)
 
@@ -160,7 +159,7 @@ class Repairer:
         tried = self._bench.try_one(trial, self._time.for_reapplying)
         if tried.answer is None:
             return None
-        kept, row = offered.over_models.kept, self._journal.open(step, before)
+        kept, row = offered.over_models.kept, self._board.open(step, before)
         seconds = self._time.final_repairs.left, self._time.most_for_repair(tried.seconds)
         repair = self._find(trial, tried, row, aim, seconds, " for all samples")
         if repair is None or not (repair.keep or repair.finer):
@@ -168,7 +167,7 @@ class Repairer:
         repaired = step_of(offered, _keeping(step, repair))
         count = len(repaired.options["keep"])
         nodes = "1 node" if count == 1 else f"{count} nodes"
-        self._journal.open(repaired, before).notes = (f"for all samples {repair.text(kept)}",)
+        self._board.open(repaired, before).notes = (f"for all samples {repair.text(kept)}",)
         row.notes = (*row.notes, f"repaired for all samples, with {nodes} left {kept}")
         return self._chains.apply([repaired, *candidate.steps[place + 1 :]], before)
 

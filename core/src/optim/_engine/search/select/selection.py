@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+from optim._engine.gate.budget import Objection
+from optim._engine.search.board import Board
 from optim._engine.search.deadline import Deadline
-from optim._engine.search.journal import Journal
+from optim._engine.search.front import beats, tie_of, unbeaten_beside_speed, worth_proving
 from optim._engine.search.measure.clock import NOT_TIMED, SIZE_ALONE, Clock
 from optim._engine.search.measure.racing import comparable_original, lanes_at_once
 from optim._engine.search.measure.source_gate import SourceGate
 from optim._engine.search.select.all_samples import (
-    SAME,
-    AllSamples,
     Hope,
     best_beside,
     chance_of,
@@ -21,14 +21,16 @@ from optim._engine.search.select.all_samples import (
     note_no_faster,
     note_objections,
 )
-from optim._engine.search.select.archive import ParetoArchive, beats, tie_of, unbeaten_beside_speed
-from optim._engine.search.select.nearest import Nearest
+from optim._engine.search.select.repair import Repairer
 from optim._engine.search.select.shorter import ShorterChains
 from optim._engine.search.state import Candidate, Measured, unique
-from optim._engine.search.taste import DIFFER, FEW
+from optim._engine.search.taste import DIFFER, FEW, SAME_SPEED
 from optim._engine.search.workbench import Workbench
-from optim.goal import FASTER
+from optim.goal import Basis
 from optim.passes import Role
+
+_SAME = 1 + SAME_SPEED
+"""Within one per cent the shorter chain is taken, and nothing is repaired."""
 
 _A_LOT = 0.8
 """Where size is the goal, what is as small and as accurate has to be so much faster: the same bytes can be slower for
@@ -42,19 +44,17 @@ class Selection:
         clock: of the last races; its board says what held on all samples.
     """
 
-    def __init__(self, bench: Workbench, journal: Journal, archive: ParetoArchive, time: Deadline) -> None:
+    def __init__(self, bench: Workbench, board: Board, time: Deadline) -> None:
         self._bench = bench
-        self._journal = journal
-        self._archive = archive
+        self._board = board
         self._time = time
         self.objective = bench.objective
-        self.clock = Clock(bench, time)
-        self._board = self.clock.board
-        self._shorter = ShorterChains(bench, journal, time)
+        self.clock = Clock(bench, board, time)
+        self._shorter = ShorterChains(bench, board, time)
         self._source = SourceGate(bench, self._board)
-        self._nearest = Nearest(bench, journal, archive, self.clock, self._source)
-        self._all_samples = AllSamples(bench, journal, archive, self.clock, time)
+        self._repairer = Repairer(bench, board, time)
         self._proven: dict[str, Measured] = {}
+        self._judged: list[Candidate] = []
         self._of_load: Measured | None = None
 
     def decide(self, ranking: Sequence[Measured]) -> Measured | None:
@@ -66,10 +66,9 @@ class Selection:
         finalists = [item.candidate for item in ranking if self._may_win(item)]
         if self.objective.is_size and self._bench.target.timed:
             return self._smallest(finalists)
-        if self._bench.target.timed:
-            finalists = self._leading(finalists, ranking)
+        if not finalists:  # what only a quick look knows
+            finalists = [item.candidate for item in sorted(filter(self._may_win, self._board.held()), key=self._rank)]
         finalists = finalists[: self._time.lanes_at_the_end(FEW)]
-        finalists = self._shorter.without_idle(finalists)
         if not finalists:
             return None
         if self._bench.target.timed and not self._time.may_prove:
@@ -82,43 +81,45 @@ class Selection:
         finalists = unique([finalists[0], *asked, *beside, *plain, *finalists[1:], *shorter])
         finalists = finalists[: max(1 + len(asked) + len(beside), self._time.lanes_at_the_end(len(finalists)))]
         measured = self._timed(ranking, finalists) if self._bench.target.timed else self._first_right(finalists)
-        while (chosen := self._choose(measured)) is not None and self.objective.is_latency:
+        while (chosen := self._choose(measured)) is not None and self._is_for_speed:
             rest = self._shorter.without_gains_of_load(chosen)
             if rest is None and not self._shorter.changes_nothing(chosen.candidate):
                 break
             self._of_load = self._of_load or (chosen if rest is not None else None)
             measured = [item for item in measured if item.digest != chosen.digest]
-            self._archive.dismiss(chosen.candidate)
+            self._board.dismiss(chosen.candidate)
             known = {self._bench.original.digest, *(one.digest for one in finalists)}
             if rest is not None and rest.digest not in known and self._time.may_prove:
                 measured += self._prove([rest])
         return chosen
 
-    def _leading(self, ranked: Sequence[Candidate], ranking: Sequence[Measured]) -> list[Candidate]:
-        """Returns what may win without what breaks the budget on all samples, the best of that repaired."""
-        promised = self._promised(ranking)
-        others = sorted(filter(self._may_win, self._archive.held()), key=self._rank)
-        return self._all_samples.leading(ranked, promised) or self._all_samples.leading(
-            [item.candidate for item in others], promised
-        )
+    @property
+    def _is_for_speed(self) -> bool:
+        """Whether a result must be faster than the original; not where the original breaks a bound."""
+        return self.objective.basis is Basis.CALLS and not self._original_objection
+
+    @property
+    def _original_objection(self) -> str:
+        return self.objective.original_objection(self._bench.original, self.clock.base)
 
     def _beside(self, finalists: Sequence[Candidate], ranking: Sequence[Measured]) -> list[Candidate]:
         """Returns what is proven beside the finalists, since all samples may not allow what few did."""
         promised = self._promised(ranking)
         whole = self.objective.figure(Measured(self._bench.original, 1.0), self.clock.base)
+        if self.objective.is_accuracy:  # nothing is better than the original, and no gain tells what is worth a lane
+            return []
 
         def hope(candidate: Candidate) -> Hope:
-            known = self._board[candidate].ahead is not None
             gain = math.log(whole / promised(candidate)) if 0 < promised(candidate) < math.inf else 0.0
-            return Hope(candidate, gain, 1.0 if known else chance_of(candidate, self._bench.budget))
+            return Hope(candidate, gain, chance_of(candidate, self._bench.budget))
 
-        others = unique(item.candidate for item in (*self._archive.held(), *ranking) if self._may_win(item))
+        others = unique(item.candidate for item in (*self._board.held(), *ranking) if self._may_win(item))
         right = [one for one in others if not self._board.is_wrong(one)]
         return best_beside([hope(one) for one in finalists], map(hope, right))
 
     def _promised(self, ranking: Sequence[Measured]) -> Callable[[Candidate], float]:
         """Tells what was explored of a candidate, as what is made small; infinite where nothing was."""
-        explored = {item.digest: self._rank(item) for item in (*self._archive.held(), *ranking)}
+        explored = {item.digest: self._rank(item) for item in (*self._board.held(), *ranking)}
         return lambda candidate: explored.get(candidate.digest, math.inf)
 
     def _smallest(self, ranked: Sequence[Candidate]) -> Measured | None:
@@ -164,7 +165,7 @@ class Selection:
         self._make_originals(candidates)
         found = self._held_against_source(self._timed_again(self.clock.prove(candidates)))
         for item in found:
-            self._archive.proven(item, self._board[item.candidate].result)
+            self._board.proven(item)
         return found
 
     def _timed_again(self, found: list[Measured]) -> list[Measured]:
@@ -191,9 +192,57 @@ class Selection:
         return held[0] if held else None
 
     def measure_nearest(self, candidates: Sequence[Candidate]) -> Measured | None:
-        """Measures candidates beyond the budget, see :meth:`Nearest.measure`."""
+        """Measures candidates beyond the budget on all samples, and keeps one of them aside.
+
+        Of what there is no time to measure, the figures of its first look stand.
+
+        Args:
+            candidates: the nearest to the budget first; they can be timed against one original.
+
+        Returns:
+            The first that would be delivered with a larger budget, else the first; None where none of them runs.
+        """
         self._make_originals(candidates)
-        return self._nearest.measure(candidates, self.would_help)
+        timed, found = self._bench.target.timed, []
+        for candidate, result in zip(candidates, self.clock.beyond(candidates), strict=False):  # the nearest at least
+            if result.ready is not None and (result.ratio is not None or not timed):
+                found.append((Measured.of(candidate, result), result if timed else None))
+            elif result.out_of_time:
+                row = self._board.find(candidate)
+                looked = (row.ratio, row.low, row.high) if row is not None else (None, None, None)
+                found.append((Measured(candidate, *looked, rounds=row.rounds if row else 0), None))
+        if not found:
+            return None
+        chosen, timing = next((one for one in found if self.would_help(one[0])), found[0])
+        self._source.objection(chosen.candidate)
+        chosen = replace(chosen, source=self._board[chosen.candidate].source)
+        self._board.aside(chosen, timing)
+        return chosen
+
+    def nearest_to_bounds(self) -> Measured | None:
+        """Proves what comes nearest to the bounds within the budget, and keeps it aside; None if there is nothing.
+
+        What was proven already is not proven again.
+        """
+        found = self._by_excess(self._proven.values())
+        new = self._by_excess(item for item in self._board.held() if item.digest not in self._proven)
+        if new and self._time.may_prove_more and (not found or self._excess(new[0]) < self._excess(found[0])):
+            alike = [item.candidate for item in new if is_alike(item.candidate, new[0].candidate)]
+            if self._bench.target.timed:
+                found = self._by_excess([*found, *self._prove(alike[:FEW])])
+            else:
+                found = self._by_excess([*found, *filter(None, map(self._checked, alike[:1]))])
+        if found:
+            self._board.aside(found[0], self._board[found[0].candidate].result)
+        return found[0] if found else None
+
+    def _by_excess(self, items: Iterable[Measured]) -> list[Measured]:
+        """Returns those with a step, the nearest to the bounds first."""
+        changed = [item for item in items if item.candidate.steps]
+        return sorted(changed, key=lambda item: (self._excess(item), self._rank(item), item.ratio or 1.0))
+
+    def _excess(self, item: Measured) -> float:
+        return self.objective.excess(item, self.clock.base)
 
     def is_better(self, item: Measured) -> bool:
         """Whether it reaches the goal: faster beyond the noise, or smaller.
@@ -201,6 +250,8 @@ class Selection:
         Where the target needs passes and cannot be timed, the original is no alternative: what runs is better.
         """
         steps = item.candidate.steps
+        if self.objective.objection(item, self.clock.base):
+            return False
         if not self._bench.target.timed and self._bench.target.requires:
             return bool(steps)
         if steps and all(step.role is not Role.IMPROVE and self._shorter.was_asked_for(step) for step in steps):
@@ -236,35 +287,33 @@ class Selection:
 
     def _timed(self, ranking: Sequence[Measured], finalists: Sequence[Candidate]) -> list[Measured]:
         """Proves the finalists with other points of the front, and what came next where they did not hold."""
-        others = self._archive.worth_proving(finalists, self._room(finalists))
+        others = worth_proving(self._board.held(), finalists, self._room(finalists))
         finalists = [*finalists, *(one for one in others if is_alike(one, finalists[0]))]
-        promised = self._promised(ranking)
         measured = self._prove(finalists)
-        repaired = self._all_samples.repaired(finalists, promised, self._best(measured))
+        repaired = self._repaired(finalists, self._promised(ranking), self._best(measured))
         measured += self._prove([repaired]) if repaired is not None else []
         known = {candidate.digest for candidate in finalists}
-        with self._time.fallbacks.spending():
-            for _ in range(FEW):
-                explored = [item for item in ranking if not self._shorter.only_makes_way(item.candidate)]
-                explored += [item for item in self._archive.held() if is_alike(item.candidate, finalists[0])]
-                new = [item for item in explored if item.digest not in known]
-                waiting = self._promising(new, measured)
-                if self._time.fallbacks.left < 0:  # with nothing to deliver one more is proven all the same
-                    waiting = waiting[:1] if math.isinf(self._best(measured)) and self._time.may_prove_more else []
-                if not waiting:
-                    break
-                self._bench.say("the best failed: measuring the next one")
-                known |= {candidate.digest for candidate in waiting}
-                measured += self._prove(waiting)
+        for _ in range(FEW):
+            explored = [item for item in ranking if not self._shorter.only_makes_way(item.candidate)]
+            explored += [item for item in self._board.held() if is_alike(item.candidate, finalists[0])]
+            new = [item for item in explored if item.digest not in known]
+            waiting = self._promising(new, measured)
+            if self._time.before_last_race < 0:  # with nothing to deliver one more is proven all the same
+                waiting = waiting[:1] if math.isinf(self._best(measured)) and self._time.may_prove_more else []
+            if not waiting:
+                break
+            self._bench.say("the best failed: measuring the next one")
+            known |= {candidate.digest for candidate in waiting}
+            measured += self._prove(waiting)
         return measured
 
     def _prove(self, candidates: Sequence[Candidate]) -> list[Measured]:
-        """Measures candidates, and tells the journal what does not hold on all samples."""
+        """Measures candidates, and tells the board what does not hold on all samples."""
         measured = self.measure(candidates)
-        note_objections(self._journal, self._archive, self._board, candidates)
+        self._note_objections(candidates)
         self._proven |= {item.digest: item for item in measured}
         for item in measured:
-            attempt = self._journal.find(item.candidate)
+            attempt = self._board.find(item.candidate)
             if attempt is None or item.candidate.is_original or item.ratio is None:
                 continue
             if self.objective.is_latency and not self.is_better(item):
@@ -272,31 +321,60 @@ class Selection:
             attempt.note(item, proven=True)
         return measured
 
+    def _repaired(
+        self, candidates: Iterable[Candidate], promised: Callable[[Candidate], float], best: float
+    ) -> Candidate | None:
+        """Repairs the best of those that break the budget on all samples, where nothing that holds is as fast.
+
+        Args:
+            candidates: that were compared.
+            promised: what was explored of one, as what is made small.
+            best: what holds, in the same figures; infinite where nothing does.
+        """
+        broken = [one for one in candidates if self._board[one].broken is not None]
+        for candidate in sorted(broken, key=promised):
+            if promised(candidate) * _SAME >= best:
+                break
+            self._bench.say("the best is beyond the budget on all samples: repairing it")
+            if (found := self._repair(candidate)) is not None:
+                return found
+        return None
+
+    def _repair(self, candidate: Candidate) -> Candidate | None:
+        """Repairs what broke the budget on samples of the run: a repair measures on those, and not on a source."""
+        record = self._board[candidate]
+        if record.broken is None or record.source_objection:
+            return None
+        return self._repairer.on_all_samples(record.broken)
+
+    def _note_objections(self, candidates: Sequence[Candidate]) -> None:
+        self._judged += candidates
+        note_objections(self._board, candidates)
+
+    @property
+    def objections(self) -> list[Objection]:
+        """Why what may have been delivered does not hold, the first found first."""
+        return [found for one in self._judged if (found := self._board[one].objection)]
+
     def _promising(self, items: Sequence[Measured], measured: Sequence[Measured]) -> list[Candidate]:
         """Returns what looked better than anything that held, the best first; a graph that was wrong is left out.
 
         Where something held and nothing failed, a quick look that promised more has been outrun, not cut short.
         """
         best = self._best(measured)
-        if math.isfinite(best) and not self._board.objections:
+        if math.isfinite(best) and not self.objections:
             return []
         chosen: list[Candidate] = []
         for item in sorted(items, key=self._rank):
-            reached = self._rank(item) < best and self._could_be_better(item)
-            reached = reached and item.digest not in self._bench.unanswered
+            reached = self._rank(item) < best and not self._board[item.candidate].is_late
             if reached and not item.candidate.is_original and not self._board.is_wrong(item.candidate):
                 chosen.append(item.candidate)
         return unique(chosen)[:FEW]
 
     def _may_win(self, item: Measured) -> bool:
-        """Whether a candidate does more than make way, and no quick look has shown it to be slower."""
-        if self._shorter.only_makes_way(item.candidate) or item.digest in self._bench.unanswered:
-            return False
-        return self._could_be_better(item) or any(map(self._shorter.was_asked_for, item.candidate.steps))
-
-    def _could_be_better(self, item: Measured) -> bool:
-        """Whether a quick look leaves it a chance to be better than the original."""
-        return not self.objective.is_latency or item.low is None or item.low < FASTER
+        """Whether a candidate does more than make way, came back in time, and may keep within the bounds."""
+        wrong = self._shorter.only_makes_way(item.candidate) or self._board[item.candidate].is_late
+        return not wrong and self._excess(item) <= 0
 
     def _held_against_source(self, items: Sequence[Measured]) -> list[Measured]:
         """Returns those that also hold against the module that was exported; the others get an objection."""
@@ -319,16 +397,16 @@ class Selection:
         """Returns the first candidate that is right, where no clock tells which is better: the others need no look."""
         for candidate in candidates:
             found = self._checked(candidate)
-            if found is None and (repaired := self._all_samples.repair(candidate)) is not None:
+            if found is None and (repaired := self._repair(candidate)) is not None:
                 found = self._checked(repaired)
             if found is not None and self.is_better(found):
-                self._archive.proven(found, None)
+                self._board.proven(found)
                 return [found]
         return []
 
     def _checked(self, candidate: Candidate) -> Measured | None:
         found = self.check(candidate)
-        note_objections(self._journal, self._archive, self._board, [candidate])
+        self._note_objections([candidate])
         return found
 
     def _rank(self, item: Measured) -> float:
@@ -343,7 +421,7 @@ class Selection:
             return True
         if self.objective.is_size:
             return False
-        if self._rank(item) <= self._rank(best) * SAME:
+        if self._rank(item) <= self._rank(best) * _SAME:
             return True
         more = [step for step in best.candidate.steps if step not in item.candidate.steps]
         fits = all(step in best.candidate.steps for step in item.candidate.steps)

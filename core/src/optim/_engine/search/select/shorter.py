@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from optim._engine.search.board import Board
 from optim._engine.search.deadline import Deadline
-from optim._engine.search.journal import Journal
 from optim._engine.search.measure.idle_settings import IdleSettings
 from optim._engine.search.select.chains import Chains
-from optim._engine.search.state import Candidate, Measured, Step, StepStatus, unique
+from optim._engine.search.state import Candidate, Measured, Step, StepStatus
 from optim._engine.search.taste import DIFFER
 from optim._engine.search.workbench import Workbench
 from optim.goal import FASTER, Basis
@@ -22,13 +22,12 @@ _OF_LOAD = (
 class ShorterChains:
     """Tells what a chain could do without, and applies the rest of it anew."""
 
-    def __init__(self, bench: Workbench, journal: Journal, time: Deadline) -> None:
+    def __init__(self, bench: Workbench, board: Board, time: Deadline) -> None:
         self._bench = bench
-        self._journal = journal
+        self._board = board
         self._time = time
-        self._chains = Chains(bench, journal, time)
+        self._chains = Chains(bench, board, time)
         self._idle = IdleSettings(bench, time.last_sameness)
-        self._idle_winner = IdleSettings(bench, time.verdict_sameness)
 
     def was_asked_for(self, step: Step) -> bool:
         """Whether the user named this pass, or the target requires it."""
@@ -66,22 +65,6 @@ class ShorterChains:
             return 0.0
         return min(best.high / best.ratio, DIFFER)
 
-    def without_idle(self, finalists: Sequence[Candidate]) -> list[Candidate]:
-        """Takes settings off that change nothing: that must be known in the end, whatever time exploring had for it."""
-        found: list[Candidate] = []
-        for one in finalists:
-            plain = self._plain(one)
-            idle = self._idle.reasons(plain, [one]).get(one.digest) if plain is not None else None
-            if plain is None or idle is None:
-                found.append(one)
-                continue
-            attempt = self._journal.find(one)
-            if attempt is not None:
-                attempt.settle(StepStatus.DROPPED, idle)
-            if not self.only_makes_way(plain):
-                found.append(plain)
-        return unique(found)
-
     def changes_nothing(self, candidate: Candidate) -> bool:
         """Whether the runtime makes of it what it makes of the original: that is not faster, whatever a clock says.
 
@@ -89,8 +72,8 @@ class ShorterChains:
         """
         if candidate.target or any(map(self.was_asked_for, candidate.steps)):
             return False
-        reason = self._idle_winner.reasons(self._bench.original, [candidate]).get(candidate.digest)
-        attempt = self._journal.find(candidate)
+        reason = self._idle.reasons(self._bench.original, [candidate]).get(candidate.digest)
+        attempt = self._board.find(candidate)
         if reason is not None and attempt is not None:
             attempt.settle(StepStatus.DROPPED, reason)
         return reason is not None
@@ -107,9 +90,9 @@ class ShorterChains:
         found = item.candidate
         while item.is_disturbed and found.steps and self.only_set(found.steps[-1:]):
             plain = self._chains.apply(found.steps[:-1])
-            if plain is None or not self._idle_winner.same_graph(plain, found):
+            if plain is None or not self._idle.same_graph(plain, found):
                 break
-            attempt = self._journal.find(found)
+            attempt = self._board.find(found)
             if attempt is not None:
                 attempt.settle(StepStatus.DROPPED, _OF_LOAD)
             found = plain
@@ -132,33 +115,22 @@ class ShorterChains:
         What makes way and can go stays out of the shorter chains that follow: nothing needs it.
         """
         found, steps = [], list(candidate.steps)
-        with self._time.shorter.spending():
-            for place, step in reversed(list(enumerate(candidate.steps))):
-                if self._took(steps) > self._time.shorter.left:
-                    break
-                doubtful = self._is_doubtful(candidate.steps[: place + 1]) and not self.was_asked_for(step)
-                if len(steps) > 1 and doubtful:
-                    shorter = self._chains.apply([other for other in steps if other is not step])
-                    if shorter is not None:
-                        found.append(shorter)
-                        steps = list(shorter.steps) if step.role is Role.ENABLE else steps
+        for place, step in reversed(list(enumerate(candidate.steps))):
+            if self._took(steps) > self._time.before_last_race:
+                break
+            doubtful = self._is_doubtful(candidate.steps[: place + 1]) and not self.was_asked_for(step)
+            if len(steps) > 1 and doubtful:
+                shorter = self._chains.apply([other for other in steps if other is not step])
+                if shorter is not None:
+                    found.append(shorter)
+                    steps = list(shorter.steps) if step.role is Role.ENABLE else steps
         return found
-
-    def _plain(self, candidate: Candidate) -> Candidate | None:
-        """Returns the chain without the settings at its end; None where it has none, or the user asked for them."""
-        place = len(candidate.steps)
-        while place and candidate.steps[place - 1].session_only:
-            place -= 1
-        settings = candidate.steps[place:]
-        if not settings or any(self.was_asked_for(step) for step in settings):
-            return None
-        return self._chains.apply(candidate.steps[:place])
 
     def _took(self, steps: Sequence[Step]) -> float:
         """Seconds that applying these steps took before, the longest of each pass."""
         names = {step.pass_name for step in steps}
         longest = dict.fromkeys(names, 0.0)
-        for attempt in self._journal.attempts:
+        for attempt in self._board.attempts:
             if attempt.step.pass_name in names:
                 longest[attempt.step.pass_name] = max(longest[attempt.step.pass_name], attempt.seconds)
         return sum(longest.values())
@@ -170,7 +142,7 @@ class ShorterChains:
         """
         if steps[-1].role is Role.ENABLE:
             return True
-        attempt, sets = self._journal.find_chain(steps), steps[-1].session_only
+        attempt, sets = self._board.find_chain(steps), steps[-1].session_only
         if attempt is None or attempt.ratio is None or attempt.parent_ratio is None:
             return sets
         found = attempt.high if sets and attempt.high is not None else attempt.ratio

@@ -1,8 +1,8 @@
-"""The search of one run on several targets: each has its first looks, then the time goes where the promise is.
+"""The search of one run on several targets: each has its first looks, and the one that promises most goes on.
 
 All of them are held against one baseline: the outputs of the original there are what is right, and the original there
-is in every race, so that ratios of one target compare with those of another. Each target has a beam, a journal and an
-archive of its own: what makes one runtime fast says nothing of another.
+is in every race, so that ratios of one target compare with those of another. Each target has a beam and a board
+of its own: what makes one runtime fast says nothing of another.
 """
 
 from __future__ import annotations
@@ -12,21 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from optim._engine.search.explore.beam import Beam, NamedPassError
+from optim._engine.search.front import beats
 from optim._engine.search.measure.efforts import first_look
 from optim._engine.search.measure.racing import Wanted, race_candidates
 from optim._engine.search.objective import Objective
-from optim._engine.search.select.archive import beats
 from optim._engine.search.state import Candidate, Measured
 from optim._engine.search.targets.entrants import Entrant, TargetOutcome, TargetStatus
 from optim._engine.search.taste import SAME_SPEED
 from optim._engine.search.workbench import Workbench
-
-_BEHIND = 1.3
-"""A target whose first looks all are slower than the best of another by more gets no more time: three rounds are off by
-a tenth, and stages add some 15 % to what first looks found."""
-
-_LEAST_WEIGHT = 0.2
-"""Of a target that is far behind, beside 1 of the best: the best may not hold, and with less nothing is tried."""
 
 _CONTENDS = 1.1
 """What is slower by more than what is proven is not proven: a quick look is off by a tenth at most."""
@@ -80,7 +73,7 @@ class Contender:
         status = TargetStatus.FAILED if self.failed else TargetStatus.BEATEN
         start = self.beam.start
         right = [] if self.failed or self.entrant.objection else [start]
-        proven = [point.measured for point in self.beam.archive.points() if point.proven and point.within]
+        proven = [point.measured for point in self.beam.board.found if point.proven and point.within]
         ratios = [item.ratio for item in (*right, *self.ranking, *proven) if item.ratio is not None]
         return TargetOutcome(
             self.name,
@@ -106,14 +99,14 @@ class Contest:
 
     def __init__(self, entrants: Sequence[Entrant]) -> None:
         bench = entrants[0].bench
-        self._objective = Objective(bench.goal, timed=True)
+        self._objective = Objective(bench.goal, timed=True, bounds=bench.settings.bounds)
         must = any(one.plan.forced() for one in entrants)
         races = not self._objective.is_size
         self._time = bench.deadline.of_search(bench.prepared, bench.settings.timeout_s, races=races, must=must)
         self.contenders = [Contender(one, Beam(one.bench, one.plan)) for one in entrants]
 
     def run(self) -> None:
-        """Time the original on each, have all look, then search, what promises most first, if it is not behind."""
+        """Time the original on each, have all look, then search the one that promises most."""
         for one in self.contenders:
             self._time_original(one)
         looking = [one for one in self.contenders if not one.failed]
@@ -129,28 +122,16 @@ class Contest:
             best = min(best, one.promise)
         going = sorted((one for one in looking if not one.failed and not one.reason), key=lambda one: one.promise)
         leader: Contender | None = None
-        for place, one in enumerate(going):
-            if leader is not None and self._is_behind(one, leader):
-                self._leave_behind(one, leader)
+        for one in going:
+            if leader is not None:
+                one.reason = (
+                    f"after its first candidates optim expected {one.promise:.2f} at best, so {leader.name} went on"
+                )
+                one.ranking = self._held(one, one.beam.board.held())
                 continue
-            weights = [max(_LEAST_WEIGHT, going[place].promise / other.promise) for other in going[place:]]
-            one.beam.time.explore(self._time.to_explore * weights[0] / sum(weights))
+            one.beam.time.explore(self._time.to_explore)
             self._search(one)
-            if leader is None or self._best(one) < self._best(leader):
-                leader = one
-
-    def _is_behind(self, one: Contender, leader: Contender) -> bool:
-        """Whether what it promises is clearly slower than what the best promised, or found where that is less."""
-        slowest = max(leader.promise, self._best(leader))
-        return self._objective.is_latency and one.promise > _BEHIND * slowest
-
-    def _leave_behind(self, one: Contender, leader: Contender) -> None:
-        """Give it no more time: what its first looks found is what it has."""
-        hoped, there = f"{one.promise:.2f}", f"{min(leader.promise, self._best(leader)):.2f}"
-        one.reason = (
-            f"after its first candidates optim expected {hoped} at best, clearly behind {leader.name} ({there})"
-        )
-        one.ranking = self._held(one, one.beam.archive.held())
+            leader = one if one.ranking else None  # where nothing held, the next one goes on
 
     def rows(self, delivered: Candidate | None, base: Workbench) -> list[TargetOutcome]:
         """What became of each, and of the baseline where that was not among them."""
@@ -211,7 +192,7 @@ class Contest:
         one.beam.clock.base = base
         one.beam.start = one.beam.start.timed(result)
         if not one.entrant.objection:
-            one.beam.archive.explored([one.beam.start])
+            one.beam.board.explored([one.beam.start])
 
     def _look(self, one: Contender) -> None:
         one.bench.teller.on_target(one.name)

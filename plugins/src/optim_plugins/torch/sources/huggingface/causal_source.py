@@ -36,7 +36,6 @@ from optim_plugins.torch.sources.huggingface.made_up_inputs import (
     positions_of,
     takes,
 )
-from optim_plugins.torch.sources.huggingface.model_folder import is_adapter
 
 
 class CausalModule(FlatModule):
@@ -73,8 +72,6 @@ def causal_source(model: Any, request: SourceRequest) -> Source:
 
     component = component_of("model", module, inputs, outputs, example, trials, state)
     facts = {"kind": "decoder", **generation_facts(model)}
-    if request.folder is not None and not is_adapter(request.folder):  # an adapter has weights for every layer
-        facts["layers"] = model.config.get_text_config().num_hidden_layers
     return Source(request, (component,), facts, generations=generations)
 
 

@@ -205,9 +205,6 @@ def _load(folder: Path, model_class: Any, files: tuple[Path, ...], request: Sour
     if not files:
         options["use_safetensors"] = False
     notes: list[str] = []
-    if request.layers:
-        options["config"], whole = _shortened(folder, request)
-        notes.append(f"the first {request.layers} of its {whole} layers")
     model, info = _from_pretrained(folder, model_class, options)
     missing = sorted(info["missing_keys"])
     if missing and all("pooler" in name for name in missing):
@@ -222,28 +219,13 @@ def _load(folder: Path, model_class: Any, files: tuple[Path, ...], request: Sour
             f"{len(missing) + len(mismatched)} would be random: {', '.join((missing + mismatched)[:4])}",
             "name the task that it was trained for: --task feature-extraction",
         )
-    if (unexpected := len(info["unexpected_keys"])) and not request.layers:
+    if unexpected := len(info["unexpected_keys"]):
         notes.append(f"{unexpected} tensors of the folder belong to no part of {type(model).__name__}")
     stored = _stored_dtypes(files)
     if stored - {"F32", "I64", "BOOL"}:
         notes.append(f"weights are stored as {', '.join(sorted(stored))}, and exported as float32")
     model.eval().requires_grad_(False)
     return Loaded(model, files, tuple(notes), {"parameters": sum(p.numel() for p in model.parameters())})
-
-
-def _shortened(folder: Path, request: SourceRequest) -> tuple[Any, int]:
-    """The configuration with fewer layers, and how many there are: a loader passes over the weights of the others."""
-    import transformers
-
-    config = transformers.AutoConfig.from_pretrained(
-        folder, local_files_only=True, trust_remote_code=request.trust_remote_code
-    )
-    text = config.get_text_config()
-    whole = text.num_hidden_layers
-    text.num_hidden_layers = request.layers
-    if kinds := getattr(text, "layer_types", None):
-        text.layer_types = kinds[: request.layers]
-    return config, whole
 
 
 def _stored_dtypes(files: tuple[Path, ...]) -> set[str]:

@@ -7,13 +7,11 @@ front is the proven points within the budget of which no other is at least as fa
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from optim._engine.gate.budget import Budget, Objection
-from optim._engine.search.state import Candidate, LaneResult, Measured, unique
+from optim._engine.goals.bounds import FIELDS, Bound, merged, parse_bound
+from optim._engine.search.state import Candidate, LaneResult, Measured, inaccuracy, unique
 from optim._engine.search.taste import SAME_SPEED
 from optim.errors import OptimError, unknown_name
 
@@ -51,98 +49,24 @@ class Point:
         return self.candidate.digest
 
 
-class ParetoArchive:
-    """Everything that a search measured, and the front of it.
-
-    Args:
-        budget: what the user accepts.
-        required: passes that every delivered chain must have.
-    """
-
-    def __init__(self, budget: Budget, required: Iterable[str] = ()) -> None:
-        self._budget = budget
-        self._required = frozenset(required)
-        self._points: dict[str, Point] = {}
-        self._held: set[Path] = set()
-        self._missed: dict[str, Candidate] = {}
-
-    def explored(self, found: Iterable[Measured]) -> None:
-        """Keeps the figures of a quick look."""
-        for item in found:
-            known = self._points.get(item.digest)
-            if not item.candidate.is_original and (known is None or not known.proven):
-                self._points[item.digest] = Point(replace(item, comparisons=()))
-
-    def proven(self, item: Measured, timing: LaneResult | None) -> None:
-        """Keeps the figures of fresh rounds and all samples."""
-        if not item.candidate.is_original:
-            self._points[item.digest] = Point(item, proven=True, timing=timing)
-
-    def judged(self, candidate: Candidate, objection: Objection) -> None:
-        """Notes whether a lossy candidate held, with its drift and its metric; the last word counts."""
-        if not candidate.is_lossy:
-            return
-        self._held.discard(candidate.model.path)
-        if not objection:
-            self._held.add(candidate.model.path)
-        elif math.isfinite(candidate.drift.relative_error):
-            self._missed[candidate.digest] = candidate
-        if objection:
-            self._points.pop(candidate.digest, None)
-
-    @property
-    def lossy_held(self) -> bool:
-        """Whether any lossy candidate kept within the budget, as far as it was looked at."""
-        return bool(self._held)
-
-    def held(self) -> list[Measured]:
-        """Returns what a quick look found within the budget and nothing has proven yet."""
-        return [
-            point.measured
-            for point in self._points.values()
-            if not point.proven and self._required <= {step.pass_name for step in point.candidate.steps}
-        ]
-
-    def dismiss(self, candidate: Candidate) -> None:
-        """Forget a point of which the verdict found that it is no result."""
-        self._points.pop(candidate.digest, None)
-
-    def aside(self, item: Measured, timing: LaneResult | None) -> None:
-        """Keeps the figures of the nearest point beyond the budget."""
-        self._points[item.digest] = Point(item, proven=True, within=False, timing=timing)
-
-    def beyond(self, most: int) -> list[Candidate]:
-        """Returns candidates beyond the budget, the one that is by least first, one for each chain of passes."""
-        found: dict[tuple[str, ...], Candidate] = {}
-        for candidate in sorted(
-            self._missed.values(), key=lambda one: (self._budget.excess(one.drift, one.task), len(one.steps))
-        ):
-            found.setdefault(tuple(step.pass_name for step in candidate.steps), candidate)
-        return list(found.values())[:most]
-
-    def worth_proving(self, besides: Sequence[Candidate], most: int) -> list[Candidate]:
-        """Returns candidates that stand elsewhere on the front: the smallest, the most accurate, then the fastest."""
-        there = {candidate.digest for candidate in besides}
-        held = [item for item in self.held() if item.ratio is not None]
-        front = [item for item in _front(held) if item.digest not in there]
-        wishes = [
-            min(front, key=lambda item: (item.candidate.size_bytes, item.ratio or 1.0), default=None),
-            min(front, key=lambda item: (item.candidate.is_lossy, item.ratio or 1.0), default=None),
-            *sorted(front, key=lambda item: item.ratio or 1.0),
-        ]
-        return unique(item.candidate for item in wishes if item is not None)[:most]
-
-    def points(self, delivered: Candidate | None = None) -> list[Point]:
-        """Returns the proven points, numbered along the front; then what was only explored, the fastest first."""
-        return points_of([self], delivered)
+def worth_proving(held: Iterable[Measured], besides: Sequence[Candidate], most: int) -> list[Candidate]:
+    """Returns candidates elsewhere on the front of what held: the smallest, the most accurate, then the fastest."""
+    there = {candidate.digest for candidate in besides}
+    timed = [item for item in held if item.ratio is not None]
+    front = [item for item in _front(timed) if item.digest not in there]
+    wishes = [
+        min(front, key=lambda item: (item.candidate.size_bytes, item.ratio or 1.0), default=None),
+        min(front, key=lambda item: (item.candidate.is_lossy, item.ratio or 1.0), default=None),
+        *sorted(front, key=lambda item: item.ratio or 1.0),
+    ]
+    return unique(item.candidate for item in wishes if item is not None)[:most]
 
 
-def points_of(archives: Iterable[ParetoArchive], delivered: Candidate | None = None) -> list[Point]:
-    """Returns the points of several archives as those of one, see :meth:`ParetoArchive.points`.
+def points_of(points: Sequence[Point], delivered: Candidate | None = None) -> list[Point]:
+    """Returns the proven points, numbered along the front; then what was only explored, the fastest first.
 
     What is delivered has a number, and what is faster than that by no more than noise has none.
     """
-    points = [point for archive in archives for point in archive._points.values()]
     proven = [point for point in points if point.proven and point.within]
     front = _front([point.measured for point in proven])
     for ours in [point.measured for point in proven if delivered and _place(point.candidate) == _place(delivered)]:
@@ -162,12 +86,43 @@ def _place(candidate: Candidate) -> tuple[str, str]:
     return candidate.target, candidate.digest
 
 
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """What ``--pick`` says: a point, and bounds that it keeps within.
+
+    Attributes:
+        word: ``fastest``, ``smallest``, ``most-accurate``, or a number of the front.
+        bounds: that only points within are chosen from.
+    """
+
+    word: str
+    bounds: tuple[Bound, ...] = ()
+
+    @classmethod
+    def parse(cls, wanted: str) -> Pick:
+        """``smallest``, ``2``, or bounds, with a word before them: ``fastest,max-size=50MB``; else ``most-accurate``.
+
+        Raises:
+            OptimError[unknown-point]: it can be no point of any run.
+            OptimError[bad-budget]: a bound is none.
+        """
+        words = [word.strip() for word in wanted.split(",")]
+        said = dict(word.split("=", 1) for word in words if "=" in word)
+        figures = {f"max-{figure}": figure for figure in FIELDS}
+        plain = [word for word in words if "=" not in word] or ["most-accurate"]
+        word = plain[0]
+        is_number = word.isdecimal() and int(word) > 0
+        if len(plain) > 1 or set(said) - set(figures) or not (word in _PICKS or (is_number and not said)):
+            raise _unknown_point(wanted, [*_PICKS, *(f"{name}=" for name in figures), "1", "2"])
+        return cls(word, merged((), (parse_bound(figures[name], text) for name, text in said.items())))
+
+
 def choose(points: Sequence[Point], wanted: str) -> Point:
-    """The point that ``--pick`` names.
+    """The point that a word or a number names.
 
     Args:
         points: of a run.
-        wanted: ``fastest``, ``smallest``, ``most-accurate``, or a number of the front.
+        wanted: as :attr:`Pick.word`.
 
     Raises:
         OptimError[no-points]: the run found nothing that could be delivered.
@@ -181,29 +136,21 @@ def choose(points: Sequence[Point], wanted: str) -> Point:
     if wanted == "smallest":
         return min(front, key=lambda point: (point.candidate.size_bytes, _speed(point.measured)))
     if wanted == "most-accurate":
-        return min(front, key=lambda point: (_inaccuracy(point.measured), _speed(point.measured)))
+        return min(front, key=lambda point: (inaccuracy(point.measured), _speed(point.measured)))
     for point in front:
         if wanted == str(point.number):
             return point
     numbers = [str(point.number) for point in front]
-    raise unknown_name(
-        "point", wanted, [*_PICKS, *numbers], fix="give a number of report.html, or fastest, smallest, most-accurate"
+    raise _unknown_point(wanted, [*_PICKS, *numbers])
+
+
+def _unknown_point(wanted: str, known: Sequence[str]) -> OptimError:
+    return unknown_name(
+        "point",
+        wanted,
+        known,
+        fix="give a number of report.html, fastest, smallest, most-accurate, or limits: max-size=50MB,max-latency=20ms",
     )
-
-
-def require_pick(wanted: str) -> None:
-    """Refuse what can be no point of any run.
-
-    Raises:
-        OptimError[unknown-point]: it is neither a word nor a number from 1 on.
-    """
-    if wanted not in _PICKS and not (wanted.isdecimal() and int(wanted)):
-        raise unknown_name(
-            "point",
-            wanted,
-            [*_PICKS, "1", "2"],
-            fix="give a number of report.html, or fastest, smallest, most-accurate",
-        )
 
 
 def nothing_to_pick(wanted: str) -> OptimError:
@@ -243,7 +190,7 @@ def unbeaten_beside_speed(items: Sequence[Measured]) -> list[Measured]:
 def _is_smaller_or_nearer(one: Measured, other: Measured) -> bool:
     """Whether it is clearly smaller than the other, or clearly more accurate."""
     sizes = one.candidate.size_bytes, other.candidate.size_bytes
-    return _is_clearly_less(*sizes, _SAME) or _is_clearly_less(_inaccuracy(one), _inaccuracy(other), _SAME)
+    return _is_clearly_less(*sizes, _SAME) or _is_clearly_less(inaccuracy(one), inaccuracy(other), _SAME)
 
 
 def _is_ahead_by_noise(one: Measured, delivered: Measured) -> bool:
@@ -260,15 +207,7 @@ def _is_clearly_less(one: float, other: float, same: float) -> bool:
 def tie_of(item: Measured) -> tuple[float, int, str]:
     """What decides between models of one size, the same in every run: how far off, how many changes, their names."""
     steps = [[step.pass_name, step.options] for step in item.candidate.steps]
-    return _inaccuracy(item), len(steps), json.dumps(steps, sort_keys=True, default=str)
-
-
-def _inaccuracy(item: Measured) -> float:
-    """How far off it is; what rounding explains is not far off."""
-    task = item.candidate.task
-    if task is not None:
-        return max(0.0, task.loss) + 1e-9
-    return item.candidate.drift.relative_error if item.candidate.is_lossy else 0.0
+    return inaccuracy(item), len(steps), json.dumps(steps, sort_keys=True, default=str)
 
 
 def _speed(item: Measured) -> float:

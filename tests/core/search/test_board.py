@@ -1,10 +1,11 @@
-"""What the scoreboard says of a graph that was compared under some settings."""
+"""What the board says of a graph that was compared under some settings."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from optim._engine.search.scoreboard import Scoreboard
+from optim._engine.gate.budget import Budget
+from optim._engine.search.board import Board
 from optim._engine.search.state import Candidate, Step
 from optim.model import Model
 from optim.passes import Role, Stage
@@ -20,8 +21,8 @@ def chain(*steps: Step) -> Candidate:
     return Candidate(Model(Path(graph), digest, (), (), {"": 17}, 9), 100, steps)
 
 
-def board_with(broken: Candidate) -> Scoreboard:
-    board = Scoreboard()
+def board_with(broken: Candidate) -> Board:
+    board = Board(Budget(0.05, 1e-4))
     board[broken].broken = broken
     return board
 

@@ -1,4 +1,4 @@
-"""The journal of a search: every attempt, by the model that came of it, and what became of it in the end."""
+"""Rows of the report: what a chain is called, and the reasons that rows give."""
 
 from __future__ import annotations
 
@@ -6,98 +6,14 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from optim._engine.goals.known import LATENCY
+from optim._engine.goals.bounds import Bound
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.search.plan import Planned
-from optim._engine.search.state import Attempt, Candidate, ChainKey, Measured, Step, StepStatus
+from optim._engine.search.state import Attempt, Candidate, ChainKey, Measured, Step
 from optim.cli_kit.output import options_text, size_text
-from optim.goal import Basis, Goal
-from optim.model import Model
-from optim.passes import Stage
+from optim.goal import Basis, Goal, ModelFigures
 
 _NO_LESS_MEMORY = "not clearly less than the original, or no time to measure it again"
-
-
-class Journal:
-    """Rows of the report, by stage in the order in which they were tried.
-
-    Args:
-        goal: what their reasons speak of.
-        target: of the candidates, as they call it.
-    """
-
-    def __init__(self, goal: Goal = LATENCY, target: str = "") -> None:
-        self._goal = goal
-        self._target = target
-        self.attempts: list[Attempt] = []
-        self._by_chain: dict[ChainKey, Attempt] = {}
-        self._models: dict[ChainKey, Model] = {}
-
-    def open(self, step: Step, on: Candidate) -> Attempt:
-        """Opens a row; the same step on the same chain again is the same row."""
-        chain = (*chain_key(on), step.key)
-        if chain not in self._by_chain:
-            on_passes = tuple(before.pass_name for before in on.steps)
-            self._by_chain[chain] = Attempt(step, on_passes, behind=chain_key(on), target=self._target)
-            self.attempts.append(self._by_chain[chain])
-        return self._by_chain[chain]
-
-    def note_models(self, before: Candidate, after: Candidate) -> None:
-        """Notes what a step was given and what it made, where both are fed as the original is."""
-        if all(interface.is_as_before for interface in after.interfaces):
-            self._models.update({chain_key(one): one.model for one in (before, after)})
-
-    def pair(self, attempt: Attempt) -> tuple[Model, Model] | None:
-        """What a step was given and what it made; None where nothing was made, or it is fed in another way."""
-        before, after = self._models.get(attempt.behind), self._models.get(attempt.chain)
-        return (before, after) if before is not None and after is not None else None
-
-    def find(self, candidate: Candidate) -> Attempt | None:
-        """The row of the last step of a chain."""
-        return self.find_chain(candidate.steps)
-
-    def find_chain(self, steps: Sequence[Step]) -> Attempt | None:
-        """The row of the last of these steps, with the others before it."""
-        return self._by_chain.get(chain_of(self._target, steps))
-
-    def timed(self, measured: Measured, parent_ratio: float | None) -> None:
-        """Notes the best time seen of a chain."""
-        attempt = self.find(measured.candidate)
-        if attempt is None or measured.ratio is None:
-            return
-        if attempt.ratio is None or (measured.ratio < attempt.ratio and not attempt.proven):
-            attempt.note(measured)
-            attempt.size_bytes = measured.candidate.size_bytes
-        peaks = [peak for peak in (attempt.peak_memory_bytes, measured.peak_memory_bytes) if peak]
-        attempt.peak_memory_bytes = min(peaks, default=0)
-        ratios = [attempt.goal_ratio, measured.goal.value if measured.goal else None]
-        attempt.goal_ratio = min((one for one in ratios if one is not None), default=None)
-        if parent_ratio is not None:
-            attempt.parent_ratio = parent_ratio
-
-    def conclude(self, winner: Candidate, best: Measured | None = None) -> None:
-        """Settles every row that is still open: kept on the winner's chain, else dropped with the reason.
-
-        Args:
-            winner: the chain that is delivered.
-            best: its figures on fresh rounds.
-        """
-        whole = chain_key(winner)
-        for attempt in missing_rows(self.attempts, winner) if winner.target == self._target else ():
-            self._by_chain[attempt.chain] = attempt
-            self.attempts.append(attempt)
-        kept = {whole[: i + 1] for i in range(len(whole))}
-        if whole in self._by_chain and best is not None:
-            self._by_chain[whole].note(best, proven=True)
-        for chain, attempt in self._by_chain.items():
-            if chain in kept:
-                attempt.settle(StepStatus.KEPT, _why_kept(attempt, self._goal))
-                if not attempt.proven and _was_no_faster(attempt):  # the proof of the chain with it says otherwise
-                    attempt.ratio = attempt.low = attempt.high = attempt.parent_ratio = None
-            elif attempt.status is StepStatus.SKIPPED and not attempt.reason:
-                attempt.settle(StepStatus.DROPPED, _why_dropped(attempt, self._goal, winner, best))
-        order = list(Stage)
-        self.attempts.sort(key=lambda attempt: order.index(attempt.step.stage))  # first looks are at all stages
 
 
 def missing_rows(attempts: Iterable[Attempt], candidate: Candidate) -> list[Attempt]:
@@ -159,14 +75,15 @@ def failing_of(forced: Sequence[Planned], attempts: Iterable[Attempt]) -> Planne
     return next(filter(did_not_hold, reversed(forced)), forced[0])
 
 
-def _why_kept(attempt: Attempt, goal: Goal) -> str:
+def why_kept(attempt: Attempt, goal: Goal) -> str:
+    """The reason for an attempt that is part of what is delivered."""
     if attempt.step.role == "enable":
         return "later passes need it"
     if goal.basis is not Basis.CALLS and (figure := _figure(attempt, goal)):
         return f"{figure} with it"
     if attempt.ratio is not None and attempt.parent_ratio is not None:
         found = f"latency ratio {attempt.ratio:.2f}, {attempt.parent_ratio:.2f} without it"
-        if attempt.proven or not _was_no_faster(attempt):
+        if attempt.proven or not attempt.was_no_faster:
             return found
         return f"part of the winner; in a first timing {found}"
     if attempt.ratio is not None:
@@ -174,12 +91,13 @@ def _why_kept(attempt: Attempt, goal: Goal) -> str:
     return "part of the best model found"
 
 
-def _was_no_faster(attempt: Attempt) -> bool:
-    """Whether a step was no faster than the chain without it."""
-    return attempt.ratio is not None and attempt.parent_ratio is not None and attempt.ratio >= attempt.parent_ratio
+def broken_bound(attempt: Attempt, bounds: Iterable[Bound]) -> str:
+    """Which bound the model after an attempt breaks, as far as its row knows; empty if none."""
+    found = ModelFigures(attempt.size_bytes or 0, attempt.peak_memory_bytes)
+    return next((bound.objection(found) for bound in bounds if bound.excess(found)), "")
 
 
-def _why_dropped(attempt: Attempt, goal: Goal, winner: Candidate, best: Measured | None) -> str:
+def why_dropped(attempt: Attempt, goal: Goal, winner: Candidate, best: Measured | None) -> str:
     """The reason for an attempt that held and is not part of what is delivered."""
     if attempt.step.role == "enable" and attempt.ratio is None:
         return "no kept pass needs it"
@@ -192,6 +110,9 @@ def _why_dropped(attempt: Attempt, goal: Goal, winner: Candidate, best: Measured
     if goal.basis is Basis.MEMORY and attempt.peak_memory_bytes:
         what = f"the delivered model takes {size_text(best.peak_memory_bytes)}" if best else _NO_LESS_MEMORY
         return f"{_figure(attempt, goal)}; {what}"
+    if goal.basis is Basis.ACCURACY and attempt.drift is not None:
+        what = "the delivered model has" if winner.steps else "the original has"
+        return f"{_figure(attempt, goal)}; {what} {winner.drift.relative_error:.2g}"
     if goal.basis is Basis.MEMORY:
         return "within the budget; memory not measured, because other candidates promised more"
     if attempt.ratio is None:
@@ -220,6 +141,8 @@ def _figure(attempt: Attempt, goal: Goal) -> str:
     """What the goal looks at, of the model after an attempt; empty where it is not known."""
     if goal.basis is Basis.MEMORY:
         return f"peak memory {size_text(attempt.peak_memory_bytes)}" if attempt.peak_memory_bytes else ""
+    if goal.basis is Basis.ACCURACY:
+        return f"drift {attempt.drift.relative_error:.2g}" if attempt.drift is not None else ""
     if goal.basis is Basis.CLOCK:
         return f"{goal.words.ratio} {attempt.goal_ratio:.2f}" if attempt.goal_ratio is not None else ""
     return size_text(attempt.size_bytes) if attempt.size_bytes else ""

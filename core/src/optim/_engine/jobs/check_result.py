@@ -1,0 +1,86 @@
+"""Job: the result of a run on its device and on a runtime that the target's vendor did not write.
+
+All else in a run is compared on the device. A device that runs another program than that of the model, such as one from
+a stale cache, has the outputs and the times of that program: what is delivered may then be any model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from optim._engine.compare.comparison import Comparison
+from optim._engine.compare.exactness import accepted_inexact
+from optim._engine.compare.independent import CheckedDevice, CheckedResult, DeviceCheck, check_result, is_needed
+from optim._engine.jobs.check_device import LEAST_S
+from optim._engine.jobs.job import Job
+from optim._engine.jobs.runner import Runner
+from optim._engine.plugins.registry import Registry
+from optim._engine.store import names_in_messages
+from optim.jobs.channel import Channel
+from optim.jobs.process import WorkerFailed
+from optim.model import Model
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is checked.
+
+    Attributes:
+        model: that is about to be delivered, with its session settings.
+        drift: of what the device computes of it, from the original.
+        comparison: where it runs, and the original.
+        without: passes that the user left out.
+        within_s: seconds in which samples are begun.
+    """
+
+    model: Model
+    drift: float
+    comparison: Comparison
+    without: tuple[str, ...]
+    within_s: float
+
+
+Answer = DeviceCheck
+
+JOB = Job(__name__, Request, Answer)
+
+
+def run(request: Request, channel: Channel) -> Answer:
+    """Compare as many samples as there is time for."""
+    compared = request.comparison
+    place, reference = compared.place, compared.reference
+    backend = place.backend()
+    if reason := accepted_inexact(backend, reference.original, place.target, request.without):
+        return DeviceCheck(reason=reason)
+    device = CheckedDevice(place.target, backend.name, backend.release)
+    result = CheckedResult(request.model.path, compared.interfaces, request.drift)
+    with backend.open(request.model, place.target) as session:
+        return check_result(device, result, session, reference, reference.variations(), request.within_s)
+
+
+def unchecked_result(registry: Registry, runner: Runner, request: Request, most_s: float) -> str:
+    """Why no independent runtime computed a result, as a note; empty if one did, or if the target needs no check.
+
+    Args:
+        registry: of the plugins.
+        runner: of the run.
+        request: what is checked.
+        most_s: seconds that are left of the run.
+
+    Raises:
+        OptimError[target-differs]: the device computes another model.
+    """
+    target = request.comparison.place.target
+    if not is_needed(registry.backend(target.backend), target):
+        return ""
+    runner.say("computing the result on an independent runtime")
+    try:
+        reason = runner.call(JOB, request, timeout_s=max(LEAST_S, most_s)).reason
+    except WorkerFailed as failed:
+        if failed.error is not None and failed.error.reference == "target-differs":
+            raise failed.error from failed
+        reason = failed.reason
+    for stored, name in names_in_messages(request.model.path, Path("model.onnx")).items():
+        reason = reason.replace(stored, name)
+    return f"no independent runtime checked what {target.name} computes of the result: {reason}" if reason else ""

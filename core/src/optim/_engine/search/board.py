@@ -1,0 +1,283 @@
+"""The board of a search: one record of each model, and one row of the report for each attempt."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from optim._engine.gate.budget import Budget, Objection
+from optim._engine.gate.drift import worst_drift
+from optim._engine.goals.bounds import Bound
+from optim._engine.goals.known import LATENCY
+from optim._engine.search.front import Point, points_of
+from optim._engine.search.rows import broken_bound, chain_key, chain_of, missing_rows, why_dropped, why_kept
+from optim._engine.search.state import Attempt, Candidate, ChainKey, LaneResult, Measured, Step, StepStatus
+from optim._engine.sources.result import SourceDrift
+from optim.goal import Goal
+from optim.model import Model
+from optim.passes import Stage
+
+if TYPE_CHECKING:
+    from optim._engine.search.workbench import Tried
+
+
+@dataclass
+class Record:
+    """What a search knows of one model.
+
+    Attributes:
+        model: the model.
+        objection: why it does not hold.
+        out_of_time: whether its last race was over before it had a figure.
+        broken: the candidate as it was compared, where it ran and did not hold.
+        holds: whether its graph kept within the budget when it was looked at last; None where it was not.
+        missed: the candidate as the gate saw it last, where that was beyond the budget.
+        ratios: its latency ratios, one of each race.
+        hoped: the ratio to expect of it by the goal, before the goal's clock has one.
+        result: all that its lane said, of both races where it was timed twice.
+        base: the original in the same race.
+        is_late: whether it had not come back once when a race was over: it is not raced again.
+        source: how far it is from the source that was exported.
+        source_objection: why it is not what that source computes.
+        point: its best figures; None where it has none, or the gate refused it since.
+    """
+
+    model: Model
+    objection: Objection = field(default_factory=Objection)
+    out_of_time: bool = False
+    broken: Candidate | None = None
+    holds: bool | None = None
+    missed: Candidate | None = None
+    ratios: list[float] = field(default_factory=list)
+    hoped: float | None = None
+    result: LaneResult | None = None
+    base: LaneResult | None = None
+    is_late: bool = False
+    source: SourceDrift | None = None
+    source_objection: Objection = field(default_factory=Objection)
+    point: Point | None = None
+
+    @property
+    def times_too_far(self) -> float:
+        """By which factor it is further from its source than it may be; 1 where it is not, or was not looked at."""
+        if self.source is None or not self.source_objection or not math.isfinite(self.source.drift.relative_error):
+            return 1.0
+        return max(1.0, self.source.drift.relative_error / self.source.limit)
+
+
+class Board:
+    """The records of a search on one target by the digest of their model, and its rows in the order of attempts.
+
+    Args:
+        budget: what the user accepts.
+        goal: what the reasons of rows speak of.
+        target: of the candidates, as they call it.
+        required: passes that every delivered chain must have.
+        bounds: that a result keeps within.
+
+    Attributes:
+        attempts: the rows.
+    """
+
+    def __init__(
+        self,
+        budget: Budget,
+        goal: Goal = LATENCY,
+        target: str = "",
+        required: Iterable[str] = (),
+        bounds: Sequence[Bound] = (),
+    ) -> None:
+        self._budget = budget
+        self._goal = goal
+        self._target = target
+        self._required = frozenset(required)
+        self._bounds = bounds
+        self._records: dict[str, Record] = {}
+        self.attempts: list[Attempt] = []
+        self._by_chain: dict[ChainKey, Attempt] = {}
+        self._models: dict[ChainKey, Model] = {}
+
+    # records
+
+    def __getitem__(self, candidate: Candidate) -> Record:
+        return self.of_model(candidate.model)
+
+    def of_model(self, model: Model) -> Record:
+        """The record of a model; an empty one where nothing is known of it."""
+        return self._records.setdefault(model.digest, Record(model))
+
+    def is_wrong(self, candidate: Candidate) -> bool:
+        """Whether its graph ran and did not hold, under whatever settings.
+
+        Lossy settings that it does without do not count: what broke the budget in a runtime's bfloat16 may be right in
+        float32.
+        """
+        broken = [record.broken for record in self._of_graph(candidate) if record.broken is not None]
+        return any(all(step in candidate.steps for step in one.steps if step.lossy) for one in broken)
+
+    def best_of_graph(self, candidate: Candidate) -> float:
+        """The best ratio of its graph under any session settings; infinite where none was."""
+        return min((ratio for one in self._of_graph(candidate) for ratio in one.ratios), default=math.inf)
+
+    def _of_graph(self, candidate: Candidate) -> list[Record]:
+        return [record for record in self._records.values() if record.model.path == candidate.model.path]
+
+    def explored(self, found: Iterable[Measured]) -> None:
+        """Keeps the figures of a quick look."""
+        for item in found:
+            known = self[item.candidate].point
+            if not item.candidate.is_original and (known is None or not known.proven):
+                self._keep(Point(replace(item, comparisons=())))
+
+    def proven(self, item: Measured) -> None:
+        """Keeps the figures of fresh rounds and all samples."""
+        if not item.candidate.is_original:
+            timing = self[item.candidate].result if item.ratio is not None else None
+            self._keep(Point(item, proven=True, timing=timing))
+
+    def aside(self, item: Measured, timing: LaneResult | None) -> None:
+        """Keeps the figures of the nearest point beyond the budget."""
+        self._keep(Point(item, proven=True, within=False, timing=timing))
+
+    def _keep(self, point: Point) -> None:
+        record = self[point.candidate]
+        if record.point is None:  # records with figures stand in the order in which these came
+            self._records[point.digest] = self._records.pop(point.digest)
+        record.point = point
+
+    def judged(self, candidate: Candidate, objection: Objection) -> None:
+        """Notes whether a lossy candidate held, with its drift and its metric; the last word counts."""
+        if not candidate.is_lossy:
+            return
+        record = self[candidate]
+        for one in self._of_graph(candidate):
+            one.holds = not objection
+        if objection:
+            record.point = None
+            record.missed = candidate if math.isfinite(candidate.drift.relative_error) else record.missed
+
+    def dismiss(self, candidate: Candidate) -> None:
+        """Forget the figures of a model of which the verdict found that it is no result."""
+        self[candidate].point = None
+
+    @property
+    def lossy_held(self) -> bool:
+        """Whether any lossy candidate kept within the budget, as far as it was looked at."""
+        return any(record.holds for record in self._records.values())
+
+    def held(self) -> list[Measured]:
+        """Returns what a quick look found within the budget and nothing has proven yet."""
+        return [
+            point.measured
+            for point in self.found
+            if not point.proven and self._required <= {step.pass_name for step in point.candidate.steps}
+        ]
+
+    def beyond(self, most: int | None = None) -> list[Candidate]:
+        """Returns candidates beyond the budget, the one that is by least first, one for each chain of passes."""
+        missed = [record.missed for record in self._records.values() if record.missed is not None]
+        missed.sort(key=lambda one: (self._budget.excess(one.drift, one.task), len(one.steps)))
+        found: dict[tuple[str, ...], Candidate] = {}
+        for candidate in missed:
+            found.setdefault(tuple(step.pass_name for step in candidate.steps), candidate)
+        return list(found.values())[:most]
+
+    @property
+    def found(self) -> list[Point]:
+        """Every model that has figures, in the order in which these came."""
+        return [record.point for record in self._records.values() if record.point is not None]
+
+    def points(self, delivered: Candidate | None = None) -> list[Point]:
+        """Returns the proven points, numbered along the front; then what was only explored, the fastest first."""
+        return points_of(self.found, delivered)
+
+    # rows
+
+    def applied(self, attempt: Attempt, on: Candidate, tried: Tried) -> Candidate | None:
+        """Notes what came of a step; returns the chain with it, or None where it failed or changed nothing."""
+        attempt.printed, attempt.trace, attempt.broke = tried.said, tried.trace, tried.broke
+        attempt.seconds += tried.seconds
+        if tried.answer is None:
+            attempt.settle(StepStatus.FAILED, tried.failure)
+            return None
+        result, size_bytes = tried.answer.result, tried.answer.size_bytes
+        attempt.counts = dict(result.counts)
+        attempt.notes = tuple(dict.fromkeys([*attempt.notes, *result.notes]))  # what a first look said is said again
+        if not result.changed:
+            attempt.unchanged = True
+            attempt.settle(StepStatus.NOT_APPLICABLE, "; ".join(result.notes))
+            return None
+        drift = worst_drift(tried.answer.comparisons) if tried.answer.comparisons else None
+        attempt.drift, attempt.task, attempt.size_bytes = drift, tried.answer.task, size_bytes
+        longer = on.after(attempt.step, result.model, size_bytes, result.interface)
+        self._note_models(on, longer)
+        return replace(longer, drift=drift or longer.drift, task=attempt.task)
+
+    def open(self, step: Step, on: Candidate) -> Attempt:
+        """Opens a row; the same step on the same chain again is the same row."""
+        chain = (*chain_key(on), step.key)
+        if chain not in self._by_chain:
+            on_passes = tuple(before.pass_name for before in on.steps)
+            self._by_chain[chain] = Attempt(step, on_passes, behind=chain_key(on), target=self._target)
+            self.attempts.append(self._by_chain[chain])
+        return self._by_chain[chain]
+
+    def _note_models(self, before: Candidate, after: Candidate) -> None:
+        """Notes what a step was given and what it made, where both are fed as the original is."""
+        if all(interface.is_as_before for interface in after.interfaces):
+            self._models.update({chain_key(one): one.model for one in (before, after)})
+
+    def pair(self, attempt: Attempt) -> tuple[Model, Model] | None:
+        """What a step was given and what it made; None where nothing was made, or it is fed in another way."""
+        before, after = self._models.get(attempt.behind), self._models.get(attempt.chain)
+        return (before, after) if before is not None and after is not None else None
+
+    def find(self, candidate: Candidate) -> Attempt | None:
+        """The row of the last step of a chain."""
+        return self.find_chain(candidate.steps)
+
+    def find_chain(self, steps: Sequence[Step]) -> Attempt | None:
+        """The row of the last of these steps, with the others before it."""
+        return self._by_chain.get(chain_of(self._target, steps))
+
+    def timed(self, measured: Measured, parent_ratio: float | None) -> None:
+        """Notes the best time seen of a chain."""
+        attempt = self.find(measured.candidate)
+        if attempt is None or measured.ratio is None:
+            return
+        if attempt.ratio is None or (measured.ratio < attempt.ratio and not attempt.proven):
+            attempt.note(measured)
+            attempt.size_bytes = measured.candidate.size_bytes
+        peaks = [peak for peak in (attempt.peak_memory_bytes, measured.peak_memory_bytes) if peak]
+        attempt.peak_memory_bytes = min(peaks, default=0)
+        ratios = [attempt.goal_ratio, measured.goal.value if measured.goal else None]
+        attempt.goal_ratio = min((one for one in ratios if one is not None), default=None)
+        if parent_ratio is not None:
+            attempt.parent_ratio = parent_ratio
+
+    def conclude(self, winner: Candidate, best: Measured | None = None) -> None:
+        """Settles every row that is still open: kept on the winner's chain, else dropped with the reason.
+
+        Args:
+            winner: the chain that is delivered.
+            best: its figures on fresh rounds.
+        """
+        whole = chain_key(winner)
+        for attempt in missing_rows(self.attempts, winner) if winner.target == self._target else ():
+            self._by_chain[attempt.chain] = attempt
+            self.attempts.append(attempt)
+        kept = {whole[: i + 1] for i in range(len(whole))}
+        if whole in self._by_chain and best is not None:
+            self._by_chain[whole].note(best, proven=True)
+        for chain, attempt in self._by_chain.items():
+            if chain in kept:
+                attempt.settle(StepStatus.KEPT, why_kept(attempt, self._goal))
+                if not attempt.proven and attempt.was_no_faster:  # the proof of the chain with it says otherwise
+                    attempt.ratio = attempt.low = attempt.high = attempt.parent_ratio = None
+            elif attempt.status is StepStatus.SKIPPED and not attempt.reason:
+                broken = broken_bound(attempt, self._bounds)
+                attempt.settle(StepStatus.DROPPED, broken or why_dropped(attempt, self._goal, winner, best))
+        order = list(Stage)
+        self.attempts.sort(key=lambda attempt: order.index(attempt.step.stage))  # first looks are at all stages
