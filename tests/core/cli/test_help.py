@@ -77,7 +77,7 @@ def test_every_option_with_a_heading_exists():
     ("words", "parameter", "value"),
     [
         (["run", "m.onnx", "--fresh"], "fresh", True),
-        (["run", "m.onnx", "--batch-invariant=0.1"], "batch_invariant", 0.1),
+        (["run", "m.onnx", "--batch-invariant=0.1"], "max_batch_drift", 0.1),
         (["deliver", "out", "--as=optimum", "-o", "x", "--opened-by", "p"], "layout", "optimum"),
         (["blame", "a.onnx", "b.onnx", "--svg", "b.svg"], "svg", Path("b.svg")),
         (["qnn", "support", "m.onnx", "--left"], "left", True),

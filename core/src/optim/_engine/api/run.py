@@ -133,7 +133,7 @@ def run(
         "max_loss": max_loss,
         "max_mismatch": max_mismatch,
         "lossless": lossless,
-        "batch_invariant": max_batch_drift,
+        "max_batch_drift": max_batch_drift,
         "named": tuple(Named(name, options) for name, options in named),
         "without": tuple(without),
         "stages": tuple(stages),

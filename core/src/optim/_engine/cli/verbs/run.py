@@ -89,7 +89,6 @@ _EXAMPLES = (
 @mismatch_option
 @click.option(
     "--max-batch-drift",
-    "batch_invariant",
     type=float,
     metavar="LIMIT",
     help="Largest drift of a sample between running alone and running in a padded batch.",
