@@ -150,7 +150,7 @@ def _budget_of(settings: RunSettings) -> BudgetTable:
     }
     if settings.lossless:
         accepted = {"lossless": True}
-    return BudgetTable(max_batch_drift=settings.batch_invariant, **accepted, **fields_of(settings.bounds))
+    return BudgetTable(max_batch_drift=settings.max_batch_drift, **accepted, **fields_of(settings.bounds))
 
 
 def _said(budget: BudgetTable) -> dict[str, Any]:
@@ -161,7 +161,7 @@ def _said(budget: BudgetTable) -> dict[str, Any]:
         "max_drift": budget.max_drift,
         "max_loss": loss,
         "max_mismatch": parse_max_mismatch(str(budget.max_mismatch)) if budget.max_mismatch is not None else 0.0,
-        "batch_invariant": budget.max_batch_drift,
+        "max_batch_drift": budget.max_batch_drift,
         "bounds": said_bounds(dict(budget)),
     }
 

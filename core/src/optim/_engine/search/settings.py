@@ -67,7 +67,7 @@ class RunSettings:
         max_loss: how much worse the metric may get.
         lossless: admit only passes held to rounding error.
         bounds: that a result keeps within, see :mod:`optim._engine.goals.bounds`.
-        batch_invariant: as --max-batch-drift; recorded runs know the setting by this name.
+        max_batch_drift: the largest drift of a sample between running alone and in a padded batch; None: no limit.
         workload: of a decoder, where the goal is ``generate``.
         named: passes that must hold.
         without: passes left out; sorted, so that the same request has the same key.
@@ -108,7 +108,7 @@ class RunSettings:
     export: SourceRequest | None = None
     component: str = ""
     baseline: str = ""
-    batch_invariant: float | None = None
+    max_batch_drift: float | None = None
     workload: Workload = field(default_factory=Workload)
     bounds: tuple[Bound, ...] = ()
     cluster: str = ""
@@ -139,7 +139,7 @@ class RunSettings:
         from optim._engine.gate.budget import Budget  # numpy with it
 
         max_drift = None if self.lossless else self.drift_limit
-        return Budget(max_drift, tolerance, self.max_loss, foresees, self.batch_invariant, self.max_mismatch)
+        return Budget(max_drift, tolerance, self.max_loss, foresees, self.max_batch_drift, self.max_mismatch)
 
     @property
     def goal_request(self) -> GoalRequest:
@@ -206,10 +206,10 @@ class RunSettings:
                 fix="leave one of the two out",
             )
         require_max_drift(self.max_drift, f"leave it out for {DEFAULT_MAX_DRIFT:g}, or give --lossless")
-        if self.batch_invariant is not None and not 0 < self.batch_invariant < math.inf:
+        if self.max_batch_drift is not None and not 0 < self.max_batch_drift < math.inf:
             raise OptimError.usage(
                 "bad-budget",
-                f"--max-batch-drift cannot be {self.batch_invariant:g}",
+                f"--max-batch-drift cannot be {self.max_batch_drift:g}",
                 "a drift is a positive number",
                 "--max-batch-drift 0.01",
             )

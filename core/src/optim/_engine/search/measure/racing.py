@@ -251,7 +251,7 @@ def _room(bench: Workbench) -> float:
 
 
 def _lane(bench: Workbench, candidate: Candidate, wanted: Wanted) -> lane.Request:
-    held = bench.settings.batch_invariant is not None and wanted.gated
+    held = bench.settings.max_batch_drift is not None and wanted.gated
     return lane.Request(
         model=candidate.model,
         comparison=bench.comparison(candidate),
