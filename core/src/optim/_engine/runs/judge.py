@@ -206,7 +206,7 @@ class _Ending:
         said = f"no candidate within the accuracy budget meets {objective.bounds_text}; original: {broken}"
         if nearest is not None:
             said += f"; nearest candidate: {objective.objection(nearest, base)}"
-        elif sizes := [row.size_bytes for row in self.beam.journal.attempts if row.size_bytes and not row.objected]:
+        elif sizes := [row.size_bytes for row in self.beam.board.attempts if row.size_bytes and not row.objected]:
             said += f"; smallest candidate, which was not timed: {size_text(min(sizes))}"
         return self._missed(said)
 
