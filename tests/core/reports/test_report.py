@@ -66,6 +66,7 @@ def test_the_report_has_the_figures_of_the_run():
         "metric": None,
         "max_loss": None,
         "max_mismatch": 0.0,
+        "bounds": [],
     }
     assert data["original"] == {
         "path": "models/minilm.onnx",

@@ -120,10 +120,14 @@ class _Search:
         """Measure until the choice is found, or evaluations run out."""
         start = self._drift(NodePrecisions(self._must))
         if start > self._goal:
+            units: list[Unit] = []
             if self._costs is not None and math.isfinite(start):
-                self._approach(self._costs, start)
+                units = [
+                    Unit((n,), one.coarse, one.between) for n, one in self._costs.of.items() if n not in self._must
+                ]
+                self._approach(self._costs, units, start)
             if self._best() is None:
-                self._measure()
+                self._measure(units)
         self._lower()
 
     def found(self) -> Repair | None:
@@ -157,11 +161,10 @@ class _Search:
         self._must = costs.overflowing if costs is not None else frozenset()
         self._refinable = costs.refinable if costs is not None else frozenset()
 
-    def _approach(self, costs: Costs, start: float) -> None:
+    def _approach(self, costs: Costs, units: Sequence[Unit], start: float) -> None:
         """Propose by costs, measure, and correct by what came out."""
         if costs.ground > self._goal:
             return  # with nothing converted it is too far off
-        units = [Unit((name,), one.coarse, one.between) for name, one in costs.of.items() if name not in self._must]
         drift, choice = start, NodePrecisions(self._must)
         for _ in range(_CORRECTIONS):
             expected = self._expected(choice)
@@ -173,13 +176,17 @@ class _Search:
                 return
             drift = self._drift(choice)
 
-    def _measure(self) -> None:
-        """Propose by measurements alone."""
+    def _measure(self, known: Sequence[Unit]) -> None:
+        """Propose by measurements alone: in the order of known costs, then in that of what groups cost for real."""
         nodes = tuple(self._asked.nodes)
         everything = frozenset(nodes)
         if self._drift(NodePrecisions(everything)) > self._goal:
             return  # the model was too far off before this pass
         self._know(None)
+        if known:
+            self._drift(self._proposed(known, self._goal))
+        if self._best() is not None:
+            return
         probes = max(1, int(self._left * _SHARE_TO_PROBE))
         units = find_units(nodes, lambda alone: self._drift(NodePrecisions(everything - alone)), _GROUPS, probes)
         self._drift(self._proposed(units, self._goal))
