@@ -131,7 +131,7 @@ class Entrances:
         self.calls.put(place, PipelineCall(method, args, kwargs, arrays), size)
 
     def outputs_of(self, returned: Any) -> dict[str, Array]:
-        """What is compared of a result."""
+        """The parts of a result that are compared."""
         arrays, strange = take_apart(returned if self.read is None else self.read(returned))
         self.strange += [one for one in strange if one not in self.strange]
         return arrays
@@ -140,7 +140,7 @@ class Entrances:
         """Call the pipeline again with the same arguments.
 
         Returns:
-            What is compared of the result, and the seconds of the call.
+            The parts of the result that are compared, and the seconds of the call.
         """
         args, kwargs = copy.deepcopy((call.args, dict(call.kwargs)))
         function = getattr(self.pipe, call.method) if call.method else self.pipe

@@ -82,7 +82,7 @@ class PipeRecorder:
 
     @property
     def recorded(self) -> RecordedPipeline:
-        """Where the time of the pipeline goes, module by module."""
+        """The time of the pipeline, module by module."""
         of_pipe = self._entrances.calls
         rows = [
             ModuleTimes(

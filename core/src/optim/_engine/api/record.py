@@ -28,7 +28,7 @@ class PipelineRecorder(Protocol):
 
     @property
     def recorded(self) -> Any:
-        """Where the time of the pipeline goes, module by module."""
+        """The time of the pipeline, module by module."""
 
     def optimize(
         self,

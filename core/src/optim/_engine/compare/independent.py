@@ -2,8 +2,8 @@
 
 A device that swaps outputs, answers one call late, or rounds more than it says is equal to itself in every comparison
 of a run. So what counts as right is compared with what onnxruntime computes on the CPU, or, if that does not take the
-model, with the reference implementation of ONNX. What a run delivers is computed there too: a device that runs another
-program than that of the model, such as one from a stale cache, has the drift of that program.
+model, with the reference implementation of ONNX. The independent runtime also computes the model that a run delivers. A
+device that runs another program, such as one from a stale cache, differs there.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class CheckedDevice:
 def is_needed(kind: type[Backend], target: Target) -> bool:
     """Whether a plugin's code computes the outputs that count as right; else core's own session of onnxruntime does.
 
-    What a backend says of itself does not count: only core's own ``open`` with the CPU provider needs no check.
+    Only core's own ``open`` with the CPU provider needs no check. A backend cannot declare itself checked.
     """
     by_core = kind.open is OnnxRuntimeBackend.open and kind.open_reference is Backend.open_reference
     return not kind.reference_only and not (by_core and target.provider == CPU)
@@ -173,7 +173,7 @@ def check_result(
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """What is compared.
+    """The question that the independent runtime answers.
 
     Attributes:
         reference: the original, feeds, and the outputs that count as right.
@@ -191,9 +191,9 @@ class _Question:
 
 
 def _first_answer(path: Path, asked: _Question) -> tuple[str, Sequence[OutputComparison], int]:
-    """What the first runtime that takes a model says of the device: its name, each output, and samples; 0 if none did.
+    """The first runtime that takes a model: its name, its comparison of each output, and the number of samples.
 
-    In place of the name are then the reasons of each.
+    If no runtime takes it: the reasons of each in place of the name, and 0 samples.
     """
     began, failures = time.perf_counter(), []
     for by, opened in (("onnxruntime on the CPU", _onnxruntime), ("ONNX's reference implementation", _evaluator)):

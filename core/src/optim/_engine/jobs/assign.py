@@ -30,7 +30,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class ProviderPart:
-    """What one provider takes.
+    """The nodes that one provider takes.
 
     Attributes:
         provider: its name.
@@ -45,7 +45,7 @@ class ProviderPart:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Where the nodes of a model would run.
+    """The providers that would run the nodes of a model.
 
     Attributes:
         parts: by provider, the target's own first.

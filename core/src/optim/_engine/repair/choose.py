@@ -9,7 +9,7 @@ Steps up are taken in the order of their worth, as few as the budget allows. A p
 each node; one with a precision between has two, and the first of them is left out where both together are worth more.
 
 1. Nodes that turn finite numbers into NaN or infinity are left alone, whatever the rest.
-2. What each node costs is known (:mod:`optim._engine.repair.costs`), or groups of nodes that are consecutive in the
+2. The costs of nodes are known (:mod:`optim._engine.repair.costs`), or groups of nodes that are consecutive in the
    graph are measured, the costliest halved again and again.
 3. The shortest beginning of the order that should hold is taken, and single steps that are not needed are taken back.
 4. The set is measured; if that says otherwise than expected, expectations are corrected, and on from 3.
@@ -50,7 +50,7 @@ _GROUPS = 12
 """To begin with; with more, fewer are left to halve the costliest."""
 
 _SHARE_TO_PROBE = 0.5
-"""Of the evaluations, for costs, where they are not known."""
+"""The share of the evaluations that measures costs if nobody knows them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class _Search:
         return self._prices.repair(best, self._measured[best], len(self._measured) - 1)
 
     def _best(self) -> NodePrecisions | None:
-        """Of the measured choices that hold and gain something, the cheapest, then that of the least drift."""
+        """The cheapest measured choice that holds and gains something; of equal ones that of the least drift."""
         known, cost = self._measured, self._prices.cost
         holding = [one for one in known if known[one] <= self._goal and self._prices.share(one.keep) <= MOST_WORK_KEPT]
         return min(holding, key=lambda one: (round(cost(one), 9), known[one]), default=None)
@@ -283,7 +283,7 @@ class _Search:
         return [group for group in (unknown, *alone, [name for name in names if name in self._must]) if group]
 
     def _corrected(self, choice: NodePrecisions) -> float:
-        """What a choice should drift, by costs and how they did on the best so far; 0 where there is no way."""
+        """The drift to expect of a choice, by costs and by their error on the best so far; 0 if nobody knows."""
         best = self._best()
         if self._costs is None or best is None or self._must - choice.keep:
             return 0.0

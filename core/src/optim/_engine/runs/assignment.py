@@ -1,4 +1,4 @@
-"""Where the nodes of a model would run on a target; nothing is computed."""
+"""The providers that would run the nodes of a model on a target; nothing is computed."""
 
 from __future__ import annotations
 
