@@ -41,7 +41,12 @@ _MOVED = 0.05
 @click.argument("model", type=MODEL_PATH)
 @click.argument("versions", metavar="onnxruntime==VERSION,...")
 @data_option
-@click.option("--max-drift", type=float, help="Largest drift of any output from the first version. [default: 0.1]")
+@click.option(
+    "--max-drift",
+    type=float,
+    metavar="LIMIT",
+    help="Largest drift of any output from the first version. [default: 0.1]",
+)
 @click.option("--seconds", type=SECONDS, default=20.0, show_default=True, help="Time limit for timing, in seconds.")
 @seed_option("Random seed of synthesized samples and of the order.")
 @json_option

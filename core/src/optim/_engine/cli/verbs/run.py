@@ -85,7 +85,9 @@ _EXAMPLES = (
     metavar="TIME",
     help="Largest latency of the result: 20ms, 500us, 1s or ms; of --goal throughput the p95 latency.",
 )
-@click.option("--max-drift", type=float, help="Accuracy budget: largest drift of any output. [default: 0.1]")
+@click.option(
+    "--max-drift", type=float, metavar="LIMIT", help="Accuracy budget: largest drift of any output. [default: 0.1]"
+)
 @mismatch_option
 @click.option(
     "--max-batch-drift",
