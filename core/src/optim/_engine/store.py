@@ -105,12 +105,12 @@ class Store:
         for path in sorted((self.root / shelf).glob("*.json"), key=_used)[:-most]:
             _delete(path)
 
-    def clear(self, shelf: str) -> int:
-        """Delete all of a shelf; returns how many entries."""
-        entries = list((self.root / shelf).iterdir())
-        for path in entries:
+    def clear(self, shelf: str) -> tuple[int, int]:
+        """Delete all of a shelf; returns how many entries and bytes."""
+        entries = [(path, _size(path)) for path in (self.root / shelf).iterdir()]
+        for path, _ in entries:
             _delete(path)
-        return len(entries)
+        return len(entries), sum(size for _, size in entries)
 
     def drop(self, shelf: str, name: str, why: str) -> None:
         """Delete an entry, a record or a folder, that cannot be used, and say so: what it held is made anew."""

@@ -172,5 +172,5 @@ def keep(store: Store, new: Experience) -> str:
 def read(store: Store) -> tuple[list[Experience], str]:
     """All summaries, and a sentence on those that cannot be read, which are deleted; empty if all can."""
     found, damaged = store.read_all(SHELF, Experience)
-    said = "records of earlier runs in the cache could not be read, and optim deleted them"
+    said = "records of earlier runs in the cache could not be read, and optim deleted these"
     return found, f"{said}: {damaged}" if damaged else ""
