@@ -115,7 +115,8 @@ def race_candidates(
             bench.deadline.note(late_text(found.late))
     for found in (first, *others):
         if found.doubt:
-            bench.deadline.note(_clock_doubt(bench, *found.doubt))
+            bench.doubt = bench.doubt or found.doubt  # said once, with the figures of the first race
+            bench.deadline.note(_clock_doubt(bench, *bench.doubt))
             break
     if original.digest != bench.original.digest:  # the very model that it is timed against: apart by noise only
         for place, candidate in enumerate(candidates):
