@@ -230,14 +230,8 @@ class Preparation:
         return Comparison(place, self.reference, candidate.interfaces, candidate.given)
 
     def bounded(self, place: Place, calls: int = 1) -> Place:
-        """The same, with an end to calls that take many times what the original takes; after :meth:`prepare`.
-
-        Args:
-            place: where a model runs.
-            calls: that have to fit into what is left of the run.
-        """
-        left_s = self.deadline.left / calls
-        return replace(place, bounds=of_original(self.prepared.open_s, self.prepared.run_s, left_s))
+        """The same, with an end to calls that hang, so many of which fit into the run; after :meth:`prepare`."""
+        return replace(place, bounds=of_original(self.prepared.open_s, self.prepared.run_s, self.deadline.left / calls))
 
     def check_options(self, model: Model) -> tuple[TensorInfo, ...]:
         """Have the passes that must hold look at their options and at the model.
