@@ -14,7 +14,7 @@ from optim._engine.search.explore.rest import untried, why_no_more
 from optim._engine.search.front import points_of
 from optim._engine.search.measure.racing import TimingFailed, original_failed
 from optim._engine.search.plan import Plan
-from optim._engine.search.rows import failures
+from optim._engine.search.rows import failures, smallest_size
 from optim._engine.search.select.chains import repeat
 from optim._engine.search.select.selection import Selection
 from optim._engine.search.settings import AUTO, Named
@@ -221,8 +221,8 @@ class _Ending:
         said = f"no candidate within the accuracy budget meets {objective.bounds_text}; original: {broken}"
         if nearest is not None:
             said += f"; nearest candidate: {objective.objection(nearest, base)}"
-        elif sizes := [row.size_bytes for row in self.beam.board.attempts if row.size_bytes and not row.objected]:
-            said += f"; smallest candidate, which was not timed: {size_text(min(sizes))}"
+        elif smallest := smallest_size(self.beam.board.attempts):
+            said += f"; smallest candidate, which was not timed: {size_text(smallest)}"
         return self._missed(said)
 
     def made_right(self) -> Verdict | None:
