@@ -250,11 +250,13 @@ class Deadline:
             self.release(LATER)
 
     @contextmanager
-    def lending(self) -> Iterator[None]:
-        """Explore in the time of the end too, but for the least proof of one model: nothing is there yet to prove."""
-        least_s = min(self._reserves.get(PROOF, math.inf), self.lanes.least_proof_s)
+    def lending(self, *, proof: bool = True) -> Iterator[None]:
+        """Repair in all that is left of the search; with ``proof`` in the time of the end, but for the least proof."""
         before, repairs_s = self._reserves, self.repairs.left_of_its_own
-        self._reserves = {**before, RACES: 0.0, OTHERS: 0.0, PROOF: least_s}
+        self._reserves = {**before, RACES: 0.0}
+        if proof:  # nothing is there yet to prove
+            least_s = min(before.get(PROOF, math.inf), self.lanes.least_proof_s)
+            self._reserves |= {OTHERS: 0.0, PROOF: least_s}
         self.repairs.give(self.to_explore)
         try:
             yield

@@ -3,10 +3,12 @@
 While exploring, the closest candidate of a pass without one that holds is repaired. At the end, a candidate is repaired
 that held on the samples explored and breaks the budget on all of them: what is faster than anything that holds is worth
 more than to be dropped. Its last lossy step leaves more nodes in float, and the steps after it are applied again.
+With goal accuracy, what keeps within the bounds is brought nearer to the original in the same way.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,6 +27,9 @@ from optim.jobs.process import WorkerFailed
 MARGIN = 0.97
 """Share of what is allowed that a repair aims at where another drift than the one it measures decides: that of further
 samples, from the source, or under other session settings."""
+
+_NO_NEARER = 0.9
+"""Of a drift: a tenth less is not worth a repair."""
 
 _FIRST_SHARE = 0.7
 """Share of what is left for repairs that the next one gets: what it finds is tried on other candidates too."""
@@ -204,30 +209,62 @@ class Repairs:
         Returns:
             None where its steps cannot leave nodes alone, or where nothing was found in time; the report says so.
         """
+        limit, held = self._budget.limit(lossy=True), self._budget.held(candidate.drift)
+        if held > REPAIRABLE * limit or self._time.before_last_race < LEAST_REPAIR_S:
+            return None
+        aim = candidate.drift.relative_error * (PART_FOR_THE_METRIC if held <= limit else limit * MARGIN / held)
+        return self._repaired(candidate, aim, _FIRST_SHARE * self._time.before_last_race, "for all samples")
+
+    def nearer(self, candidate: Candidate, fits: Callable[[Candidate], bool]) -> list[Candidate]:
+        """Returns what repairs make of a candidate that fits and drifts less, each less than the one before it.
+
+        The drift is halved as long as the result fits. After one that does not, the next repair aims between the two.
+        """
+        found: list[Candidate] = []
+        drift, beyond = candidate.drift.relative_error, 0.0
+        while (left_s := self._time.left_for_repairs) >= LEAST_REPAIR_S:
+            aim = math.sqrt(beyond * drift) if beyond else drift / 2
+            if aim >= _NO_NEARER * drift:
+                break
+            with self._time.repairs.spending():
+                new = self._repaired(candidate, aim, left_s, "for less drift within the bounds")
+            if new is not None and new.drift.relative_error < drift and fits(new):
+                found.append(new)
+                drift = new.drift.relative_error
+            else:
+                beyond = aim
+        return found
+
+    def _repaired(self, candidate: Candidate, aim: float, seconds: float, why: str) -> Candidate | None:
+        """The chain with more nodes left in float by its last lossy step, and the steps after that applied again.
+
+        Args:
+            candidate: the chain.
+            aim: the drift that it may have.
+            seconds: to begin further sets in.
+            why: what rows say that it is done for.
+        """
         lossy = (i for i, step in enumerate(candidate.steps) if step.lossy and "keep" in step.options)
         place = max(lossy, default=None)
-        limit, held = self._budget.limit(lossy=True), self._budget.held(candidate.drift)
-        if place is None or held > REPAIRABLE * limit or self._time.before_last_race < LEAST_REPAIR_S:
+        before = self._chains.apply(candidate.steps[:place]) if place is not None else None
+        if place is None or before is None:
             return None
-        step, before = candidate.steps[place], self._chains.apply(candidate.steps[:place])
-        if before is None:
-            return None
+        step = candidate.steps[place]
         offered = self._bench.registry.find_pass(step.pass_name, self._bench.target)
         trial = Trial(before, offered, step.options)
         tried = self._bench.try_one(trial, self._time.for_reapplying)
         if tried.answer is None:
             return None
         kept, row = offered.over_models.kept, self._board.open(step, before)
-        aim = candidate.drift.relative_error * (PART_FOR_THE_METRIC if held <= limit else limit * MARGIN / held)
-        seconds = _FIRST_SHARE * self._time.before_last_race, self._time.most_for_repair(tried.seconds)
-        repair = self._find(trial, tried, row, aim, seconds, " for all samples")
+        within_s = seconds, self._time.most_for_repair(tried.seconds)
+        repair = self._find(trial, tried, row, aim, within_s, f" {why}")
         if repair is None or not (repair.keep or repair.finer):
             return None
         repaired = step_of(offered, _keeping(step, repair))
         count = len(repaired.options["keep"])
         nodes = "1 node" if count == 1 else f"{count} nodes"
-        self._board.open(repaired, before).notes = (f"for all samples {repair.text(kept)}",)
-        row.notes = (*row.notes, f"repaired for all samples, with {nodes} left {kept}")
+        self._board.open(repaired, before).notes = (f"{why} {repair.text(kept)}",)
+        row.notes = (*row.notes, f"repaired {why}, with {nodes} left {kept}")
         return self._chains.apply([repaired, *candidate.steps[place + 1 :]], before)
 
 
