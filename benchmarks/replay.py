@@ -37,7 +37,7 @@ from optim._engine.runs import execute
 from optim._engine.search import deadline, restore, workbench
 from optim._engine.search.effort import Effort
 from optim._engine.search.measure import race_job
-from optim._engine.search.measure.race_rounds import _ALONE, _HOPELESS, Leader, next_look_after
+from optim._engine.search.measure.race_rounds import _ALONE, Leader, next_look_after
 from optim._engine.search.measure.statistics import paired_ratio
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import LaneResult
@@ -424,7 +424,7 @@ def _rounds_of(lanes: Sequence[_Drawn], effort: Effort, usual_s: float, missing:
         best = min((lane.ratio for lane in racing), key=lambda ratio: ratio.value)
         for lane in racing:
             ratio = lane.ratio
-            beaten = ratio.value > _HOPELESS * best.value or ratio.low * WORTH > best.high
+            beaten = ratio.low * WORTH > best.high
             lane.racing = not (effort.drop and ratio.value > best.value and beaten)
         rivals = [lane.ratio for lane in racing if lane.racing and lane.ratio.value > best.value]
         if Leader(best, all(one.low > best.high for one in rivals)).is_clear(effort):

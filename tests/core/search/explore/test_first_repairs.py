@@ -38,7 +38,13 @@ class Expander:
 
     @property
     def repairs(self) -> Any:
-        return SimpleNamespace(is_near=lambda *_: True, closest=self.closest, repair=self.repair)
+        return SimpleNamespace(
+            is_near=lambda *_: True,
+            closest=self.closest,
+            repair=self.repair,
+            leave=lambda one: None,
+            aim=lambda _: _BUDGET,
+        )
 
     def judge(self, parent: Candidate, attempt: Any, tried: Any) -> Candidate | None:
         options = attempt.step.options
@@ -129,3 +135,8 @@ def test_what_holds_and_is_slower_stands_beside_a_repair(found):
 
 def test_nothing_is_repaired_that_is_slower_than_what_holds(found):
     assert found(beside=0.02) == ([], [])
+
+
+@pytest.mark.parametrize(("beside", "repaired"), [(0.06, [{"drift": 0.06}]), (0.8, [])])
+def test_what_could_not_keep_its_gain_is_not_repaired_beside_what_holds(found, beside, repaired):
+    assert found({"drift": 0.04}, beside=beside)[1] == repaired

@@ -47,9 +47,11 @@ _WHOLE_END_S, _LEAST_PART = 80.0, 0.2
 """A run that is shorter has its part of the seconds of the end: they are 28 together. With less than the second, what
 was named is proven by three rounds."""
 
-_ORIGINAL_SHARE, _LEAST_FOR_ORIGINAL_S = 0.2, 5.0
-"""Of the run, for what is done with the original before anything is tried: samples, reference, tolerance. A start alone
-takes a second, more on a busy machine."""
+_ORIGINAL_SHARE = 0.2
+"""Of the run, for what is done with the original before anything is tried: samples, reference, tolerance."""
+
+STARTING_S = 5.0
+"""With less, a process that imports a plugin or a runtime has not started on a busy machine."""
 
 _COMPARING_SHARE = 0.05
 """Of the run, for comparing one result on all samples: some six are."""
@@ -80,14 +82,12 @@ GRACE_S = 10.0
 """For what was begun in time: more lets slower passes end, and every search may end so much later."""
 
 LEAST_REPAIR_S = 2.0
-"""A repair with less does not get to its first evaluation."""
+"""A repair with less does not get to its first evaluation. Small models are opened twice in that, whatever the time, to
+tell that what won is no change."""
 
 _REPAIR_SHARE, _SAMENESS_SHARE = 0.4, 0.08
 """Of the time for candidates, for repairs: with more, other passes do not have their turn. Of the search, for telling
 settings that change nothing: it saves more than that in races, but not on models that take seconds to open."""
-
-_LEAST_VERDICT_S = 2.0
-"""For telling that what won is no change, whatever the time: a small model is opened twice in less."""
 
 
 class Deadline:
@@ -181,7 +181,7 @@ class Deadline:
         )
         self.grace_s = part * GRACE_S
         self.repairs, self.sameness = Allowance(0.0, self.now), Allowance(0.0, self.now)
-        self.last_sameness = Allowance(math.inf, self.now, lambda: max(_LEAST_VERDICT_S, self.end_s))
+        self.last_sameness = Allowance(math.inf, self.now, lambda: max(LEAST_REPAIR_S, self.end_s))
 
     def explore(self, seconds: float) -> None:
         """Explore for so many seconds from now on; of several targets the others have the rest."""
@@ -354,7 +354,7 @@ class Deadline:
         if named and not self._is_given:
             return math.inf
         whole_s = min(self._most_s, self.announced_s) - _CLOSING_S
-        return max(GRACE_S if named else _LEAST_FOR_ORIGINAL_S, whole_s - self.spent)
+        return max(GRACE_S if named else STARTING_S, whole_s - self.spent)
 
     def samples_to_compare(self, run_s: float, available: int) -> int:
         """On how many samples there is time to compare a result, one at least."""

@@ -53,9 +53,6 @@ from optim.passes import MODEL_STAGES
 from optim.target import Target
 from optim.workplace import Workplace
 
-_REFUSAL_S = 60.0
-"""For the passes that the user named to look at the model: it only ends one that hangs."""
-
 _RUNS_TO_FIND_ANYTHING = 12
 """Runs of the original without which no search finds anything: a reference, a candidate, a race of three rounds."""
 
@@ -256,7 +253,7 @@ class Preparation:
         if not asked:
             return model.inputs
         request = refuse.Request(model, self.target, tuple(asked), self.settings.data is not None)
-        most_s = min(_REFUSAL_S, max(GRACE_S, self.deadline.for_original))
+        most_s = max(GRACE_S, self.deadline.for_original)
         answer = self.runner.ask_passes(refuse.JOB, request, most_s, self.settings.source.name)
         for note in answer.notes:
             self.say(note)

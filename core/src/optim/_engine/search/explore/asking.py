@@ -9,7 +9,7 @@ from typing import Any
 from optim._engine.graphs.node_names import no_such_node
 from optim._engine.jobs import offer
 from optim._engine.plugins.offers import OfferedPass
-from optim._engine.search.deadline import LATER, Deadline
+from optim._engine.search.deadline import LATER, STARTING_S, Deadline
 from optim._engine.search.plan import Planned
 from optim._engine.search.state import Candidate, StepStatus
 from optim._engine.search.workbench import Workbench
@@ -54,9 +54,8 @@ class Proposals:
         return StepStatus.FAILED if self.failure else StepStatus.NOT_APPLICABLE
 
 
-_ASKING_S, _ASKING_SHARE, _LEAST_ASKING_S = 120.0, 0.1, 5.0
-"""For one pass to say what it offers, and the share of the search: one that sleeps costs the others no more. With less
-than the last a process that imports the pass has not started on a busy machine."""
+_ASKING_S, _ASKING_SHARE = 120.0, 0.1
+"""For one pass to say what it offers, and the share of the search: one that sleeps costs the others no more."""
 
 
 class Asker:
@@ -170,7 +169,7 @@ class Asker:
     def _seconds(self, *, named: bool) -> float:
         """Seconds in which a pass must say what it offers."""
         most = min(self._time.for_candidate(named=True), _ASKING_S)
-        own = max(_LEAST_ASKING_S, _ASKING_SHARE * self._time.search_s)
+        own = max(STARTING_S, _ASKING_SHARE * self._time.search_s)
         return most if named else min(most, own, max(0.0, self._time.before(LATER)) + self._time.grace_s)
 
     def _too_late(self, offered: OfferedPass) -> str:

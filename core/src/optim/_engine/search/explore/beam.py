@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from optim._engine.search.board import Board
+from optim._engine.search.deadline import LATER
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.first_looks import FirstLooks
 from optim._engine.search.explore.promise import Promises
@@ -26,6 +27,7 @@ from optim._engine.search.state import Candidate, Measured, StepStatus, unique
 from optim._engine.search.time_estimate import PassCosts
 from optim._engine.search.workbench import Workbench
 from optim.errors import ExitStatus, OptimError
+from optim.goal import Basis
 from optim.passes import Role, Stage
 
 LOOK_AHEAD = 3
@@ -116,6 +118,7 @@ class Beam:
         self._rank = Ranking(self._objective, self.clock, bench.original, timed=bench.target.timed)
         self.start = Measured(bench.original, 1.0, 1.0, 1.0)
         self._looked: dict[str, Measured] = {}
+        self._small: list[Measured] = []
         self._legs = legs(plan)
         self._legs_left = len(self._legs)
         self._note_left_out()
@@ -135,11 +138,15 @@ class Beam:
         """
         self._try_recasts()
         start = self.start.ratio or 1.0
+        looks = FirstLooks(self._bench, self._expander, self.clock, self.board, self.time)
+        if self._bench.goal.basis is Basis.SIZE:  # asked for, and not what is left where nothing can be timed
+            self._small = looks.sizes(self._plan)
+            self.board.explored(self._small)
         if self._objective.is_size:
             return start
         if not self._objective.bounds:  # what its kernels make slower may be what keeps within them
             self._expander.kernels.find()
-        looked = FirstLooks(self._bench, self._expander, self.clock, self.board, self.time).run(self._plan, start)
+        looked = looks.run(self._plan, start)
         self._looked = {item.digest: item for item in looked}
         self.board.explored([self.start, *(item for item in looked if item.ratio is not None)])
         if not self._objective.is_latency:
@@ -149,8 +156,8 @@ class Beam:
 
     def search(self) -> list[Measured]:
         """Go from stage to stage after :meth:`look`; returns what :meth:`run` does, and raises as it does."""
-        beam, ranking = [self.start], [self.start]
-        looked = list(self._looked.values()) if self._objective.goal.long_rounds else []
+        beam, ranking, looked = [self.start], [self.start], list(self._small)
+        looked += self._looked.values() if self._objective.goal.long_rounds else ()
         for place, (stage, passes) in enumerate(self._legs):
             self._legs_left = len(self._legs) - place
             if self._is_over(passes):
@@ -211,8 +218,8 @@ class Beam:
 
     def _is_over(self, passes: Sequence[Planned]) -> bool:
         """Whether the time is over before a stage, and first looks found something that may be delivered."""
-        late = bool(self._looked) and not self.time.to_explore
-        return late and not any(planned.forced for planned in passes)
+        looked, left = (self._small, self.time.before(LATER)) if self._small else (self._looked, self.time.to_explore)
+        return bool(looked) and left <= 0 and not any(planned.forced for planned in passes)
 
     def _settings_on_top(self, stage: Stage, passes: Sequence[Planned], ranking: list[Measured]) -> list[Measured]:
         """More settings for the best chain alone, while there is time, each for itself.

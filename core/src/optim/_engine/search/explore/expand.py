@@ -60,7 +60,7 @@ class Expander:
         self._source = SourceGate(bench, self._board)
         self.repairs = Repairs(bench, self._board, time, self.judge, promises.note_repaired)
         self._idle = IdleSettings(bench, time.sameness)
-        self._broken: dict[StepKey, str] = {}
+        self._broken: dict[StepKey, tuple[str, str]] = {}
         self.promises = promises
         self.kernels = KernelGains(bench, bench.work)
 
@@ -131,7 +131,7 @@ class Expander:
                 rows.append((planned, attempt))
                 one = _Wanted(planned, proposal, attempt, proposal is answer.proposals[0])
                 reason = ("" if self._is_open(one, candidate) else against) or self._promises_too_little(candidate, one)
-                broke = "" if planned.forced else self._broken.get(attempt.step.key, "")
+                broke = "" if planned.forced else self._broke_elsewhere(attempt.step, candidate)
                 if (reason or broke) and not attempt.reason:
                     attempt.settle(StepStatus.SKIPPED, reason or broke)
                 if reason:
@@ -150,6 +150,14 @@ class Expander:
         held = asked_for + self.without_idle(candidate, tuned) + self._apply(candidate, wanted)
         is_needless = not held and any(self.needs_nothing(*row) for row in rows)
         return [candidate] if is_needless else held
+
+    def _broke_elsewhere(self, step: Step, candidate: Candidate) -> str:
+        """Why a step that broke the budget on another chain is not tried on this one; else nothing.
+
+        Where size is the goal, the stage repairs what a first look has found.
+        """
+        chain, reason = self._broken.get(step.key, ("", ""))
+        return "" if self._bench.goal.basis is Basis.SIZE and chain == candidate.digest else reason
 
     def needs_nothing(self, planned: Planned, attempt: Attempt) -> bool:
         """Whether a pass that the target requires, and nobody named, has found nothing left to do."""
@@ -256,9 +264,6 @@ class Expander:
     ) -> list[Candidate]:
         """Returns the closest of the candidates that broke the budget, repaired, if it holds then."""
         near = [Near(planned[attempt.step.pass_name], parent, attempt, outcome) for attempt, outcome in tried]
-        for one in near if self._bench.goal.basis is Basis.SIZE else ():
-            if self.repairs.is_near(one.attempt, one.tried):
-                self.repairs.leave(one)  # no race waits for the time that is left
         closest = self.repairs.closest(near)
         new = self.repairs.repair(closest) if closest is not None else None
         return [new] if new is not None else []
@@ -281,7 +286,7 @@ class Expander:
         if objection:
             attempt.drop(objection)
             if new.drift.relative_error > self._budget.limit(new.is_lossy) and attempt.step.lossy:
-                self._broken[attempt.step.key] = f"on another chain: {objection}"
+                self._broken[attempt.step.key] = candidate.digest, f"on another chain: {objection}"
             return None
         self.promises.note_held(attempt.step)
         if attempt.step.stage is Stage.FUSE:

@@ -42,9 +42,12 @@ _FIRST_SHARE = 0.6
 """Of the time for candidates, for the best guess of each plugin and stage, however slow the machine: what is tried in
 its place promises less, and with more nothing is left to go on with."""
 
-_OTHERS = 3
-"""Other proposals of a pass that are tried before its repair, and passes that are repaired: more cost what a repair
-costs. The stages repair what else is near."""
+_REPAIRED, _OTHERS = 2, 3
+"""Passes that are repaired, and other proposals of each that are tried before: more cost what a repair costs. Stages
+repair what else is near."""
+
+_UNEVEN = 0.8
+"""Of the ratio that a repair is expected to leave: a few nodes may err most."""
 
 _SHARE, _TRIES = 1 / 3, 0.7
 """Share of the search in which the best guess of every pass is tried: with less, slow machines try some only; and the
@@ -160,6 +163,29 @@ class FirstLooks:
         figure = self._objective.figure(item, self._clock.base)
         return figure / original if math.isfinite(figure) and 0 < original < math.inf else None
 
+    def sizes(self, plan: Plan) -> list[Measured]:
+        """Looks at each lossy pass, where size is the goal: what holds, the smallest first; nothing is timed.
+
+        Other types for the weights come first: they are nearest to the original and halve every model, so that
+        something is there however short the time.
+        """
+        passes = [planned for planned in fair_order(plan, self._objective.goal.name) if planned.pass_class.lossy]
+        if not passes or (plan.forced() and not _is_chain(plan.forced())):
+            return []
+        self._bench.say("first looks")
+        self._bench.teller.stage("first looks", lambda: self._bench.deadline.left)
+        chain = self._named_chain(plan, plan.forced())
+        if chain is None:
+            return []
+        gains = {one.ordered.name: float(one.ordered.offered.stage is Stage.CONVERT_PRECISION) for one in passes}
+        looks = self._try(passes, chain.before, gains)
+        for one in looks:
+            if not one.holds:
+                self._repairs.leave(one)
+        held = [one.candidate for one in looks if one.holds and _begins_with(one.candidate, chain.whole)]
+        held += [chain.whole] if chain.whole.steps else []
+        return sorted((Measured(one, None) for one in held), key=lambda item: item.candidate.size_bytes)
+
     def _look(
         self, planned: Planned, parent: Candidate, attempt: Attempt, tried: Tried, others: Sequence[Proposal] = ()
     ) -> Look | None:
@@ -174,7 +200,7 @@ class FirstLooks:
         return Look(planned, parent, attempt, tried, beyond, holds=False, others=tuple(others[:_OTHERS]))
 
     def repaired(self, found: Sequence[Look], ratio: Callable[[Look], float], start: float) -> list[Candidate]:
-        """Returns what holds in place of guesses that are faster than anything that holds, the fastest first.
+        """Returns what holds in place of guesses that are faster than anything that holds, the best per second first.
 
         A proposal is applied and compared once, a repair many times, and what keeps more of its accuracy by itself
         leaves less to repair. So the other proposals of a pass come first; of what is still beyond the budget the
@@ -187,23 +213,40 @@ class FirstLooks:
         """
         held = min((ratio(one) for one in found if one.holds), default=start)
         results: list[Candidate] = []
-        for place, one in enumerate(sorted((one for one in found if not one.holds), key=ratio)):
+        broken = [one for one in found if not one.holds]
+        for place, one in enumerate(sorted(broken, key=lambda one: self._for_each_second(one, ratio(one)))):
             if ratio(one) >= min(held, CLEARLY_FASTER * start):
                 continue
-            if place >= _OTHERS:
+            if place >= _REPAIRED:
                 self._repairs.leave(one)
                 continue
             others = self._otherwise(one)
             new = [other.candidate for other in others if other.holds]
             held = min([held, *(self._expected(one, made, ratio) for made in new)])
-            if held > ratio(one):
-                near = self._repairs.closest([one, *(other for other in others if not other.holds)]) or one
-                made = self._repairs.repair(near)
-                if made is not None:
-                    held = min(held, self._expected(one, made, ratio))
-                    new.append(made)
             results += new
+            if held <= ratio(one):
+                continue
+            near = self._repairs.closest([one, *(other for other in others if not other.holds)]) or one
+            if results and self._is_too_far(near, ratio(one), held):
+                self._repairs.leave(near)
+            elif (made := self._repairs.repair(near)) is not None:
+                held = min(held, self._expected(one, made, ratio))
+                results.append(made)
         return results
+
+    def _is_too_far(self, one: Near, ratio: float, held: float) -> bool:
+        """Whether so much must be left in float that little of the gain is left, beside what holds already."""
+        return _UNEVEN * self._left_by_repair(one, ratio) >= held
+
+    def _for_each_second(self, one: Look, ratio: float) -> float:
+        """The logarithm of the ratio to expect, by the seconds of the pass; other proposals may need no repair."""
+        left = ratio if one.others else self._left_by_repair(one, ratio)
+        return math.log(max(left, 0.01)) / max(one.attempt.seconds, 0.1)
+
+    def _left_by_repair(self, one: Near, ratio: float) -> float:
+        """The ratio that a repair is expected to leave: as much of the gain as the limit is of the drift."""
+        gained = min(1.0, self._repairs.aim(one.tried) / one.drift) if one.drift else 1.0
+        return 1.0 - gained * (1.0 - ratio)
 
     def _otherwise(self, one: Look) -> list[Look]:
         """Tries what a pass proposes beside its first guess, on the same chain."""
@@ -240,18 +283,26 @@ class FirstLooks:
         left = self._left(_TRIES)
         return min(self._time.timeout_s, left + self._time.grace_s) if left > 0 else 0.0
 
-    def _seconds(self, place: int, leading: int) -> float:
-        """For the first looks that are timed: a third of the search; the leading ones whatever the time."""
+    def _seconds(self, place: int, leading: int, *, whole: bool = False) -> float:
+        """A third of the search, or the whole where nothing is timed; the leading ones whatever the time."""
+        if whole:
+            return max(self._time.for_candidate(), self._time.grace_s if place < leading else 0.0)
         if place >= leading or self._time.is_up:  # what cannot be proven any more need not be found
             return self._for_looks
         return max(self._for_looks, self._time.grace_s, _FIRST_SHARE * self._time.for_candidate())
 
-    def _try(self, passes: Sequence[Planned], before: Callable[[Planned], Candidate]) -> list[Look]:
+    def _try(
+        self,
+        passes: Sequence[Planned],
+        before: Callable[[Planned], Candidate],
+        sizes: Mapping[str, float] | None = None,
+    ) -> list[Look]:
         """The best guess of each pass on the original, what promises most per second first.
 
         Args:
             passes: that are asked for a guess.
             before: the chain that a pass is tried on: passes that were named, else the original.
+            sizes: where size is the goal and nothing is timed, what passes promise, by name.
         """
         wanted: list[tuple[Planned, Candidate, Attempt]] = []
         others: dict[str, list[Proposal]] = {}
@@ -269,16 +320,16 @@ class FirstLooks:
                 self._expander.expect(attempt.step, proposals[0])
                 wanted.append((planned, parent, attempt))
                 others[planned.ordered.name] = proposals[1:]
-        values = {planned.ordered.name: self._per_second(planned, attempt) for planned, _, attempt in wanted}
+        values = sizes or {planned.ordered.name: self._per_second(planned, attempt) for planned, _, attempt in wanted}
         order = best_first([planned for planned, _, _ in wanted], values)
-        promised = {planned.ordered.name: self._gain(planned, attempt) for planned, _, attempt in wanted}
+        promised = sizes or {planned.ordered.name: self._gain(planned, attempt) for planned, _, attempt in wanted}
         leading = leading_of(order, [planned for planned, _, _ in wanted], promised)
         names = [planned.ordered.name for planned in (*leading, *(one for one in order if one not in leading))]
         wanted.sort(key=lambda one: names.index(one[0].ordered.name))
         trials = [Trial(parent, planned.offered, attempt.step.options) for planned, parent, attempt in wanted]
 
         self._bench.teller.more(len(trials))
-        outcomes = self._bench.try_all(trials, lambda place: self._seconds(place, len(leading)))
+        outcomes = self._bench.try_all(trials, lambda place: self._seconds(place, len(leading), whole=bool(sizes)))
         looks = []
         for (planned, parent, attempt), tried in zip(wanted, outcomes, strict=True):
             if tried is not None:
@@ -334,23 +385,33 @@ class FirstLooks:
         What changes nothing makes way for nothing. Its rows serve its stage too.
         """
         order = [planned for those in plan.stages.values() for planned in those]
-        found: list[Look] = []
+        found = []
         for place, enabling in enumerate(order):
             behind = [planned for planned in order[place + 1 :] if planned in passes]
             if enabling.pass_class.role is not Role.ENABLE or not behind or not self._for_looks:
                 continue
             made = [one for one in self._expander.expand(self._bench.original, [enabling]) if one.steps]
-            found += self._best_guess(made[0], behind) if made else []
-        return found
+            found += [self._best_guess(made[0], behind)] if made else []
+        return [look for look in found if look is not None]
 
-    def _best_guess(self, parent: Candidate, passes: Sequence[Planned]) -> list[Look]:
-        """The first guess of the pass that promises most on a chain; nothing where none promises enough."""
+    def _best_guess(self, parent: Candidate, passes: Sequence[Planned]) -> Look | None:
+        """The first guess of the pass that promises most on a chain; None where none promises enough."""
         asked = self._expander.asker.ask(parent, [planned.offered for planned in passes])
-        offering = [one for one in passes if any(guess.changes for guess in asked[one.ordered.name].proposals)]
-        best = max(offering, key=self._promises.of_pass, default=None)
-        if best is None or self._promises.of_pass(best) < TOO_LITTLE:
-            return []
-        return self._try([best], lambda _: parent)
+        guesses = []
+        for planned in passes:
+            proposals = [one for one in asked[planned.ordered.name].proposals if one.changes]
+            if proposals:
+                guesses.append((self._promises.of_pass(planned), planned, proposals))
+        if not guesses:
+            return None
+        gain, planned, (best, *others) = max(guesses, key=lambda guess: guess[0])
+        if gain < TOO_LITTLE:
+            return None
+        chosen = best.options
+        attempt = self._board.open(step_of(planned.offered, chosen), parent)
+        seconds = max(self._for_looks, self._time.grace_s)
+        (tried,) = self._bench.try_all([Trial(parent, planned.offered, chosen)], lambda _: seconds)
+        return None if tried is None else self._look(planned, parent, attempt, tried, others)
 
 
 def _is_chain(named: Sequence[Planned]) -> bool:

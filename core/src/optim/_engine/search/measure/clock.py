@@ -14,6 +14,7 @@ from optim._engine.search.measure import efforts
 from optim._engine.search.measure.lane_figures import expected_of, joined
 from optim._engine.search.measure.racing import Wanted, check_candidate, lanes_at_once, late_text, race_candidates
 from optim._engine.search.state import Candidate, LaneResult, Measured
+from optim._engine.search.taste import DIFFER
 from optim._engine.search.workbench import Workbench
 from optim.goal import Basis
 
@@ -32,9 +33,6 @@ _ONCE = (
 NOT_TIMED = "the run ended before every candidate that may be faster was timed: give more with --search-seconds"
 
 SIZE_ALONE = "no time left to time the smaller result: its latency is unknown"
-
-_BEATEN = 1.08
-"""Settings slower than others of the same graph by more are not raced again: less drops what noise made look slow."""
 
 
 class Clock:
@@ -56,7 +54,7 @@ class Clock:
         if self._bench.goal.basis not in (Basis.CALLS, Basis.SIZE):
             return False
         own = self.board[candidate].ratios
-        return bool(own) and own[-1] > _BEATEN * self.board.best_of_graph(candidate)
+        return bool(own) and own[-1] > DIFFER * self.board.best_of_graph(candidate)
 
     def explore(self, candidates: Sequence[Candidate], share: float, least: int = LEAST_LANES) -> list[Measured]:
         """A quick look at many candidates, best guess first.

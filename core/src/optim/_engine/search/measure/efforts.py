@@ -20,9 +20,6 @@ _LOOK_WIDTH, _FINAL_WIDTH = 0.2, 0.1
 """Shares of what a model gains that its interval may be wide: while exploring, and of what is delivered. At a ratio of
 0.5 these are 10 and 5 hundredths; two processes of one graph differ by some."""
 
-_FIRST_RACE = 0.7
-"""Share of all that is left until the last race that the first one may take: of slow models there is no other."""
-
 _OPENING_SHARE = 0.4
 """Part of a lane's time that opening takes: it is not part of the race itself."""
 
@@ -56,7 +53,7 @@ def first_look(time: Deadline, seconds: float = 2 * LOOK_S) -> Effort:
         gain_width=_LOOK_WIDTH,
         fresh=False,
         most_samples=1,
-        whole_s=time.at_least(time.look_floor_s, _FIRST_RACE * time.before_last_race),
+        whole_s=time.at_least(time.look_floor_s, time.before_last_race),
     )
 
 

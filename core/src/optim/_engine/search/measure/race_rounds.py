@@ -26,9 +26,6 @@ _ALONE = 3
 """Rounds of a base beside which nothing races: they say what the original takes, and decide nothing. Ten of a GPT2's
 answers took the time in which what came next was to be proven."""
 
-_HOPELESS = 1.35
-"""After a few rounds a lane that is so much slower than the best one leaves the race, whatever its interval."""
-
 _NEXT_LOOK = 1.25
 """Times as many rounds as at a look at the intervals, when the next one is due. A race that ends at the first of many
 looks at which its interval is narrow ends at a lucky one."""
@@ -223,7 +220,7 @@ def _judge(lanes: dict[int, Lane], failures: dict[int, str], kept: list[int], dr
         return None
     best = min(ratios.values(), key=lambda ratio: ratio.value)
     for i, ratio in ratios.items():
-        if drop and ratio is not best and (ratio.value > _HOPELESS * best.value or ratio.low * WORTH > best.high):
+        if drop and ratio is not best and ratio.low * WORTH > best.high:
             lanes[i].racing = False
     rivals = [ratio for i, ratio in ratios.items() if ratio is not best and lanes[i].racing]
     return Leader(best, alone=all(ratio.low > best.high for ratio in rivals))

@@ -13,7 +13,14 @@ from optim._engine.search.front import beats, tie_of, unbeaten_beside_speed, wor
 from optim._engine.search.measure.clock import NOT_TIMED, SIZE_ALONE, Clock
 from optim._engine.search.measure.racing import comparable_original, lanes_at_once
 from optim._engine.search.measure.source_gate import SourceGate
-from optim._engine.search.select.all_samples import is_alike, is_safe, note_no_faster, note_objections
+from optim._engine.search.select.all_samples import (
+    Hope,
+    best_beside,
+    chance_of,
+    is_alike,
+    note_no_faster,
+    note_objections,
+)
 from optim._engine.search.select.repair import Repairs
 from optim._engine.search.select.shorter import ShorterChains
 from optim._engine.search.state import Candidate, Measured, unique
@@ -66,8 +73,9 @@ class Selection:
             return None
         asked = self._shorter.only_what_was_asked_for(finalists[0])
         shorter = self._shorter.without_doubtful(finalists[0])
-        beside = self._beside(finalists[0], ranking)
-        finalists = unique([finalists[0], *asked, *beside, *finalists[1:], *shorter])
+        plain = [one for one in shorter if self._shorter.only_set(finalists[0].steps[len(one.steps) :])]
+        beside = self._beside(finalists, ranking)
+        finalists = unique([finalists[0], *asked, *beside, *plain, *finalists[1:], *shorter])
         finalists = finalists[: max(1 + len(asked) + len(beside), self._time.lanes_at_the_end(len(finalists)))]
         measured = self._timed(ranking, finalists) if self._bench.target.timed else self._first_right(finalists)
         while (chosen := self._choose(measured)) is not None and self._is_for_speed:
@@ -91,17 +99,20 @@ class Selection:
     def _original_objection(self) -> str:
         return self.objective.original_objection(self._bench.original, self.clock.base)
 
-    def _beside(self, best: Candidate, ranking: Sequence[Measured]) -> list[Candidate]:
-        """Returns the best that is far within the budget, if the best of all is near it: few samples may be kind."""
-        if self.objective.is_accuracy or is_safe(best, self._bench.budget):
-            return []
+    def _beside(self, finalists: Sequence[Candidate], ranking: Sequence[Measured]) -> list[Candidate]:
+        """Returns what is proven beside the finalists, since all samples may not allow what few did."""
+        promised = self._promised(ranking)
         whole = self.objective.figure(Measured(self._bench.original, 1.0), self.clock.base)
-        for item in sorted((*self._board.held(), *ranking), key=self._rank):
-            one = item.candidate
-            right = self._may_win(item) and not self._board.is_wrong(one) and is_safe(one, self._bench.budget)
-            if right and is_alike(one, best) and self._rank(item) < whole:
-                return [one]
-        return []
+        if self.objective.is_accuracy:  # nothing is better than the original, and no gain tells what is worth a lane
+            return []
+
+        def hope(candidate: Candidate) -> Hope:
+            gain = math.log(whole / promised(candidate)) if 0 < promised(candidate) < math.inf else 0.0
+            return Hope(candidate, gain, chance_of(candidate, self._bench.budget))
+
+        others = unique(item.candidate for item in (*self._board.held(), *ranking) if self._may_win(item))
+        right = [one for one in others if not self._board.is_wrong(one)]
+        return best_beside([hope(one) for one in finalists], map(hope, right))
 
     def _promised(self, ranking: Sequence[Measured]) -> Callable[[Candidate], float]:
         """Tells what was explored of a candidate, as what is made small; infinite where nothing was."""
