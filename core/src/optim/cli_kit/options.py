@@ -38,9 +38,9 @@ class _Seconds(click.FloatRange):
 
 
 class _SecondsOrAuto(_Parameter):
-    """A number of seconds, or ``auto``."""
+    """A number of seconds, or ``auto``, which is what ``--preset default`` says."""
 
-    name = "seconds|auto"
+    name = "seconds"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The number, or the word."""

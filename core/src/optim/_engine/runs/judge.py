@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from optim._engine.compare.rounding import not_reproducible
@@ -55,12 +56,16 @@ def _searched(ending: _Ending) -> Verdict:
     objective = ending.selection.objective
     if objective.is_accuracy and not objective.objection(original, None) and not ending.plan.forced():
         return ending.nothing_better()  # sizes alone are bounded, and nothing is more accurate
-    try:
-        ranking = ending.beam.run()
-    except NamedPassError as failed:
-        return ending.made_right() or ending.not_held(f"{failed.what}: {failed.cause}")
-    ending.bench.say("deciding")
-    winner = ending.selection.decide(ranking)
+    recalled = ending.beam.recall.run()
+    winner = ending.decided(recalled) if recalled else None
+    if not ending.beam.recall.stands(winner):
+        try:
+            ranking = ending.beam.run()
+        except NamedPassError as failed:
+            return ending.made_right() or ending.not_held(f"{failed.what}: {failed.cause}")
+        found = [one for one in (ending.decided(ranking), winner) if one is not None]
+        winner = min(found, key=lambda one: one.ratio or 1.0, default=None)
+    ending.beam.recall.keep(winner)
     return ending.delivery(winner) if winner is not None else ending.nothing_better()
 
 
@@ -144,6 +149,11 @@ class _Ending:
     beam: Beam
     plan: Plan
     selection: Selection
+
+    def decided(self, ranking: Sequence[Measured]) -> Measured | None:
+        """What is better than the original in the proof; None if nothing is."""
+        self.bench.say("deciding")
+        return self.selection.decide(ranking)
 
     def delivery(self, winner: Measured) -> Verdict:
         """The verdict where something is better than the original."""

@@ -36,7 +36,7 @@ _SECTIONS = {
     "Goal": ("--generate", "--max-size", "--max-memory", "--max-latency"),
     "Accuracy": ("--lossless", "--max-mismatch", "--max-batch-drift"),
     "Passes": ("--with", "--without", "--stage", "--dry-run"),
-    "Time and cache": ("--timeout", "--no-cache", "--seed"),
+    "Time and cache": ("--search-seconds", "--timeout", "--no-cache", "--seed"),
     "Sources other than .onnx": ("--task", "--dynamic", "--source-arg", "--state", "--rename", "--weights"),
     "Files of other people": ("--trust-code", "--trust-remote-code", "--allow-pickle"),
     "Layouts for other programs": ("--files", "--python"),
@@ -118,9 +118,13 @@ _EXAMPLES = (
     "--stage", "stages", multiple=True, type=STAGE_NAME, help="Run the passes of this stage only. Can be repeated."
 )
 @click.option(
-    "--search-seconds",
-    type=SECONDS_OR_AUTO,
-    help="Time limit for the whole run, in seconds. auto: up to 300. [default: auto]",
+    "--preset",
+    type=click.Choice(["quick", "default", "best"]),
+    help="How long to search. quick: about 30 s. default: what the model needs, up to 300 s. best: as long as anything "
+    "promising is left, up to 30 minutes.",
+)
+@click.option(
+    "--search-seconds", type=SECONDS_OR_AUTO, help="Time limit for the whole run, in place of that of --preset."
 )
 @click.option("--timeout", type=SECONDS, help="Time limit for one candidate, in seconds. [default: 900]")
 @click.option("--dry-run", is_flag=True, help="Print the plan, with the reason for each pass, and stop.")

@@ -17,6 +17,7 @@ from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.first_looks import FirstLooks
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.ranking import Ranking
+from optim._engine.search.explore.recall import Recall
 from optim._engine.search.explore.repairs import Near, made_bytes
 from optim._engine.search.explore.rest import NOT_TIMED, OUT_OF_TIME, run_out, share_of_later
 from optim._engine.search.measure.clock import Clock
@@ -92,6 +93,7 @@ class Beam:
 
     Attributes:
         start: the original where candidates run: its ratio is 1, unless that is another target than the baseline's.
+        recall: what earlier runs found on near models.
     """
 
     def __init__(self, bench: Workbench, plan: Plan) -> None:
@@ -111,6 +113,7 @@ class Beam:
         self._expander = Expander(bench, self.board, self.time, self._promises)
         self._asker = self._expander.asker
         self.clock = Clock(bench, self.board, self.time)
+        self.recall = Recall(bench, plan, self._expander, self.clock, self.board, self.time)
         self._rank = Ranking(self._objective, self.clock, bench.original, timed=bench.target.timed)
         self.start = Measured(bench.original, 1.0, 1.0, 1.0)
         self._looked: dict[str, Measured] = {}
