@@ -62,7 +62,7 @@ def runtimes(
     """
     named = versions_of(versions)
     with progress() as say:
-        for version in named:
+        for version in reversed(named):  # the installed one exists: a name that does not is refused first
             make_environment(version, say)
         first, *others = targets = [target_name(version) for version in named]
         timed = optim.bench(model, data=data, target=targets, seconds=seconds, seed=seed, say=say)

@@ -307,6 +307,8 @@ def _next_step(report: Report, page: Path) -> str:
         return f"read the failed steps in {page}, then leave out the --with of the pass at fault, or add --without PASS"
     near = report.nearest.drift.relative_error if report.nearest is not None else None
     limits = [_larger(bound) for bound in report.budget.bounds if bound.standing != "meets"]
+    if report.budget.bounds and not limits and near is None:
+        return f"give more time (--search-seconds): what keeps within the limits was not timed; see {page}"
     if not limits:  # it is beyond the accuracy budget, not beyond a bound
         limits += ["--max-loss"] if report.budget.max_loss else []
         too_far = report.budget.max_drift is not None and near is not None
