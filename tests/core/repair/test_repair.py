@@ -124,6 +124,8 @@ def test_why_there_is_no_repair_is_said_from_what_was_measured():
     far = [*sets[:2], MeasuredSet(52, 52, 0.5)]
     assert why_none(far, 0.4, "in float", 7) == "even with all nodes left in float the drift is 0.5"
     assert why_none([], 0.4, "in float", 7) == "no set of nodes to leave in float was measured in 7 s"
+    only = "it changes one node, and a repair would leave that in float"
+    assert why_none([MeasuredSet(1, 1, 0.0)], 0.4, "in float", 7) == only
 
 
 @pytest.mark.parametrize("off_by", [0.5, 1.0, 2.0])

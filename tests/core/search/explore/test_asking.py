@@ -92,6 +92,13 @@ def test_once_the_search_is_over_no_other_pass_is_begun_behind_one_that_took_too
     assert found["third"].ran_out
 
 
+def test_a_pass_that_is_not_asked_any_more_says_which_one_took_the_time(asked, clock):
+    time = search_of(4.5, 300.0, races=False, now=clock)
+    found, _ = asked({"hangs": 1e9, "other": 1.0}, time=time, plugins={"hangs": "slow"})
+    told = "before all passes proposed candidates: pass hangs (slow 1.0) proposed no candidate within 5 s"
+    assert told in found["other"].reason
+
+
 def test_a_pass_that_sleeps_costs_its_own_plugin_alone_and_is_named(asked, clock):
     time = search_of(60.0, 300.0, races=False, now=clock)
     plugins = {"hangs": "slow", "another": "slow"}

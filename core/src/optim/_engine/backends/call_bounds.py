@@ -44,7 +44,7 @@ def of_original(open_s: float, run_s: float, left_s: float) -> Bounds:
     Args:
         open_s: that the original took to open.
         run_s: that one run of it took on average.
-        left_s: of the run: until its time is over every call may take as long as it does.
+        left_s: of the run, for a call: it may take as long, however little the original takes.
     """
     if math.isinf(left_s):
         return Bounds(CallLimits(), _ORIGINALS)

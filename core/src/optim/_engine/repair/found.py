@@ -82,6 +82,8 @@ def why_none(measured: Sequence[MeasuredSet], limit: float, kept: str, seconds: 
     whole = min((one.drift for one in measured if one.keep == one.of), default=None)
     if whole is not None and whole > limit:
         return f"even with all nodes left {kept} the drift is {whole:.3g}"
+    if measured and all(one.of == 1 for one in measured):
+        return f"it changes one node, and a repair would leave that {kept}"
     if not sets:
         return f"no set of nodes to leave {kept} was measured in {seconds:.0f} s"
     count = "the set of nodes" if len(sets) == 1 else f"the nearest of {len(sets)} sets of nodes"

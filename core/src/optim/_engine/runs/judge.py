@@ -14,7 +14,7 @@ from optim._engine.search.explore.rest import untried, why_no_more
 from optim._engine.search.front import points_of
 from optim._engine.search.measure.racing import TimingFailed, original_failed
 from optim._engine.search.plan import Plan
-from optim._engine.search.rows import failures
+from optim._engine.search.rows import failures, smallest_size
 from optim._engine.search.select.chains import repeat
 from optim._engine.search.select.selection import Selection
 from optim._engine.search.settings import AUTO, Named
@@ -29,6 +29,8 @@ _UNTIMED = "there was no time to time the original; give more with --search-seco
 
 _COST_UNKNOWN = "the result is the corrected original; there was no time to time it; give more with --search-seconds"
 
+_STOPPED = "nothing was decided, because the original stopped running"
+
 _NEAREST = 3
 """Models beyond the budget that are measured at the end: the nearest may be slow where the next is fast."""
 
@@ -39,7 +41,7 @@ def judge_search(bench: Workbench, plan: Plan) -> Verdict:
     try:
         verdict = _searched(_Ending(bench, beam, plan, _selection(bench, beam)))
     except TimingFailed as failed:
-        beam.board.conclude(bench.original)
+        beam.board.conclude(bench.original, stopped=_STOPPED)
         what = f"{failed.what}, by {failed.package}: {failed.cause}. The report has the results before that"
         return Verdict(RunStatus.FAILED, what, None, beam.board.attempts, points=beam.board.points())
     verdict.searches = ((bench, beam.board),)
@@ -78,16 +80,19 @@ def judge_contest(contest: Contest, base: Workbench) -> Verdict:
         contest: of the targets.
         base: where the original was prepared.
     """
+    stopped = ""
     try:
         contest.run()
         verdict = _decided(contest, base)
     except TimingFailed as failed:
+        stopped = _STOPPED
         what = f"{failed.what}, by {failed.package}: {failed.cause}. The report has the results before that"
         verdict = Verdict(RunStatus.FAILED, what, None, [])
     result = verdict.result
     delivered = result.candidate if result is not None else base.original
     for one in contest.contenders:
-        one.beam.board.conclude(delivered, result if result is not None and not delivered.is_original else None)
+        proven = result if result is not None and not delivered.is_original else None
+        one.beam.board.conclude(delivered, proven, stopped)
     return replace(
         verdict,
         attempts=[attempt for one in contest.contenders for attempt in one.beam.board.attempts],
@@ -216,8 +221,8 @@ class _Ending:
         said = f"no candidate within the accuracy budget meets {objective.bounds_text}; original: {broken}"
         if nearest is not None:
             said += f"; nearest candidate: {objective.objection(nearest, base)}"
-        elif sizes := [row.size_bytes for row in self.beam.board.attempts if row.size_bytes and not row.objected]:
-            said += f"; smallest candidate, which was not timed: {size_text(min(sizes))}"
+        elif smallest := smallest_size(self.beam.board.attempts):
+            said += f"; smallest candidate, which was not timed: {size_text(smallest)}"
         return self._missed(said)
 
     def made_right(self) -> Verdict | None:

@@ -257,12 +257,13 @@ class Board:
         if parent_ratio is not None:
             attempt.parent_ratio = parent_ratio
 
-    def conclude(self, winner: Candidate, best: Measured | None = None) -> None:
+    def conclude(self, winner: Candidate, best: Measured | None = None, stopped: str = "") -> None:
         """Settles every row that is still open: kept on the winner's chain, else dropped with the reason.
 
         Args:
             winner: the chain that is delivered.
             best: its figures on fresh rounds.
+            stopped: why nothing was decided: then a row that is still open is skipped, and says so.
         """
         whole = chain_key(winner)
         for attempt in missing_rows(self.attempts, winner) if winner.target == self._target else ():
@@ -276,6 +277,8 @@ class Board:
                 attempt.settle(StepStatus.KEPT, why_kept(attempt, self._goal))
                 if not attempt.proven and attempt.was_no_faster:  # the proof of the chain with it says otherwise
                     attempt.ratio = attempt.low = attempt.high = attempt.parent_ratio = None
+            elif attempt.status is StepStatus.SKIPPED and not attempt.reason and stopped:
+                attempt.settle(StepStatus.SKIPPED, stopped)
             elif attempt.status is StepStatus.SKIPPED and not attempt.reason:
                 broken = broken_bound(attempt, self._bounds)
                 attempt.settle(StepStatus.DROPPED, broken or why_dropped(attempt, self._goal, winner, best))

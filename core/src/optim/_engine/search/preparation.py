@@ -229,9 +229,9 @@ class Preparation:
         place = self.bounded(self.places.get(candidate.target, self.place))
         return Comparison(place, self.reference, candidate.interfaces, candidate.given)
 
-    def bounded(self, place: Place) -> Place:
-        """The same, with an end to calls that take many times what the original takes; after :meth:`prepare`."""
-        return replace(place, bounds=of_original(self.prepared.open_s, self.prepared.run_s, self.deadline.left))
+    def bounded(self, place: Place, calls: int = 1) -> Place:
+        """The same, with an end to calls that hang, so many of which fit into the run; after :meth:`prepare`."""
+        return replace(place, bounds=of_original(self.prepared.open_s, self.prepared.run_s, self.deadline.left / calls))
 
     def check_options(self, model: Model) -> tuple[TensorInfo, ...]:
         """Have the passes that must hold look at their options and at the model.

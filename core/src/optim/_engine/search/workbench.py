@@ -80,10 +80,12 @@ class Workbench(Preparation):
     Attributes:
         made: the files of models that passes made.
         recast_originals: the original with the step that changed its inputs and outputs, by that step's key.
+        doubt: what the device's clock said of a run and what the wall's did, in seconds, if they contradict each other.
     """
 
     made: set[Path] = field(default_factory=set, init=False)
     recast_originals: dict[StepKey, Candidate] = field(default_factory=dict, init=False)
+    doubt: tuple[float, float] | None = field(default=None, init=False)
     _tried: dict[str, Tried] = field(default_factory=dict, init=False)
     _stopped: dict[str, tuple[float, Tried]] = field(default_factory=dict, init=False)
     _node_costs: dict[str, dict[str, NodeCost]] = field(default_factory=dict, init=False)
@@ -91,7 +93,7 @@ class Workbench(Preparation):
     def on(self, target: Target, versions: Mapping[str, str], requirements: Sequence[str] = ()) -> Self:
         """The same run on another target; a recast original is made by the passes that are offered there."""
         other = super().on(target, versions, requirements)
-        other.recast_originals, other._node_costs = {}, {}
+        other.recast_originals, other._node_costs, other.doubt = {}, {}, None
         return other
 
     def aim_at(self, settings: RunSettings) -> None:

@@ -85,7 +85,9 @@ _EXAMPLES = (
     metavar="TIME",
     help="Largest latency of the result: 20ms, 500us, 1s or ms; of --goal throughput the p95 latency.",
 )
-@click.option("--max-drift", type=float, help="Accuracy budget: largest drift of any output. [default: 0.1]")
+@click.option(
+    "--max-drift", type=float, metavar="LIMIT", help="Accuracy budget: largest drift of any output. [default: 0.1]"
+)
 @mismatch_option
 @click.option(
     "--max-batch-drift",
@@ -305,6 +307,8 @@ def _next_step(report: Report, page: Path) -> str:
         return f"read the failed steps in {page}, then leave out the --with of the pass at fault, or add --without PASS"
     near = report.nearest.drift.relative_error if report.nearest is not None else None
     limits = [_larger(bound) for bound in report.budget.bounds if bound.standing != "meets"]
+    if report.budget.bounds and not limits and near is None:
+        return f"give more time (--search-seconds): what keeps within the limits was not timed; see {page}"
     if not limits:  # it is beyond the accuracy budget, not beyond a bound
         limits += ["--max-loss"] if report.budget.max_loss else []
         too_far = report.budget.max_drift is not None and near is not None

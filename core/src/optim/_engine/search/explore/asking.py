@@ -16,7 +16,7 @@ from optim._engine.search.workbench import Workbench
 from optim.jobs.process import WorkerFailed
 from optim.jobs.wire import from_wire
 
-_TOO_LATE = "search time ran out before all passes proposed candidates; give more with --search-seconds"
+_TOO_LATE = "search time ran out before all passes proposed candidates"
 
 _MORE = "give more with --search-seconds"
 
@@ -185,7 +185,8 @@ class Asker:
             used = f"{offered.plugin.release} used up its time to propose candidates, for {slow}: {_MORE}"
             return reason if slow == offered.name else used
         left = self._time.to_explore if offered.over_models.session_only else self._time.before(LATER)
-        return _TOO_LATE if left <= 0 else ""
+        culprit = next((f": {reason}" for _, reason in self._too_slow.values()), f"; {_MORE}")
+        return f"{_TOO_LATE}{culprit}" if left <= 0 else ""
 
     def _keys(self, candidate: Candidate, passes: Sequence[OfferedPass]) -> dict[str, str]:
         """What answers are kept under, by the pass's name; plugins are as they are before they are asked."""

@@ -13,6 +13,7 @@ from optim._engine.goals.known import release_of
 from optim._engine.jobs import lane
 from optim._engine.jobs.lane_clock import LaneClock
 from optim._engine.search.effort import Effort
+from optim._engine.search.lane_costs import LEAST_ROUNDS
 from optim._engine.search.measure import race_job
 from optim._engine.search.measure.lane_figures import as_base
 from optim._engine.search.measure.race_job import Admission
@@ -102,7 +103,8 @@ def race_candidates(
     lanes = [replace(_lane(bench, one, wanted), timed=timed) for one in candidates]
     of_base = Wanted("final" if wanted.purpose == "again" else wanted.purpose)  # the last race's base is reported
     base = replace(_lane(bench, original, of_base), timed=timed, clock=clock)
-    base = replace(base, comparison=replace(base.comparison, place=bench.bounded(bench.baseline)))
+    bounded = bench.bounded(bench.baseline, LEAST_ROUNDS)  # one that hangs leaves the run time to say so
+    base = replace(base, comparison=replace(base.comparison, place=bounded))
     lanes = [replace(one, clock=clock) for one in lanes]
     lanes += [replace(base, comparison=replace(base.comparison, place=place)) for place in wanted.places]
     lanes += [replace(base, clock=program) for program in wanted.programs]
@@ -113,7 +115,8 @@ def race_candidates(
             bench.deadline.note(late_text(found.late))
     for found in (first, *others):
         if found.doubt:
-            bench.deadline.note(_clock_doubt(bench, *found.doubt))
+            bench.doubt = bench.doubt or found.doubt  # said once, with the figures of the first race
+            bench.deadline.note(_clock_doubt(bench, *bench.doubt))
             break
     if original.digest != bench.original.digest:  # the very model that it is timed against: apart by noise only
         for place, candidate in enumerate(candidates):
