@@ -80,6 +80,14 @@ def test_all_processor_seconds_since_a_lane_was_ready_are_its_own(monkeypatch):
     assert cpu_s[0] == cpu_s[1] + 5.0
 
 
+def test_a_clock_that_says_what_passed_costs_no_further_runs(monkeypatch):
+    """The untimed run before a burst is no time that the clock left out."""
+    session = Device(0.1, 1e-3, 0.1)
+    monkeypatch.setattr(lane, "time", session)
+    _rounds(Coordinator(session, rounds=1), session, _GoalTimer(None, None))
+    assert session.used_s == 2 + 2.0  # an untimed run and a timed one; the threads spin twice
+
+
 DEVICES = {
     "its own": (Device(30e-6, 0.0, 30e-6), False),
     "far away": (Device(55e-6, 6.2e-3, 55e-6), False),

@@ -18,7 +18,6 @@ from optim._engine.jobs.job import Job
 from optim._engine.jobs.lane_clock import LaneClock
 from optim._engine.jobs.start_up import Ready, StartUp, timed_run, warm_up_of
 from optim.arrays import Feeds
-from optim.backend import Session
 from optim.goal import Figure, Subject, Timer
 from optim.jobs.channel import Channel
 from optim.jobs.doing import doing
@@ -162,12 +161,13 @@ def _answer_rounds(
         if asked.get("by_wall") and not backend.by_wall:
             backend.by_wall = True
             goal.restart()
-        started = time.perf_counter()
-        seconds = [
-            _burst(session, sample, count, warm=took < _LONG_S)
-            for (_, sample), count, took in zip(feeds, runs, duration, strict=True)
-        ]
-        passed_s = time.perf_counter() - started
+        seconds, passed_s = [], 0.0
+        for (_, sample), count, took in zip(feeds, runs, duration, strict=True):
+            if took < _LONG_S:
+                session.run(sample)
+            started = time.perf_counter()
+            seconds.append(session.time_runs(sample, count))
+            passed_s += time.perf_counter() - started
         if is_first and not backend.by_wall and is_other_clock(sum(map(sum, seconds)), passed_s):
             doubt = clock_doubt(session, feeds[0][1])
         is_first = False
@@ -176,9 +176,3 @@ def _answer_rounds(
         known, told = told, session.processor_s()
         goal_figure = to_wire(figure) if figure else None
         channel.event("times", seconds=seconds, cpu_s=told - known, goal=goal_figure, doubt=doubt)
-
-
-def _burst(session: Session, feeds: Feeds, count: int, *, warm: bool) -> list[float]:
-    if warm:
-        session.run(feeds)
-    return session.time_runs(feeds, count)
