@@ -35,6 +35,7 @@ from processors import as_avx2  # noqa: F401
 
 from optim._engine.plugins import guard
 from optim._engine.search.explore.kernel_gains import KernelGains
+from optim._engine.search.explore.recall import Recall
 
 _TORCH = "tests/plugins/torch/"
 _WITH_TORCH = (
@@ -59,10 +60,13 @@ _ENVIRONMENT: dict[str, str] = {}
 def pytest_configure() -> None:
     """Races take tenths of seconds: what is tested is what a search makes of them, and what differs does by factors.
 
+    What one run found is nothing to the next one: a test of a search is the same after any other.
+
     A shell ignores Ctrl-C for what it starts in the background; tests of Ctrl-C start processes that must not.
     """
     LaneCosts.pace, LaneCosts.programs = 0.05, False
     KernelGains.measures = False
+    Recall.is_on = False
     os.environ["XDG_RUNTIME_DIR"] = _LOCKS.name
     for name in _OF_A_USER:
         os.environ.pop(name, None)

@@ -88,9 +88,10 @@ def test_every_variable_that_a_user_may_set_is_on_the_page() -> None:
 
 def test_defaults_that_a_help_names_are_those_of_the_code(made_pages: dict[str, str]) -> None:
     from optim._engine.search.deadline import WHOLE_S
-    from optim._engine.search.settings import DEFAULT_MAX_DRIFT, DEFAULT_TIMEOUT_S
+    from optim._engine.search.settings import DEFAULT_MAX_DRIFT, DEFAULT_TIMEOUT_S, PRESETS
 
     text = made_pages["command-line.md"]
     assert f"largest drift of any output. [default: {DEFAULT_MAX_DRIFT}]" in text
-    assert f"auto: up to {WHOLE_S:.0f}. [default: auto]" in text
+    assert f"quick: about 30 s. default: what the model needs, up to {WHOLE_S:.0f} s." in text
+    assert list(PRESETS) == ["quick", "default", "best"] and (PRESETS["quick"], PRESETS["best"]) == (30, 30 * 60)
     assert f"for one candidate, in seconds. [default: {DEFAULT_TIMEOUT_S:.0f}]" in text

@@ -31,8 +31,14 @@ HOOKS = [name for name in vars(OptimHooks) if name.startswith("optim_")]
 INFO = PluginInfo("every", "optim-plugin-every", "1.0", "every_hook")
 
 
-def section(hook: str) -> str:
-    return re.split(rf"^## {hook}$", PAGE, flags=re.MULTILINE)[1].split("\n## ")[0]
+def section(heading: str) -> str:
+    return re.split(rf"^## {heading}$", PAGE, flags=re.MULTILINE)[1].split("\n## ")[0]
+
+
+def said(hook: str) -> str:
+    """The section of a hook; a hook of passes also has what they all have in common."""
+    shared = section("Hooks of passes") if hook in {stage.hook for stage in Stage} else ""
+    return section(hook) + shared
 
 
 @pytest.fixture
@@ -56,13 +62,17 @@ def test_the_page_has_the_exact_signature(hook) -> None:
     shown = str(signature.replace(parameters=list(signature.parameters.values())[1:])).replace("'", "")
     assert f"    {hook}{shown}\n" in section(hook)
     for parameter in list(signature.parameters)[1:]:
-        assert f"- `{parameter}`: " in section(hook)
+        assert f"- `{parameter}`: " in said(hook)
 
 
 @pytest.mark.parametrize("hook", HOOKS)
 def test_the_page_says_when_and_how_results_combine(hook) -> None:
-    assert "- *when*: " in section(hook)
-    assert "- *results*: " in section(hook)
+    assert "- *when*: " in said(hook)
+    assert "- *results*: " in said(hook)
+
+
+def test_the_first_table_leads_to_every_hook() -> None:
+    assert re.findall(r"\[(optim_\w+)\]\(#\1\)", PAGE) == HOOKS
 
 
 @pytest.mark.parametrize("hook", HOOKS)

@@ -66,6 +66,8 @@ HOW_TOS = (
     "diagnosis",
     "adapters",
     "publish-a-plugin",
+    "volt",
+    "vendors",
 )
 MOST_WORDS = 800
 """In one how-to, without its code: what a person reads before a task is done."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from all_goals import GOALS
@@ -15,6 +16,7 @@ from optim._engine.recipes.recipe import BudgetTable
 from optim._engine.search.front import Pick
 from optim._engine.search.objective import Objective
 from optim._engine.search.state import Candidate, LaneResult, Measured, Step
+from optim._engine.search.targets.contest import Contest
 from optim.errors import OptimError
 from optim.goal import Amount, ModelFigures, Ratio
 from optim.model import Model, SessionConfig
@@ -138,6 +140,19 @@ def test_a_bound_that_the_original_breaks_is_reached_by_a_slower_model():
     assert not Objective(GOALS["latency"], True).is_reached(slower, None, original)
     assert Objective(GOALS["latency"], True, (Bound("size", 50.0),)).is_reached(slower, None, original)
     assert not Objective(GOALS["latency"], True, (Bound("size", 200.0),)).is_reached(slower, None, original)
+
+
+def test_of_several_targets_one_whose_best_breaks_a_bound_comes_last():
+    contest = object.__new__(Contest)
+    contest._objective = Objective(GOALS["latency"], True, (Bound("size", 50.0),))
+    beam = SimpleNamespace(clock=SimpleNamespace(base=None), figure=lambda item: item.ratio)
+    slow, fast = (
+        SimpleNamespace(ranking=[timed(model(name, size), 9.0, ratio)], beam=beam)
+        for name, size, ratio in (("slow", 40, 0.9), ("fast", 60, 0.1))
+    )
+    contest.contenders = [fast, slow]
+    assert contest.order == [slow, fast]
+    assert not contest.may_beat(fast, slow.ranking[0], slow)
 
 
 def test_a_goal_with_a_latency_limit_of_its_own_keeps_to_it_itself():

@@ -11,6 +11,7 @@ from optim._engine.reports.answer_figures import generation_figures, tokens_plot
 from optim._engine.reports.build import build_report
 from optim._engine.reports.html import render_html
 from optim._engine.reports.parts.running import generation_report
+from optim.drawing.svg import NARROW
 from optim.goal import GenerationTimes
 
 
@@ -27,6 +28,7 @@ def test_tokens_per_second_are_drawn_by_depth() -> None:
     drawn = tokens_plot(told)
     ElementTree.fromstring(drawn)
     assert "the result: 50 tokens/s at 64" in drawn and drawn in render_html(told)
+    assert tokens_plot(told, NARROW) in render_html(told)
     assert fast is not None and fast.depths[0].past_bytes == 640 and fast.first_ms == 500.0
     assert slow is not None
     titles = [title for title, _, _ in generation_figures(slow, fast)]

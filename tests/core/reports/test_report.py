@@ -13,6 +13,7 @@ from optim._engine import machine
 from optim._engine.cli.verbs.run import _next_step
 from optim._engine.feeds.feedset import SYNTHESIZED
 from optim._engine.gate.drift import Drift
+from optim._engine.goals.bounds import Bound
 from optim._engine.machine import _from_cpuinfo, _instruction_sets, this_machine
 from optim._engine.reports.build import build_report
 from optim._engine.reports.outcome import GoalFacts, RunStatus
@@ -150,6 +151,17 @@ def test_a_run_that_delivers_nothing_has_no_result_and_says_why():
     assert "--search-seconds" in _next_step(report, Path("report.html"))
     late = report.model_copy(update={"status": "failed", "reason": "time ran out; give more with --search-seconds"})
     assert _next_step(late, Path("report.html")).endswith("--search-seconds 600; see report.html")
+
+
+def test_a_missed_size_limit_names_the_smallest_model_that_was_made():
+    outcome = sample.budget_missed()
+    outcome.settings = replace(outcome.settings, bounds=(Bound("size", 5e5),))
+    for attempt in outcome.attempts:
+        attempt.size_bytes = 843_210
+    report = build_report(outcome)
+    assert "--max-size 844kB" in _next_step(report, Path("report.html"))
+    outcome.settings = replace(outcome.settings, bounds=(Bound("size", 1e6),))
+    assert _next_step(build_report(outcome), Path("report.html")).startswith("give more time")
 
 
 def verdict_of(candidate: Candidate, *, goal: Basis = Basis.CALLS, **measured: float | None) -> str:

@@ -120,6 +120,7 @@ def test_latencies_and_options_are_short():
         "level=basic, per_channel, keep=a + b"
     )
     assert options_text({"keep": list("abcdef")}) == "keep: 6"
+    assert options_text({"files": "54e1045f" * 8}) == "files=54e1045f..."
     assert options_text({"threads": None, "pinning": False}) == "pinning=False"
     assert options_text({"threads": None, "group_size": 0}) == "group_size=0"
     assert options_text({"fold_transposes": False}) == ""

@@ -183,10 +183,10 @@ def test_prune_to_nothing_empties_every_shelf_and_what_killed_runs_left(store):
     store.folder("references", "key", lambda path: (path / "a").write_text("a"))
     (store.root / "feeds" / ".abc.tmp").mkdir()
     (store.root / "scratch-abc").mkdir()
-    for shelf in ("packed", "downloads"):
+    for shelf in ("experience", "packed", "downloads"):
         store.folder(shelf, "key", lambda path: (path / "a").write_text("a"))
     store.prune(0)
-    assert [usage.entries for usage in store.usage()] == [0] * 7
+    assert [usage.entries for usage in store.usage()] == [0] * 8
     assert leftovers(store) == []
     assert not (store.root / "scratch-abc").exists()
     store.write("runs", "key", {})

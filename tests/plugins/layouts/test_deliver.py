@@ -240,6 +240,14 @@ def test_a_folder_of_several_components_says_which_they_are(viewer, tmp_path):
     assert refused.value.reference == "layout-of-several"
 
 
+def test_an_export_is_delivered_without_a_run(viewer, tmp_path):
+    viewer()
+    (tmp_path / "exported").mkdir()
+    write_model(tmp_path / "exported" / "model.onnx")
+    write_export_file(tmp_path / "exported", export_file("it", {}, {"model": ComponentFile("model.onnx")}))
+    assert optim.deliver(tmp_path / "exported", "viewer", tmp_path / "out").status == "opened"
+
+
 @pytest.mark.parametrize(
     ("words", "reference"),
     [

@@ -207,6 +207,15 @@ def test_threads_and_a_limit_of_calls(pipe: Any) -> None:
     assert len(module(recorder, "net").calls.calls) == 4
 
 
+def test_a_pipeline_that_calls_its_modules_in_threads_of_its_own_can_be_repeated(session: ort.InferenceSession) -> None:
+    from recorded_pipes import Threaded
+
+    with optim.record(Threaded(session)) as recorder:
+        recorder.pipe(rows(4))
+    assert (recorder.recorded.calls, *(one.calls for one in recorder.recorded.modules)) == (1, 2, 2)
+    Optimizing(recorder._modules, recorder._entrances, Path(), 1.0, print)._require_repeatable(0.01)
+
+
 def test_an_exception_in_the_block_is_handed_on_and_everything_is_restored(pipe: Any) -> None:
     own, before = type(pipe), vars(pipe.net).copy()
     with pytest.raises(KeyboardInterrupt), optim.record(pipe):

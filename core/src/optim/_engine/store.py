@@ -7,6 +7,7 @@ Layout below the cache folder (``OPTIM_CACHE_DIR``, else the platform's user cac
     references/  the original's outputs on them; below a key a folder for each time they were made
     steps/       answers of jobs as JSON, by the key of everything they depend on
     runs/        finished runs, by the key of everything the user asked for
+    experience/  what finished runs found, a summary each
     packed/      weights as onnxruntime packs them, one folder for each model that was opened so
     downloads/   models that came from an address
     active/      a held lock for each run under way: nothing is pruned meanwhile
@@ -44,7 +45,7 @@ _TRIES = 50 if os.name == "nt" else 0
 _TRY_AGAIN_S = 0.02
 
 _DEFAULT_CAP_BYTES = 20 << 30
-_SHELVES = ("models", "feeds", "references", "steps", "runs", "packed", "downloads")
+_SHELVES = ("models", "feeds", "references", "steps", "runs", "experience", "packed", "downloads")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,29 @@ class Store:
             self.drop(shelf, path.name, str(error))
             return None
         return found
+
+    def read_all(self, shelf: str, kind: type[T]) -> tuple[list[T], str]:
+        """All values of type ``kind`` of a shelf, the last used last; and how many were damaged, and why: they go."""
+        found, damaged = [], []
+        for path in sorted((self.root / shelf).glob("*.json"), key=_used):
+            try:
+                found.append(from_wire(kind, json.loads(path.read_text())))
+            except (OSError, ValueError, RecursionError) as error:
+                damaged.append(str(error).partition("\n")[0])
+                _delete(path)
+        return found, f"{len(damaged)} ({damaged[0]})" if damaged else ""
+
+    def keep_newest(self, shelf: str, most: int) -> None:
+        """Delete what was used longest ago until so many entries of a shelf are left."""
+        for path in sorted((self.root / shelf).glob("*.json"), key=_used)[:-most]:
+            _delete(path)
+
+    def clear(self, shelf: str) -> tuple[int, int]:
+        """Delete all of a shelf; returns how many entries and bytes."""
+        entries = [(path, _size(path)) for path in (self.root / shelf).iterdir()]
+        for path, _ in entries:
+            _delete(path)
+        return len(entries), sum(size for _, size in entries)
 
     def drop(self, shelf: str, name: str, why: str) -> None:
         """Delete an entry, a record or a folder, that cannot be used, and say so: what it held is made anew."""
@@ -304,6 +328,13 @@ def _bytes(entry: Path) -> bytes:
     with suppress(OSError):
         return entry.read_bytes()
     return b""
+
+
+def _used(entry: Path) -> float:
+    """When an entry was used last; 0 if another process deletes it meanwhile."""
+    with suppress(OSError):
+        return entry.lstat().st_mtime
+    return 0.0
 
 
 def _size(entry: Path) -> int:

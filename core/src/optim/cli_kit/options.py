@@ -21,6 +21,12 @@ else:
 class _Seconds(click.FloatRange):
     """A time above zero: FloatRange alone lets nan pass, and what is infinite overflows somewhere."""
 
+    name = "number of seconds"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        """The unit; click's own word is FLOAT RANGE."""
+        return "SECONDS"
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """The number of seconds."""
         from optim._engine.search.settings import LONGEST_S
@@ -32,9 +38,9 @@ class _Seconds(click.FloatRange):
 
 
 class _SecondsOrAuto(_Parameter):
-    """A number of seconds, or ``auto``."""
+    """A number of seconds, or ``auto``, which is what ``--preset default`` says."""
 
-    name = "seconds|auto"
+    name = "seconds"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The number, or the word."""

@@ -152,7 +152,7 @@ def print_fields(fields: Sequence[tuple[str, str]]) -> None:
 def options_text(options: Mapping[str, Any]) -> str:
     """The options that say something, e.g. ``level=basic, per_channel``.
 
-    False and 0 do where the others were left out: ``pinning=False``.
+    False and 0 do where the others were left out: ``pinning=False``. Of a sha256 the first digits are enough.
     """
     given = {name: value for name, value in options.items() if value not in (None, "", [], {}, ())}
     said = {name: value for name, value in given.items() if value} or (given if None in options.values() else {})
@@ -164,7 +164,7 @@ def _option(name: str, value: Any) -> str:
         return name
     if isinstance(value, list):
         return f"{name}={' + '.join(map(str, value))}" if len(value) < 4 else f"{name}: {len(value)}"
-    return f"{name}={value}"
+    return f"{name}={value[:8]}..." if re.fullmatch("[0-9a-f]{64}", str(value)) else f"{name}={value}"
 
 
 def size_text(size_bytes: float | None) -> str:

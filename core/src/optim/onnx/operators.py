@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from math import prod
 from pathlib import Path
 
@@ -54,13 +54,26 @@ def work_shares(path: Path) -> dict[str, float]:
     return {name: count / total for name, count in work.items() if count}
 
 
+def work_by_weight(path: Path) -> dict[str, float]:
+    """The share of the multiplications of each operator with weights of one shape, such as ``MatMul 384x1536``, 0..1.
+
+    It is guessed as :func:`work_shares` does. The order of dimensions does not count: a Gemm may have its weight
+    transposed. Reads no weights.
+    """
+    work: Counter[str] = Counter()
+    for node, operator, multiplied, dims in _weighed(read_skeleton(path)):
+        work[f"{operator or node.op_type} {'x'.join(map(str, sorted(dims)))}"] += multiplied
+    total = sum(work.values())
+    return {name: count / total for name, count in work.items() if count}
+
+
 def node_work(model: onnx.ModelProto) -> dict[str, float]:
     """Multiplications with weights for each row, guessed as :func:`work_shares` does, by the name of the node.
 
     Nodes without a name share the empty one.
     """
     found: dict[str, float] = {}
-    for node, _, multiplied in _weighed(model):
+    for node, _, multiplied, _ in _weighed(model):
         found[node.name] = found.get(node.name, 0.0) + multiplied
     return found
 
@@ -68,24 +81,28 @@ def node_work(model: onnx.ModelProto) -> dict[str, float]:
 def _work(path: Path) -> Counter[str]:
     """Multiplications for each row by operator; those of operators that are not of ONNX are left out."""
     work: Counter[str] = Counter()
-    for _, operator, multiplied in _weighed(read_skeleton(path)):
+    for _, operator, multiplied, _ in _weighed(read_skeleton(path)):
         if operator:
             work[operator] += multiplied
     return work
 
 
-def _weighed(model: onnx.ModelProto) -> Iterator[tuple[onnx.NodeProto, str, int]]:
-    """Nodes that multiply with weights: the operator, empty if it is not of ONNX, and the multiplications for a row."""
+def _weighed(model: onnx.ModelProto) -> Iterator[tuple[onnx.NodeProto, str, int, Sequence[int]]]:
+    """Nodes that multiply with weights.
+
+    Each with its operator, empty if it is not of ONNX, the multiplications for a row, and the largest weight's shape.
+    """
     shapes = {tensor.name: tensor.dims for tensor in model.graph.initializer}
     for node in model.graph.node:
         if node.op_type in _HANDING_ON and node.input and node.input[0] in shapes:
             shapes[node.output[0]] = shapes[node.input[0]]
         if node.domain not in ("", "ai.onnx"):
             places = _PLACES["Conv"] if "Conv" in node.op_type else 1
-            weights = (shapes[name] for name in node.input if len(shapes.get(name, ())) >= _LEAST_RANK)
-            yield node, "", places * sum(map(prod, weights))
+            weights = [shapes[name] for name in node.input if len(shapes.get(name, ())) >= _LEAST_RANK]
+            yield node, "", places * sum(map(prod, weights)), max(weights, key=prod, default=())
         elif (operator := weighing_operator(node.op_type)) and len(node.input) > 1 and node.input[1] in shapes:
-            yield node, operator, _PLACES[operator] * prod(shapes[node.input[1]])
+            dims = shapes[node.input[1]]
+            yield node, operator, _PLACES[operator] * prod(dims), dims
 
 
 def weighing_operator(op_type: str) -> str:

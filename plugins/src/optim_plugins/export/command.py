@@ -53,7 +53,10 @@ if TYPE_CHECKING:
 )
 @click.option("--without", multiple=True, type=PASS_NAME, help="Exclude this pass or exporter. Can be repeated.")
 @click.option(
-    "--max-drift", type=float, help="Largest drift of an output from the source. [default: what rounding explains]"
+    "--max-drift",
+    type=float,
+    metavar="LIMIT",
+    help="Largest drift of an output from the source. [default: what rounding explains]",
 )
 @click.option(
     "--timeout",
@@ -112,7 +115,7 @@ def _print(made: ExportedFolder) -> None:
         [step.name, step.status, counts_text(step.counts), "; ".join([step.reason, *step.notes]).strip("; ")]
         for step in shown
     ]
-    print_table(["step", "", "counts", ""], rows)
+    print_table(["pass", "", "counts", ""], rows)
     echo()
     rows = [
         [

@@ -146,7 +146,8 @@ class Pipeline:
                     status=ExitStatus.NOT_HELD,
                 )
             return source
-        self._context.report_progress(0.0, source_pass.summary.rstrip(".").lower())
+        summary = source_pass.summary.rstrip(".")
+        self._context.report_progress(0.0, summary[:1].lower() + summary[1:])
         started = time.monotonic()
         chosen = self._choice.named.get(offered.name) or {}
         with recording(self._context.log) as said:

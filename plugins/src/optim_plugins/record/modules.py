@@ -133,8 +133,8 @@ class ModuleListener:
 
     @property
     def seen(self) -> int:
-        """Calls of modules that ended in this thread."""
-        return getattr(self.local, "seen", 0)
+        """Calls of modules, in all threads: a pipeline may call its modules in threads of its own."""
+        return sum(one.calls.count for one in self.modules)
 
     def _recorded(self, module: PipelineModule) -> Call:
         def recorded(*args: Any, **kwargs: Any) -> Any:
@@ -169,7 +169,6 @@ class ModuleListener:
                 module.calls.put(place, call, size)
             except Exception as error:
                 module.unreadable = str(error)
-        self.local.seen = self.seen + 1
         self.local.own_seconds = self.own_seconds + (time.perf_counter() - begin) - (ended - started)
         return returned
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 from deadlines import search_of
 
 from optim._engine.gate.budget import Budget
+from optim._engine.gate.drift import Drift
 from optim._engine.goals.known import LATENCY
 from optim._engine.search.board import Board
 from optim._engine.search.deadline import Deadline
@@ -171,3 +173,20 @@ def test_for_size_a_repair_that_was_cut_short_is_taken_up_again_in_the_time_that
     )
     found = Beam._repaired_on(beam, [Measured(rough, None)])
     assert found[0].candidate.size_bytes == smallest
+
+
+def test_goal_accuracy_halves_the_drift_while_the_model_fits_and_then_aims_between(monkeypatch, tmp_path):
+    aims = []
+
+    def nearer(_, candidate, aim):
+        aims.append(aim)
+        return replace(chain(f"at {aim}", tmp_path), size_bytes=int(1 / aim), drift=Drift(aim, aim, 1.0))
+
+    monkeypatch.setattr(Repairer, "nearer", nearer)
+    bench = SimpleNamespace(work={}, goal=LATENCY, target=None, budget=None)
+    repairs = Expander(bench, Board(Budget(0.05, 1e-4)), search_of(60.0, 300.0), Promises(60.0)).repairs
+    best = replace(chain("whole", tmp_path), drift=Drift(0.08, 0.08, 1.0))
+    found = repairs.nearer(best, lambda candidate: candidate.size_bytes <= 40)
+    assert aims[:2] == pytest.approx([0.04, 0.02])
+    assert [one.size_bytes for one in found] == sorted(one.size_bytes for one in found)
+    assert 35 <= found[-1].size_bytes <= 40

@@ -13,11 +13,11 @@ from optim._engine.goals.bounds import merged, said_bounds
 from optim._engine.goals.workload import asked_workload
 from optim._engine.graphs.file_there import check_file
 from optim._engine.json_file import read_json
-from optim._engine.search.settings import RunSettings, parse_stage
+from optim._engine.search.settings import PRESETS, RunSettings, parse_stage
 from optim._engine.sources.address import name_of
 from optim._engine.sources.export_file import EXPORT_FILE, read_export_file
 from optim._engine.sources.naming import needs_export
-from optim.errors import OptimError
+from optim.errors import OptimError, unknown_name
 from optim.source import SourceRequest
 
 if TYPE_CHECKING:
@@ -92,6 +92,10 @@ def _fields_said(words: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of :class:`RunSettings` that the user said, from words of the command line or of Python."""
     said = {name: value for name, value in words.items() if value is not None and value != ()}
     found = {field.name: said[field.name] for field in fields(RunSettings) if field.name in said}
+    if "preset" in said:
+        if said["preset"] not in PRESETS:
+            raise unknown_name("preset", said["preset"], PRESETS)
+        found.setdefault("search_seconds", PRESETS[said["preset"]])
     if "timeout" in said:
         found["timeout_s"] = said["timeout"]
     if "without" in said:

@@ -42,6 +42,7 @@ def run(
     passes: Sequence[str] | Mapping[str, Mapping[str, Any] | None] = (),
     without: Sequence[str] = (),
     stages: Sequence[str] = (),
+    preset: Literal["quick", "default", "best"] | None = None,
     search_seconds: float | Literal["auto"] | None = None,
     timeout: float | None = None,
     seed: int | None = None,
@@ -90,7 +91,9 @@ def run(
         passes: passes that must hold, by name; a mapping gives their options (None: what the pass proposes).
         without: passes to leave out.
         stages: only these stages; empty: all.
-        search_seconds: of the whole run; ``auto``, an estimate from the model, by default.
+        preset: how long to search: about 30 s, what the model needs (the default), or as long as anything promises a
+            gain, up to 30 minutes.
+        search_seconds: of the whole run, in place of those of the preset; ``auto`` is those of ``default``.
         timeout: for one candidate, in seconds.
         seed: of everything random.
         fresh: take nothing from the cache.
@@ -137,6 +140,7 @@ def run(
         "named": tuple(Named(name, options) for name, options in named),
         "without": tuple(without),
         "stages": tuple(stages),
+        "preset": preset,
         "search_seconds": search_seconds,
         "timeout": timeout,
         "seed": seed,

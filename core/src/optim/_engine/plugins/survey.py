@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from optim.isolation.environments import Environment, Isolation
 
 
+_KINDS = ("target", "backend", "metric", "layout", "goal", "command")
+
+
 @dataclass(frozen=True, slots=True)
 class SurveyedPass:
     """A pass as the listings show it.
@@ -39,6 +42,7 @@ class SurveyedPlugin:
     """A plugin with what it offers, names sorted.
 
     Attributes:
+        names: of what else it adds than passes, by kind: ``targets``, ``backends`` and so on.
         state: as loaded; ``unavailable`` where it adds targets and none of them can be used here, ``not-installed``
             where it is isolated and has no environment.
         reason: one line, why it is not ``ok``.
@@ -48,11 +52,7 @@ class SurveyedPlugin:
     state: State
     reason: str
     passes: tuple[SurveyedPass, ...]
-    targets: tuple[str, ...]
-    backends: tuple[str, ...]
-    metrics: tuple[str, ...]
-    layouts: tuple[str, ...]
-    commands: tuple[str, ...]
+    names: Mapping[str, tuple[str, ...]]
     problems: tuple[Problem, ...]
 
     @property
@@ -101,7 +101,7 @@ def survey_passes(registry: Registry) -> list[SurveyedPass]:
 def survey_plugins(registry: Registry) -> list[SurveyedPlugin]:
     """Every plugin with everything it offers, by name and then by package."""
     passes = survey_passes(registry)
-    kinds = {kind: registry.offered(kind) for kind in ("target", "backend", "metric", "layout", "command")}
+    kinds = {f"{kind}s": registry.offered(kind) for kind in _KINDS}
     return [_surveyed(plugin, registry, passes, kinds) for plugin in registry.plugins]
 
 
@@ -112,17 +112,13 @@ def _surveyed(
         kind: tuple(name for name, offer in offers.items() if offer.plugin == plugin.info)
         for kind, offers in kinds.items()
     }
-    state, reason = _availability(plugin, registry, names["target"])
+    state, reason = _availability(plugin, registry, names["targets"])
     return SurveyedPlugin(
         plugin,
         state,
         reason,
         tuple(one for one in passes if one.offered.plugin == plugin.info),
-        targets=names["target"],
-        backends=names["backend"],
-        metrics=names["metric"],
-        layouts=names["layout"],
-        commands=names["command"],
+        names=names,
         problems=tuple(problem for problem in registry.problems if problem.plugin == plugin.info),
     )
 

@@ -8,6 +8,7 @@ from optim._engine.reports.lines import Series, line_plot
 from optim._engine.reports.parts.running import GenerationReport
 from optim._engine.reports.schema import Report, TargetReport
 from optim._engine.reports.words import NOTHING, figure_text, latency_text, ratio_text, size_text
+from optim.drawing.svg import WIDE, Canvas
 
 
 def generation_figures(before: GenerationReport, after: GenerationReport) -> Iterator[tuple[str, str, str]]:
@@ -20,7 +21,7 @@ def generation_figures(before: GenerationReport, after: GenerationReport) -> Ite
     yield f"answer of {before.new}", latency_text(before.answer_ms), latency_text(after.answer_ms)
 
 
-def tokens_plot(report: Report) -> str:
+def tokens_plot(report: Report, canvas: Canvas = WIDE) -> str:
     """Tokens per second by depth, of the original and of the result; empty where the goal is another."""
     before = report.original.generation
     after = report.result.generation if report.result else None
@@ -30,7 +31,7 @@ def tokens_plot(report: Report) -> str:
         Series(name, tuple((one.tokens, one.tokens_per_s) for one in found.depths))
         for name, found in (("the original", before), ("the result", after))
     ]
-    return line_plot(lines, "tokens per second by depth", "tokens of the past", "tokens/s", kind="graph")
+    return line_plot(lines, "tokens per second by depth", "tokens of the past", "tokens/s", canvas)
 
 
 TARGET_COLUMNS = ("target", "runtime", "original", "drift", "best", "result")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import chain, repeat
 
 from optim._engine.gate.drift import worst_question
@@ -38,6 +38,7 @@ from optim._engine.reports.verdict import notes, verdict
 from optim._engine.reports.words import cores_text, options_text
 from optim._engine.search.front import Point
 from optim._engine.search.objective import figures_of
+from optim._engine.search.rows import smallest_size
 from optim._engine.search.state import Attempt, Candidate, LaneResult, Measured
 from optim._engine.search.targets.entrants import TargetOutcome
 from optim.after_run import Section
@@ -94,10 +95,15 @@ def build_report(outcome: Outcome) -> Report:
 
 
 def _bounds(outcome: Outcome) -> Iterator[BoundReport]:
-    """Each bound with the figure of what is delivered; of the nearest if nothing is, else of the original."""
+    """Each bound with the figure of what is delivered; of the nearest if nothing is, else of the original.
+
+    If nothing was timed, the size is that of the smallest model that was made.
+    """
     nearest = outcome.nearest.measured if outcome.nearest is not None else None
     original = Measured(Candidate(outcome.source.model, outcome.source.size_bytes), None)
     found = figures_of(outcome.result or nearest or original, outcome.original)
+    if outcome.result is None and nearest is None:
+        found = replace(found, size_bytes=smallest_size(outcome.attempts) or found.size_bytes)
     for bound in outcome.bounds:
         amount = bound.goal.amount(found)
         yield BoundReport(

@@ -150,7 +150,7 @@ def _plots(report: Report) -> list[Plot]:
         Plot(
             "Tokens per second",
             "Speed of one token by the number of tokens before it, for the original and the result.",
-            Markup(tokens_plot(report)),
+            Markup(_both(tokens_plot, report)),
         ),
         Plot("Step by step", "After each step of the result, in order.", Markup(_both(plots.steps_plot, report))),
     ]

@@ -112,8 +112,9 @@ def _print_figures(report: Report, console: Console) -> None:
     widest = max((len(label) for label, _, _ in rows), default=0)
     in_columns = console.is_terminal and console.width >= widest + _FIGURES_WIDTH
     for label, before, after in rows:
-        figures = f"{label:<{widest}}{before:>11}  ->  {after}" if in_columns else f"{label}: {before} -> {after}"
-        _say(console, f"  {figures}")
+        name = f"{label:<{widest}}{before:>11}" if in_columns else f"{label}: {before}"
+        arrow = "  ->  " if in_columns else " -> "
+        _say(console, f"  {name}" if report.status == "unchanged" else f"  {name}{arrow}{after}")
 
 
 def _print_steps(report: Report, console: Console, page: str, *, verbose: bool) -> None:

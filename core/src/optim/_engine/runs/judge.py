@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from optim._engine.compare.rounding import not_reproducible
@@ -13,7 +14,7 @@ from optim._engine.search.explore.rest import untried, why_no_more
 from optim._engine.search.front import points_of
 from optim._engine.search.measure.racing import TimingFailed, original_failed
 from optim._engine.search.plan import Plan
-from optim._engine.search.rows import failures
+from optim._engine.search.rows import failures, smallest_size
 from optim._engine.search.select.chains import repeat
 from optim._engine.search.select.selection import Selection
 from optim._engine.search.settings import AUTO, Named
@@ -57,12 +58,16 @@ def _searched(ending: _Ending) -> Verdict:
     objective = ending.selection.objective
     if objective.is_accuracy and not objective.objection(original, None) and not ending.plan.forced():
         return ending.nothing_better()  # sizes alone are bounded, and nothing is more accurate
-    try:
-        ranking = ending.beam.run()
-    except NamedPassError as failed:
-        return ending.made_right() or ending.not_held(f"{failed.what}: {failed.cause}")
-    ending.bench.say("deciding")
-    winner = ending.selection.decide(ranking)
+    recalled = ending.beam.recall.run()
+    winner = ending.decided(recalled) if recalled else None
+    if not ending.beam.recall.stands(winner):
+        try:
+            ranking = ending.beam.run()
+        except NamedPassError as failed:
+            return ending.made_right() or ending.not_held(f"{failed.what}: {failed.cause}")
+        found = [one for one in (ending.decided(ranking), winner) if one is not None]
+        winner = min(found, key=lambda one: one.ratio or 1.0, default=None)
+    ending.beam.recall.keep(winner)
     return ending.delivery(winner) if winner is not None else ending.nothing_better()
 
 
@@ -150,6 +155,11 @@ class _Ending:
     plan: Plan
     selection: Selection
 
+    def decided(self, ranking: Sequence[Measured]) -> Measured | None:
+        """What is better than the original in the proof; None if nothing is."""
+        self.bench.say("deciding")
+        return self.selection.decide(ranking)
+
     def delivery(self, winner: Measured) -> Verdict:
         """The verdict where something is better than the original."""
         self.beam.board.timed(winner, None)
@@ -211,8 +221,8 @@ class _Ending:
         said = f"no candidate within the accuracy budget meets {objective.bounds_text}; original: {broken}"
         if nearest is not None:
             said += f"; nearest candidate: {objective.objection(nearest, base)}"
-        elif sizes := [row.size_bytes for row in self.beam.board.attempts if row.size_bytes and not row.objected]:
-            said += f"; smallest candidate, which was not timed: {size_text(min(sizes))}"
+        elif smallest := smallest_size(self.beam.board.attempts):
+            said += f"; smallest candidate, which was not timed: {size_text(smallest)}"
         return self._missed(said)
 
     def made_right(self) -> Verdict | None:

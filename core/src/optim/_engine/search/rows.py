@@ -97,6 +97,11 @@ def broken_bound(attempt: Attempt, bounds: Iterable[Bound]) -> str:
     return next((bound.objection(found) for bound in bounds if bound.excess(found)), "")
 
 
+def smallest_size(attempts: Iterable[Attempt]) -> int:
+    """Bytes of the smallest model that was made and to which the gate has no objection; 0 if there is none."""
+    return min((row.size_bytes for row in attempts if row.size_bytes and not row.objected), default=0)
+
+
 def why_dropped(attempt: Attempt, goal: Goal, winner: Candidate, best: Measured | None) -> str:
     """The reason for an attempt that held and is not part of what is delivered."""
     if attempt.step.role == "enable" and attempt.ratio is None:

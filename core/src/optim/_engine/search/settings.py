@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 SearchSeconds: TypeAlias = float | Literal["auto"]
 AUTO: Literal["auto"] = "auto"
+PRESETS: Mapping[str, SearchSeconds] = {"quick": 30.0, "default": AUTO, "best": 1800.0}
+"""Seconds by ``--preset``. A search ends before that if nothing is left that promises a gain."""
+
 DEFAULT_MAX_DRIFT = 0.1
 DEFAULT_TIMEOUT_S = 900.0
 

@@ -32,6 +32,7 @@ _MOST = 400
     "--nodes",
     "most",
     type=click.IntRange(1, 5000),
+    metavar="N",
     help=f"Largest number of nodes. [default: all, up to {_MOST}; 30 with --around]",
 )
 @json_option

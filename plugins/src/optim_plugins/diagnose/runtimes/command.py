@@ -41,7 +41,12 @@ _MOVED = 0.05
 @click.argument("model", type=MODEL_PATH)
 @click.argument("versions", metavar="onnxruntime==VERSION,...")
 @data_option
-@click.option("--max-drift", type=float, help="Largest drift of any output from the first version. [default: 0.1]")
+@click.option(
+    "--max-drift",
+    type=float,
+    metavar="LIMIT",
+    help="Largest drift of any output from the first version. [default: 0.1]",
+)
 @click.option("--seconds", type=SECONDS, default=20.0, show_default=True, help="Time limit for timing, in seconds.")
 @seed_option("Random seed of synthesized samples and of the order.")
 @json_option
@@ -57,7 +62,7 @@ def runtimes(
     """
     named = versions_of(versions)
     with progress() as say:
-        for version in named:
+        for version in reversed(named):  # the installed one exists: a name that does not is refused first
             make_environment(version, say)
         first, *others = targets = [target_name(version) for version in named]
         timed = optim.bench(model, data=data, target=targets, seconds=seconds, seed=seed, say=say)

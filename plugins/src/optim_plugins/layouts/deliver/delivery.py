@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import optim
@@ -28,6 +29,7 @@ from optim.engine.layouts import (
 )
 from optim.errors import OptimError
 from optim.layout import Result
+from optim.model import SessionConfig
 from optim.onnx import describe_model
 from optim.target import Target
 from optim_plugins.layouts.deliver.asked import AskedLayout, ask, require_files, require_places
@@ -59,8 +61,7 @@ class OpenedAndCompared:
         A layout that fails is not there, and its row says why: the result itself stands.
         """
         found = []
-        lock = _lock_of(folder)
-        with _against(folder, lock, registry, say, data, named=False) as (target, against):
+        with _against(_run_of(folder), registry, say, data, named=False) as (target, against):
             result = _result_of(folder, target, asked.files or folder)
             for one in ask(registry, asked):
                 name, before = "." if one.layout.in_place else one.layout.name, set(folder.iterdir())
@@ -83,10 +84,10 @@ class OpenedAndCompared:
     def deliver(
         self, registry: Registry, asked: LayoutRequest, folder: Path, output: Path, say: Say, data: str | None
     ) -> LayoutReport:
-        """Lay the result of a finished run out in a folder of its own.
+        """Lay the result of a finished run, or what was exported, out in a folder of its own.
 
         Raises:
-            OptimError[not-a-run-folder]: it is none, or delivered no model.
+            OptimError[not-a-run-folder]: it is neither, or delivered no model.
             OptimError[layout-of-several]: it has a run folder for each component.
             OptimError[folder-taken]: something lies at ``output``.
             OptimError: the layout refuses it, or its consumer computes something else; nothing is left then.
@@ -96,9 +97,9 @@ class OpenedAndCompared:
         exported = read_export_file(folder)
         if exported is not None and len(exported.components) > 1:
             raise of_several(one.layout.name, exported.components)
-        lock = _lock_of(folder)
+        run = _run_of(folder)
         require_files([one], asked.files or folder)
-        with _against(folder, lock, registry, say, data, named=data is not None) as (target, against):
+        with _against(run, registry, say, data, named=data is not None) as (target, against):
             result = _result_of(folder, target, asked.files or folder)
             return _whole(one, result, output, against, asked.python or _HERE)
 
@@ -122,40 +123,42 @@ def _require_free(output: Path) -> None:
 
 
 def _result_of(folder: Path, target: Target, files: Path | None) -> Result:
-    """The result that lies in a run folder."""
-    saved, exported = read_session_file(folder), read_export_file(folder)
-    state = next(iter(exported.components.values())).state if exported else {}
-    path = folder / MODEL_FILE
-    model = describe_model(path, session=without_packing(saved.config), digest=path.name)
+    """The result that lies in a run folder, or the graph of an export."""
+    exported = read_export_file(folder)
+    component = next(iter(exported.components.values())) if exported else None
+    is_run = (folder / LOCK_FILE).is_file()
+    session = read_session_file(folder).config if is_run else SessionConfig()
+    path = folder / (component.file if component is not None else MODEL_FILE)
+    model = describe_model(path, session=without_packing(session), digest=path.name)
+    state = component.state if component is not None else {}
     return Result(folder, model, target, files, exported.facts if exported else {}, state)
 
 
 @contextmanager
 def _against(
-    folder: Path, lock: Lock, registry: Registry, say: Say, data: str | None, *, named: bool
+    run: _Run, registry: Registry, say: Say, data: str | None, *, named: bool
 ) -> Iterator[tuple[Target, Lab | str]]:
     """The target of a run, and its result prepared on it; or why it cannot be run here.
 
     Args:
-        folder: of the run.
-        lock: of the run.
+        run: that filled the folder.
         registry: of the plugins.
         say: told what is going on.
         data: samples to compare on; None: those of the run, if they are there, else made up.
         named: whether the user named them for this very graph: what does not fit is an error then.
     """
-    target = registry.target(lock.target.name)
+    target = registry.target(run.target)
     reason = registry.unavailable(target)
     if reason is not None:
         yield target, f"target {target.name} cannot be used on this machine: {reason}"
         return
     with ExitStack() as stack:
         try:
-            lab = optim.lab(folder, data=data, target=target.name, seed=lock.feeds.seed, say=say)
+            lab = optim.lab(run.opened, data=data, target=target.name, seed=run.seed, say=say)
         except OptimError as error:
             if named or error.reference not in OF_ANOTHER_GRAPH:
                 raise
-            lab = optim.lab(folder, target=target.name, seed=lock.feeds.seed, say=say)
+            lab = optim.lab(run.opened, target=target.name, seed=run.seed, say=say)
         yield target, stack.enter_context(lab)
 
 
@@ -186,20 +189,32 @@ def _whole(one: AskedLayout, result: Result, output: Path, against: Lab | str, p
     return report.model_copy(update={"folder": str(output)})
 
 
-def _lock_of(folder: Path) -> Lock:
-    """The lock of a run that delivered a model.
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What filled a folder: a run for its target with its seed, or an export; and what a lab opens of it."""
+
+    opened: Path
+    target: str = "cpu"
+    seed: int = 0
+
+
+def _run_of(folder: Path) -> _Run:
+    """What filled a folder with a model.
 
     Raises:
-        OptimError[not-a-run-folder]: there is none.
+        OptimError[not-a-run-folder]: it is neither of a run nor of an export.
     """
     there = (folder / MODEL_FILE).is_file() and (folder / LOCK_FILE).is_file()
     found = load_recipe_or_lock(folder / LOCK_FILE) if there else None
     if isinstance(found, Lock):
-        return found
+        return _Run(folder, found.target.name, found.feeds.seed)
+    exported = read_export_file(folder)
+    if exported is not None and all((folder / one.file).is_file() for one in exported.components.values()):
+        return _Run(folder / next(iter(exported.components.values())).file)
     why = "it is a file" if folder.is_file() else "there is no such folder"
     raise OptimError.usage(
         "not-a-run-folder",
-        f"{folder} is not a folder that optim run filled with a model",
+        f"{folder} is not a folder that optim run or optim export filled with a model",
         f"it has no {MODEL_FILE} with a {LOCK_FILE}" if folder.is_dir() else why,
         "optim run MODEL -o DIR",
     )

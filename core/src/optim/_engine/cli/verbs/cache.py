@@ -28,26 +28,35 @@ class _Size(click.ParamType):  # type: ignore[type-arg]  # older clicks have no 
 
 @click.group
 def cache() -> None:
-    """Show or prune the cache: models, input samples and measurements of earlier runs."""
+    """Show or prune the cache: models, input samples, measurements, and what won in earlier runs."""
 
 
 @cache.command
 @json_option
 def show(as_json: bool) -> None:
-    """Show the path and the size of the cache."""
+    """Show the path and the size of the cache, and the chains that won in earlier runs: new runs try them first."""
+    from optim._engine.search.experience import read
     from optim._engine.store import Store
+    from optim.jobs.wire import to_wire
 
     store = Store()
+    known, damaged = read(store)
+    if damaged:
+        echo(f"warning: {damaged}", err=True)
     usage = store.usage()
     if as_json:
         shelves = {item.shelf: {"entries": item.entries, "size_bytes": item.size_bytes} for item in usage}
-        print_json({"path": str(store.root), "size_bytes": sum(item.size_bytes for item in usage), "shelves": shelves})
+        size = sum(item.size_bytes for item in usage)
+        print_json({"path": str(store.root), "size_bytes": size, "shelves": shelves, "experience": to_wire(known)})
         return
     echo(f"{store.root}")
     rows = [[item.shelf, str(item.entries), f"{item.size_bytes / 1e6:.1f}"] for item in usage]
     size = sum(item.size_bytes for item in usage)
     rows.append(["all", str(sum(item.entries for item in usage)), f"{size / 1e6:.1f}"])
     print_table(["what", "entries", "MB"], rows)
+    if known:
+        won = [[one.origin, f"{one.target}, {one.goal}", one.budget, one.text, f"{one.ratio:.2f}"] for one in known]
+        print_table(["won on", "for", "budget", "passes", "latency ratio"], won)
 
 
 @cache.command
@@ -59,15 +68,16 @@ def show(as_json: bool) -> None:
     metavar="SIZE",
     help="Size to keep: 20GB, 500MB or bytes. 0 empties the cache.",
 )
+@click.option("--experience", is_flag=True, help="Delete what won in earlier runs, and nothing else.")
 @json_option
-def prune(max_size: int, as_json: bool) -> None:
+def prune(max_size: int, experience: bool, as_json: bool) -> None:
     """Delete the least recently used entries until the cache fits --max-size.
 
     The command is refused during a run.
     """
     from optim._engine.store import Store
 
-    deleted, freed = Store().prune(max_size)
+    deleted, freed = Store().clear("experience") if experience else Store().prune(max_size)
     if as_json:
         print_json({"deleted": deleted, "freed_bytes": freed})
     else:

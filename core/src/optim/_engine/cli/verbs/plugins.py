@@ -181,7 +181,7 @@ def _row(one: SurveyedPlugin) -> tuple[str, ...]:
         _runs(one),
         ", ".join(hooks),
         ", ".join(passes),
-        ", ".join(one.targets),
+        ", ".join(one.names["targets"]),
         state,
     )
 
@@ -216,7 +216,7 @@ def _print_plugin(one: SurveyedPlugin, *, debug: bool) -> None:
             ("reason", one.reason),
             ("hooks", ", ".join(one.plugin.hooks)),
             ("passes", "\n".join(_pass_lines(one))),
-            *((kind, ", ".join(names)) for kind, names in _named(one)),
+            *((kind, ", ".join(names)) for kind, names in one.names.items() if names),
             ("not used", "\n".join(f"{problem.hook}: {problem.reason}" for problem in one.problems)),
             ("warning", "\n".join(one.plugin.warnings)),
             ("traceback", one.plugin.traceback.rstrip() if debug else ""),
@@ -251,17 +251,6 @@ def _order_lines(item: SurveyedPass) -> list[str]:
     return lines
 
 
-def _named(one: SurveyedPlugin) -> list[tuple[str, tuple[str, ...]]]:
-    kinds = (
-        ("targets", one.targets),
-        ("backends", one.backends),
-        ("metrics", one.metrics),
-        ("layouts", one.layouts),
-        ("commands", one.commands),
-    )
-    return [(kind, names) for kind, names in kinds if names]
-
-
 def _as_fields(one: SurveyedPlugin) -> dict[str, object]:
     info = one.plugin.info
     return {
@@ -279,10 +268,6 @@ def _as_fields(one: SurveyedPlugin) -> dict[str, object]:
         "hooks": list(one.plugin.hooks),
         "passes": [item.offered.name for item in one.passes],
         "unresolved": {item.offered.name: list(item.unresolved) for item in one.passes if item.unresolved},
-        "targets": list(one.targets),
-        "backends": list(one.backends),
-        "metrics": list(one.metrics),
-        "layouts": list(one.layouts),
-        "commands": list(one.commands),
+        **{kind: list(names) for kind, names in one.names.items()},
         "problems": [{"hook": problem.hook, "reason": problem.reason} for problem in one.problems],
     }

@@ -36,7 +36,7 @@ _SECTIONS = {
     "Goal": ("--generate", "--max-size", "--max-memory", "--max-latency"),
     "Accuracy": ("--lossless", "--max-mismatch", "--max-batch-drift"),
     "Passes": ("--with", "--without", "--stage", "--dry-run"),
-    "Time and cache": ("--timeout", "--no-cache", "--seed"),
+    "Time and cache": ("--search-seconds", "--timeout", "--no-cache", "--seed"),
     "Sources other than .onnx": ("--task", "--dynamic", "--source-arg", "--state", "--rename", "--weights"),
     "Files of other people": ("--trust-code", "--trust-remote-code", "--allow-pickle"),
     "Layouts for other programs": ("--files", "--python"),
@@ -85,7 +85,9 @@ _EXAMPLES = (
     metavar="TIME",
     help="Largest latency of the result: 20ms, 500us, 1s or ms; of --goal throughput the p95 latency.",
 )
-@click.option("--max-drift", type=float, help="Accuracy budget: largest drift of any output. [default: 0.1]")
+@click.option(
+    "--max-drift", type=float, metavar="LIMIT", help="Accuracy budget: largest drift of any output. [default: 0.1]"
+)
 @mismatch_option
 @click.option(
     "--max-batch-drift",
@@ -116,9 +118,13 @@ _EXAMPLES = (
     "--stage", "stages", multiple=True, type=STAGE_NAME, help="Run the passes of this stage only. Can be repeated."
 )
 @click.option(
-    "--search-seconds",
-    type=SECONDS_OR_AUTO,
-    help="Time limit for the whole run, in seconds. auto: up to 300. [default: auto]",
+    "--preset",
+    type=click.Choice(["quick", "default", "best"]),
+    help="How long to search. quick: about 30 s. default: what the model needs, up to 300 s. best: as long as anything "
+    "promising is left, up to 30 minutes.",
+)
+@click.option(
+    "--search-seconds", type=SECONDS_OR_AUTO, help="Time limit for the whole run, in place of that of --preset."
 )
 @click.option("--timeout", type=SECONDS, help="Time limit for one candidate, in seconds. [default: 900]")
 @click.option("--dry-run", is_flag=True, help="Print the plan, with the reason for each pass, and stop.")
@@ -301,6 +307,8 @@ def _next_step(report: Report, page: Path) -> str:
         return f"read the failed steps in {page}, then leave out the --with of the pass at fault, or add --without PASS"
     near = report.nearest.drift.relative_error if report.nearest is not None else None
     limits = [_larger(bound) for bound in report.budget.bounds if bound.standing != "meets"]
+    if report.budget.bounds and not limits and near is None:
+        return f"give more time (--search-seconds): what keeps within the limits was not timed; see {page}"
     if not limits:  # it is beyond the accuracy budget, not beyond a bound
         limits += ["--max-loss"] if report.budget.max_loss else []
         too_far = report.budget.max_drift is not None and near is not None

@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 @click.argument("other", type=MODEL_PATH, required=False)
 @data_option
 @made_up_options
-@click.option("--max-drift", type=float, help="Accuracy budget: largest drift of any output. [default: 0.1]")
+@click.option(
+    "--max-drift", type=float, metavar="LIMIT", help="Accuracy budget: largest drift of any output. [default: 0.1]"
+)
 @mismatch_option
 @metric_options
 @target_option

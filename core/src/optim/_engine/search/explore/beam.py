@@ -8,7 +8,7 @@ session settings that the tune stage proposes, and the clock decides at the end.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from optim._engine.search.board import Board
@@ -17,6 +17,7 @@ from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.first_looks import FirstLooks
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.ranking import Ranking
+from optim._engine.search.explore.recall import Recall
 from optim._engine.search.explore.repairs import Near, made_bytes
 from optim._engine.search.explore.rest import NOT_TIMED, OUT_OF_TIME, run_out, share_of_later
 from optim._engine.search.measure.clock import Clock
@@ -92,6 +93,7 @@ class Beam:
 
     Attributes:
         start: the original where candidates run: its ratio is 1, unless that is another target than the baseline's.
+        recall: what earlier runs found on near models.
     """
 
     def __init__(self, bench: Workbench, plan: Plan) -> None:
@@ -111,6 +113,7 @@ class Beam:
         self._expander = Expander(bench, self.board, self.time, self._promises)
         self._asker = self._expander.asker
         self.clock = Clock(bench, self.board, self.time)
+        self.recall = Recall(bench, plan, self._expander, self.clock, self.board, self.time)
         self._rank = Ranking(self._objective, self.clock, bench.original, timed=bench.target.timed)
         self.start = Measured(bench.original, 1.0, 1.0, 1.0)
         self._looked: dict[str, Measured] = {}
@@ -171,7 +174,8 @@ class Beam:
             self._promises.note_latency(ranking)
             beam = self._select(ranking, beam, stage)
         self._bench.teller.stage("", lambda: self._bench.deadline.left)
-        return self._rank.joined(ranking, looked)
+        ranking = self._rank.joined(ranking, looked)
+        return self._nearer(ranking) if self._objective.is_accuracy else ranking
 
     def _repaired_on(self, ranking: list[Measured]) -> list[Measured]:
         """Models found for size, and smaller ones that repairs make in the time left. No race waits for that time.
@@ -202,6 +206,23 @@ class Beam:
         self.board[found].hoped = self._rank.figure(best)
         return [Measured(found, None), *ranking]
 
+    def _nearer(self, ranking: list[Measured]) -> list[Measured]:
+        """With models that use up what a bound leaves: the nearest within the bounds, with fewer lossy nodes."""
+        best = ranking[0]
+        if not best.candidate.is_lossy or self._objective.objection(best, self.clock.base):
+            return ranking
+        with self.time.repairing_on():
+            found = self._expander.repairs.nearer(best.candidate, self._fits)
+        return self._rank.joined(ranking, [Measured(one, None) for one in found])
+
+    def _fits(self, candidate: Candidate) -> bool:
+        """Whether a model keeps within the bounds, timed where a bound needs it."""
+        item = Measured(candidate, None)
+        if any(bound.figure != "size" for bound in self._objective.bounds):
+            item = next(iter(self.clock.explore([candidate], 0.0, 1)), item)
+            self.board.explored([item])
+        return not self._objective.objection(item, self.clock.base)
+
     def leave(self) -> None:
         """Have the rows of all passes say that there was no time for them."""
         run_out(self._legs, self.board, self._bench.original)
@@ -209,6 +230,10 @@ class Beam:
     def figure(self, item: Measured) -> float:
         """What is made small, of what was found here: of what was not timed what is hoped for."""
         return self._rank.figure(item)
+
+    def ranked(self, items: Iterable[Measured]) -> list[Measured]:
+        """Items of this search, the best first: what may keep within the bounds before what breaks one."""
+        return self._rank.of(items)
 
     def _is_over(self, passes: Sequence[Planned]) -> bool:
         """Whether the time is over before a stage, and first looks found something that may be delivered."""

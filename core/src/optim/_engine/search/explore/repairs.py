@@ -26,6 +26,10 @@ _LEAST_S, _LEAST_RATIO = 0.1, 0.01
 """Of an evaluation, and of what a quick look finds: less is not told apart."""
 
 
+_NO_NEARER = 0.9
+"""Of a drift: a tenth less is not worth a repair."""
+
+
 @dataclass(frozen=True, slots=True)
 class Near:
     """A candidate that was tried and may be repaired: the pass, the chain before it, its row, and what the job said."""
@@ -64,7 +68,6 @@ class Repairs:
         promises: Promises,
     ) -> None:
         self._bench = bench
-        self._board = board
         self._board = board
         self._time = time
         self._judge = judge
@@ -151,6 +154,25 @@ class Repairs:
                     return None
                 return self._chains.apply(steps[place:], found)
         return None
+
+    def nearer(self, candidate: Candidate, fits: Callable[[Candidate], bool]) -> list[Candidate]:
+        """Returns what repairs make of a candidate that fits and drifts less, each less than the one before it.
+
+        The drift is halved as long as the result fits. After one that does not, the next repair aims between the two.
+        """
+        found: list[Candidate] = []
+        drift, beyond = candidate.drift.relative_error, 0.0
+        while self._time.left_for_repairs >= LEAST_REPAIR_S:
+            aim = math.sqrt(beyond * drift) if beyond else drift / 2
+            if aim >= _NO_NEARER * drift:
+                break
+            new = self._repairer.nearer(candidate, aim)
+            if new is not None and new.drift.relative_error < drift and fits(new):
+                found.append(new)
+                drift = new.drift.relative_error
+            else:
+                beyond = aim
+        return found
 
     def _repair(self, one: Near) -> Candidate | None:
         """What a repair finds that holds; while it is beyond what the gate accepts, the next one aims at less."""

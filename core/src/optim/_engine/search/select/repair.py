@@ -3,6 +3,7 @@
 While exploring, the closest candidate of a pass without one that holds is repaired. At the end, a candidate is that
 held on the samples explored and breaks the budget on all of them: what is faster than anything that holds is worth
 more than to be dropped. Its last lossy step leaves more nodes in float, and the steps after it are applied again.
+With goal accuracy, what keeps within the bounds is brought nearer to the original in the same way.
 """
 
 from __future__ import annotations
@@ -58,7 +59,6 @@ class Repairer:
     def __init__(self, bench: Workbench, board: Board, time: Deadline) -> None:
         self._bench = bench
         self._budget = bench.budget
-        self._board = board
         self._board = board
         self._time = time
         self._chains = Chains(bench, board, time)
@@ -141,34 +141,48 @@ class Repairer:
         Returns:
             None where its steps cannot leave nodes alone, or where nothing was found in time; the report says so.
         """
-        lossy = (i for i, step in enumerate(candidate.steps) if step.lossy and "keep" in step.options)
-        place = max(lossy, default=None)
         limit, held = self._budget.limit(lossy=True), self._budget.held(candidate.drift)
-        if place is None or held > REPAIRABLE * limit or self._time.final_repairs.left < LEAST_REPAIR_S:
+        if held > REPAIRABLE * limit or self._time.final_repairs.left < LEAST_REPAIR_S:
             return None
         aim = candidate.drift.relative_error * (PART_FOR_THE_METRIC if held <= limit else limit * _AIM / held)
         with self._time.final_repairs.spending():
-            return self._repaired(candidate, place, aim)
+            return self._repaired(candidate, aim, self._time.final_repairs.left, "for all samples")
 
-    def _repaired(self, candidate: Candidate, place: int, aim: float) -> Candidate | None:
-        step, before = candidate.steps[place], self._chains.apply(candidate.steps[:place])
-        if before is None:
+    def nearer(self, candidate: Candidate, aim: float) -> Candidate | None:
+        """Leaves nodes of a candidate in float while exploring, so that it drifts by ``aim`` at most; None: no way."""
+        with self._time.repairs.spending():
+            return self._repaired(candidate, aim, self._time.left_for_repairs, "for less drift within the bounds")
+
+    def _repaired(self, candidate: Candidate, aim: float, seconds: float, why: str) -> Candidate | None:
+        """The chain with more nodes left in float by its last lossy step, and the steps after that applied again.
+
+        Args:
+            candidate: the chain.
+            aim: the drift that it may have.
+            seconds: to begin further sets in.
+            why: what rows say that it is done for.
+        """
+        lossy = (i for i, step in enumerate(candidate.steps) if step.lossy and "keep" in step.options)
+        place = max(lossy, default=None)
+        before = self._chains.apply(candidate.steps[:place]) if place is not None else None
+        if place is None or before is None:
             return None
+        step = candidate.steps[place]
         offered = self._bench.registry.find_pass(step.pass_name, self._bench.target)
         trial = Trial(before, offered, step.options)
         tried = self._bench.try_one(trial, self._time.for_reapplying)
         if tried.answer is None:
             return None
         kept, row = offered.over_models.kept, self._board.open(step, before)
-        seconds = self._time.final_repairs.left, self._time.most_for_repair(tried.seconds)
-        repair = self._find(trial, tried, row, aim, seconds, " for all samples")
+        within_s = seconds, self._time.most_for_repair(tried.seconds)
+        repair = self._find(trial, tried, row, aim, within_s, f" {why}")
         if repair is None or not (repair.keep or repair.finer):
             return None
         repaired = step_of(offered, _keeping(step, repair))
         count = len(repaired.options["keep"])
         nodes = "1 node" if count == 1 else f"{count} nodes"
-        self._board.open(repaired, before).notes = (f"for all samples {repair.text(kept)}",)
-        row.notes = (*row.notes, f"repaired for all samples, with {nodes} left {kept}")
+        self._board.open(repaired, before).notes = (f"{why} {repair.text(kept)}",)
+        row.notes = (*row.notes, f"repaired {why}, with {nodes} left {kept}")
         return self._chains.apply([repaired, *candidate.steps[place + 1 :]], before)
 
     def is_far(self, tried: Tried) -> bool:

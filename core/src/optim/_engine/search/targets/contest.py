@@ -176,8 +176,11 @@ class Contest:
         return of.beam.figure(item)
 
     def _best(self, one: Contender) -> float:
-        """The best figure of what held on a target; infinite where nothing did."""
-        return self.figure(one.ranking[0], one) if one.ranking else math.inf
+        """The best figure of what held on a target; infinite where nothing did, or a bound is broken."""
+        best = next(iter(one.ranking), None)
+        if best is None or self._objective.excess(best, one.beam.clock.base):
+            return math.inf
+        return self.figure(best, one)
 
     def _time_original(self, one: Contender) -> None:
         """Time the original there beside the baseline, in a few rounds; on the baseline its ratio is 1."""
@@ -211,4 +214,4 @@ class Contest:
     def _held(self, one: Contender, items: Sequence[Measured]) -> list[Measured]:
         """What may be delivered, best first: the original there only where it is right."""
         found = [item for item in items if item.candidate.steps or not one.entrant.objection]
-        return sorted(found, key=lambda item: self.figure(item, one))
+        return one.beam.ranked(found)

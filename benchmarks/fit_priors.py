@@ -1,0 +1,279 @@
+"""Fits what a step is expected to gain from recorded runs, and says whether a search would do better with it.
+
+    python benchmarks/fit_priors.py --out priors.json         # fits, evaluates, prints three tables
+    python benchmarks/fit_priors.py --no-replay               # without the regret of a search that goes by the fit
+
+For each pass, and each of its options beside the names of nodes, the *gain* is the logarithm of the latency without the
+step to that with it. It is fitted as a mean that is shrunk towards that of the stage, on the kernels of a processor,
+with the share of multiplications that are products as the one feature: three figures for each pass. The JSON names
+them, with the spread, the drift that the step had, and the models and processors that they come from.
+
+*Leaving out* fits on all traces but those of one model, or one processor, and judges on these. The regret is that of
+``regret.py`` on recorded rounds; there the fit takes the place of the gain by kernels and of the guess by stage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import mean
+from unittest import mock
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from regret import TRACES, _subject, _trace, proven, row_of, verdict_of
+
+from optim._engine.jobs.offer import Proposal
+from optim._engine.search.explore.expand import Expander
+from optim._engine.search.explore.promise import GUESSES
+from optim._engine.search.state import Step
+from optim._engine.trace import Trace
+from optim.passes import Stage
+
+_OF_NODES = frozenset({"keep", "finer", "leave_out"})
+"""Options that name nodes or patterns of one model."""
+
+_SHRINK = 2.0
+"""Observations of other models that a mean of the wider group counts for."""
+
+MOST_BYTES = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What one step gained on one model.
+
+    Attributes:
+        model: name of the trace's model.
+        kernels: of the processor: ``avx2`` or ``avx512-vnni``.
+        stage: of the pass.
+        name: of the pass.
+        options: as text, without names of nodes.
+        products: share of the multiplications that are products, 0..1.
+        gain: logarithm of the latency without the step to that with it.
+        drift: that it had.
+    """
+
+    model: str
+    kernels: str
+    stage: str
+    name: str
+    options: str
+    products: float
+    gain: float
+    drift: float
+
+
+@dataclass
+class Fit:
+    """What is expected of steps.
+
+    Attributes:
+        of_stage: mean gain by stage and kernels.
+        of_pass: mean gain, change with the share of products, spread, and mean drift, by pass and kernels.
+        of_options: the mean gain beside that of the pass, by pass, kernels and options.
+        models: that it was fitted on.
+        kernels: of the processors.
+    """
+
+    of_stage: dict[str, float] = field(default_factory=dict)
+    of_pass: dict[str, list[float]] = field(default_factory=dict)
+    of_options: dict[str, float] = field(default_factory=dict)
+    models: list[str] = field(default_factory=list)
+    kernels: list[str] = field(default_factory=list)
+
+    def gain(self, stage: str, name: str, options: str, kernels: str, products: float) -> float | None:
+        """The gain to expect; None for a stage that no trace has."""
+        stages = [self.of_stage[key] for key in (f"{stage}|{kernels}", stage) if key in self.of_stage]
+        known = self.of_pass.get(f"{name}|{kernels}") or self.of_pass.get(name)
+        if known is None:
+            return stages[0] if stages else None
+        beside = self.of_options.get(f"{name}|{kernels}|{options}", self.of_options.get(f"{name}|{options}", 0.0))
+        return known[0] + known[1] * (products - known[4]) + beside
+
+
+def kernels_of(trace: Trace) -> str:
+    """The class of the processor."""
+    return "avx512-vnni" if "avx512_vnni" in trace.header["machine"]["instruction_sets"] else "avx2"
+
+
+def options_of(options: Mapping[str, object]) -> str:
+    """Options as text, without names of nodes."""
+    return json.dumps({name: value for name, value in sorted(options.items()) if name not in _OF_NODES})
+
+
+def _products(trace: Trace) -> float:
+    works = [one["answer"].get("work", {}) for one in trace.actions if one["name"] == "ingest" and "answer" in one]
+    counted = [one["answer"]["shares"] for one in trace.actions if one["name"] == "work_job" and "answer" in one]
+    found = (counted or works or [{}])[-1]
+    return float(found.get("MatMul", 0.0))
+
+
+def observations(paths: Iterable[Path]) -> list[Observation]:
+    """One for each pass, its options and each model on a processor: the mean of what the traces say."""
+    found: dict[tuple[str, ...], list[tuple[float, float, float]]] = defaultdict(list)
+    for path in paths:
+        trace = _trace(path)
+        for row in trace.end["rows"]:
+            step = row["step"]
+            if not row["ratio"] or not row["parent_ratio"] or row["on"] or step["role"] != "improve":
+                continue
+            if step["options"].get("keep") or step["options"].get("finer"):
+                continue
+            drift = (row["drift"] or {}).get("relative_error") or 0.0
+            gain = -math.log(row["ratio"] / row["parent_ratio"])
+            model = path.stem.partition("-0.")[0].partition("-lossless")[0]
+            key = (model, kernels_of(trace), step["stage"], step["pass_name"], options_of(step["options"]))
+            found[key].append((gain, min(drift, 10.0), _products(trace)))
+    return [
+        Observation(*key, products=those[0][2], gain=mean(one[0] for one in those), drift=mean(one[1] for one in those))
+        for key, those in sorted(found.items())
+    ]
+
+
+def fit(rows: Sequence[Observation]) -> Fit:
+    """Means from wide to narrow, each shrunk towards the wider one."""
+    result = Fit(models=sorted({one.model for one in rows}), kernels=sorted({one.kernels for one in rows}))
+
+    def group(key: Callable[[Observation], str]) -> dict[str, list[Observation]]:
+        found: dict[str, list[Observation]] = defaultdict(list)
+        for one in rows:
+            found[key(one)].append(one)
+        return found
+
+    overall = mean(one.gain for one in rows)
+    for key, those in (group(lambda one: one.stage) | group(lambda one: f"{one.stage}|{one.kernels}")).items():
+        result.of_stage[key] = _shrunk([one.gain for one in those], overall)
+    for key, those in (group(lambda one: one.name) | group(lambda one: f"{one.name}|{one.kernels}")).items():
+        wider = result.of_pass.get(key.partition("|")[0], [result.of_stage[those[0].stage]])[0]
+        centre = mean(one.products for one in those)
+        level = _shrunk([one.gain for one in those], wider)
+        spread_of_products = sum((one.products - centre) ** 2 for one in those)
+        covariance = sum((one.products - centre) * (one.gain - level) for one in those)
+        slope = covariance / (spread_of_products + _SHRINK)
+        left = [one.gain - level - slope * (one.products - centre) for one in those]
+        spread = math.sqrt((sum(error**2 for error in left) + 0.1) / (len(left) + 1))
+        figures = (level, slope, spread, mean(one.drift for one in those), centre)
+        result.of_pass[key] = [round(figure, 4) for figure in figures]
+    both = group(lambda one: f"{one.name}|{one.options}") | group(lambda one: f"{one.name}|{one.kernels}|{one.options}")
+    for key, those in both.items():
+        left = [one.gain - (_of_pass(result, one) or 0.0) for one in those]
+        result.of_options[key] = round(_shrunk(left, 0.0), 4)
+    return result
+
+
+def _of_pass(known: Fit, one: Observation) -> float | None:
+    figures = known.of_pass.get(f"{one.name}|{one.kernels}") or known.of_pass.get(one.name)
+    return None if figures is None else figures[0] + figures[1] * (one.products - figures[4])
+
+
+def _shrunk(values: Sequence[float], towards: float) -> float:
+    return (sum(values) + _SHRINK * towards) / (len(values) + _SHRINK)
+
+
+def error_of(known: Fit, rows: Sequence[Observation]) -> tuple[float, float]:
+    """The root of the mean squared error of the fit, and of the guess by stage that the search begins with."""
+    fitted, guessed = [], []
+    for one in rows:
+        guess = GUESSES.get(Stage(one.stage), 0.0)
+        found = known.gain(one.stage, one.name, one.options, one.kernels, one.products)
+        fitted.append((one.gain - (guess if found is None else found)) ** 2)
+        guessed.append((one.gain - guess) ** 2)
+    return math.sqrt(mean(fitted)), math.sqrt(mean(guessed))
+
+
+def errors_left_out(rows: Sequence[Observation], by: str) -> list[str]:
+    """A line for each model, or processor, that was left out."""
+    lines = []
+    for name in sorted({getattr(one, by) for one in rows}):
+        inside, outside = [[one for one in rows if (getattr(one, by) != name) is is_in] for is_in in (True, False)]
+        if inside:
+            fitted, guessed = error_of(fit(inside), outside)
+            lines.append(f"| {name} | {len(outside)} | {guessed:.3f} | {fitted:.3f} |")
+    return lines
+
+
+def verdict_with(path: Path, others: Sequence[Path], known: Fit | None) -> object:
+    """What a search delivers that goes by a fit; by kernels and guesses if there is none."""
+    if known is None:
+        return verdict_of(path, None, others)
+    kernels, products = kernels_of(_trace(path)), _products(_trace(path))
+
+    def expect(self: Expander, step: Step, proposal: Proposal) -> None:
+        gain = known.gain(str(step.stage), step.pass_name, options_of(step.options), kernels, products)
+        if gain is None:
+            gain = self.kernels.gain(proposal.kernels)
+        if gain is not None:
+            self.promises.expect(step, gain)
+
+    with mock.patch.object(Expander, "expect", expect):
+        return verdict_of(path, None, others)
+
+
+def regrets(paths: Sequence[Path], left_out: Callable[[Observation], str], of: Callable[[Path], str]) -> list[str]:
+    """The regret without a fit and with one that what the trace is of was left out of."""
+    rows = observations(paths)
+    groups: dict[str, list[Path]] = defaultdict(list)
+    for path in paths:
+        groups[_subject(_trace(path))].append(path)
+    judged = [path for path in paths if not _trace(path).header["asked"]["named"]]
+    beside = [[other for other in groups[_subject(_trace(path))] if other != path] for path in judged]
+    fits = {name: fit([one for one in rows if left_out(one) != name]) for name in {of(path) for path in judged}}
+    with ProcessPoolExecutor(2) as pool:
+        plain = list(pool.map(verdict_with, judged, beside, [None] * len(judged)))
+        fitted = list(pool.map(verdict_with, judged, beside, [fits[of(path)] for path in judged]))
+    lines, pairs = [], []
+    for path, one, other in zip(judged, plain, fitted, strict=True):
+        known = proven([_trace(each) for each in groups[_subject(_trace(path))]])
+        before, after = row_of(path, known, [one]), row_of(path, known, [other])
+        counts = before.counts and after.counts
+        if counts:
+            pairs.append((before.regret, after.regret, before.seconds, after.seconds))
+        if not counts or abs(before.regret - after.regret) > 1e-9:
+            unknown = "" if counts else f", {after.unknown:.0%} unknown: does not count"
+            lines.append(f"| {path.stem} | {before.regret:.3f} | {after.regret:.3f}{unknown} |")
+    means = [mean(one[place] for one in pairs) for place in range(4)]
+    lines.append(f"| mean of {len(pairs)} of {len(judged)} that count in both | {means[0]:.4f} | {means[1]:.4f} |")
+    lines.append(f"| worst | {max(one[0] for one in pairs):.3f} | {max(one[1] for one in pairs):.3f} |")
+    lines.append(f"| seconds | {means[2]:.1f} | {means[3]:.1f} |")
+    return lines
+
+
+def main() -> int:
+    """Fit, evaluate and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("traces", nargs="*", type=Path, help="[default: benchmarks/traces/*.trace]")
+    parser.add_argument("--out", type=Path, help="file for the fit on all traces")
+    parser.add_argument("--no-replay", action="store_true", help="only the errors of the fit")
+    chosen = parser.parse_args()
+    paths = [path.resolve() for path in chosen.traces] or sorted(TRACES.glob("*.trace"))
+    rows = observations(paths)
+    if chosen.out:
+        text = json.dumps(asdict(fit(rows)), indent=1, sort_keys=True)
+        if len(text) > MOST_BYTES:
+            print(f"the fit has {len(text):,} bytes, more than {MOST_BYTES:,}", file=sys.stderr)
+            return 1
+        chosen.out.write_text(text + "\n")
+    for by in ("model", "kernels"):
+        print(f"\n| {by} left out | steps | error of the guess by stage | error of the fit |\n|---|--:|--:|--:|")
+        print("\n".join(errors_left_out(rows, by)))
+    if not chosen.no_replay:
+        for by, of in (("model", _model_of), ("kernels", lambda path: kernels_of(_trace(path)))):
+            print(f"\n| trace, {by} left out | regret | regret with the fit |\n|---|--:|--:|")
+            print("\n".join(regrets(paths, lambda one, by=by: str(getattr(one, by)), of)))
+    return 0
+
+
+def _model_of(path: Path) -> str:
+    return path.stem.partition("-0.")[0].partition("-lossless")[0]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

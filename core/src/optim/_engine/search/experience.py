@@ -1,0 +1,176 @@
+"""Experience: a small record in the cache of each run that found something, and the records that suit a new run.
+
+A record has what tells one architecture from another, what was asked for and on which processor, and the chain that
+won. It has no weights, no samples and no path. Two models are near if most of their multiplications are by weights of
+the same shapes, on inputs of about the same size: with other weights, in another opset, or from another exporter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from optim._engine.machine import instruction_sets
+from optim._engine.plugins.versions import core_digest, version_keys
+from optim._engine.search.keys import machine_kind
+from optim._engine.search.settings import AUTO
+from optim._engine.search.state import Measured
+from optim._engine.search.workbench import Workbench
+from optim._engine.store import Store, cache_key
+from optim.errors import OptimError
+from optim.jobs.wire import to_wire
+from optim.onnx.operators import work_by_weight
+
+SHELF = "experience"
+"""Of the cache."""
+
+_NEAR = 0.8
+"""Share of what two models have in common, from which a chain is tried first; below it another chain wins as often."""
+
+_MOST = 200
+"""Records that are kept, the last used: a run reads them all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """What tells one architecture from another.
+
+    Attributes:
+        work: share of the multiplications by operator and shape of its weight, such as ``MatMul 384x1536``.
+        elements: of the largest input of a sample.
+    """
+
+    work: dict[str, float]
+    elements: int
+
+    def likeness(self, other: Architecture) -> float:
+        """What both have in common, 0..1; 0 if one of them multiplies with no weight."""
+        both = sum(min(share, other.work.get(name, 0.0)) for name, share in self.work.items())
+        sizes = sorted((self.elements, other.elements))
+        return both * sizes[0] / sizes[1] if sizes[0] > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class WonStep:
+    """A step of a chain that won."""
+
+    name: str
+    options: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Experience:
+    """The summary of one run.
+
+    Attributes:
+        model: name of the file.
+        day: of the run, as ISO 8601 writes it.
+        architecture: of the model.
+        processor: its model, and how many processors the run might use.
+        kernels: instruction sets that kernels differ by.
+        target: name.
+        goal: name.
+        budget: in words.
+        asked: digest of all that was asked for, but for the model, the samples, the seed and the time.
+        made_with: digest of the versions of core, plugins and runtimes.
+        searched_s: seconds that the run had.
+        chain: that won.
+        ratio: latency of the result to the original's.
+        drift: of the result.
+    """
+
+    model: str
+    day: str
+    architecture: Architecture
+    processor: str
+    kernels: str
+    target: str
+    goal: str
+    budget: str
+    asked: str
+    made_with: str
+    searched_s: float
+    chain: tuple[WonStep, ...] = ()
+    ratio: float = 1.0
+    drift: float = 0.0
+
+    def with_result(self, won: Measured, searched_s: float) -> Experience:
+        """The same with what was found in so many seconds."""
+        chain = tuple(WonStep(step.pass_name, step.options) for step in won.candidate.steps)
+        drift = won.candidate.drift.relative_error
+        return replace(self, chain=chain, ratio=won.ratio or 1.0, drift=drift, searched_s=searched_s)
+
+    @property
+    def text(self) -> str:
+        """The passes of the chain."""
+        return " + ".join(step.name for step in self.chain)
+
+    @property
+    def origin(self) -> str:
+        """Where the chain won, such as ``bert.onnx on 3 November``."""
+        try:
+            day = date.fromisoformat(self.day)
+        except ValueError:
+            return self.model
+        year = f" {day.year}" if day.year != date.today().year else ""
+        return f"{self.model} on {day.day} {day:%B}{year}"
+
+    @property
+    def key(self) -> str:
+        """What it is kept under: a later run that finds the same for the same takes its place."""
+        wire = to_wire(replace(self, model="", day="", ratio=0.0, drift=0.0, searched_s=0.0, made_with=""))
+        return cache_key(SHELF, wire)
+
+
+def of_run(bench: Workbench) -> Experience:
+    """What is known of a run before its search: it is compared with earlier ones, and what is found is added."""
+    settings, prepared = bench.settings, bench.prepared
+    sample = bench.reference.feed_set().sample(prepared.timed[0])
+    elements = max((array.size for array in sample.values()), default=0)
+    plugins = version_keys(plugin.info for plugin in bench.registry.plugins)
+    asked = replace(settings, source=Path(), data=None, export=None, component="", seed=0, trace="")
+    asked = replace(asked, search_seconds=AUTO, fresh=False, goal_is_said=True)
+    return Experience(
+        settings.source.name,
+        date.today().isoformat(),
+        Architecture(work_by_weight(bench.original.model.path), int(elements)),
+        machine_kind(),
+        " ".join(instruction_sets()),
+        bench.target.name,
+        settings.goal,
+        "rounding error" if settings.lossless else settings.budget(0.0).text,
+        cache_key("asked", to_wire(asked), to_wire(bench.target))[:16],
+        cache_key("made with", prepared.versions, plugins, core_digest())[:16],
+        searched_s=bench.deadline.announced_s,
+    )
+
+
+def nearest(known: list[Experience], run: Experience) -> list[Experience]:
+    """Those of the same request on the same processor whose model is near, the nearest first, each chain once."""
+    found: dict[str, tuple[float, Experience]] = {}
+    for one in known:
+        alike = (one.processor, one.kernels, one.asked) == (run.processor, run.kernels, run.asked)
+        likeness = one.architecture.likeness(run.architecture) if alike and one.chain else 0.0
+        chain = repr(one.chain)
+        if likeness >= _NEAR and (chain not in found or found[chain][1].searched_s < one.searched_s):
+            found[chain] = likeness, one
+    return [one for _, one in sorted(found.values(), key=lambda pair: (-round(pair[0], 1), pair[1].ratio))]
+
+
+def keep(store: Store, new: Experience) -> str:
+    """Keep a summary; returns why it could not be kept, in one sentence."""
+    try:
+        store.write(SHELF, new.key, to_wire(new))
+        store.keep_newest(SHELF, _MOST)
+    except OptimError as error:
+        return f"what this run found was not saved for later runs: {error.cause}"
+    return ""
+
+
+def read(store: Store) -> tuple[list[Experience], str]:
+    """All summaries, and a sentence on those that cannot be read, which are deleted; empty if all can."""
+    found, damaged = store.read_all(SHELF, Experience)
+    said = "records of earlier runs in the cache could not be read, and optim deleted these"
+    return found, f"{said}: {damaged}" if damaged else ""

@@ -1,0 +1,136 @@
+"""What won on near models in earlier runs: tried first, and believed as far as the race and the gate say the same."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+from installed_plugin import installed
+from jobs_here import done_here
+from timed_models import write_network
+
+from optim._engine.plugins.registry import load_registry
+from optim._engine.runs.execute import execute
+from optim._engine.search import experience
+from optim._engine.search.experience import Architecture, Experience, WonStep
+from optim._engine.search.explore import recall
+from optim._engine.search.settings import RunSettings
+from optim._engine.search.state import StepStatus
+from optim._engine.store import Store
+
+pytestmark = pytest.mark.slow
+
+WASTE = {"a": 6, "b": 6, "c": 6}
+
+BERT = Experience(
+    model="bert.onnx",
+    day="2026-11-03",
+    architecture=Architecture({"MatMul 768x768": 0.4, "MatMul 768x3072": 0.6}, 128),
+    processor="a processor/2",
+    kernels="avx2",
+    target="cpu",
+    goal="latency",
+    budget="a drift of 0.1",
+    asked="what was asked",
+    made_with="versions",
+    searched_s=80.0,
+    chain=(WonStep("timed.drop-a", {}),),
+    ratio=0.4,
+)
+
+
+FALSE = (
+    (WonStep("timed.round-heavily", {"strength": 0.6}),),
+    (WonStep("timed.drop-a", {}), WonStep("timed.pointless", {})),
+    (WonStep("timed.gone", {}),),
+    (WonStep("timed.round", {"strength": "all"}),),
+)
+"""Beyond any budget; slower than it is said to be; a pass and an option that are not there."""
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory, counted_clock):
+    """A run that false records precede, and one of the same architecture with other weights after it."""
+    folder = tmp_path_factory.mktemp("recall")
+    with installed(folder, "timed_plugin"), pytest.MonkeyPatch.context() as patch, done_here():
+        registry, store = load_registry(), Store()
+        names = {offered.name for offered in registry.offers(registry.target("cpu"))}
+        without = tuple(sorted(name for name in names if not name.startswith("timed.")))
+
+        def run(seed):
+            model = write_network(folder / f"weights-{seed}.onnx", WASTE, seed=seed)
+            settings = RunSettings(model, without=without, search_seconds=80.0, most_samples=4)
+            return execute(settings, registry, store, lambda text: None)
+
+        patch.setattr(recall.Recall, "is_on", True)
+        with pytest.MonkeyPatch.context() as lying:
+            lying.setattr(recall, "nearest", lambda known, run: [replace(run, chain=one, **LIE) for one in FALSE])
+            first = run(0)
+        yield first, run(1)
+
+
+LIE = {"model": "false.onnx", "ratio": 0.1}
+
+FALSE = (
+    (WonStep("timed.round", {"strength": "all"}), WonStep("timed.gone", {})),
+    (WonStep("timed.drop-a", {}), WonStep("timed.pointless", {})),
+    (WonStep("timed.round-heavily", {"strength": 0.6}),),
+)
+"""An option and a pass that are not there; slower than it is said to be; beyond any budget."""
+
+
+def chain_of(outcome):
+    return [step.pass_name.removeprefix("timed.") for step in outcome.result.candidate.steps]
+
+
+def test_false_records_cost_a_fifth_of_the_tries_at_most_and_change_no_result(runs):
+    first, _ = runs
+    assert chain_of(first) == ["drop-a", "make-way", "drop-b", "round"]
+    assert not any("ended early" in note for note in first.notes)
+    for_records = [one for one in first.attempts if any("false.onnx" in note for note in one.notes)]
+    assert for_records and {one.step.pass_name for one in for_records} == {"timed.drop-a", "timed.pointless"}
+    tried = [one for one in first.attempts if one.drift is not None or one.ratio is not None]
+    assert len(for_records) <= 0.2 * (len(tried) - len(for_records))
+
+
+def test_other_weights_end_with_what_won_before_in_two_fifths_of_the_work(runs):
+    first, second = runs
+    assert chain_of(second) == chain_of(first)
+    assert second.result.ratio == pytest.approx(first.result.ratio, rel=0.03)
+    assert second.computed <= 0.4 * first.computed and second.seconds <= 0.4 * first.seconds
+    kept = [one for one in second.attempts if one.status is StepStatus.KEPT]
+    assert all("tried first, because it won on weights-0.onnx on " in one.notes[0] for one in kept)
+    assert any("won on weights-0.onnx on " in note and "--no-cache" in note for note in second.notes)
+    (left,) = [one for one in second.attempts if one.step.pass_name == "timed.pointless" and not one.on]
+    assert left.reason.startswith("not tried: ")
+
+
+def test_a_record_has_no_path_and_is_of_the_same_request_on_the_same_processor():
+    smaller = replace(BERT, architecture=Architecture({"MatMul 384x384": 1.0}, 128))
+    longer = replace(BERT, architecture=replace(BERT.architecture, elements=512))
+    others = [replace(BERT, **{name: "other"}) for name in ("processor", "kernels", "asked")]
+    assert experience.nearest([smaller, longer, *others, replace(BERT, chain=())], BERT) == []
+    head = replace(
+        BERT, model="head.onnx", architecture=Architecture({**BERT.architecture.work, "Gemm 2x768": 0.01}, 128)
+    )
+    better = replace(BERT, chain=(WonStep("timed.round", {}),), ratio=0.3)
+    assert experience.nearest([head, better, replace(BERT, searched_s=9.0)], BERT) == [better, head]
+
+
+def test_records_of_concurrent_runs_are_all_kept_and_damaged_ones_are_named_once(tmp_path):
+    store = Store(tmp_path)
+    new = [replace(BERT, asked=str(number)) for number in range(20)]
+    with ThreadPoolExecutor(8) as threads:
+        assert set(threads.map(lambda one: experience.keep(Store(tmp_path), one), new)) == {""}
+    assert sorted(experience.read(store)[0], key=lambda one: int(one.asked)) == new
+    for name, text in {"cut": "{", "foreign": '{"model": 1}', "binary": "\x00"}.items():
+        (tmp_path / experience.SHELF / f"{name}.json").write_text(text)
+    found, said = experience.read(store)
+    assert len(found) == 20 and "optim deleted these: 3 (" in said
+    assert experience.read(store)[1] == ""
+
+
+def test_a_record_that_cannot_be_written_is_one_sentence(tmp_path):
+    (tmp_path / experience.SHELF / f"{BERT.key}.json" / "inside").mkdir(parents=True)
+    assert experience.keep(Store(tmp_path), BERT).startswith("what this run found was not saved for later runs: ")
