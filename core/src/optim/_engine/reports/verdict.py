@@ -72,7 +72,7 @@ def _aside(outcome: Outcome) -> str:
     """Returns what was nearest to the budget, where nothing kept within it."""
     if outcome.nearest is None:
         return ""
-    found = outcome.nearest.measured
+    found = outcome.nearest
     speed = "" if found.ratio is None else f"ratio {found.ratio:.2f}, "
     task = "" if found.candidate.task is None else f", metric {found.candidate.task.value:.4g}"
     name = " + ".join(step.pass_name for step in found.candidate.steps)
