@@ -142,6 +142,11 @@ def test_a_bound_that_the_original_breaks_is_reached_by_a_slower_model():
     assert not Objective(GOALS["latency"], True, (Bound("size", 200.0),)).is_reached(slower, None, original)
 
 
+def test_goal_size_needs_races_if_a_bound_is_on_another_figure():
+    assert Objective(GOALS["size"], True, (Bound("size", 9.0),)).is_size
+    assert not Objective(GOALS["size"], True, (Bound("size", 9.0), Bound("latency", 9.0))).is_size
+
+
 def test_of_several_targets_one_whose_best_breaks_a_bound_comes_last():
     contest = object.__new__(Contest)
     contest._objective = Objective(GOALS["latency"], True, (Bound("size", 50.0),))

@@ -151,6 +151,10 @@ def test_a_run_that_delivers_nothing_has_no_result_and_says_why():
     assert "--search-seconds" in _next_step(report, Path("report.html"))
     late = report.model_copy(update={"status": "failed", "reason": "time ran out; give more with --search-seconds"})
     assert _next_step(late, Path("report.html")).endswith("--search-seconds 600; see report.html")
+    refused = report.model_copy(update={"status": "failed", "reason": "a.b failed: it has no past", "steps": ()})
+    assert _next_step(refused, Path("report.html"), ("a.a", "a.b")).startswith(
+        "leave out --with a.b; optim passes show"
+    )
 
 
 def test_a_missed_size_limit_names_the_smallest_model_that_was_made():

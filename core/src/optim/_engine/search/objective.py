@@ -49,8 +49,8 @@ class Objective:
 
     @property
     def is_size(self) -> bool:
-        """Whether no race is needed to tell which is better."""
-        return self.goal.basis is Basis.SIZE
+        """Whether no race is needed to tell which is better: sizes decide, and no bound on another figure."""
+        return self.goal.basis is Basis.SIZE and all(bound.figure == SIZE.name for bound in self.bounds)
 
     @property
     def has_clock(self) -> bool:

@@ -55,6 +55,7 @@ def show(as_json: bool) -> None:
     rows.append(["all", str(sum(item.entries for item in usage)), f"{size / 1e6:.1f}"])
     print_table(["what", "entries", "MB"], rows)
     if known:
+        echo("")
         won = [[one.origin, f"{one.target}, {one.goal}", one.budget, one.text, f"{one.ratio:.2f}"] for one in known]
         print_table(["won on", "for", "budget", "passes", "latency ratio"], won)
 
