@@ -37,10 +37,11 @@ from optim._engine.runs import execute
 from optim._engine.search import deadline, restore, workbench
 from optim._engine.search.effort import Effort
 from optim._engine.search.measure import race_job
-from optim._engine.search.measure.race_rounds import _ALONE, _CLEARLY, _HOPELESS, Leader, next_look_after
+from optim._engine.search.measure.race_rounds import _ALONE, _HOPELESS, Leader, next_look_after
 from optim._engine.search.measure.statistics import paired_ratio
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import LaneResult
+from optim._engine.search.taste import WORTH
 from optim._engine.search.time_estimate import PassCosts
 from optim._engine.store import Store
 from optim._engine.trace import STORE, Trace, key_of, short_name
@@ -423,7 +424,7 @@ def _rounds_of(lanes: Sequence[_Drawn], effort: Effort, usual_s: float, missing:
         best = min((lane.ratio for lane in racing), key=lambda ratio: ratio.value)
         for lane in racing:
             ratio = lane.ratio
-            beaten = ratio.value > _HOPELESS * best.value or ratio.low > best.high * _CLEARLY
+            beaten = ratio.value > _HOPELESS * best.value or ratio.low * WORTH > best.high
             lane.racing = not (effort.drop and ratio.value > best.value and beaten)
         rivals = [lane.ratio for lane in racing if lane.racing and lane.ratio.value > best.value]
         if Leader(best, all(one.low > best.high for one in rivals)).is_clear(effort):

@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from optim.onnx.operators import work_shares
+from optim.onnx.operators import work_by_weight, work_shares
 
 
 def shares(folder: Path, nodes: list[onnx.NodeProto], **weights: tuple[int, ...]) -> dict[str, float]:
@@ -30,6 +30,8 @@ def test_a_weight_counts_where_it_is_turned_on_its_way(tmp_path: Path) -> None:
     ]
     found = shares(tmp_path, nodes, w=(49, 10), k=(5, 2, 1, 1))
     assert found == {"MatMul": pytest.approx(0.5), "Conv": pytest.approx(0.5)}
+    by_weight = work_by_weight(tmp_path / "m.onnx")
+    assert by_weight == {"MatMul 10x49": pytest.approx(0.5), "Conv 1x1x2x5": pytest.approx(0.5)}
 
 
 def test_a_product_of_what_the_model_is_given_is_no_work_with_weights(tmp_path: Path) -> None:

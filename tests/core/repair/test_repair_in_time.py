@@ -14,7 +14,7 @@ from optim._engine.repair.costs import Costs, NodeCost
 from optim._engine.repair.found import MeasuredSet, OutOfEvaluations, Repair
 from optim._engine.repair.repair_job import COSTS, HOLDS, Request, _by_costs, _Measured
 from optim._engine.search.deadline import LEAST_REPAIR_S
-from optim._engine.search.select.repair import Repairer
+from optim._engine.search.select.repair import Near, Repairs
 from optim._engine.search.workbench import Workbench
 from optim.errors import OptimError
 from optim.jobs.process import WorkerFailed
@@ -311,14 +311,15 @@ def test_a_failed_repair_is_told_from_one_that_found_nothing_in_time(kind, raise
     )
     trial = SimpleNamespace(candidate=None, offered=SimpleNamespace(name="lossy"), options={})
     tried = SimpleNamespace(answer=SimpleNamespace(comparisons=[]), seconds=6.0)
-    attempt = SimpleNamespace(seconds=6.0, unrepaired="")
+    attempt = SimpleNamespace(seconds=6.0, unrepaired="", step=SimpleNamespace(options={}))
     left = SimpleNamespace(left=20.0, spending=contextlib.nullcontext)
     time = SimpleNamespace(left_for_repairs=20.0, most_for_repair=lambda seconds: 20.0, repairs=left, now=lambda: 0.0)
     bench.repair = lambda *words: Workbench.repair(bench, *words)
     bench.budget = None
     trial.offered.over_models = SimpleNamespace(kept="in float")
-    repairer = Repairer(bench, None, time)
-    assert repairer.options(trial, attempt, tried, 0.05) is None
+    repairs = Repairs(bench, None, time, None, None)
+    repairs.aim = lambda tried: 0.05
+    assert repairs._repair(Near(SimpleNamespace(offered=trial.offered), None, attempt, tried)) is None
     expected = {
         "raised": "not repaired: onnxruntime refuses the model: its weights are gone",
         "crashed": "not repaired: it failed",

@@ -151,6 +151,10 @@ def test_a_run_that_delivers_nothing_has_no_result_and_says_why():
     assert "--search-seconds" in _next_step(report, Path("report.html"))
     late = report.model_copy(update={"status": "failed", "reason": "time ran out; give more with --search-seconds"})
     assert _next_step(late, Path("report.html")).endswith("--search-seconds 600; see report.html")
+    refused = report.model_copy(update={"status": "failed", "reason": "a.b failed: it has no past", "steps": ()})
+    assert _next_step(refused, Path("report.html"), ("a.a", "a.b")).startswith(
+        "leave out --with a.b; optim passes show"
+    )
 
 
 def test_a_missed_size_limit_names_the_smallest_model_that_was_made():
@@ -330,7 +334,7 @@ def test_latencies_that_stand_side_by_side_are_of_one_measurement():
     """The result was raced when the machine was slow: its own milliseconds would contradict its ratio."""
     outcome = sample.improved()
     slow = replace(outcome.result, ratio=0.81, latency_ms=199.0)
-    outcome = replace(outcome, result=slow, points=[replace(outcome.points[0], measured=slow)])
+    outcome = replace(outcome, result=slow, points=[slow])
     report = build_report(outcome)
     assert report.result.latency_ms == pytest.approx(0.81 * report.original.latency_ms)
     assert report.points[0].latency_ms == report.result.latency_ms

@@ -195,7 +195,7 @@ def test_the_drawings_need_no_network_and_escape_what_a_plugin_calls_itself():
     evil = replace(sample.FUSE, pass_name='acme.<script>"&')
     point = outcome.points[1]
     candidate = replace(point.candidate, steps=(evil,))
-    outcome.points[1] = replace(point, measured=replace(point.measured, candidate=candidate))
+    outcome.points[1] = replace(point, candidate=candidate)
     page = render_html(build_report(outcome))
     assert "<script>" not in page
     assert drawn(build_report(outcome))

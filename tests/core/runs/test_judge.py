@@ -63,7 +63,7 @@ def verdict(monkeypatch):
             def __init__(self, bench, plan):
                 self.board = Board(bench.budget)
                 self.start = Measured(bench.original, 1.0, 1.0, 1.0)
-                self.time, self.clock = search_of(10.0, 300.0), SimpleNamespace(base=None)
+                self.time, self.clock, self.repairs = search_of(10.0, 300.0), SimpleNamespace(base=None), None
 
             def run(self):
                 row = self.board.open(ROUND, ORIGINAL)

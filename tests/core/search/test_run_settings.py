@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from optim._engine.api.request import settings_from
 from optim._engine.cli.main import main
 from optim._engine.search.settings import AUTO, RunSettings
 from optim.errors import ExitStatus, OptimError
@@ -55,3 +56,18 @@ def test_the_command_line_refuses_them_too(command, words, capsys):
 def test_a_short_timeout_is_that_of_a_candidate_and_not_of_what_the_run_needs():
     assert RunSettings(Path("m.onnx"), timeout_s=3).needed_timeout_s == 900
     assert RunSettings(Path("m.onnx"), timeout_s=3600).needed_timeout_s == 3600
+
+
+@pytest.mark.parametrize(
+    ("words", "seconds"),
+    [
+        ({"preset": "quick"}, 30.0),
+        ({"preset": "default"}, "auto"),
+        ({"preset": "best", "search_seconds": 600.0}, 600.0),
+    ],
+)
+def test_a_preset_says_how_long_a_run_searches_unless_seconds_do(words, seconds):
+    recipe = {"search_seconds": 77.0}
+    assert settings_from(Path("m.onnx"), None, recipe, words, trust_code=False)[0].search_seconds == seconds
+    with pytest.raises(OptimError, match="quick"):
+        settings_from(Path("m.onnx"), None, None, {"preset": "quik"}, trust_code=False)

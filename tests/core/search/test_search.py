@@ -196,7 +196,7 @@ def test_dropped_models_are_deleted_from_the_store_and_proven_points_are_not(who
 def test_points_are_what_was_measured_and_the_front_is_numbered(whole):
     numbers = [point.number for point in whole.points if point.number]
     assert numbers == list(range(1, len(numbers) + 1))
-    ratios = [point.measured.ratio for point in whole.points if point.number]
+    ratios = [point.ratio for point in whole.points if point.number]
     assert ratios == sorted(ratios)
     delivered = next(point for point in whole.points if point.candidate.model == whole.result.candidate.model)
     assert delivered.number
@@ -359,8 +359,8 @@ def test_a_named_pass_beyond_the_budget_misses_it(run, whole):
     assert "timed.round was asked for, but it failed: drift" in found.reason
     assert found.result is None
     assert [step.pass_name for step in found.nearest.candidate.steps] == ["timed.round"]
-    assert found.nearest.measured.candidate.drift.relative_error > 0.05
-    assert found.nearest.measured.ratio is not None
+    assert found.nearest.candidate.drift.relative_error > 0.05
+    assert found.nearest.ratio is not None
     assert found.nearest.candidate.model.path.is_file()
 
 

@@ -18,7 +18,7 @@ from optim._engine.runs.execute import _announce
 from optim._engine.runs.source_run import run_source
 from optim._engine.search import deadline
 from optim._engine.search.deadline import GRACE_S, LEAST_S, MOST_S, WHOLE_S, Deadline
-from optim._engine.search.lane_costs import AGAIN_S, FINAL_S, LaneCosts
+from optim._engine.search.lane_costs import RACE_S, LaneCosts
 from optim._engine.search.measure import efforts
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.preparation import original_too_slow
@@ -62,7 +62,7 @@ def test_the_search_has_what_preparing_and_the_end_leave(clock):
     run = run_of(90.0, clock)
     clock.seconds += 10
     time = search_of(run)
-    assert 40 < time.to_explore < 80 - FINAL_S - AGAIN_S
+    assert 40 < time.to_explore < 80 - 2 * RACE_S
     assert run.left == 80.0
 
 
@@ -70,7 +70,7 @@ def test_a_short_run_has_its_part_of_the_end_and_half_of_what_is_left_for_the_se
     time = search_of(run_of(20.0, clock))
     assert time.to_explore >= 10.0
     assert time.grace_s == pytest.approx(GRACE_S / 4)
-    assert efforts.final(time, 2, drop=True).seconds == pytest.approx(FINAL_S / 4)
+    assert efforts.final(time, 2, drop=True).seconds == pytest.approx(RACE_S / 4)
 
 
 def test_no_race_goes_on_beyond_the_run_but_for_the_proof_and_its_floor(clock):
@@ -88,7 +88,6 @@ def test_no_race_goes_on_beyond_the_run_but_for_the_proof_and_its_floor(clock):
     assert not time.may_prove_more
     assert efforts.look(time, 50.0, 3).whole_s == efforts.first_look(time, 50.0).whole_s == 5.0
     assert not Clock(None, None, time)._may_time_again
-    assert time.final_repairs.left < 0
     assert time.last_sameness.left > 0
     assert time.lanes_at_the_end(6) == 1
 

@@ -29,6 +29,7 @@ def test_the_name_of_a_model_on_a_hub_says_how_to_make_a_folder_of_it(
     with pytest.raises(OptimError) as caught:
         needs_export("sentence-transformers/all-MiniLM-L6-v2")
     assert caught.value.reference == "source-is-hub-name"
+    assert caught.value.fix.startswith("optim run hf://")
     assert "hf://sentence-transformers/all-MiniLM-L6-v2" in caught.value.fix
     (tmp_path / "models").mkdir()
     assert not needs_export("models/typo")  # a folder of that name is there: a mistyped path

@@ -47,6 +47,7 @@ def test_what_opens_sooner_is_delivered_where_that_is_the_goal(tmp_path: Path) -
     assert report.result is not None and report.result.goal_ratio is not None
     assert report.result.goal_ratio.value == pytest.approx(result.goal.value)
     assert report.reason.startswith("starts ") and "start-up ratio" in report.reason
+    assert report.reason.count("ratio") == 1
     kept = [step for step in report.steps if step.status == "kept"]
     assert kept and all("start-up ratio" in step.reason for step in kept)
 

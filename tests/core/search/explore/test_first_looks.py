@@ -19,7 +19,6 @@ from optim._engine.search.board import Board
 from optim._engine.search.deadline import LATER, Deadline
 from optim._engine.search.explore.beam import Beam
 from optim._engine.search.explore.first_looks import FirstLooks
-from optim._engine.search.explore.first_repairs import FirstRepairs
 from optim._engine.search.explore.promise import Promises, fair_order
 from optim._engine.search.explore.ranking import Ranking
 from optim._engine.search.measure.clock import Clock
@@ -259,13 +258,6 @@ def test_what_promises_most_per_second_comes_first(settings, folder, monkeypatch
     names = [trial.offered.name for trials in batches for trial in trials]
     assert names.index("timed.round") > names.index("timed.drop-a")
     assert len(batches[0]) == len(names)
-    monkeypatch.setattr(Deadline, "most_before_proof", 0.0)  # a slow model: the best guess is begun all the same
-    given = []
-    monkeypatch.setattr(
-        Workbench, "try_all", lambda _, trials, seconds: given.append(seconds(0)) or [None] * len(trials)
-    )
-    looks.run(plan, 1.0)
-    assert given[0] > 0
     batches.clear()
     monkeypatch.setattr(Workbench, "try_all", lambda _, trials, seconds: batches.append(trials) or [None] * len(trials))
     monkeypatch.setattr(Promises, "expected_s", lambda _, name: 20.0 if name == "dawdling.lossily" else 2.0)
@@ -282,21 +274,7 @@ def test_what_offers_nothing_says_so_at_once(looked):
 
 def test_what_was_looked_at_is_repaired_before_any_stage(looked, monkeypatch):
     handed = []
-    monkeypatch.setattr(FirstRepairs, "repaired", lambda _, found, *__: handed.extend(found) or [found[0].candidate])
+    monkeypatch.setattr(FirstLooks, "repaired", lambda _, found, *__: handed.extend(found) or [found[0].candidate])
     looked("timed.drop-a", "timed.round")
     assert sorted(one.planned.ordered.name for one in handed) == ["timed.drop-a", "timed.round"]
     assert len(looked.found) == 3
-
-
-def test_the_best_guess_has_most_of_the_time_before_a_proof_however_slow_the_machine(monkeypatch):
-    time = SimpleNamespace(is_up=False, grace_s=3.0, for_candidate=lambda: 10.0, most_before_proof=30.0)
-    monkeypatch.setattr(FirstLooks, "_for_looks", 2.0)
-    looks = object.__new__(FirstLooks)
-    looks._time = time
-    lossy, lossless = (SimpleNamespace(pass_class=SimpleNamespace(lossy=one)) for one in (True, False))
-    assert looks._seconds(lossy, 0, 2) == pytest.approx(20.0)
-    assert looks._seconds(lossless, 1, 2) == 30.0
-    assert looks._seconds(lossy, 1, 2) == 6.0
-    assert looks._seconds(lossless, 2, 2) == 2.0
-    time.is_up = True
-    assert looks._seconds(lossy, 0, 2) == 2.0

@@ -176,9 +176,6 @@ def test_of_as_fast_ones_none_is_delivered_that_another_beats_in_size_and_accura
 
 
 def test_no_numbered_point_beats_what_is_delivered(decide):
-    settings = {"a-set": (0.80, 0.76, 0.84), "a": (0.83, 0.82, 0.84)}
-    assert decide(settings, rebuilds=("a",)) == "a"  # what settings gain is within the noise
-    assert decide.numbers == {"a": 1, "a-set": 0}
     assert decide({"a": (0.8, 0.79, 0.81), "b": (0.9, 0.89, 0.91)}, same=("a",)) == "b"
     assert decide.numbers == {"b": 1}  # the other is no change at all
 
@@ -339,18 +336,6 @@ def test_settings_that_were_not_faster_beyond_the_noise_are_raced_against_the_ch
 def test_settings_that_were_clearly_faster_need_no_race_of_the_chain_without_them(decide):
     journal = explored("a", "set", ratio=0.7, high=0.72, without=0.8)
     assert decide({"a-set": (0.8, 0.79, 0.81), "a": (0.7, 0.69, 0.71)}, rebuilds=("a",), journal=journal) == "a-set"
-
-
-@pytest.mark.parametrize(("plain", "delivered"), [(0.81, "a"), (0.83, "a-set"), (0.85, "a-set")])
-def test_settings_whose_gain_is_within_the_noise_are_left_out(decide, plain, delivered):
-    assert decide({"a-set": (0.80, 0.78, 0.82), "a": (plain, plain - 0.02, plain + 0.02)}) == delivered
-
-
-def test_settings_that_gain_five_per_cent_stay_however_wide_the_interval_is(decide):
-    figures = {"a-set": (0.80, 0.60, 0.98), "a": (0.85, 0.65, 0.99)}
-    assert decide(figures) == "a-set"
-    assert decide({**figures, "a": (0.83, 0.65, 0.99)}) == "a"
-    assert decide({**figures, "a": (0.83, 0.65, 0.99)}, named=(Named("set"),)) == "a-set"
 
 
 @pytest.mark.parametrize(

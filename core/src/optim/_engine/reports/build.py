@@ -36,7 +36,6 @@ from optim._engine.reports.schema import (
 )
 from optim._engine.reports.verdict import notes, verdict
 from optim._engine.reports.words import cores_text, options_text
-from optim._engine.search.front import Point
 from optim._engine.search.objective import figures_of
 from optim._engine.search.rows import smallest_size
 from optim._engine.search.state import Attempt, Candidate, LaneResult, Measured
@@ -99,10 +98,9 @@ def _bounds(outcome: Outcome) -> Iterator[BoundReport]:
 
     If nothing was timed, the size is that of the smallest model that was made.
     """
-    nearest = outcome.nearest.measured if outcome.nearest is not None else None
     original = Measured(Candidate(outcome.source.model, outcome.source.size_bytes), None)
-    found = figures_of(outcome.result or nearest or original, outcome.original)
-    if outcome.result is None and nearest is None:
+    found = figures_of(outcome.result or outcome.nearest or original, outcome.original)
+    if outcome.result is None and outcome.nearest is None:
         found = replace(found, size_bytes=smallest_size(outcome.attempts) or found.size_bytes)
     for bound in outcome.bounds:
         amount = bound.goal.amount(found)
@@ -283,19 +281,19 @@ def _step(attempt: Attempt, outcome: Outcome) -> StepReport:
     )
 
 
-def _point(point: Point, outcome: Outcome) -> PointReport:
-    found, candidate = point.measured, point.candidate
+def _point(point: Measured, outcome: Outcome) -> PointReport:
+    candidate = point.candidate
     result = outcome.result.candidate if outcome.result is not None else None
     delivered = result is not None and (result.target, result.digest) == (candidate.target, candidate.digest)
     words = ((step.pass_name, options_text(step.options)) for step in candidate.steps)
     return PointReport(
         number=point.number or None,
         chain=tuple(f"{name} ({options})" if options else name for name, options in words),
-        latency_ms=_latency_ms(found, outcome),
-        latency_ratio=found.ratio,
-        latency_ratio_ci=_interval(found),
+        latency_ms=_latency_ms(point, outcome),
+        latency_ratio=point.ratio,
+        latency_ratio_ci=_interval(point),
         size_bytes=candidate.size_bytes,
-        peak_memory_bytes=found.peak_memory_bytes or None,
+        peak_memory_bytes=point.peak_memory_bytes or None,
         drift=drift_report(candidate.drift),
         task_value=candidate.task.value if candidate.task else None,
         lossy=candidate.is_lossy,

@@ -12,7 +12,6 @@ from optim._engine.goals.calls import Throughput
 from optim._engine.jobs import ingest, prepare
 from optim._engine.jobs.start_up import StartUp
 from optim._engine.reports.parts.laid_out import LayoutReport
-from optim._engine.search.front import Point
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Attempt, Candidate, LaneResult, Measured
 from optim._engine.search.targets.entrants import TargetOutcome
@@ -98,7 +97,7 @@ class Verdict:
     attempts: list[Attempt]
     original: LaneResult | None = None
     timing: LaneResult | None = None
-    points: list[Point] = field(default_factory=list)
+    points: list[Measured] = field(default_factory=list)
     searches: tuple[Any, ...] = ()
 
     @property
@@ -201,7 +200,7 @@ class Outcome(Verdict):
         return next((row.requirements for row in self.targets if row.name == name), self.requirements)
 
     @property
-    def nearest(self) -> Point | None:
+    def nearest(self) -> Measured | None:
         """The model beyond the budget that is kept aside, where nothing keeps within it."""
         if self.status is not RunStatus.BUDGET_MISSED:
             return None

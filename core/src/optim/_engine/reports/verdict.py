@@ -40,9 +40,10 @@ def verdict(outcome: Outcome) -> str:
         return f"{said}; passes that failed: {', '.join(broke)}" if broke else said
     if result.candidate.recast is not None and result.ratio is not None:
         return f"{_with_recast(outcome, result)}, {_drift(outcome, result)}"
+    words = outcome.goal_facts.words
     parts = [
         _on(outcome),
-        _latency(result),
+        _latency(result) if words is None or result.goal is None else _by_the_goal(words, result.goal),
         _ran_on(outcome),
         _size(outcome.source.size_bytes, result.candidate.size_bytes),
     ]
@@ -52,8 +53,6 @@ def verdict(outcome: Outcome) -> str:
         parts.insert(0, _memory(outcome))
     if outcome.goal_facts.basis is Basis.ACCURACY:
         parts = parts[::-1]
-    if outcome.goal_facts.words is not None and result.goal is not None:
-        parts.insert(0, _by_the_goal(outcome.goal_facts.words, result.goal))
     return ", ".join([*filter(None, parts), _drift(outcome, result), *filter(None, [_within(outcome), outcome.reason])])
 
 
@@ -73,7 +72,7 @@ def _aside(outcome: Outcome) -> str:
     """Returns what was nearest to the budget, where nothing kept within it."""
     if outcome.nearest is None:
         return ""
-    found = outcome.nearest.measured
+    found = outcome.nearest
     speed = "" if found.ratio is None else f"ratio {found.ratio:.2f}, "
     task = "" if found.candidate.task is None else f", metric {found.candidate.task.value:.4g}"
     name = " + ".join(step.pass_name for step in found.candidate.steps)

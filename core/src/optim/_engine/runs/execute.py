@@ -139,7 +139,7 @@ def _for_trace(outcome: Outcome) -> dict[str, Any]:
             {
                 "digest": one.candidate.digest,
                 "chain": [{"pass": step.pass_name, "options": step.options} for step in one.candidate.steps],
-                "ratio": one.measured.ratio,
+                "ratio": one.ratio,
                 "drift": one.candidate.drift.relative_error,
                 "size_bytes": one.candidate.size_bytes,
                 "proven": one.proven,

@@ -136,7 +136,7 @@ def _ending_of(one: Contender, bench: Workbench) -> _Ending:
 
 
 def _selection(bench: Workbench, beam: Beam) -> Selection:
-    return Selection(bench, beam.board, beam.time)
+    return Selection(bench, beam.board, beam.time, beam.repairs)
 
 
 @dataclass(frozen=True, slots=True)

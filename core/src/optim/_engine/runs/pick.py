@@ -17,7 +17,7 @@ from optim._engine.runs.execute import finished_run
 from optim._engine.runs.folder import RunFolder
 from optim._engine.runs.mark import read_mark
 from optim._engine.runs.publish import publish
-from optim._engine.search.front import Pick, Point, choose, nothing_to_pick
+from optim._engine.search.front import Pick, choose, nothing_to_pick
 from optim._engine.search.objective import Objective
 from optim._engine.search.rows import chain_key, missing_rows
 from optim._engine.search.state import Attempt, Candidate, Measured, StepStatus
@@ -84,22 +84,22 @@ def picked(outcome: Outcome, wanted: str, registry: Registry) -> Outcome:
     point = choose(_within(outcome, objective, asked), asked.word)
     front = sum(1 for one in outcome.points if one.number)
     original = Candidate(outcome.source.model, outcome.source.size_bytes)
-    better = objective.is_reached(point.measured, outcome.original, original)
+    better = objective.is_reached(point, outcome.original, original)
     attempts = [*outcome.attempts, *missing_rows(outcome.attempts, point.candidate)]
     return replace(
         outcome,
         target=outcome.target_of(point.candidate),
         requirements=outcome.requirements_of(point.candidate),
         status=RunStatus.IMPROVED if better else RunStatus.PREPARED,
-        result=point.measured,
-        timing=point.timing,
+        result=point,
+        timing=point.lane,
         reason=f"result {point.number} of {front}, picked as {wanted}",
         operators=operator_counts(point.candidate.model.path),
         attempts=[_settled(attempt, point, outcome.result) for attempt in attempts],
     )
 
 
-def _within(outcome: Outcome, objective: Objective, asked: Pick) -> list[Point]:
+def _within(outcome: Outcome, objective: Objective, asked: Pick) -> list[Measured]:
     """The points of the front within the bounds of the run and of the pick; all of them for a number.
 
     Raises:
@@ -108,25 +108,25 @@ def _within(outcome: Outcome, objective: Objective, asked: Pick) -> list[Point]:
     front = [point for point in outcome.points if point.number]
     if asked.word.isdecimal():
         return front
-    within = [point for point in front if not objective.objection(point.measured, outcome.original)]
+    within = [point for point in front if not objective.objection(point, outcome.original)]
     if within or not front:
         return within
-    nearest = min(front, key=lambda point: objective.excess(point.measured, outcome.original))
+    nearest = min(front, key=lambda point: objective.excess(point, outcome.original))
     raise OptimError.usage(
         "no-points",
         f"no result of this run is known to meet {objective.bounds_text}",
-        f"the nearest is result {nearest.number}: {objective.objection(nearest.measured, outcome.original)}",
+        f"the nearest is result {nearest.number}: {objective.objection(nearest, outcome.original)}",
         f"accept a larger bound, or deliver that one: --pick {nearest.number}",
     )
 
 
-def _settled(attempt: Attempt, point: Point, delivered: Measured | None) -> Attempt:
+def _settled(attempt: Attempt, point: Measured, delivered: Measured | None) -> Attempt:
     """A row of the report where this point is delivered, and not what the goal chose."""
-    whole, measured = chain_key(point.candidate), point.measured
+    whole = chain_key(point.candidate)
     copied = replace(attempt)
     if attempt.chain == whole[: len(attempt.chain)]:
         if attempt.chain == whole:  # the figure of the verdict, on fresh rounds
-            copied.note(measured, proven=True)
+            copied.note(point, proven=True)
         ratio, without = copied.ratio, attempt.parent_ratio
         figures = f"latency ratio {ratio:.2f}; " if ratio is not None else ""
         if ratio is not None and without is not None:

@@ -11,7 +11,7 @@ from optim._engine.gate.budget import Budget, Objection
 from optim._engine.gate.drift import worst_drift
 from optim._engine.goals.bounds import Bound
 from optim._engine.goals.known import LATENCY
-from optim._engine.search.front import Point, points_of
+from optim._engine.search.front import points_of
 from optim._engine.search.rows import broken_bound, chain_key, chain_of, missing_rows, why_dropped, why_kept
 from optim._engine.search.state import Attempt, Candidate, ChainKey, LaneResult, Measured, Step, StepStatus
 from optim._engine.sources.result import SourceDrift
@@ -57,7 +57,7 @@ class Record:
     is_late: bool = False
     source: SourceDrift | None = None
     source_objection: Objection = field(default_factory=Objection)
-    point: Point | None = None
+    point: Measured | None = None
 
     @property
     def times_too_far(self) -> float:
@@ -129,19 +129,19 @@ class Board:
         for item in found:
             known = self[item.candidate].point
             if not item.candidate.is_original and (known is None or not known.proven):
-                self._keep(Point(replace(item, comparisons=())))
+                self._keep(replace(item, comparisons=()))
 
     def proven(self, item: Measured) -> None:
         """Keeps the figures of fresh rounds and all samples."""
         if not item.candidate.is_original:
-            timing = self[item.candidate].result if item.ratio is not None else None
-            self._keep(Point(item, proven=True, timing=timing))
+            lane = self[item.candidate].result if item.ratio is not None else None
+            self._keep(replace(item, proven=True, lane=lane))
 
-    def aside(self, item: Measured, timing: LaneResult | None) -> None:
+    def aside(self, item: Measured, lane: LaneResult | None) -> None:
         """Keeps the figures of the nearest point beyond the budget."""
-        self._keep(Point(item, proven=True, within=False, timing=timing))
+        self._keep(replace(item, proven=True, within=False, lane=lane))
 
-    def _keep(self, point: Point) -> None:
+    def _keep(self, point: Measured) -> None:
         record = self[point.candidate]
         if record.point is None:  # records with figures stand in the order in which these came
             self._records[point.digest] = self._records.pop(point.digest)
@@ -170,7 +170,7 @@ class Board:
     def held(self) -> list[Measured]:
         """Returns what a quick look found within the budget and nothing has proven yet."""
         return [
-            point.measured
+            point
             for point in self.found
             if not point.proven and self._required <= {step.pass_name for step in point.candidate.steps}
         ]
@@ -185,11 +185,11 @@ class Board:
         return list(found.values())[:most]
 
     @property
-    def found(self) -> list[Point]:
+    def found(self) -> list[Measured]:
         """Every model that has figures, in the order in which these came."""
         return [record.point for record in self._records.values() if record.point is not None]
 
-    def points(self, delivered: Candidate | None = None) -> list[Point]:
+    def points(self, delivered: Candidate | None = None) -> list[Measured]:
         """Returns the proven points, numbered along the front; then what was only explored, the fastest first."""
         return points_of(self.found, delivered)
 

@@ -86,14 +86,8 @@ _REPAIR_SHARE, _SAMENESS_SHARE = 0.4, 0.08
 """Of the time for candidates, for repairs: with more, other passes do not have their turn. Of the search, for telling
 settings that change nothing: it saves more than that in races, but not on models that take seconds to open."""
 
-FINAL_REPAIRS_S, _LAST_SAMENESS_S = 14.0, 20.0
-"""In the end: for all repairs on all samples, and for telling settings that change nothing."""
-
 _LEAST_VERDICT_S = 2.0
 """For telling that what won is no change, whatever the time: a small model is opened twice in less."""
-
-_SLOWER = 3.0
-"""Times that a candidate may take longer when it is tried again: busy machines vary by as much."""
 
 
 class Deadline:
@@ -117,7 +111,6 @@ class Deadline:
         repairs: for repairs while exploring.
         sameness: for telling settings that change nothing, while exploring.
         last_sameness: for the same of what won, within what the proof may take.
-        final_repairs: for repairs on all samples.
     """
 
     def __init__(
@@ -188,8 +181,7 @@ class Deadline:
         )
         self.grace_s = part * GRACE_S
         self.repairs, self.sameness = Allowance(0.0, self.now), Allowance(0.0, self.now)
-        self.final_repairs = Allowance(part * FINAL_REPAIRS_S, self.now, lambda: self.before_last_race)
-        self.last_sameness = Allowance(part * _LAST_SAMENESS_S, self.now, lambda: max(_LEAST_VERDICT_S, self.end_s))
+        self.last_sameness = Allowance(math.inf, self.now, lambda: max(_LEAST_VERDICT_S, self.end_s))
 
     def explore(self, seconds: float) -> None:
         """Explore for so many seconds from now on; of several targets the others have the rest."""
@@ -258,22 +250,13 @@ class Deadline:
             self.release(LATER)
 
     @contextmanager
-    def lending(self) -> Iterator[None]:
-        """Explore in the time of the end too, but for the least proof of one model: nothing is there yet to prove."""
-        least_s = min(self._reserves.get(PROOF, math.inf), self.lanes.least_proof_s)
-        with self._repairing_in({**self._reserves, RACES: 0.0, OTHERS: 0.0, PROOF: least_s}):
-            yield
-
-    @contextmanager
-    def repairing_on(self) -> Iterator[None]:
-        """Repair in all that is left of the search: there is nothing to race any more."""
-        with self._repairing_in({**self._reserves, RACES: 0.0}):
-            yield
-
-    @contextmanager
-    def _repairing_in(self, reserves: dict[str, float]) -> Iterator[None]:
+    def lending(self, *, proof: bool = True) -> Iterator[None]:
+        """Repair in all that is left of the search; with ``proof`` in the time of the end, but for the least proof."""
         before, repairs_s = self._reserves, self.repairs.left_of_its_own
-        self._reserves = reserves
+        self._reserves = {**before, RACES: 0.0}
+        if proof:  # nothing is there yet to prove
+            least_s = min(before.get(PROOF, math.inf), self.lanes.least_proof_s)
+            self._reserves |= {OTHERS: 0.0, PROOF: least_s}
         self.repairs.give(self.to_explore)
         try:
             yield
@@ -302,19 +285,14 @@ class Deadline:
         """Seconds that repairs may take while exploring."""
         return min(self.repairs.left, self.before(LATER))
 
-    @property
-    def most_before_proof(self) -> float:
-        """Seconds until the least proof of one model must begin."""
-        return min(self.timeout_s, self.most_for_repair(0.0))
-
     def most_for_repair(self, took_s: float) -> float:
         """Seconds after which a repair is stopped: what it finds must be made as before, in so long, and proven."""
         return self.at_least(0.0, self.spare_s - self.lanes.least_proof_s - took_s)
 
-    def for_repaired(self, took_s: float) -> float:
-        """Seconds for what a repair found to hold; it took so long before, and is tried though the search is over."""
-        left = self.spare_s - self.lanes.least_proof_s
-        return min(self.timeout_s, max(self.for_candidate(), min(_SLOWER * took_s, left)))
+    @property
+    def for_repaired(self) -> float:
+        """Seconds for what a repair found to hold: it is tried though the search is over."""
+        return min(self.timeout_s, max(self.for_candidate(), self.spare_s - self.lanes.least_proof_s))
 
     @property
     def for_reapplying(self) -> float:

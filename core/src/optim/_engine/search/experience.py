@@ -133,16 +133,16 @@ def of_run(bench: Workbench) -> Experience:
     asked = replace(settings, source=Path(), data=None, export=None, component="", seed=0, trace="")
     asked = replace(asked, search_seconds=AUTO, fresh=False, goal_is_said=True)
     return Experience(
-        settings.source.name,
-        date.today().isoformat(),
-        Architecture(work_by_weight(bench.original.model.path), int(elements)),
-        machine_kind(),
-        " ".join(instruction_sets()),
-        bench.target.name,
-        settings.goal,
-        "rounding error" if settings.lossless else settings.budget(0.0).text,
-        cache_key("asked", to_wire(asked), to_wire(bench.target))[:16],
-        cache_key("made with", prepared.versions, plugins, core_digest())[:16],
+        model=settings.source.name,
+        day=date.today().isoformat(),
+        architecture=Architecture(work_by_weight(bench.original.model.path), int(elements)),
+        processor=machine_kind(),
+        kernels=" ".join(instruction_sets()),
+        target=bench.target.name,
+        goal=settings.goal,
+        budget="rounding error" if settings.lossless else settings.budget(0.0).text,
+        asked=cache_key("asked", to_wire(asked), to_wire(bench.target))[:16],
+        made_with=cache_key("made with", prepared.versions, plugins, core_digest())[:16],
         searched_s=bench.deadline.announced_s,
     )
 

@@ -11,42 +11,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from optim._engine.goals.bounds import FIELDS, Bound, merged, parse_bound
-from optim._engine.search.state import Candidate, LaneResult, Measured, inaccuracy, unique
-from optim._engine.search.taste import SAME_SPEED
+from optim._engine.search.state import Candidate, Measured, inaccuracy, unique
+from optim._engine.search.taste import SAME
 from optim.errors import OptimError, unknown_name
 
 _PICKS = ("fastest", "smallest", "most-accurate")
-_SAME = 0.005
-"""Within half a per cent two sizes, or drifts, are the same: noise does not make a front."""
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """A model that was measured.
-
-    Attributes:
-        measured: its figures.
-        proven: on fresh rounds and all samples.
-        within: the budget.
-        number: its place on the front, the fastest first; 0 beside it.
-        timing: the clock's figures, shape by shape, of a proven one.
-    """
-
-    measured: Measured
-    proven: bool = False
-    within: bool = True
-    number: int = 0
-    timing: LaneResult | None = None
-
-    @property
-    def candidate(self) -> Candidate:
-        """The chain."""
-        return self.measured.candidate
-
-    @property
-    def digest(self) -> str:
-        """Digest of the model."""
-        return self.candidate.digest
 
 
 def worth_proving(held: Iterable[Measured], besides: Sequence[Candidate], most: int) -> list[Candidate]:
@@ -62,23 +31,23 @@ def worth_proving(held: Iterable[Measured], besides: Sequence[Candidate], most: 
     return unique(item.candidate for item in wishes if item is not None)[:most]
 
 
-def points_of(points: Sequence[Point], delivered: Candidate | None = None) -> list[Point]:
+def points_of(points: Sequence[Measured], delivered: Candidate | None = None) -> list[Measured]:
     """Returns the proven points, numbered along the front; then what was only explored, the fastest first.
 
     What is delivered has a number, and what is faster than that by no more than noise has none.
     """
     proven = [point for point in points if point.proven and point.within]
-    front = _front([point.measured for point in proven])
-    for ours in [point.measured for point in proven if delivered and _place(point.candidate) == _place(delivered)]:
+    front = _front(proven)
+    for ours in [point for point in proven if delivered and _place(point.candidate) == _place(delivered)]:
         front = [item for item in front if item is not ours and not _is_ahead_by_noise(item, ours)] + [ours]
     order = [_place(item.candidate) for item in sorted(front, key=_speed)]
     numbered = [
         replace(point, number=order.index(place) + 1 if (place := _place(point.candidate)) in order else 0)
         for point in proven
     ]
-    numbered.sort(key=lambda point: (not point.number, point.number, _speed(point.measured)))
+    numbered.sort(key=lambda point: (not point.number, point.number, _speed(point)))
     rest = [point for point in points if not (point.proven and point.within)]
-    return numbered + sorted(rest, key=lambda point: (not point.proven, _speed(point.measured)))
+    return numbered + sorted(rest, key=lambda point: (not point.proven, _speed(point)))
 
 
 def _place(candidate: Candidate) -> tuple[str, str]:
@@ -117,7 +86,7 @@ class Pick:
         return cls(word, merged((), (parse_bound(figures[name], text) for name, text in said.items())))
 
 
-def choose(points: Sequence[Point], wanted: str) -> Point:
+def choose(points: Sequence[Measured], wanted: str) -> Measured:
     """The point that a word or a number names.
 
     Args:
@@ -132,11 +101,11 @@ def choose(points: Sequence[Point], wanted: str) -> Point:
     if not front:
         raise nothing_to_pick(wanted)
     if wanted == "fastest":
-        return min(front, key=lambda point: _speed(point.measured))
+        return min(front, key=_speed)
     if wanted == "smallest":
-        return min(front, key=lambda point: (point.candidate.size_bytes, _speed(point.measured)))
+        return min(front, key=lambda point: (point.candidate.size_bytes, _speed(point)))
     if wanted == "most-accurate":
-        return min(front, key=lambda point: (inaccuracy(point.measured), _speed(point.measured)))
+        return min(front, key=lambda point: (inaccuracy(point), _speed(point)))
     for point in front:
         if wanted == str(point.number):
             return point
@@ -171,9 +140,9 @@ def beats(one: Measured, other: Measured) -> bool:
     """Whether one is nowhere worse and somewhere clearly better; where both are the same, the shorter chain stays."""
     if one is other:
         return False
-    if _is_clearly_less(_speed(other), _speed(one), SAME_SPEED) or _is_smaller_or_nearer(other, one):
+    if _is_clearly_less(_speed(other), _speed(one)) or _is_smaller_or_nearer(other, one):
         return False
-    if _is_clearly_less(_speed(one), _speed(other), SAME_SPEED) or _is_smaller_or_nearer(one, other):
+    if _is_clearly_less(_speed(one), _speed(other)) or _is_smaller_or_nearer(one, other):
         return True
     return (len(one.candidate.steps), one.digest) < (len(other.candidate.steps), other.digest)
 
@@ -190,7 +159,7 @@ def unbeaten_beside_speed(items: Sequence[Measured]) -> list[Measured]:
 def _is_smaller_or_nearer(one: Measured, other: Measured) -> bool:
     """Whether it is clearly smaller than the other, or clearly more accurate."""
     sizes = one.candidate.size_bytes, other.candidate.size_bytes
-    return _is_clearly_less(*sizes, _SAME) or _is_clearly_less(inaccuracy(one), inaccuracy(other), _SAME)
+    return _is_clearly_less(*sizes) or _is_clearly_less(inaccuracy(one), inaccuracy(other))
 
 
 def _is_ahead_by_noise(one: Measured, delivered: Measured) -> bool:
@@ -200,8 +169,8 @@ def _is_ahead_by_noise(one: Measured, delivered: Measured) -> bool:
     return one.high is None or delivered.low is None or delivered.low <= one.high
 
 
-def _is_clearly_less(one: float, other: float, same: float) -> bool:
-    return one < other * (1 - same) if other > 0 else one < other
+def _is_clearly_less(one: float, other: float) -> bool:
+    return one < other * (1 - SAME) if other > 0 else one < other
 
 
 def tie_of(item: Measured) -> tuple[float, int, str]:

@@ -30,8 +30,8 @@ LONG_S = 0.5
 _LONG_RUNS = 4
 """Of such a model, in a lane: one before the race, and three rounds."""
 
-FINAL_S, AGAIN_S = 8.0, 6.0
-"""For races of what may be delivered: they end before that where the interval is narrow."""
+RACE_S = 7.0
+"""For a race of what may be delivered: it ends before that where the interval is narrow."""
 
 LEAST_ROUNDS = 3
 """Of slow models: the report's interval says how little that is."""
@@ -57,8 +57,7 @@ class LaneCosts:
     Attributes:
         lane_s: that a lane of a race is expected to take, opening its model included.
         round_s: that one model takes in a round.
-        final_s: of the last race.
-        again_s: of the same once more.
+        race_s: of a race of what may be delivered.
         pace: scales the seconds of every race, and of the look at operators; tests race for tenths of seconds.
         programs: whether what may be delivered is timed in processes of a program started for that; tests leave it out.
     """
@@ -79,7 +78,7 @@ class LaneCosts:
         self._run_s, self._comparing_s, self._races = run_s, comparing_s, races
         self.round_s = run_s if self.is_long else _RUNS_A_ROUND * run_s * max(1, samples)
         self.lane_s = _START_S + _STARTING_SHARE * open_s + self._runs_s
-        self.final_s, self.again_s = part * FINAL_S, part * AGAIN_S
+        self.race_s = part * RACE_S
         self._proven_lane_s = 0.0
 
     def note_lanes(self, open_s: float) -> None:
@@ -125,14 +124,14 @@ class LaneCosts:
         """Seconds that proving so many models takes: opened, compared on all samples, timed, some of them again."""
         if self.is_long:
             return self.opened_s(lanes)
-        again_s = (AGAIN_LANES + 1) * self._program_s + self.again_s if self._races else 0.0
-        return self.opened_s(lanes) + self.final_s + again_s
+        again_s = (AGAIN_LANES + 1) * self._program_s + self.race_s if self._races else 0.0
+        return self.opened_s(lanes) + self.race_s + again_s
 
     @property
     def least_proof_s(self) -> float:
         """Seconds that proving one model takes at least: opened, compared, and timed once, half as long as usual."""
-        return self.opened_s(1) + (0.5 * self.final_s if self._races else 0.0)
+        return self.opened_s(1) + (0.5 * self.race_s if self._races else 0.0)
 
     def most_timed(self, wanted: int) -> int:
         """How many of so many models the last race has rounds for, if each is slow."""
-        return min(wanted, max(2, int(self.final_s / (LEAST_ROUNDS * self.round_s)) - 1)) if self.is_slow else wanted
+        return min(wanted, max(2, int(self.race_s / (LEAST_ROUNDS * self.round_s)) - 1)) if self.is_slow else wanted

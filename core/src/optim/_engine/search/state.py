@@ -306,6 +306,10 @@ class Measured:
         disturbed: share of rounds in which other processes used the machine, 0..1.
         rounds: that ``ratio`` rests on.
         latency_ci_ms: 95 % interval of its own times; of fewer rounds the least and the greatest.
+        proven: whether these are figures of fresh rounds and all samples.
+        within: whether it keeps the budget.
+        number: its place on the front, the fastest first; 0 beside it.
+        lane: the clock's figures, shape by shape, of what is proven.
     """
 
     candidate: Candidate
@@ -321,6 +325,10 @@ class Measured:
     disturbed: float = 0.0
     rounds: int = ROUNDS_FOR_95
     latency_ci_ms: tuple[float, float] = (0.0, 0.0)
+    proven: bool = False
+    within: bool = True
+    number: int = 0
+    lane: LaneResult | None = None
 
     @property
     def digest(self) -> str:

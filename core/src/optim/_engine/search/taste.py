@@ -10,14 +10,17 @@ WORTH = 0.98
 TOO_LITTLE = -math.log(WORTH)
 """The same as a gain."""
 
-CLEARLY_FASTER = 0.95
-"""Latency to another's that three rounds on a busy machine do not make up, and of which a repair leaves something."""
-
 DIFFER = 1.05
 """The same graph differs by some per cent from process to process: what is slower by more does not contend."""
 
-SAME_SPEED = 0.01
-"""Within one per cent two models are as fast, since processes of one graph differ by more."""
+CLEARLY_FASTER = 1 / DIFFER
+"""Latency to another's that three rounds on a busy machine do not make up, and of which a repair leaves something."""
+
+SAME = 0.01
+"""Within one per cent two models are as fast, as large and as accurate: processes of one graph differ by more."""
+
+HANGS_S = 900.0
+"""What takes longer has hung: opening the original, a round of a race, a turn at the clock of another run."""
 
 FEW = 3
 """Models beside the best that the end looks at: each costs a lane, and leaves the others fewer rounds."""

@@ -20,17 +20,12 @@ from optim._engine.search.state import Attempt
 from optim._engine.store import Store, cache_key
 from optim.jobs.wire import to_wire
 
-_CANDIDATES_A_PASS = 2.5
-"""Sets of options and chains that a pass is tried with: 37 to 74 candidates of some 15 passes on MiniLM."""
-
-_AT_ONCE = 1.6
-"""Candidates that two processes do in the time of one: they share memory and the runtime's threads."""
+_TRIES_A_PASS = 2.0
+"""Times that a pass takes what one of its candidates and its lane take. It is tried with several sets of options and on
+several chains (37 to 74 candidates of 15 passes on MiniLM), and two processes share the work."""
 
 _CANDIDATE_S, _BYTES_A_SECOND, _NODES_A_SECOND, _RUNS_A_CANDIDATE = 0.3, 150e6, 2000.0, 4
 """A candidate: a process, its weights read and written, its nodes walked through, and runs of it."""
-
-_LANES_A_PASS = 3.0
-"""Of its races."""
 
 _END_S, _OPENINGS_IN_THE_END = 25.0, 10
 """The end: races of 14 s at most and what goes with them, and models opened in programs of their own."""
@@ -76,8 +71,8 @@ class Load:
 
     @property
     def try_s(self) -> float:
-        """Seconds that one candidate and its lane are guessed to take, beside another."""
-        return (self.candidate_s + self.lane_s) / _AT_ONCE
+        """Seconds that one candidate and its lane are guessed to take."""
+        return self.candidate_s + self.lane_s
 
     @property
     def text(self) -> str:
@@ -138,10 +133,9 @@ def _key() -> str:
 
 def estimate_s(load: Load, passes: Sequence[str], costs: PassCosts, spent_s: float = 0.0) -> float:
     """Seconds of a whole run that has been going on for so long, 30 to 300."""
-    candidates_s = _CANDIDATES_A_PASS * costs.of(passes) * load.candidate_s / _AT_ONCE
-    lanes_s = _LANES_A_PASS * len(passes) * load.lane_s
+    tries_s = _TRIES_A_PASS * (costs.of(passes) * load.candidate_s + len(passes) * load.lane_s)
     end_s = _END_S + _OPENINGS_IN_THE_END * (load.lane_s + load.samples * load.run_s)
-    return min(MOST_S, max(LEAST_S, spent_s + candidates_s + lanes_s + end_s))
+    return min(MOST_S, max(LEAST_S, spent_s + tries_s + end_s))
 
 
 def of_several(estimates: Sequence[float]) -> float:

@@ -13,12 +13,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from optim._engine.locks import Holder, LockBusyError, acquire, held_for_s
+from optim._engine.search.taste import HANGS_S
 from optim.errors import OptimError
 
 CLOCK, QUIET = "clock", "quiet"
-MOST_WAIT_S = 900.0
-"""For one turn. The longest race of a run takes a minute or two; who holds it for longer has most likely hung."""
-
 QUIET_S = 2.0
 """Forty rounds of a small model take less: where a race is not over by then, its model is large, or other programs
 disturb it. With more, runs beside such a program would wait for nothing."""
@@ -64,7 +62,7 @@ class Turns:
         now: Callable[[], float] = time.monotonic,
         elsewhere: bool = False,
     ) -> None:
-        self.most_wait_s = MOST_WAIT_S
+        self.most_wait_s = HANGS_S
         self._what = what
         self._say = say
         self._now = now

@@ -38,8 +38,8 @@ def needs_export(spec: str) -> bool:
         raise OptimError.usage(
             "source-is-hub-name",
             f"there is no folder {spec}",
-            "it looks like a model of the Hugging Face hub, whose name begins with hf://",
-            f"hf://{spec}",
+            "it looks like a model of the Hugging Face Hub; the address of such a model begins with hf://",
+            f"optim run hf://{spec}   # optim downloads it",
         )
     return False
 

@@ -197,7 +197,7 @@ def run(
 
     with progress() as say:
         reports = run_asked(settings, output, say, ToDeliver(lock, pick or "", layouts))
-    return _tell(reports, output, as_json, verbose)
+    return _tell(reports, output, as_json, verbose, tuple(one.name for one in settings.named))
 
 
 def _is_run_folder(path: Path) -> bool:
@@ -218,7 +218,9 @@ def deliver_point(
     return _tell({"": report}, output, as_json, verbose)
 
 
-def _tell(reports: dict[str, Report], output: Path, as_json: bool, verbose: bool) -> int:
+def _tell(
+    reports: dict[str, Report], output: Path, as_json: bool, verbose: bool, required: tuple[str, ...] = ()
+) -> int:
     """Print the report of each component; returns the exit status."""
     from optim._engine.runs.folder import report_folder
 
@@ -234,7 +236,7 @@ def _tell(reports: dict[str, Report], output: Path, as_json: bool, verbose: bool
     else:
         for name, report in reports.items():
             _print(report, folders[name], name if several else "", verbose=verbose)
-    return max(_status(report, folders[name]) for name, report in reports.items())
+    return max(_status(report, folders[name], required) for name, report in reports.items())
 
 
 def _print(report: Report, folder: Path, component: str, *, verbose: bool) -> None:
@@ -255,7 +257,7 @@ def _print(report: Report, folder: Path, component: str, *, verbose: bool) -> No
         echo(f"nearest {folder / 'nearest' / 'model.onnx'}, beyond the budget, kept aside")
 
 
-def _status(report: Report, folder: Path) -> ExitStatus:
+def _status(report: Report, folder: Path, required: tuple[str, ...] = ()) -> ExitStatus:
     """What the command exits with; says why where that is no success."""
     from optim._engine.reports.outcome import exit_status
     from optim._engine.runs.folder import ASIDE_FOLDER
@@ -276,7 +278,7 @@ def _status(report: Report, folder: Path) -> ExitStatus:
             report.status,  # errors: budget-missed, failed
             f"no model was delivered{earlier}",
             report.reason,
-            _next_step(report, folder / "report.html"),
+            _next_step(report, folder / "report.html", required),
             status=status,
         )
         echo(str(failed), err=True)
@@ -295,14 +297,15 @@ def _larger(bound: BoundReport) -> str:
     return Bound(bound.figure, math.ceil(high / digit) * digit).text
 
 
-def _next_step(report: Report, page: Path) -> str:
-    """What to type after a run that delivered no model."""
+def _next_step(report: Report, page: Path, required: tuple[str, ...] = ()) -> str:
+    """What to type after a run that delivered no model; ``required`` are the passes that the user named."""
     if report.status == "failed" and "--search-seconds" in report.reason:
         return f"run the same command with more time, such as --search-seconds 600; see {page}"
     if report.status == "failed" and not any(step.status == "failed" for step in report.steps):
-        return (
-            "if the cause names a pass, leave out its --with; if not, run optim --debug run ... and report its output"
-        )
+        for name in required:
+            if name in report.reason:
+                return f"leave out --with {name}; optim passes show {name} says when it applies"
+        return "run optim --debug run ... with the same options, and report its output"
     if report.status == "failed":
         return f"read the failed steps in {page}, then leave out the --with of the pass at fault, or add --without PASS"
     near = report.nearest.drift.relative_error if report.nearest is not None else None

@@ -12,22 +12,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from optim._engine.search.board import Board
-from optim._engine.search.deadline import LATER, LEAST_REPAIR_S
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.first_looks import FirstLooks
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.ranking import Ranking
 from optim._engine.search.explore.recall import Recall
-from optim._engine.search.explore.repairs import Near, made_bytes
 from optim._engine.search.explore.rest import NOT_TIMED, OUT_OF_TIME, run_out, share_of_later
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.plan import Plan, Planned, legs, slots
 from optim._engine.search.rows import chain_key, failing_of, failures, step_of
+from optim._engine.search.select.repair import Near
 from optim._engine.search.state import Candidate, Measured, StepStatus, unique
 from optim._engine.search.time_estimate import PassCosts
 from optim._engine.search.workbench import Workbench
 from optim.errors import ExitStatus, OptimError
-from optim.goal import Basis
 from optim.passes import Role, Stage
 
 LOOK_AHEAD = 3
@@ -93,6 +91,7 @@ class Beam:
 
     Attributes:
         start: the original where candidates run: its ratio is 1, unless that is another target than the baseline's.
+        repairs: of what is beyond the budget by little.
         recall: what earlier runs found on near models.
     """
 
@@ -111,13 +110,12 @@ class Beam:
         costs = PassCosts.known(bench.store)
         self._promises = Promises(self.time.search_s if by_speed else math.inf, costs, calibrating)
         self._expander = Expander(bench, self.board, self.time, self._promises)
-        self._asker = self._expander.asker
+        self._asker, self.repairs = self._expander.asker, self._expander.repairs
         self.clock = Clock(bench, self.board, self.time)
         self.recall = Recall(bench, plan, self._expander, self.clock, self.board, self.time)
         self._rank = Ranking(self._objective, self.clock, bench.original, timed=bench.target.timed)
         self.start = Measured(bench.original, 1.0, 1.0, 1.0)
         self._looked: dict[str, Measured] = {}
-        self._small: list[Measured] = []
         self._legs = legs(plan)
         self._legs_left = len(self._legs)
         self._note_left_out()
@@ -127,9 +125,7 @@ class Beam:
         self.look()
         if self._objective.is_size:
             return self._repaired_on(self.search())
-        if not self._objective.is_latency:
-            return self.search()
-        return self._refined(self.search())
+        return self.search()
 
     def look(self) -> float:
         """Have a first look at what may be tried; returns the best ratio to hope for, also of what is near the budget.
@@ -139,15 +135,11 @@ class Beam:
         """
         self._try_recasts()
         start = self.start.ratio or 1.0
-        looks = FirstLooks(self._bench, self._expander, self.clock, self.board, self.time)
-        if self._bench.goal.basis is Basis.SIZE:  # asked for, and not what is left where nothing can be timed
-            self._small = looks.sizes(self._plan)
-            self.board.explored(self._small)
         if self._objective.is_size:
             return start
         if not self._objective.bounds:  # what its kernels make slower may be what keeps within them
             self._expander.kernels.find()
-        looked = looks.run(self._plan, start)
+        looked = FirstLooks(self._bench, self._expander, self.clock, self.board, self.time).run(self._plan, start)
         self._looked = {item.digest: item for item in looked}
         self.board.explored([self.start, *(item for item in looked if item.ratio is not None)])
         if not self._objective.is_latency:
@@ -157,8 +149,8 @@ class Beam:
 
     def search(self) -> list[Measured]:
         """Go from stage to stage after :meth:`look`; returns what :meth:`run` does, and raises as it does."""
-        beam, ranking, looked = [self.start], [self.start], list(self._small)
-        looked += self._looked.values() if self._objective.goal.long_rounds else ()
+        beam, ranking = [self.start], [self.start]
+        looked = list(self._looked.values()) if self._objective.goal.long_rounds else []
         for place, (stage, passes) in enumerate(self._legs):
             self._legs_left = len(self._legs) - place
             if self._is_over(passes):
@@ -178,41 +170,23 @@ class Beam:
         return self._nearer(ranking) if self._objective.is_accuracy else ranking
 
     def _repaired_on(self, ranking: list[Measured]) -> list[Measured]:
-        """Models found for size, and smaller ones that repairs make in the time left. No race waits for that time.
-
-        A repair that was cut short goes on first.
-        """
-        with self.time.lending():
-            has_time = self.time.left_for_repairs >= LEAST_REPAIR_S
-            finer = self._expander.repairs.refine(ranking[0].candidate) if has_time else None
-        ranking = self._rank.of([Measured(finer, None), *ranking]) if finer is not None else ranking
+        """Models found for size, and a smaller one that a repair makes in the time left: no race waits for it."""
         best, required = ranking[0], {planned.ordered.name for planned in self._plan.forced()}
 
         def is_wanted(one: Near) -> bool:
             there = {one.planned.ordered.name, *(step.pass_name for step in one.parent.steps)}
-            return made_bytes(one) < best.candidate.size_bytes and there >= required
+            return one.made_bytes < best.candidate.size_bytes and there >= required
 
-        found = self._expander.repairs.repair_on(is_wanted)
+        found = self.repairs.repair_on(is_wanted)
         return ranking if found is None else self._rank.of([Measured(found, None), *ranking])
-
-    def _refined(self, ranking: list[Measured]) -> list[Measured]:
-        """With the best once more, where its repair was cut short and search time is left; the last race has both."""
-        best = ranking[0]
-        with self.time.repairing_on():
-            has_time = self.time.left_for_repairs >= LEAST_REPAIR_S
-            found = self._expander.repairs.refine(best.candidate) if has_time else None
-        if found is None:
-            return ranking
-        self.board[found].hoped = self._rank.figure(best)
-        return [Measured(found, None), *ranking]
 
     def _nearer(self, ranking: list[Measured]) -> list[Measured]:
         """With models that use up what a bound leaves: the nearest within the bounds, with fewer lossy nodes."""
         best = ranking[0]
         if not best.candidate.is_lossy or self._objective.objection(best, self.clock.base):
             return ranking
-        with self.time.repairing_on():
-            found = self._expander.repairs.nearer(best.candidate, self._fits)
+        with self.time.lending(proof=False):
+            found = self.repairs.nearer(best.candidate, self._fits)
         return self._rank.joined(ranking, [Measured(one, None) for one in found])
 
     def _fits(self, candidate: Candidate) -> bool:
@@ -237,8 +211,8 @@ class Beam:
 
     def _is_over(self, passes: Sequence[Planned]) -> bool:
         """Whether the time is over before a stage, and first looks found something that may be delivered."""
-        looked, left = (self._small, self.time.before(LATER)) if self._small else (self._looked, self.time.to_explore)
-        return bool(looked) and left <= 0 and not any(planned.forced for planned in passes)
+        late = bool(self._looked) and not self.time.to_explore
+        return late and not any(planned.forced for planned in passes)
 
     def _settings_on_top(self, stage: Stage, passes: Sequence[Planned], ranking: list[Measured]) -> list[Measured]:
         """More settings for the best chain alone, while there is time, each for itself.
@@ -272,7 +246,7 @@ class Beam:
             grown = self._grow(passes, beam)
         if not grown.candidates:  # what was named did not hold in its share of the time
             forced = [planned.ordered.name for planned in passes if planned.forced]
-            found = self._expander.repairs.repair_on(lambda one: one.planned.ordered.name in forced)
+            found = self.repairs.repair_on(lambda one: one.planned.ordered.name in forced)
             if found is None:
                 return []
             grown = Grown([found], {found.digest: self.start})

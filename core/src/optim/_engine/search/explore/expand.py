@@ -17,12 +17,12 @@ from optim._engine.search.deadline import LATER, Deadline
 from optim._engine.search.explore.asking import Asker, Proposals
 from optim._engine.search.explore.kernel_gains import KernelGains
 from optim._engine.search.explore.promise import Promises
-from optim._engine.search.explore.repairs import Near, Repairs, as_elsewhere
 from optim._engine.search.explore.rest import NOT_TIMED, OUT_OF_TIME
 from optim._engine.search.measure.idle_settings import IdleSettings
 from optim._engine.search.measure.source_gate import SourceGate
 from optim._engine.search.plan import Planned, slots
 from optim._engine.search.rows import step_of
+from optim._engine.search.select.repair import Near, Repairs, as_elsewhere
 from optim._engine.search.state import Attempt, Candidate, Step, StepKey, StepStatus, Trial
 from optim._engine.search.workbench import Tried, Workbench
 from optim.goal import FASTER, Basis
@@ -30,7 +30,6 @@ from optim.jobs.printed import last_lines
 from optim.passes import PassResult, Role, Stage
 
 _STOPPED = "search time ran out during this candidate: it {failure}; give more with --search-seconds"
-_NO_FASTER = "not repaired: the model is no faster with it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +58,9 @@ class Expander:
         self._board = board
         self._time = time
         self._source = SourceGate(bench, self._board)
-        self.repairs = Repairs(bench, self._board, time, self.judge, promises)
+        self.repairs = Repairs(bench, self._board, time, self.judge, promises.note_repaired)
         self._idle = IdleSettings(bench, time.sameness)
-        self._broken: dict[StepKey, tuple[str, str]] = {}
+        self._broken: dict[StepKey, str] = {}
         self.promises = promises
         self.kernels = KernelGains(bench, bench.work)
 
@@ -132,7 +131,7 @@ class Expander:
                 rows.append((planned, attempt))
                 one = _Wanted(planned, proposal, attempt, proposal is answer.proposals[0])
                 reason = ("" if self._is_open(one, candidate) else against) or self._promises_too_little(candidate, one)
-                broke = "" if planned.forced else self._broke_elsewhere(attempt.step, candidate)
+                broke = "" if planned.forced else self._broken.get(attempt.step.key, "")
                 if (reason or broke) and not attempt.reason:
                     attempt.settle(StepStatus.SKIPPED, reason or broke)
                 if reason:
@@ -151,19 +150,6 @@ class Expander:
         held = asked_for + self.without_idle(candidate, tuned) + self._apply(candidate, wanted)
         is_needless = not held and any(self.needs_nothing(*row) for row in rows)
         return [candidate] if is_needless else held
-
-    @property
-    def _for_size(self) -> bool:
-        return self._bench.goal.basis is Basis.SIZE
-
-    def _broke_elsewhere(self, step: Step, candidate: Candidate) -> str:
-        """Why a step that broke the budget on another chain is not tried on this one; else nothing.
-
-        Where a time is the goal, first looks have repaired what is worth it. Where size is, nothing was timed, and the
-        stage repairs what a look has found.
-        """
-        chain, reason = self._broken.get(step.key, ("", ""))
-        return "" if self._for_size and chain == candidate.digest else reason
 
     def needs_nothing(self, planned: Planned, attempt: Attempt) -> bool:
         """Whether a pass that the target requires, and nobody named, has found nothing left to do."""
@@ -250,12 +236,10 @@ class Expander:
         trials = [Trial(candidate, one.planned.offered, one.proposal.options) for one in order]
 
         def seconds(place: int) -> float:
-            forced, pass_name = order[place].planned.forced, order[place].attempt.step.pass_name
+            forced = order[place].planned.forced
             if self._bench.has_tried(trials[place]):
                 return self._time.grace_s
-            left, took_s = self._time.before(LATER), self.promises.seconds(pass_name)
-            may_begin = forced or (left > 0 and took_s <= left + self._time.grace_s)
-            return self._time.for_candidate(named=forced) if may_begin else 0.0
+            return self._time.for_candidate(named=forced) if forced or self._time.before(LATER) > 0 else 0.0
 
         tried: list[tuple[Attempt, Tried]] = []
         self._bench.teller.more(len(wanted))
@@ -272,13 +256,10 @@ class Expander:
     ) -> list[Candidate]:
         """Returns the closest of the candidates that broke the budget, repaired, if it holds then."""
         near = [Near(planned[attempt.step.pass_name], parent, attempt, outcome) for attempt, outcome in tried]
-        faster = [one for one in near if self._for_size or self.promises.is_faster(one.attempt.step)]
-        for one in near:
-            if one not in faster and self.repairs.is_near(one.attempt, one.tried):
-                one.attempt.unrepaired = _NO_FASTER
-        if self._for_size:
-            self.repairs.note_far(near)
-        closest = self.repairs.closest(faster)
+        for one in near if self._bench.goal.basis is Basis.SIZE else ():
+            if self.repairs.is_near(one.attempt, one.tried):
+                self.repairs.leave(one)  # no race waits for the time that is left
+        closest = self.repairs.closest(near)
         new = self.repairs.repair(closest) if closest is not None else None
         return [new] if new is not None else []
 
@@ -300,7 +281,7 @@ class Expander:
         if objection:
             attempt.drop(objection)
             if new.drift.relative_error > self._budget.limit(new.is_lossy) and attempt.step.lossy:
-                self._broken[attempt.step.key] = candidate.digest, f"on another chain: {objection}"
+                self._broken[attempt.step.key] = f"on another chain: {objection}"
             return None
         self.promises.note_held(attempt.step)
         if attempt.step.stage is Stage.FUSE:

@@ -26,29 +26,38 @@ from optim._engine.jobs.offer import Proposal
 from optim._engine.search.board import Board
 from optim._engine.search.deadline import Deadline
 from optim._engine.search.explore.expand import Expander
-from optim._engine.search.explore.first_repairs import FirstRepairs, Look
 from optim._engine.search.explore.promise import Promises, best_first, fair_order, for_goal, leading_of
-from optim._engine.search.explore.repairs import Near
+from optim._engine.search.explore.rest import OUT_OF_TIME
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.efforts import LOOK_S
 from optim._engine.search.plan import Plan, Planned
 from optim._engine.search.rows import step_of
+from optim._engine.search.select.repair import Near
 from optim._engine.search.state import Attempt, Candidate, Measured, StepStatus, Trial, unique
-from optim._engine.search.taste import TOO_LITTLE
-from optim._engine.search.workbench import Workbench
+from optim._engine.search.taste import CLEARLY_FASTER, TOO_LITTLE
+from optim._engine.search.workbench import Tried, Workbench
 from optim.passes import Role, Stage
 
 _FIRST_SHARE = 0.6
 """Of the time for candidates, for the best guess of each plugin and stage, however slow the machine: what is tried in
 its place promises less, and with more nothing is left to go on with."""
 
-_BEST_SHARE = 2 / 3
-"""Of all the time before the least proof, for the very best guess where it is lossy: at load 14 a detector was left
-with nothing, where it was stopped after 12 of 60 s, and is 1.9 times faster. The rest repairs it."""
+_OTHERS = 3
+"""Other proposals of a pass that are tried before its repair, and passes that are repaired: more cost what a repair
+costs. The stages repair what else is near."""
 
 _SHARE, _TRIES = 1 / 3, 0.7
 """Share of the search in which the best guess of every pass is tried: with less, slow machines try some only; and the
 part of it in which candidates may begin: the rest is for timing them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look(Near):
+    """A guess that ran, with the chain that it made, whether that holds, and what else its pass proposes."""
+
+    candidate: Candidate
+    holds: bool
+    others: tuple[Proposal, ...] = ()
 
 
 class FirstLooks:
@@ -62,7 +71,7 @@ class FirstLooks:
         self._time = time
         self._objective = bench.objective
         self._promises: Promises = expander.promises
-        self._repairs = FirstRepairs(bench, expander, board, time)
+        self._repairs = expander.repairs
 
     def run(self, plan: Plan, start: float, *, likeliest: bool = True) -> list[Measured]:
         """Looks at each pass; returns what holds. Rows of the board and promises have the rest.
@@ -88,7 +97,7 @@ class FirstLooks:
         chain = self._named_chain(plan, begin)
         if chain is None:
             return self.run(plan, start, likeliest=False) if begin != plan.forced() else []
-        found = self._try(passes, {}, self._seconds, chain.before)
+        found = self._try(passes, chain.before)
         if not begin:
             found += self._behind_what_makes_way(plan, passes)
         return self._timed(found, start, chain.whole)
@@ -112,7 +121,7 @@ class FirstLooks:
         for one in found:
             if one.holds:
                 self._board[one.candidate].hoped = self._hoped(one, ratios, start)
-        new = self._repairs.repaired(found, lambda one: self._hoped(one, ratios, start), start)
+        new = self.repaired(found, lambda one: self._hoped(one, ratios, start), start)
         return right + [Measured(one, None) for one in new if _begins_with(one, whole)]
 
     def _race(self, found: Sequence[Look], named: Sequence[Candidate], start: float) -> dict[str, Measured]:
@@ -151,28 +160,75 @@ class FirstLooks:
         figure = self._objective.figure(item, self._clock.base)
         return figure / original if math.isfinite(figure) and 0 < original < math.inf else None
 
-    def sizes(self, plan: Plan) -> list[Measured]:
-        """Looks at each lossy pass, where size is the goal: what holds, the smallest first; nothing is timed.
+    def _look(
+        self, planned: Planned, parent: Candidate, attempt: Attempt, tried: Tried, others: Sequence[Proposal] = ()
+    ) -> Look | None:
+        """Returns what came of a guess; None where it is wrong, or too far from the budget to be repaired."""
+        candidate = self._expander.judge(parent, attempt, tried)
+        if candidate is not None:
+            return Look(planned, parent, attempt, tried, candidate, holds=True)
+        if not self._repairs.is_near(attempt, tried) or tried.answer is None:
+            return None
+        made = tried.answer.result
+        beyond = parent.after(attempt.step, made.model, tried.answer.size_bytes, made.interface)
+        return Look(planned, parent, attempt, tried, beyond, holds=False, others=tuple(others[:_OTHERS]))
 
-        Other types for the weights come first: they are nearest to the original and halve every model, so that
-        something is there however short the time.
+    def repaired(self, found: Sequence[Look], ratio: Callable[[Look], float], start: float) -> list[Candidate]:
+        """Returns what holds in place of guesses that are faster than anything that holds, the fastest first.
+
+        A proposal is applied and compared once, a repair many times, and what keeps more of its accuracy by itself
+        leaves less to repair. So the other proposals of a pass come first; of what is still beyond the budget the
+        nearest is repaired.
+
+        Args:
+            found: all looks.
+            ratio: of one, measured or hoped.
+            start: that of the original.
         """
-        passes = [planned for planned in fair_order(plan, self._objective.goal.name) if planned.pass_class.lossy]
-        if not passes or (plan.forced() and not _is_chain(plan.forced())):
-            return []
-        self._bench.say("first looks")
-        self._bench.teller.stage("first looks", lambda: self._bench.deadline.left)
-        chain = self._named_chain(plan, plan.forced())
-        if chain is None:
-            return []
-        gains = {one.ordered.name: float(one.ordered.offered.stage is Stage.CONVERT_PRECISION) for one in passes}
-        looks = self._try(passes, gains, self._seconds_for_size, chain.before)
-        for one in looks:
-            if not one.holds:
+        held = min((ratio(one) for one in found if one.holds), default=start)
+        results: list[Candidate] = []
+        for place, one in enumerate(sorted((one for one in found if not one.holds), key=ratio)):
+            if ratio(one) >= min(held, CLEARLY_FASTER * start):
+                continue
+            if place >= _OTHERS:
                 self._repairs.leave(one)
-        held = [one.candidate for one in looks if one.holds and _begins_with(one.candidate, chain.whole)]
-        held += [chain.whole] if chain.whole.steps else []
-        return sorted((Measured(one, None) for one in held), key=lambda item: item.candidate.size_bytes)
+                continue
+            others = self._otherwise(one)
+            new = [other.candidate for other in others if other.holds]
+            held = min([held, *(self._expected(one, made, ratio) for made in new)])
+            if held > ratio(one):
+                near = self._repairs.closest([one, *(other for other in others if not other.holds)]) or one
+                made = self._repairs.repair(near)
+                if made is not None:
+                    held = min(held, self._expected(one, made, ratio))
+                    new.append(made)
+            results += new
+        return results
+
+    def _otherwise(self, one: Look) -> list[Look]:
+        """Tries what a pass proposes beside its first guess, on the same chain."""
+        wanted = []
+        for proposal in one.others:
+            attempt = self._board.open(step_of(one.planned.offered, proposal.options), one.parent)
+            self._expander.expect(attempt.step, proposal)
+            wanted.append(attempt)
+        trials = [Trial(one.parent, one.planned.offered, attempt.step.options) for attempt in wanted]
+        self._bench.teller.more(len(trials))
+        outcomes = self._bench.try_all(trials, lambda _: self._time.for_candidate())
+        looks = []
+        for attempt, tried in zip(wanted, outcomes, strict=True):
+            if tried is not None:
+                looks.append(self._look(one.planned, one.parent, attempt, tried))
+            elif attempt.ratio is None:
+                attempt.run_out(OUT_OF_TIME)
+        return [look for look in looks if look is not None]
+
+    def _expected(self, one: Look, made: Candidate, ratio: Callable[[Look], float]) -> float:
+        """Notes and returns the ratio to expect of what is there in place of a look, by that of the look."""
+        gain = self._promises.gain
+        hoped = ratio(one) * math.exp(gain(one.attempt.step) - gain(made.steps[-1]))
+        self._board[made].hoped = hoped
+        return hoped
 
     def _left(self, share: float) -> float:
         """Seconds of a share of the time for first looks that are left; below zero when they are over."""
@@ -184,36 +240,17 @@ class FirstLooks:
         left = self._left(_TRIES)
         return min(self._time.timeout_s, left + self._time.grace_s) if left > 0 else 0.0
 
-    def _seconds(self, planned: Planned, place: int, leading: int) -> float:
-        """For the first looks that are timed: a third of the search; the leading ones whatever the time.
-
-        What is lossy may have to be repaired, the rest is proven as it is. The very best guess is worth more than all
-        that could be tried in its place.
-        """
+    def _seconds(self, place: int, leading: int) -> float:
+        """For the first looks that are timed: a third of the search; the leading ones whatever the time."""
         if place >= leading or self._time.is_up:  # what cannot be proven any more need not be found
             return self._for_looks
-        seconds = max(self._for_looks, self._time.grace_s, _FIRST_SHARE * self._time.for_candidate())
-        share = _BEST_SHARE if planned.pass_class.lossy else 1.0
-        is_best = place == 0 or not planned.pass_class.lossy
-        return max(seconds, share * self._time.most_before_proof) if is_best else seconds
+        return max(self._for_looks, self._time.grace_s, _FIRST_SHARE * self._time.for_candidate())
 
-    def _seconds_for_size(self, planned: Planned, place: int, leading: int) -> float:
-        """For the first looks that are not timed: what candidates have."""
-        return max(self._time.for_candidate(), self._time.grace_s if place < leading else 0.0)
-
-    def _try(
-        self,
-        passes: Sequence[Planned],
-        gains: Mapping[str, float],
-        seconds: Callable[[Planned, int, int], float],
-        before: Callable[[Planned], Candidate],
-    ) -> list[Look]:
-        """The best guess of each pass on the original.
+    def _try(self, passes: Sequence[Planned], before: Callable[[Planned], Candidate]) -> list[Look]:
+        """The best guess of each pass on the original, what promises most per second first.
 
         Args:
             passes: that are asked for a guess.
-            gains: what they promise, by name; none: what is known of their guesses, by the second.
-            seconds: for each in its turn, with its place and how many of them lead.
             before: the chain that a pass is tried on: passes that were named, else the original.
         """
         wanted: list[tuple[Planned, Candidate, Attempt]] = []
@@ -232,20 +269,20 @@ class FirstLooks:
                 self._expander.expect(attempt.step, proposals[0])
                 wanted.append((planned, parent, attempt))
                 others[planned.ordered.name] = proposals[1:]
-        values = gains or {planned.ordered.name: self._per_second(planned, attempt) for planned, _, attempt in wanted}
+        values = {planned.ordered.name: self._per_second(planned, attempt) for planned, _, attempt in wanted}
         order = best_first([planned for planned, _, _ in wanted], values)
-        promised = gains or {planned.ordered.name: self._gain(planned, attempt) for planned, _, attempt in wanted}
+        promised = {planned.ordered.name: self._gain(planned, attempt) for planned, _, attempt in wanted}
         leading = leading_of(order, [planned for planned, _, _ in wanted], promised)
         names = [planned.ordered.name for planned in (*leading, *(one for one in order if one not in leading))]
         wanted.sort(key=lambda one: names.index(one[0].ordered.name))
         trials = [Trial(parent, planned.offered, attempt.step.options) for planned, parent, attempt in wanted]
 
         self._bench.teller.more(len(trials))
-        outcomes = self._bench.try_all(trials, lambda place: seconds(wanted[place][0], place, len(leading)))
+        outcomes = self._bench.try_all(trials, lambda place: self._seconds(place, len(leading)))
         looks = []
         for (planned, parent, attempt), tried in zip(wanted, outcomes, strict=True):
             if tried is not None:
-                looks.append(self._repairs.look(planned, parent, attempt, tried, others[planned.ordered.name]))
+                looks.append(self._look(planned, parent, attempt, tried, others[planned.ordered.name]))
         return [look for look in looks if look is not None and not self._is_idle(look)]
 
     def _named_chain(self, plan: Plan, named: Sequence[Planned]) -> MadeChain | None:
@@ -272,8 +309,8 @@ class FirstLooks:
         made = self._expander.judge(parent, attempt, tried)
         if self._expander.needs_nothing(planned, attempt):
             return parent
-        if made is None and self._expander.repairs.is_near(attempt, tried):
-            made = self._expander.repairs.repair(Near(planned, parent, attempt, tried))
+        if made is None and self._repairs.is_near(attempt, tried):
+            made = self._repairs.repair(Near(planned, parent, attempt, tried))
         return made
 
     def _is_idle(self, look: Look) -> bool:
@@ -297,33 +334,23 @@ class FirstLooks:
         What changes nothing makes way for nothing. Its rows serve its stage too.
         """
         order = [planned for those in plan.stages.values() for planned in those]
-        found = []
+        found: list[Look] = []
         for place, enabling in enumerate(order):
             behind = [planned for planned in order[place + 1 :] if planned in passes]
             if enabling.pass_class.role is not Role.ENABLE or not behind or not self._for_looks:
                 continue
             made = [one for one in self._expander.expand(self._bench.original, [enabling]) if one.steps]
-            found += [self._best_guess(made[0], behind)] if made else []
-        return [look for look in found if look is not None]
+            found += self._best_guess(made[0], behind) if made else []
+        return found
 
-    def _best_guess(self, parent: Candidate, passes: Sequence[Planned]) -> Look | None:
-        """The first guess of the pass that promises most on a chain; None where none promises enough."""
+    def _best_guess(self, parent: Candidate, passes: Sequence[Planned]) -> list[Look]:
+        """The first guess of the pass that promises most on a chain; nothing where none promises enough."""
         asked = self._expander.asker.ask(parent, [planned.offered for planned in passes])
-        guesses = []
-        for planned in passes:
-            proposals = [one for one in asked[planned.ordered.name].proposals if one.changes]
-            if proposals:
-                guesses.append((self._promises.of_pass(planned), planned, proposals))
-        if not guesses:
-            return None
-        gain, planned, (best, *others) = max(guesses, key=lambda guess: guess[0])
-        if gain < TOO_LITTLE:
-            return None
-        chosen = best.options
-        attempt = self._board.open(step_of(planned.offered, chosen), parent)
-        seconds = max(self._for_looks, self._time.grace_s)
-        (tried,) = self._bench.try_all([Trial(parent, planned.offered, chosen)], lambda _: seconds)
-        return None if tried is None else self._repairs.look(planned, parent, attempt, tried, others)
+        offering = [one for one in passes if any(guess.changes for guess in asked[one.ordered.name].proposals)]
+        best = max(offering, key=self._promises.of_pass, default=None)
+        if best is None or self._promises.of_pass(best) < TOO_LITTLE:
+            return []
+        return self._try([best], lambda _: parent)
 
 
 def _is_chain(named: Sequence[Planned]) -> bool:

@@ -26,9 +26,6 @@ from optim.passes import KernelUse
 MEASURING_S = 20.0
 """For all of it, which takes two seconds: it only ends a backend that hangs."""
 
-_ATTEMPTS, _AGAIN_WITHIN = 2, 0.05
-"""A machine that is so busy that the first took a larger share of what is left of the run is not asked again."""
-
 _DISTURBED = 0.25
 """Half of all kernels may be spread by more: else other programs made the figures."""
 
@@ -126,27 +123,20 @@ class KernelGains:
 
         They are kept before the turn ends: whoever waits for it finds them.
         """
-        bench, answer = self._bench, None
-        request = kernels.Request(bench.place, bench.store.models)
-        began = bench.turns.now()
+        bench = self._bench
         try:
-            for _ in range(_ATTEMPTS):
-                with bench.turns.turn():
-                    known = bench.store.read("steps", key, kernels.Answer)
-                    if known is not None:
-                        return known
-                    bench.say("timing this machine's kernels, once")
-                    answer = bench.runner.call(kernels.JOB, request, timeout_s=MEASURING_S)
-                    if answer.measured and not _is_disturbed(answer.measured):
-                        bench.store.write("steps", key, to_wire(answer))
-                if (
-                    not _is_disturbed(answer.measured)
-                    or bench.turns.now() - began > _AGAIN_WITHIN * bench.deadline.left
-                ):
-                    break
+            with bench.turns.turn():
+                known = bench.store.read("steps", key, kernels.Answer)
+                if known is not None:
+                    return known
+                bench.say("timing this machine's kernels, once")
+                request = kernels.Request(bench.place, bench.store.models)
+                answer = bench.runner.call(kernels.JOB, request, timeout_s=MEASURING_S)
+                if answer.measured and not _is_disturbed(answer.measured):
+                    bench.store.write("steps", key, to_wire(answer))
+                return answer
         except WorkerFailed:  # passes are guessed by their stage then
             return None
-        return answer
 
 
 def _is_disturbed(ratios: Sequence[KernelRatio]) -> bool:

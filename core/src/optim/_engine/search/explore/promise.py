@@ -106,10 +106,6 @@ class Promises:
         if repaired.key != step.key:
             self._repaired[repaired.key] = step, lost
 
-    def seconds(self, name: str) -> float:
-        """Returns what a candidate of a pass takes at most; 0 where none was tried."""
-        return self._seconds.get(name, 0.0)
-
     def gain(self, step: Step) -> float:
         """The gain to expect: what this step gained elsewhere, else its pass, else by its kernels, else a guess.
 
@@ -199,14 +195,10 @@ class Promises:
         """Returns the latency to expect of a chain with one more step, as a ratio to the original's."""
         return self._latency.get(parent.digest, 1.0) * math.exp(-self.gain(step))
 
-    def is_faster(self, step: Step) -> bool:
-        """Returns whether a step that was timed is worth a repair: one that is no faster needs none."""
-        return self.gain(step) > 0.0
-
     def reason_against(self, planned: Planned) -> str:
         """Returns why a pass is tried on no further chain, in one sentence; empty where nothing speaks against it."""
         name, pass_class = planned.ordered.name, planned.pass_class
-        gain, seconds = self._gain_of_pass.get(name), self.seconds(name)
+        gain, seconds = self._gain_of_pass.get(name), self._seconds.get(name, 0.0)
         if gain is not None and gain < -_NO_GAIN and pass_class.lossy:
             return f"it made the original slower (latency ratio {math.exp(-gain):.2f}): other passes promise more"
         useless = gain <= -math.log(CLEARLY_FASTER) if gain is not None else not self.holds(name)

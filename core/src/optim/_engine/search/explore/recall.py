@@ -17,11 +17,11 @@ from optim._engine.search.board import Board
 from optim._engine.search.deadline import Deadline
 from optim._engine.search.experience import Experience, keep, nearest, of_run, read
 from optim._engine.search.explore.expand import Expander
-from optim._engine.search.explore.repairs import Near
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.efforts import LOOK_S
 from optim._engine.search.plan import Plan, Planned
 from optim._engine.search.rows import step_of
+from optim._engine.search.select.repair import Near
 from optim._engine.search.state import Candidate, Measured, StepStatus, Trial
 from optim._engine.search.taste import CLEARLY_FASTER
 from optim._engine.search.workbench import Workbench

@@ -74,9 +74,7 @@ class Clock:
         answered = [one for one in candidates if not self.board[one].is_late]
         chosen = answered[: self._lanes(share, least)]
         found: list[Measured] = []
-        width = lanes_at_once(self._bench)
-        for start in range(0, len(chosen), width):
-            heat = chosen[start : start + width]
+        for heat in self._heats(chosen):
             memory_only = self._bench.goal.basis in (Basis.MEMORY, Basis.ACCURACY)
             effort = efforts.look(self._time, seconds * len(heat) / len(chosen), len(heat), memory_only=memory_only)
             if self._bench.goal.long_rounds:  # each model takes seconds, or tens of them
@@ -84,6 +82,11 @@ class Clock:
             found += self.measure(heat, effort, Wanted("explore", self._bench.prepared.explored, gated=True))
             self._time.lanes.note_lanes(self.base.open_s if self.base else 0.0)
         return found
+
+    def _heats(self, candidates: Sequence[Candidate]) -> list[Sequence[Candidate]]:
+        """Candidates in groups that may be open together."""
+        width = lanes_at_once(self._bench)
+        return [candidates[start : start + width] for start in range(0, len(candidates), width)]
 
     def _lanes(self, share: float, least: int) -> int:
         """How many lanes there is time for; for its arguments see :meth:`explore`."""
@@ -97,7 +100,7 @@ class Clock:
         """Whether there is time for a second race of what contends."""
         costs = self._time.lanes
         lanes = 2 if costs.is_long else AGAIN_LANES + 1
-        return self._time.spare_s > lanes * costs.lane_s + 0.5 * costs.again_s
+        return self._time.spare_s > lanes * costs.lane_s + 0.5 * costs.race_s
 
     def first_look(self, candidates: Sequence[Candidate], seconds: float) -> list[Measured]:
         """A few rounds on one sample for candidates that were compared already, within the budget or not.
@@ -112,9 +115,7 @@ class Clock:
             return []
         self._bench.say(f"timing {_models(candidates)} against the original")
         found: list[Measured] = []
-        width = lanes_at_once(self._bench)
-        for start in range(0, len(candidates), width):
-            heat = candidates[start : start + width]
+        for heat in self._heats(candidates):
             effort = efforts.first_look(self._time, seconds * len(heat) / len(candidates))
             base, results = race_candidates(self._bench, heat, effort, Wanted("first look", plain=True))
             self._note_base(base)

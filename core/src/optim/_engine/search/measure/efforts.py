@@ -63,8 +63,8 @@ def first_look(time: Deadline, seconds: float = 2 * LOOK_S) -> Effort:
 def final(time: Deadline, lanes: int, *, drop: bool) -> Effort:
     """Fresh rounds for so many models that may be delivered."""
     costs = time.lanes
-    again_s = (AGAIN_LANES + 1) * costs.lane_s + costs.again_s if costs.races_again else 0.0
-    effort = _exact(time, costs.final_s, lanes, least_rounds=10, drop=drop, after_s=again_s)
+    again_s = (AGAIN_LANES + 1) * costs.lane_s + costs.race_s if costs.races_again else 0.0
+    effort = _exact(time, costs.race_s, lanes, least_rounds=10, drop=drop, after_s=again_s)
     left_s = time.spare_s - costs.opened_s(lanes) - effort.seconds
     left_s -= again_s if left_s > again_s else 0.0  # where there is time for one race only, that has all of it
     return replace(effort, decide_s=max(effort.seconds, _decide_s(left_s)))
@@ -79,7 +79,7 @@ def again(time: Deadline, lanes: int, *, drop: bool) -> Effort:
 
 def aside(time: Deadline, lanes: int, *, drop: bool = False) -> Effort:
     """Fresh rounds for what is beyond the budget."""
-    return _exact(time, time.lanes.again_s, lanes, least_rounds=8, drop=drop, after_s=0.0)
+    return _exact(time, time.lanes.race_s, lanes, least_rounds=8, drop=drop, after_s=0.0)
 
 
 def _exact(time: Deadline, seconds: float, lanes: int, *, least_rounds: int, drop: bool, after_s: float) -> Effort:

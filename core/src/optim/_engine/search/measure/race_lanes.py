@@ -14,13 +14,11 @@ from optim._engine.jobs.lane import JOB, Request
 from optim._engine.jobs.start_up import Ready
 from optim._engine.search.effort import Effort
 from optim._engine.search.state import LaneResult
+from optim._engine.search.taste import HANGS_S
 from optim.goal import Figure
 from optim.jobs.forked import Server
 from optim.jobs.process import WorkerFailed, WorkerProcess, server_apart
 from optim.jobs.wire import from_wire
-
-_BASE_TIMEOUT_S = 900.0
-"""For the base to open and to be compared: it only ends one that hangs."""
 
 _IMPORTED = (
     "numpy.random",
@@ -94,7 +92,7 @@ def open_lanes(base: Request, lanes: Sequence[Request], effort: Effort, end: flo
 
     def open_one(request: Request) -> Lane | WorkerFailed:
         patient = request.model.digest == base.model.digest and request.comparison.place == base.comparison.place
-        timeout_s = min(_BASE_TIMEOUT_S if patient else effort.open_timeout_s, end - time.monotonic())
+        timeout_s = min(HANGS_S if patient else effort.open_timeout_s, end - time.monotonic())
         if timeout_s <= 0:
             return LateLane()
         opened = open_lane(request, timeout_s, fresh=effort.fresh, server=server)

@@ -15,23 +15,19 @@ from optim._engine.search.effort import Effort
 from optim._engine.search.measure.lane_figures import goal_ratio
 from optim._engine.search.measure.race_lanes import Lane, run_lane
 from optim._engine.search.measure.statistics import paired_ratio
-from optim._engine.search.taste import WORTH
+from optim._engine.search.taste import HANGS_S, WORTH
 from optim.goal import FASTER, Ratio
 from optim.jobs.process import WorkerFailed
 
 _FOREIGN_SHARE = 0.03
 """Share of the machine that others may use in a round that counts: less drops rounds, more widens intervals."""
 
-_ROUND_TIMEOUT_S = 300.0
-"""For one round of one lane, which takes tenths of seconds: it only ends a lane that hangs."""
-
 _ALONE = 3
 """Rounds of a base beside which nothing races: they say what the original takes, and decide nothing. Ten of a GPT2's
 answers took the time in which what came next was to be proven."""
 
-_CLEARLY, _HOPELESS = 1.02, 1.35
-"""A lane leaves the race when its interval lies above the best one's by more than the first: less drops what may yet
-win. After a few rounds one that is so much slower as the second needs no interval."""
+_HOPELESS = 1.35
+"""After a few rounds a lane that is so much slower than the best one leaves the race, whatever its interval."""
 
 _NEXT_LOOK = 1.25
 """Times as many rounds as at a look at the intervals, when the next one is due. A race that ends at the first of many
@@ -155,7 +151,7 @@ class _Running:
             if time.monotonic() >= self.end:
                 break
             try:
-                self.watch.add_own(run_lane(self.lanes[i], min(_ROUND_TIMEOUT_S, self.end - time.monotonic())))
+                self.watch.add_own(run_lane(self.lanes[i], min(HANGS_S, self.end - time.monotonic())))
             except WorkerFailed as failed:
                 if failed.kind == "timeout" and time.monotonic() >= self.end:
                     if not self.lanes[i].times and failed.call is not None:
@@ -227,7 +223,7 @@ def _judge(lanes: dict[int, Lane], failures: dict[int, str], kept: list[int], dr
         return None
     best = min(ratios.values(), key=lambda ratio: ratio.value)
     for i, ratio in ratios.items():
-        if drop and ratio is not best and (ratio.value > _HOPELESS * best.value or ratio.low > best.high * _CLEARLY):
+        if drop and ratio is not best and (ratio.value > _HOPELESS * best.value or ratio.low * WORTH > best.high):
             lanes[i].racing = False
     rivals = [ratio for i, ratio in ratios.items() if ratio is not best and lanes[i].racing]
     return Leader(best, alone=all(ratio.low > best.high for ratio in rivals))

@@ -13,7 +13,7 @@ from optim._engine.goals.known import release_of
 from optim._engine.jobs import lane
 from optim._engine.jobs.lane_clock import LaneClock
 from optim._engine.search.effort import Effort
-from optim._engine.search.lane_costs import LEAST_ROUNDS
+from optim._engine.search.lane_costs import LEAST_ROUNDS, LONG_S
 from optim._engine.search.measure import race_job
 from optim._engine.search.measure.lane_figures import as_base
 from optim._engine.search.measure.race_job import Admission
@@ -37,9 +37,6 @@ _PROCESS_BYTES = 150 << 20
 _CONTEXT_BYTES = 600 << 20
 """What a process is expected to take on a GPU before its model, for the context of CUDA and its libraries: an estimate,
 not measured. What the original took with its inputs, where that is more, is taken for each lane instead."""
-
-_QUICK_S = 0.5
-"""A model that runs longer is looked at in a batch where a limit was given only: it takes ten runs of each lane."""
 
 _FREE_SHARE = 0.5
 """Other programs start while a race runs, and a candidate may take more than the original."""
@@ -255,13 +252,14 @@ def _room(bench: Workbench) -> float:
 
 def _lane(bench: Workbench, candidate: Candidate, wanted: Wanted) -> lane.Request:
     held = bench.settings.max_batch_drift is not None and wanted.gated
+    quick = bench.prepared.run_s <= LONG_S  # a batch takes ten runs of each lane
     return lane.Request(
         model=candidate.model,
         comparison=bench.comparison(candidate),
         compared=wanted.samples,
         timed=bench.prepared.timed,
         measure_task=wanted.measure_task,
-        batched=held or (wanted.purpose == "final" and bench.prepared.run_s <= _QUICK_S),
+        batched=held or (wanted.purpose == "final" and quick),
     )
 
 

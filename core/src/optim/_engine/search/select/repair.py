@@ -1,7 +1,7 @@
 """Repair: a lossy step leaves some more nodes in float, so that a candidate keeps the budget.
 
-While exploring, the closest candidate of a pass without one that holds is repaired. At the end, a candidate is that
-held on the samples explored and breaks the budget on all of them: what is faster than anything that holds is worth
+While exploring, the closest candidate of a pass without one that holds is repaired. At the end, a candidate is repaired
+that held on the samples explored and breaks the budget on all of them: what is faster than anything that holds is worth
 more than to be dropped. Its last lossy step leaves more nodes in float, and the steps after it are applied again.
 With goal accuracy, what keeps within the bounds is brought nearer to the original in the same way.
 """
@@ -9,59 +9,89 @@ With goal accuracy, what keeps within the bounds is brought nearer to the origin
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from optim._engine.gate.drift import worst_drift
 from optim._engine.repair.found import FINER_PRICE, MOST_WORK_KEPT, PART_FOR_THE_METRIC, REPAIRABLE, Repair, why_none
 from optim._engine.search.board import Board
 from optim._engine.search.deadline import LEAST_REPAIR_S, Deadline
+from optim._engine.search.plan import Planned
 from optim._engine.search.rows import step_of
 from optim._engine.search.select.chains import Chains
-from optim._engine.search.state import Attempt, Candidate, Step, Trial
+from optim._engine.search.state import Attempt, Candidate, Step, StepKey, Trial
 from optim._engine.search.workbench import Tried, Workbench
 from optim.jobs.process import WorkerFailed
 
-_AIM = 0.97
-"""Share of the budget that a repair on all samples aims at: drift varies a little with the session settings."""
+MARGIN = 0.97
+"""Share of what is allowed that a repair aims at where another drift than the one it measures decides: that of further
+samples, from the source, or under other session settings."""
 
-_LEAST_SHARE = 0.5
-"""Of what the candidate took, that its repair must have: it begins with making another. Two repairs of 2 s each took
-what the race of a detector lacked, whose candidate had taken 19."""
+_NO_NEARER = 0.9
+"""Of a drift: a tenth less is not worth a repair."""
 
 _FIRST_SHARE = 0.7
 """Share of what is left for repairs that the next one gets: what it finds is tried on other candidates too."""
 
-MARGIN_TO_SOURCE = 0.9
-"""Drifts from the source, and of further samples, do not go down quite as those do that a repair measures."""
-
 
 @dataclass(frozen=True, slots=True)
-class RepairedOptions:
-    """Options with which a step holds.
+class Near:
+    """A candidate that was tried and may be repaired: the pass, the chain before it, its row, and what the job said."""
+
+    planned: Planned
+    parent: Candidate
+    attempt: Attempt
+    tried: Tried
+
+    @property
+    def key(self) -> tuple[str, StepKey]:
+        """What it is called: the model that the pass was given, and the step."""
+        return self.parent.digest, self.attempt.step.key
+
+    @property
+    def drift(self) -> float:
+        """How far off it is."""
+        return self.attempt.drift.relative_error if self.attempt.drift else 0.0
+
+    @property
+    def made_bytes(self) -> int:
+        """The size of what the pass made: a repair leaves no less."""
+        return self.tried.answer.size_bytes if self.tried.answer is not None else 0
+
+
+class Repairs:
+    """Repairs candidates of one search.
+
+    Args:
+        bench: of the run.
+        board: gets a row for each that is tried.
+        time: for repairs.
+        judge: returns the chain with a step if it holds, as :meth:`Expander.judge` does.
+        note_repaired: told which step a repair began with, which it found, and the share of the gain that is lost.
 
     Attributes:
-        options: of the step.
-        rough: whether a repair with more time may find better ones.
-        lost: share of what the step gains that its nodes in other precisions cost, about, 0..1.
-        limit: the drift that they were found for.
+        near: what may be repaired with more time.
     """
 
-    options: dict[str, Any]
-    rough: bool = False
-    lost: float = 0.0
-    limit: float = 0.0
-
-
-class Repairer:
-    """Repairs candidates."""
-
-    def __init__(self, bench: Workbench, board: Board, time: Deadline) -> None:
+    def __init__(
+        self,
+        bench: Workbench,
+        board: Board,
+        time: Deadline,
+        judge: Callable[[Candidate, Attempt, Tried], Candidate | None],
+        note_repaired: Callable[[Step, Step, float], None],
+    ) -> None:
         self._bench = bench
         self._budget = bench.budget
         self._board = board
         self._time = time
+        self._judge = judge
+        self._note_repaired = note_repaired
         self._chains = Chains(bench, board, time)
+        self._repaired_as: dict[StepKey, dict[str, Any]] = {}
+        self._found: dict[tuple[str, StepKey], Candidate | None] = {}
+        self.near: dict[tuple[str, StepKey], Near] = {}
 
     def aim(self, tried: Tried) -> float:
         """Returns the drift that a repair aims at while exploring.
@@ -75,37 +105,75 @@ class Repairer:
         if drift > self._budget.limit(lossy=True):
             return self._budget.repair_limit
         times = self._board.of_model(tried.answer.result.model).times_too_far
-        return drift / times * MARGIN_TO_SOURCE if times > 1 else drift * PART_FOR_THE_METRIC
+        return drift / times * MARGIN if times > 1 else drift * PART_FOR_THE_METRIC
 
-    def aim_after(self, repaired: Tried) -> float | None:
-        """Returns the drift that the next repair aims at where the gate refused what one found; None: there is none.
+    def is_near(self, attempt: Attempt, tried: Tried) -> bool:
+        """Whether it is beyond the budget by so little that it may be repaired, or some nodes overflow."""
+        if "keep" not in attempt.step.options or tried.answer is None or not tried.answer.comparisons:
+            return False
+        wrong = [comparison for comparison in tried.answer.comparisons if comparison.problem]
+        if wrong:
+            return all(comparison.overflowed for comparison in wrong)
+        limit = self.aim(tried)
+        return limit < worst_drift(tried.answer.comparisons).relative_error < REPAIRABLE * limit
 
-        What a repair measured holds. The gate may refuse it for the drift of further samples, or from the source.
+    def closest(self, tried: Sequence[Near]) -> Near | None:
+        """Returns the closest of the candidates that broke the budget and can be repaired."""
+        near = [one for one in tried if self.is_near(one.attempt, one.tried)]
+        return min(near, key=lambda one: one.drift, default=None)
+
+    def known_for(self, step: Step) -> dict[str, Any] | None:
+        """Returns the options that a repair of a step found on another chain; None where nobody knows."""
+        return self._repaired_as.get(step.key)
+
+    def repair(self, one: Near) -> Candidate | None:
+        """Returns a candidate beyond the budget with nodes left in float, if it holds then; once for each."""
+        if one.key not in self._found:
+            self._found[one.key] = self._repair(one)
+            self.leave(one)
+        if self._found[one.key] is not None:
+            self.near.pop(one.key, None)
+        return self._found[one.key]
+
+    def leave(self, one: Near) -> None:
+        """Note what may be repaired with more time."""
+        self.near[one.key] = one
+
+    def repair_on(self, is_wanted: Callable[[Near], bool]) -> Candidate | None:
+        """Returns what a repair finds in all the time but the least proof, of what was smallest before it first."""
+        with self._time.lending():
+            for one in sorted(self.near.values(), key=lambda one: one.made_bytes):
+                if self._time.left_for_repairs < LEAST_REPAIR_S:
+                    break
+                if is_wanted(one):
+                    self._found.pop(one.key, None)
+                    one.attempt.unrepaired = ""
+                    if (found := self.repair(one)) is not None:
+                        return found
+        return None
+
+    def _repair(self, one: Near) -> Candidate | None:
+        """Tries the candidate with as many nodes left in float as the budget takes; returns it if it holds.
+
+        The report gets a row for it, or the reason why there is none.
         """
-        if repaired.answer is None:
+        broken, offered = one.attempt, one.planned.offered
+        seconds, most_s = self._time.left_for_repairs, self._time.most_for_repair(broken.seconds)
+        if seconds <= 0 or most_s <= 0:
+            broken.unrepaired = "not repaired: no search time left"
             return None
-        drift = worst_drift(repaired.answer.comparisons)
-        from_source = self._board.of_model(repaired.answer.result.model).times_too_far
-        times = max(from_source, self._budget.held(drift) / self._budget.limit(lossy=True))
-        return drift.relative_error / times * MARGIN_TO_SOURCE if 1 < times < math.inf else None
-
-    def options(self, trial: Trial, attempt: Attempt, tried: Tried, limit: float) -> RepairedOptions | None:
-        """Returns options with which a candidate drifts by ``limit`` at most; None where none were found.
-
-        The report gets a row for them, or the reason why there are none.
-        """
-        seconds, most_s = self._time.left_for_repairs, self._time.most_for_repair(attempt.seconds)
-        if seconds <= 0 or most_s < _LEAST_SHARE * attempt.seconds:
-            attempt.unrepaired = "not repaired: no search time left"
-            return None
+        trial, within_s = Trial(one.parent, offered, broken.step.options), (seconds * _FIRST_SHARE, most_s)
         with self._time.repairs.spending():
-            repair = self._find(trial, tried, attempt, limit, (seconds * _FIRST_SHARE, most_s))
+            repair = self._find(trial, one.tried, broken, self.aim(one.tried), within_s)
         if repair is None:
             return None
-        options = _keeping(attempt.step, repair)
-        row = self._board.open(step_of(trial.offered, options), trial.candidate)
-        row.notes = (repair.text(trial.offered.over_models.kept),)
-        return RepairedOptions(options, repair.rough, repair.work + FINER_PRICE * repair.between)
+        options = self._repaired_as[broken.step.key] = _keeping(broken.step, repair)
+        again = self._board.open(step_of(offered, options), one.parent)
+        again.notes = (repair.text(offered.over_models.kept),)
+        self._note_repaired(broken.step, again.step, repair.work + FINER_PRICE * repair.between)
+        named_s = self._time.for_candidate(named=True) if one.planned.forced else 0.0
+        seconds = max(named_s, self._time.for_repaired)
+        return self._judge(one.parent, again, self._bench.try_one(replace(trial, options=options), seconds))
 
     def _find(
         self, trial: Trial, tried: Tried, row: Attempt, limit: float, within_s: tuple[float, float], seen: str = ""
@@ -133,7 +201,7 @@ class Repairer:
         return None
 
     def on_all_samples(self, candidate: Candidate) -> Candidate | None:
-        """Leaves more nodes of a candidate in float; the result is not measured yet.
+        """Leaves more nodes of a candidate in float, at the end of a search; the result is not measured yet.
 
         Args:
             candidate: with its drift, and its metric, on all samples.
@@ -142,16 +210,30 @@ class Repairer:
             None where its steps cannot leave nodes alone, or where nothing was found in time; the report says so.
         """
         limit, held = self._budget.limit(lossy=True), self._budget.held(candidate.drift)
-        if held > REPAIRABLE * limit or self._time.final_repairs.left < LEAST_REPAIR_S:
+        if held > REPAIRABLE * limit or self._time.before_last_race < LEAST_REPAIR_S:
             return None
-        aim = candidate.drift.relative_error * (PART_FOR_THE_METRIC if held <= limit else limit * _AIM / held)
-        with self._time.final_repairs.spending():
-            return self._repaired(candidate, aim, self._time.final_repairs.left, "for all samples")
+        aim = candidate.drift.relative_error * (PART_FOR_THE_METRIC if held <= limit else limit * MARGIN / held)
+        return self._repaired(candidate, aim, _FIRST_SHARE * self._time.before_last_race, "for all samples")
 
-    def nearer(self, candidate: Candidate, aim: float) -> Candidate | None:
-        """Leaves nodes of a candidate in float while exploring, so that it drifts by ``aim`` at most; None: no way."""
-        with self._time.repairs.spending():
-            return self._repaired(candidate, aim, self._time.left_for_repairs, "for less drift within the bounds")
+    def nearer(self, candidate: Candidate, fits: Callable[[Candidate], bool]) -> list[Candidate]:
+        """Returns what repairs make of a candidate that fits and drifts less, each less than the one before it.
+
+        The drift is halved as long as the result fits. After one that does not, the next repair aims between the two.
+        """
+        found: list[Candidate] = []
+        drift, beyond = candidate.drift.relative_error, 0.0
+        while (left_s := self._time.left_for_repairs) >= LEAST_REPAIR_S:
+            aim = math.sqrt(beyond * drift) if beyond else drift / 2
+            if aim >= _NO_NEARER * drift:
+                break
+            with self._time.repairs.spending():
+                new = self._repaired(candidate, aim, left_s, "for less drift within the bounds")
+            if new is not None and new.drift.relative_error < drift and fits(new):
+                found.append(new)
+                drift = new.drift.relative_error
+            else:
+                beyond = aim
+        return found
 
     def _repaired(self, candidate: Candidate, aim: float, seconds: float, why: str) -> Candidate | None:
         """The chain with more nodes left in float by its last lossy step, and the steps after that applied again.
@@ -185,21 +267,10 @@ class Repairer:
         row.notes = (*row.notes, f"repaired {why}, with {nodes} left {kept}")
         return self._chains.apply([repaired, *candidate.steps[place + 1 :]], before)
 
-    def is_far(self, tried: Tried) -> bool:
-        """Whether it is beyond the budget by so much that its repair is the last thing to try."""
-        if tried.answer is None or not tried.answer.comparisons:
-            return False
-        return REPAIRABLE * self.aim(tried) <= worst_drift(tried.answer.comparisons).relative_error < math.inf
 
-    def is_near(self, tried: Tried) -> bool:
-        """Whether it is beyond the budget by little, or by what a few nodes that overflow may explain."""
-        if tried.answer is None or not tried.answer.comparisons:
-            return False
-        wrong = [comparison for comparison in tried.answer.comparisons if comparison.problem]
-        if wrong:
-            return all(comparison.overflowed for comparison in wrong)
-        limit = self.aim(tried)
-        return limit < worst_drift(tried.answer.comparisons).relative_error < REPAIRABLE * limit
+def as_elsewhere(planned: Planned) -> str:
+    """The note of a row whose options were found on another chain."""
+    return f"what a repair on another chain leaves {planned.pass_class.kept}"
 
 
 def _in_words(failed: WorkerFailed) -> str:

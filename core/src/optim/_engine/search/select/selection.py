@@ -13,24 +13,14 @@ from optim._engine.search.front import beats, tie_of, unbeaten_beside_speed, wor
 from optim._engine.search.measure.clock import NOT_TIMED, SIZE_ALONE, Clock
 from optim._engine.search.measure.racing import comparable_original, lanes_at_once
 from optim._engine.search.measure.source_gate import SourceGate
-from optim._engine.search.select.all_samples import (
-    Hope,
-    best_beside,
-    chance_of,
-    is_alike,
-    note_no_faster,
-    note_objections,
-)
-from optim._engine.search.select.repair import Repairer
+from optim._engine.search.select.all_samples import is_alike, is_safe, note_no_faster, note_objections
+from optim._engine.search.select.repair import Repairs
 from optim._engine.search.select.shorter import ShorterChains
 from optim._engine.search.state import Candidate, Measured, unique
-from optim._engine.search.taste import DIFFER, FEW, SAME_SPEED
+from optim._engine.search.taste import DIFFER, FEW, SAME
 from optim._engine.search.workbench import Workbench
 from optim.goal import Basis
 from optim.passes import Role
-
-_SAME = 1 + SAME_SPEED
-"""Within one per cent the shorter chain is taken, and nothing is repaired."""
 
 _A_LOT = 0.8
 """Where size is the goal, what is as small and as accurate has to be so much faster: the same bytes can be slower for
@@ -44,15 +34,15 @@ class Selection:
         clock: of the last races; its board says what held on all samples.
     """
 
-    def __init__(self, bench: Workbench, board: Board, time: Deadline) -> None:
+    def __init__(self, bench: Workbench, board: Board, time: Deadline, repairs: Repairs | None = None) -> None:
         self._bench = bench
         self._board = board
         self._time = time
+        self._repairs = repairs
         self.objective = bench.objective
         self.clock = Clock(bench, board, time)
         self._shorter = ShorterChains(bench, board, time)
         self._source = SourceGate(bench, self._board)
-        self._repairer = Repairer(bench, board, time)
         self._proven: dict[str, Measured] = {}
         self._judged: list[Candidate] = []
         self._of_load: Measured | None = None
@@ -76,9 +66,8 @@ class Selection:
             return None
         asked = self._shorter.only_what_was_asked_for(finalists[0])
         shorter = self._shorter.without_doubtful(finalists[0])
-        plain = [one for one in shorter if self._shorter.only_set(finalists[0].steps[len(one.steps) :])]
-        beside = self._beside(finalists, ranking)
-        finalists = unique([finalists[0], *asked, *beside, *plain, *finalists[1:], *shorter])
+        beside = self._beside(finalists[0], ranking)
+        finalists = unique([finalists[0], *asked, *beside, *finalists[1:], *shorter])
         finalists = finalists[: max(1 + len(asked) + len(beside), self._time.lanes_at_the_end(len(finalists)))]
         measured = self._timed(ranking, finalists) if self._bench.target.timed else self._first_right(finalists)
         while (chosen := self._choose(measured)) is not None and self._is_for_speed:
@@ -102,20 +91,17 @@ class Selection:
     def _original_objection(self) -> str:
         return self.objective.original_objection(self._bench.original, self.clock.base)
 
-    def _beside(self, finalists: Sequence[Candidate], ranking: Sequence[Measured]) -> list[Candidate]:
-        """Returns what is proven beside the finalists, since all samples may not allow what few did."""
-        promised = self._promised(ranking)
-        whole = self.objective.figure(Measured(self._bench.original, 1.0), self.clock.base)
-        if self.objective.is_accuracy:  # nothing is better than the original, and no gain tells what is worth a lane
+    def _beside(self, best: Candidate, ranking: Sequence[Measured]) -> list[Candidate]:
+        """Returns the best that is far within the budget, if the best of all is near it: few samples may be kind."""
+        if self.objective.is_accuracy or is_safe(best, self._bench.budget):
             return []
-
-        def hope(candidate: Candidate) -> Hope:
-            gain = math.log(whole / promised(candidate)) if 0 < promised(candidate) < math.inf else 0.0
-            return Hope(candidate, gain, chance_of(candidate, self._bench.budget))
-
-        others = unique(item.candidate for item in (*self._board.held(), *ranking) if self._may_win(item))
-        right = [one for one in others if not self._board.is_wrong(one)]
-        return best_beside([hope(one) for one in finalists], map(hope, right))
+        whole = self.objective.figure(Measured(self._bench.original, 1.0), self.clock.base)
+        for item in sorted((*self._board.held(), *ranking), key=self._rank):
+            one = item.candidate
+            right = self._may_win(item) and not self._board.is_wrong(one) and is_safe(one, self._bench.budget)
+            if right and is_alike(one, best) and self._rank(item) < whole:
+                return [one]
+        return []
 
     def _promised(self, ranking: Sequence[Measured]) -> Callable[[Candidate], float]:
         """Tells what was explored of a candidate, as what is made small; infinite where nothing was."""
@@ -333,7 +319,7 @@ class Selection:
         """
         broken = [one for one in candidates if self._board[one].broken is not None]
         for candidate in sorted(broken, key=promised):
-            if promised(candidate) * _SAME >= best:
+            if promised(candidate) >= best:
                 break
             self._bench.say("the best is beyond the budget on all samples: repairing it")
             if (found := self._repair(candidate)) is not None:
@@ -343,9 +329,9 @@ class Selection:
     def _repair(self, candidate: Candidate) -> Candidate | None:
         """Repairs what broke the budget on samples of the run: a repair measures on those, and not on a source."""
         record = self._board[candidate]
-        if record.broken is None or record.source_objection:
+        if self._repairs is None or record.broken is None or record.source_objection:
             return None
-        return self._repairer.on_all_samples(record.broken)
+        return self._repairs.on_all_samples(record.broken)
 
     def _note_objections(self, candidates: Sequence[Candidate]) -> None:
         self._judged += candidates
@@ -421,8 +407,8 @@ class Selection:
             return True
         if self.objective.is_size:
             return False
-        if self._rank(item) <= self._rank(best) * _SAME:
+        if self._rank(item) <= self._rank(best) * (1 + SAME):
             return True
         more = [step for step in best.candidate.steps if step not in item.candidate.steps]
         fits = all(step in best.candidate.steps for step in item.candidate.steps)
-        return fits and self._rank(item) <= self._rank(best) * self._shorter.to_show(more, best)
+        return fits and self._shorter.make_way(more) and self._rank(item) <= self._rank(best) * DIFFER

@@ -9,9 +9,8 @@ from optim._engine.search.deadline import Deadline
 from optim._engine.search.measure.idle_settings import IdleSettings
 from optim._engine.search.select.chains import Chains
 from optim._engine.search.state import Candidate, Measured, Step, StepStatus
-from optim._engine.search.taste import DIFFER
 from optim._engine.search.workbench import Workbench
-from optim.goal import FASTER, Basis
+from optim.goal import FASTER
 from optim.passes import Role
 
 _OF_LOAD = (
@@ -48,22 +47,6 @@ class ShorterChains:
     def only_set(self, steps: Sequence[Step]) -> bool:
         """Whether these steps do no more than set how the runtime runs a model, unasked."""
         return bool(steps) and all(step.session_only and not self.was_asked_for(step) for step in steps)
-
-    def to_show(self, steps: Sequence[Step], best: Measured) -> float:
-        """By which factor a chain without these steps must be slower for them to stay; 0 where they always stay.
-
-        Settings never need more than what processes differ by: on a busy machine, where intervals are wide, none would
-        be left.
-
-        Args:
-            steps: of the best chain.
-            best: that chain, as it was proven.
-        """
-        if self.make_way(steps):
-            return DIFFER
-        if not self.only_set(steps) or self._bench.goal.basis is not Basis.CALLS or not best.ratio or best.high is None:
-            return 0.0
-        return min(best.high / best.ratio, DIFFER)
 
     def changes_nothing(self, candidate: Candidate) -> bool:
         """Whether the runtime makes of it what it makes of the original: that is not faster, whatever a clock says.
@@ -116,7 +99,7 @@ class ShorterChains:
         """
         found, steps = [], list(candidate.steps)
         for place, step in reversed(list(enumerate(candidate.steps))):
-            if self._took(steps) > self._time.before_last_race:
+            if self._time.is_up:
                 break
             doubtful = self._is_doubtful(candidate.steps[: place + 1]) and not self.was_asked_for(step)
             if len(steps) > 1 and doubtful:
@@ -125,15 +108,6 @@ class ShorterChains:
                     found.append(shorter)
                     steps = list(shorter.steps) if step.role is Role.ENABLE else steps
         return found
-
-    def _took(self, steps: Sequence[Step]) -> float:
-        """Seconds that applying these steps took before, the longest of each pass."""
-        names = {step.pass_name for step in steps}
-        longest = dict.fromkeys(names, 0.0)
-        for attempt in self._board.attempts:
-            if attempt.step.pass_name in names:
-                longest[attempt.step.pass_name] = max(longest[attempt.step.pass_name], attempt.seconds)
-        return sum(longest.values())
 
     def _is_doubtful(self, steps: tuple[Step, ...]) -> bool:
         """Whether the last of these steps only makes way, or was no faster than the chain without it.

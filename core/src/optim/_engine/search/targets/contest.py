@@ -18,11 +18,8 @@ from optim._engine.search.measure.racing import Wanted, race_candidates
 from optim._engine.search.objective import Objective
 from optim._engine.search.state import Candidate, Measured
 from optim._engine.search.targets.entrants import Entrant, TargetOutcome, TargetStatus
-from optim._engine.search.taste import SAME_SPEED
+from optim._engine.search.taste import DIFFER, SAME
 from optim._engine.search.workbench import Workbench
-
-_CONTENDS = 1.1
-"""What is slower by more than what is proven is not proven: a quick look is off by a tenth at most."""
 
 _NOT_LOOKED_AT = "the run ended before a candidate on this target was timed"
 
@@ -73,7 +70,7 @@ class Contender:
         status = TargetStatus.FAILED if self.failed else TargetStatus.BEATEN
         start = self.beam.start
         right = [] if self.failed or self.entrant.objection else [start]
-        proven = [point.measured for point in self.beam.board.found if point.proven and point.within]
+        proven = [point for point in self.beam.board.found if point.proven and point.within]
         ratios = [item.ratio for item in (*right, *self.ranking, *proven) if item.ratio is not None]
         return TargetOutcome(
             self.name,
@@ -158,7 +155,7 @@ class Contest:
     def may_beat(self, one: Contender, winner: Measured, of: Contender) -> bool:
         """Whether the best of a target may be better than what was proven on another; else the reason is noted."""
         best, proven = self._best(one), self.figure(winner, of)
-        if best <= _CONTENDS * proven:
+        if best <= DIFFER * proven:
             return True
         if self._objective.is_latency:
             one.reason = one.reason or f"{best:.2f} at best in the search; {of.name} has {proven:.2f}"
@@ -167,7 +164,7 @@ class Contest:
     def is_better(self, one: tuple[Measured, Contender], other: tuple[Measured, Contender]) -> bool:
         """Whether a result is better than that of another target: by the goal, else by what the report compares."""
         figure, others = self.figure(*one), self.figure(*other)
-        if abs(figure - others) > SAME_SPEED * others:
+        if abs(figure - others) > SAME * others:
             return figure < others
         return beats(one[0], other[0])
 
