@@ -64,6 +64,7 @@ def verdict(monkeypatch):
                 self.board = Board(bench.budget)
                 self.start = Measured(bench.original, 1.0, 1.0, 1.0)
                 self.time, self.clock, self.repairs = search_of(10.0, 300.0), SimpleNamespace(base=None), None
+                self.recall = SimpleNamespace(run=list, stands=lambda winner: False, keep=lambda winner: None)
 
             def run(self):
                 row = self.board.open(ROUND, ORIGINAL)
