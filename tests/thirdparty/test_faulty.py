@@ -439,6 +439,7 @@ PLANTED = {
         ("error[backend-no-answer]", f"{BACKEND} was about to say what it accepts"),
     ),
     "kernel clock": Planted(CLOCK, "one more run takes", (f"time_runs of {BACKEND} returned ",)),
+    "late clock": Planted(CLOCK, "one more run takes", (f"time_runs of {BACKEND} returned ",)),
     "endless candidates": Planted(
         CANDIDATES, "more than 1000", ("candidates of faulty.store-bytes returned more than 1000",)
     ),

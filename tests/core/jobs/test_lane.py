@@ -48,6 +48,22 @@ class Device:
         """Nothing to leave."""
 
 
+class LateDevice(Device):
+    """Says a time when it has taken the work, and does the work before the next run."""
+
+    left_s = 0.0
+
+    def run(self, feeds):
+        self.now += self.left_s + self.run_s
+        self.left_s = 0.0
+        return {}
+
+    def time_runs(self, feeds, count):
+        self.now += count * self.says
+        self.left_s += count * (self.run_s - self.says)
+        return [self.says] * count
+
+
 class Coordinator:
     """Asks for some rounds, between which the session spins."""
 
@@ -96,6 +112,7 @@ DEVICES = {
     "that counts only kernels": (Device(30e-6, 0.2e-3, 9e-6), True),
     "that says too little on a busy machine": (Device(30e-6, 0.0, 0.7e-6, (0.0, 6.2e-3, 31e-3)), True),
     "that says too much": (Device(30e-6, 0.0, 0.75), True),
+    "that says a time before the work is done": (LateDevice(0.03, 0.0, 0.001), True),
 }
 
 
@@ -107,6 +124,13 @@ def test_a_clock_is_doubted_if_it_says_too_little_or_too_much_however_busy_the_m
     assert (found is not None) == doubted
     if found:
         assert found == (pytest.approx(device.says), pytest.approx(device.run_s))
+
+
+def test_a_device_that_says_a_time_before_the_work_is_done_is_timed_by_the_wall(monkeypatch):
+    device = LateDevice(0.03, 0.0, 0.001)
+    for module in (lane, session_contract):
+        monkeypatch.setattr(module, "time", device)
+    assert _rounds(Coordinator(device, rounds=2), device, _GoalTimer(None, None)).by_wall
 
 
 def test_a_doubted_lane_begins_its_goal_again_by_the_wall(monkeypatch):

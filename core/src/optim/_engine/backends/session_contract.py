@@ -98,33 +98,42 @@ def is_beyond(said_s: float, passed_s: float) -> bool:
     return said_s > 1.01 * passed_s + _CLOCK_STEP_S
 
 
-def is_other_clock(said_s: float, passed_s: float) -> bool:
-    """Whether what a device's clock says of some runs may not be of the time that passed, and is worth a look."""
-    return said_s < _CLOCK_SHARE * passed_s or is_beyond(said_s, passed_s)
+def is_other_clock(said_s: float, passed_s: float, share_s: float) -> bool:
+    """Whether what a device's clock says of some runs may not be of the time that passed, and is worth a look.
+
+    Args:
+        said_s: by the device's clock.
+        passed_s: by the wall's, in these runs.
+        share_s: their share of the time of all runs, untimed ones too: those wait for the work that a device still has.
+    """
+    return said_s < _CLOCK_SHARE * max(passed_s, share_s) or is_beyond(said_s, passed_s)
 
 
 def clock_doubt(session: Session, feeds: Feeds) -> tuple[float, float] | None:
     """Seconds of a run by the device's clock and by the wall's, if they contradict each other; else nothing.
 
-    The way to a device and back takes no longer for more runs in a row, so it is in no difference of two bursts. What
-    else the machine does only adds to a burst, so the shortest ones count.
+    The way to a device and back takes no longer for more runs in a row, so no difference of two bursts has it. A burst
+    ends with a plain run: it waits for the work of a device that says a time before it has done it. What else the
+    machine does only adds to a burst, so the shortest ones count.
     """
 
-    def burst(runs: int) -> tuple[float, float]:
+    def burst(runs: int) -> tuple[float, float, float]:
         started = time.perf_counter()
         said_s = sum(session.time_runs(feeds, runs))
-        return said_s, time.perf_counter() - started
+        passed_s = time.perf_counter() - started
+        session.run(feeds)
+        return said_s, passed_s, time.perf_counter() - started
 
-    few: list[tuple[float, float]] = []
-    more: list[tuple[float, float]] = []
+    few: list[tuple[float, float, float]] = []
+    more: list[tuple[float, float, float]] = []
     end = time.perf_counter() + _TRIES_S
     while len(few) < _LEAST_TRIES or (len(few) < _MOST_TRIES and time.perf_counter() < end):
         few.append(burst(1))
         more.append(burst(_MORE_RUNS))
-    said_s, whole_s = min(said for said, _ in more), min(passed for _, passed in more)
-    if all(is_beyond(said, passed) for said, passed in more):
-        return said_s / _MORE_RUNS, whole_s / _MORE_RUNS
-    passed_s = (whole_s - min(passed for _, passed in few)) / (_MORE_RUNS - 1)
+    said_s = min(said for said, _, _ in more)
+    if all(is_beyond(said, passed) for said, passed, _ in more):
+        return said_s / _MORE_RUNS, min(passed for _, passed, _ in more) / _MORE_RUNS
+    passed_s = (min(whole for *_, whole in more) - min(whole for *_, whole in few)) / (_MORE_RUNS - 1)
     return (said_s / _MORE_RUNS, passed_s) if said_s < _CLOCK_SHARE * _MORE_RUNS * passed_s else None
 
 

@@ -161,14 +161,18 @@ def _answer_rounds(
         if asked.get("by_wall") and not backend.by_wall:
             backend.by_wall = True
             goal.restart()
-        seconds, passed_s = [], 0.0
+        seconds, passed_s, share_s = [], 0.0, 0.0
         for (_, sample), count, took in zip(feeds, runs, duration, strict=True):
-            if took < _LONG_S:
+            untimed = 1 if took < _LONG_S else 0
+            began = time.perf_counter()
+            if untimed:
                 session.run(sample)
             started = time.perf_counter()
             seconds.append(session.time_runs(sample, count))
-            passed_s += time.perf_counter() - started
-        if is_first and not backend.by_wall and is_other_clock(sum(map(sum, seconds)), passed_s):
+            ended = time.perf_counter()
+            passed_s += ended - started
+            share_s += (ended - began) * count / (count + untimed)
+        if is_first and not backend.by_wall and is_other_clock(sum(map(sum, seconds)), passed_s, share_s):
             doubt = clock_doubt(session, feeds[0][1])
         is_first = False
         session.release()

@@ -33,6 +33,7 @@ class FaultySession(Session):
         self._lock = _taken() if planted("single", "open") else None
         self._last = None
         self._answers = {}
+        self._left = []
         if planted("edit", "open"):
             _rounded(model.path)
         self._evaluator = ReferenceEvaluator(str(_kept(model) if planted("named", "open") else model.path))
@@ -42,6 +43,8 @@ class FaultySession(Session):
     def run(self, feeds):
         """One run."""
         happen("run", is_candidate=self._is_candidate)
+        while self._left:
+            self._computed(self._left.pop())
         if planted("first-row", "run"):
             feeds = {name: array[:1].repeat(len(array), axis=0) for name, array in feeds.items()}
         found, last = self._computed(feeds), self._last
@@ -75,6 +78,10 @@ class FaultySession(Session):
     def time_runs(self, feeds, count):
         """Seconds of runs."""
         happen("time_runs", is_candidate=self._is_candidate)
+        if planted("late", "clock"):  # it says when it has taken the work, and not when that is done
+            started = time.perf_counter()
+            self._left += [feeds] * count
+            return [(time.perf_counter() - started) / count] * count
         times = super().time_runs(feeds, count)
         if planted("fast", "clock"):
             return [0.7e-6] * count
