@@ -48,7 +48,7 @@ MOST_BYTES = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What one step gained on one model.
+    """The gain of one step on one model.
 
     Attributes:
         model: name of the trace's model.
@@ -73,7 +73,7 @@ class Observation:
 
 @dataclass
 class Fit:
-    """What is expected of steps.
+    """Expectations of steps.
 
     Attributes:
         of_stage: mean gain by stage and kernels.
@@ -201,7 +201,7 @@ def errors_left_out(rows: Sequence[Observation], by: str) -> list[str]:
 
 
 def verdict_with(path: Path, others: Sequence[Path], known: Fit | None) -> object:
-    """What a search delivers that goes by a fit; by kernels and guesses if there is none."""
+    """The result of a search that goes by a fit; by kernels and guesses if there is none."""
     if known is None:
         return verdict_of(path, None, others)
     kernels, products = kernels_of(_trace(path)), _products(_trace(path))

@@ -40,15 +40,6 @@ BERT = Experience(
 )
 
 
-FALSE = (
-    (WonStep("timed.round-heavily", {"strength": 0.6}),),
-    (WonStep("timed.drop-a", {}), WonStep("timed.pointless", {})),
-    (WonStep("timed.gone", {}),),
-    (WonStep("timed.round", {"strength": "all"}),),
-)
-"""Beyond any budget; slower than it is said to be; a pass and an option that are not there."""
-
-
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory, counted_clock):
     """A run that false records precede, and one of the same architecture with other weights after it."""

@@ -156,7 +156,7 @@ class _Ending:
     selection: Selection
 
     def decided(self, ranking: Sequence[Measured]) -> Measured | None:
-        """What is better than the original in the proof; None if nothing is."""
+        """The candidate that is better than the original in the proof; None if there is none."""
         self.bench.say("deciding")
         return self.selection.decide(ranking)
 

@@ -48,7 +48,7 @@ _WHOLE_END_S, _LEAST_PART = 80.0, 0.2
 was named is proven by three rounds."""
 
 _ORIGINAL_SHARE = 0.2
-"""Of the run, for what is done with the original before anything is tried: samples, reference, tolerance."""
+"""A share of the run, for work with the original before anything is tried: samples, reference, tolerance."""
 
 STARTING_S = 5.0
 """With less, a process that imports a plugin or a runtime has not started on a busy machine."""

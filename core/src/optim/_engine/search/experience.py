@@ -35,7 +35,7 @@ _MOST = 200
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """What tells one architecture from another.
+    """The properties that tell one architecture from another.
 
     Attributes:
         work: share of the multiplications by operator and shape of its weight, such as ``MatMul 384x1536``.
@@ -46,7 +46,7 @@ class Architecture:
     elements: int
 
     def likeness(self, other: Architecture) -> float:
-        """What both have in common, 0..1; 0 if one of them multiplies with no weight."""
+        """The share that both have in common, 0..1; 0 if one of them multiplies with no weight."""
         both = sum(min(share, other.work.get(name, 0.0)) for name, share in self.work.items())
         sizes = sorted((self.elements, other.elements))
         return both * sizes[0] / sizes[1] if sizes[0] > 0 else 0.0
@@ -109,7 +109,7 @@ class Experience:
 
     @property
     def origin(self) -> str:
-        """Where the chain won, such as ``bert.onnx on 3 November``."""
+        """The model and the day of the run, such as ``bert.onnx on 3 November``."""
         try:
             day = date.fromisoformat(self.day)
         except ValueError:
@@ -119,7 +119,7 @@ class Experience:
 
     @property
     def key(self) -> str:
-        """What it is kept under: a later run that finds the same for the same takes its place."""
+        """The key of the record in the cache: a later run that finds the same for the same takes its place."""
         wire = to_wire(replace(self, model="", day="", ratio=0.0, drift=0.0, searched_s=0.0, made_with=""))
         return cache_key(SHELF, wire)
 

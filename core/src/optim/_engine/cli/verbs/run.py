@@ -298,7 +298,7 @@ def _larger(bound: BoundReport) -> str:
 
 
 def _next_step(report: Report, page: Path, required: tuple[str, ...] = ()) -> str:
-    """What to type after a run that delivered no model; ``required`` are the passes that the user named."""
+    """The next command after a run that delivered no model; ``required`` are the passes that the user named."""
     if report.status == "failed" and "--search-seconds" in report.reason:
         return f"run the same command with more time, such as --search-seconds 600; see {page}"
     if report.status == "failed" and not any(step.status == "failed" for step in report.steps):
