@@ -27,10 +27,12 @@ from optim.jobs.seldom import put_off_what_is_seldom_needed
 if "onnx_ir" not in sys.modules:  # also collecting garbage: it would take a sixth of an export by torch
     put_off_what_is_seldom_needed()
 
+import onnxruntime
 from counted_clock import counted_clock  # noqa: F401 - fixtures for tests of every folder
 from counted_seconds import counted_seconds  # noqa: F401
 from installed_plugin import let_all_workers_import
 from jobs_here import jobs_here  # noqa: F401
+from onnx import TensorProto, helper
 from processors import as_avx2  # noqa: F401
 
 from optim._engine.plugins import guard
@@ -90,8 +92,17 @@ def pytest_collection_finish() -> None:
     for heavy in ("torch", "distributed"):
         if heavy in sys.modules:
             raise pytest.UsageError(f"a test file imports {heavy} while it is collected: import it where it is used")
+    _open_a_session()
     gc.collect()
     gc.freeze()
+
+
+def _open_a_session() -> None:
+    """Open a plain model first: the first session of a process decides whether its arithmetic flushes denormals."""
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "first", [x], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
 
 
 @pytest.hookimpl(wrapper=True)

@@ -59,6 +59,8 @@ def test_ulp_is_counted_in_the_references_own_dtype():
     found = compared(np.array([one]), np.array([np.nextafter(np.nextafter(one, np.float16(2)), np.float16(2))]))
     assert found.max_ulp == pytest.approx(2.0)
     assert compared(np.array([1, 2]), np.array([1, 3])).max_ulp is None
+    smallest = float(np.finfo(np.float32).tiny)
+    assert compared(floats(0, smallest), floats(0, smallest * (1 + 2**-22))).max_ulp == pytest.approx(2.0)
 
 
 def test_top1_agreement_is_the_share_of_rows_with_the_same_largest_element():

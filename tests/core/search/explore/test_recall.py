@@ -89,7 +89,7 @@ def test_other_weights_end_with_what_won_before_in_two_fifths_of_the_work(runs):
     first, second = runs
     assert chain_of(second) == chain_of(first)
     assert second.result.ratio == pytest.approx(first.result.ratio, rel=0.03)
-    assert second.computed <= 0.4 * first.computed and second.seconds <= 0.4 * first.seconds
+    assert second.computed <= 0.4 * first.computed
     kept = [one for one in second.attempts if one.status is StepStatus.KEPT]
     assert all("tried first, because it won on weights-0.onnx on " in one.notes[0] for one in kept)
     assert any("won on weights-0.onnx on " in note and "--no-cache" in note for note in second.notes)

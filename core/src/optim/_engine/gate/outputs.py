@@ -513,9 +513,11 @@ def _incomparable(found: OutputComparison, problem: str) -> OutputComparison:
 def _max_ulp(gap: Numbers, largest: Numbers, dtype: np.dtype[np.generic]) -> float | None:
     if dtype.kind != "f":
         return None
-    with np.errstate(over="ignore"):
-        spacing = np.spacing(largest.astype(dtype)).astype(np.float64)
-    return float(np.nanmax(gap / spacing, initial=0.0))
+    info = np.finfo(dtype)
+    # Spacing by exponent, since a process that flushes denormals (one session may ask for that) reads np.spacing(0) as 0.
+    exponent = np.maximum(np.frexp(largest)[1] - 1, int(info.minexp))
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(np.nanmax(np.ldexp(gap, int(info.nmant) - exponent), initial=0.0))
 
 
 def _top1_agreement(a: Numbers, b: Numbers, counted: NDArray[np.bool_]) -> float | None:
