@@ -41,6 +41,7 @@ MODULES = (
     "jobs",
     "isolation",
     "cli_kit",
+    "optim_plugins.drawing",
     "optim_plugins.rules",
     "optim_testing",
     "optim_testing.models",

@@ -17,12 +17,12 @@ from optim._engine.cli.verbs.bench import bench, parse_grid
 from optim._engine.feeds.grid import sized_feeds
 from optim._engine.goals.calls import Percentiles
 from optim._engine.reports.answers import Benchmark, TimedModel, TimedShape
-from optim._engine.reports.lines import Series, line_plot
 from optim._engine.runs.compare import bench as compare
 from optim._engine.runs.compare.conditions import Conditions
 from optim._engine.runs.compare.grid_answer import GridBenchmark, GridPoint
 from optim.errors import OptimError
 from optim.onnx.files import describe_model
+from optim_plugins.report.lines import line_plot
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 
@@ -197,4 +197,4 @@ def test_a_table_that_is_there_stays_until_there_is_another(tmp_path: Path, aske
 
 
 def test_lines_without_points_say_so() -> None:
-    assert "nothing could be timed" in line_plot([Series("m", ())], "t", "batch", "ms")
+    assert "nothing could be timed" in line_plot({"m": []}, "t", "batch", "ms")

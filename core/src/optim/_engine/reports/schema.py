@@ -25,6 +25,8 @@ from optim.after_run import Section
 from optim.backend import Check, KernelCount
 
 REPORT_FILE = "report.json"
+PAGE_FILE = "report.html"
+"""The same for people, where a plugin renders it."""
 
 
 class BoundReport(Part):
@@ -395,11 +397,16 @@ class Report(Part):
         """The text of ``report.json``."""
         return self.model_dump_json(by_alias=True, indent=2) + "\n"
 
-    def _repr_html_(self) -> str:
-        from optim._engine.reports.html import render_html
-        from optim._engine.reports.notebook import framed
+    @property
+    def front(self) -> list[PointReport]:
+        """The points that ``--pick`` chooses from, the fastest first."""
+        return sorted((point for point in self.points if point.number), key=lambda point: point.number or 0)
 
-        return framed(render_html(self))
+    def _repr_html_(self) -> str:
+        from optim._engine.plugins.registry import load_registry
+        from optim._engine.reports.renderer import require_renderer
+
+        return require_renderer(load_registry(), "a report cannot be shown in a notebook").frame(self)
 
     def __str__(self) -> str:
         from optim._engine.reports.terminal import printed
