@@ -22,6 +22,7 @@ SOURCES = (ROOT / "core" / "src", ROOT / "testing" / "src")
 ENGINE_USERS = {
     "testing/src": "optim.engine.testing",
     "plugins-fleet/src": "optim.engine.fleet",
+    "plugins/src/optim_plugins/diagnose/inspect": "optim.engine.inspect",
     "plugins/src/optim_plugins/export": "optim.engine.export",
     "plugins/src/optim_plugins/goals": "optim.engine.goals",
     "plugins/src/optim_plugins/layouts": "optim.engine.layouts",
