@@ -87,7 +87,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     def bench_models(models: list[Path], conditions: Any, **named: Any) -> Benchmark:
         import numpy as np
 
-        ids = np.load(conditions.data)["input_ids"]
+        ids = np.load(conditions.data)["0/input_ids"]
         found.append((ids.shape, named["asked"].goal))
         if ids.shape[0] == 32:
             raise OptimError("feeds-refused", "the model refuses it", "out of memory")
@@ -102,7 +102,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return found
 
 
-def conditions(models: Any, say: Any, *, data: str | None, target: str, seed: int) -> Conditions:
+def conditions(models: Any, say: Any, *, data: str | None, target: str, seed: int, component: str) -> Conditions:
     return Conditions(None, None, lambda text: None, data=data, target=target, seed=seed)  # type: ignore[arg-type]
 
 
