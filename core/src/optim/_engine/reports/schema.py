@@ -12,13 +12,11 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from optim._engine.gate.batch_drift import BatchDrift
-from optim._engine.gate.drift import OutputComparison
+from optim._engine.gate.drift import BatchDrift, OutputComparison
 from optim._engine.goals.calls import Percentiles
 from optim._engine.reports.parts.broken import BrokenPassReport
-from optim._engine.reports.parts.drifted import DriftReport
 from optim._engine.reports.parts.exported import ExportReport
-from optim._engine.reports.parts.fields import Figure, Part
+from optim._engine.reports.parts.figures import DriftReport, Figure, Part
 from optim._engine.reports.parts.laid_out import LayoutReport
 from optim._engine.reports.parts.running import GenerationReport, GoalRatioReport, StartReport, ThroughputReport
 from optim.after_run import Section
