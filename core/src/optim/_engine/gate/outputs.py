@@ -513,7 +513,7 @@ def _incomparable(found: OutputComparison, problem: str) -> OutputComparison:
 def _max_ulp(gap: Numbers, largest: Numbers, dtype: np.dtype[np.generic]) -> float | None:
     if dtype.kind != "f":
         return None
-    info = np.finfo(dtype)
+    info: Any = np.finfo(dtype)
     # A process that flushes denormals has np.spacing(0) == 0; the first session may ask for that. Exponents stay right.
     exponent = np.maximum(np.frexp(largest)[1] - 1, int(info.minexp))
     with np.errstate(over="ignore", invalid="ignore"):
