@@ -304,9 +304,9 @@ class Backend(ABC):
         """Returns what a session of this model does, as a digest; empty where the runtime does not tell.
 
         Two models with the same digest take the same time: steps and settings that leave the runtime's own graph as it
-        is change nothing, and whatever a clock says of them is noise. Weights count by type and shape. What stands
-        before a colon is of the graph alone, behind it of settings that no graph goes by. Asked in a process of its
-        own, which may write into ``scratch``.
+        is change nothing, and whatever a clock says of them is noise. Weights count by type and shape, and by what else
+        makes them slow, such as denormal numbers. The part before a colon is of the graph alone, the part behind it of
+        settings that no graph goes by. Asked in a process of its own, which may write into ``scratch``.
         """
         return ""
 

@@ -144,9 +144,11 @@ class OnnxRuntimeBackend(Backend):
     def session_digest(self, model: Model, target: Target, scratch: Path) -> str:
         """Of the graph that onnxruntime makes under the model's settings, and of the settings that it does not go by.
 
-        Of weights type and shape count, see :func:`~optim.onnx.digests.operations_digest`. Providers that compile whole
+        Weights count by type, by shape, and by how many of their numbers are denormal: see
+        :func:`~optim.onnx.digests.operations_digest` and :mod:`optim.onnx.denormals`. Providers that compile whole
         graphs cannot write theirs.
         """
+        from optim.onnx.denormals import denormal_weights
         from optim.onnx.digests import operations_digest
 
         graph, writing = writing_optimized(scratch)
@@ -161,7 +163,8 @@ class OnnxRuntimeBackend(Backend):
             {name: dict(one) for name, one in model.session.provider_options.items()},
         ]
         rest = json.dumps([options, *others], sort_keys=True)
-        return f"{operations_digest(written)}:{hashlib.sha256(rest.encode()).hexdigest()}"
+        denormals = sum(count for _, count in denormal_weights(model.ir_to_read()))
+        return f"{operations_digest(written)}-{denormals}:{hashlib.sha256(rest.encode()).hexdigest()}"
 
     def versions(self) -> Mapping[str, str]:
         """Whichever build of onnxruntime is installed; only one that pip does not know is imported for it."""

@@ -159,10 +159,15 @@ def _devices(target: Target, providers: Iterable[str]) -> list[Any]:
         "provider-missing",
         f"this onnxruntime has no {provider}",
         f"it has {', '.join(available)}",
-        build_command(provider)
-        or "install the onnxruntime build that has it, e.g. onnxruntime-gpu instead of onnxruntime",
+        build_command(provider) or _remedy(provider),
         status=ExitStatus.TARGET_UNAVAILABLE,
     )
+
+
+def _remedy(provider: str) -> str:
+    if provider in ort.get_all_providers():
+        return "install the build of onnxruntime that has it: https://onnxruntime.ai/docs/execution-providers"
+    return f"check the spelling, or name the package that ships the provider: --target ep:{provider},library=PACKAGE"
 
 
 def _options_on(target: Target, settings: SessionConfig, extra_config: Mapping[str, str]) -> ort.SessionOptions:

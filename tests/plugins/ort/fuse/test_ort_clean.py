@@ -246,3 +246,22 @@ def test_an_output_that_is_constant_keeps_its_name(tmp_path: Path) -> None:
     assert result.counts["nodes removed"] == 1
     assert names_and_shapes(result.model) == names_and_shapes(model)
     assert relative_l2(model, result.model, {"x": np.array([-1.0, 2.0], np.float32)}) == 0
+
+
+def test_denormal_weights_become_zeros_unless_something_divides_by_them(tmp_path: Path) -> None:
+    weight = random_weight(8, 4)
+    weight[3:6] = [[1e-39], [-1e-44], [1.17e-38]]
+    bias = np.array([1e-40, 1, -2, 1.2e-38], np.float32)
+    tiny = np.full(4, 1e-39, np.float32)
+    nodes = [
+        helper.make_node("MatMul", ["x", "weight"], ["product"]),
+        helper.make_node("Add", ["product", "bias"], ["sum"]),
+        helper.make_node("Div", ["sum", "tiny"], ["y"]),
+    ]
+    weights = {"weight": weight, "bias": bias, "tiny": tiny}
+    result = apply(Clean, build(tmp_path, nodes, weights, {"x": [2, 8]}, {"y": [2, 4]}), tmp_path)
+    assert result.counts["denormal weights set to zero"] == 13
+    left = {one.name: onnx.numpy_helper.to_array(one) for one in proto(result.model).graph.initializer}
+    assert not left["weight"][3:6].any() and (left["weight"][:3] == weight[:3]).all()
+    assert left["bias"].tolist() == [0, 1, -2, bias[3]]
+    assert left["tiny"].tolist() == tiny.tolist()

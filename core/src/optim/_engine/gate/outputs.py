@@ -513,8 +513,8 @@ def _incomparable(found: OutputComparison, problem: str) -> OutputComparison:
 def _max_ulp(gap: Numbers, largest: Numbers, dtype: np.dtype[np.generic]) -> float | None:
     if dtype.kind != "f":
         return None
-    info = np.finfo(dtype)
-    # Spacing by exponent, since a process that flushes denormals (one session may ask for that) reads np.spacing(0) as 0.
+    info: Any = np.finfo(dtype)
+    # A process that flushes denormals has np.spacing(0) == 0; the first session may ask for that. Exponents stay right.
     exponent = np.maximum(np.frexp(largest)[1] - 1, int(info.minexp))
     with np.errstate(over="ignore", invalid="ignore"):
         return float(np.nanmax(np.ldexp(gap, int(info.nmant) - exponent), initial=0.0))

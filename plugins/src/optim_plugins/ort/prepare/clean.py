@@ -21,8 +21,10 @@ The steps of an LSTM that an exporter wrote out become one operator
 (:mod:`optim_plugins.ort.prepare.recurrent.roll_lstms`).
 
 Old exporters list every weight among the inputs, where a run may replace it, so that nothing can be folded into it;
-there they are taken out; what has a default so that a run may choose it stays. Weights are not read but those of such
-steps: folding stops at 16,384 elements, so else the pass writes a graph, no data.
+there they are taken out; what has a default so that a run may choose it stays.
+
+Denormal weights become zeros (:mod:`optim_plugins.ort.prepare.denormal_weights`). Folding stops at 16,384 elements. The
+pass writes other weights only if it changes them.
 
 The exception is asked for: with ``fold_transposes`` a large ``Transpose(W)`` becomes a weight of its own. ONNX Runtime
 does that itself when it opens the model, and ``ort.quantize-dynamic`` reads through it, so it is for other tools, and
@@ -40,10 +42,10 @@ if TYPE_CHECKING:
 
 
 class Clean(Pass):
-    """Constant folding, common subexpressions, dead nodes."""
+    """Constant folding, common subexpressions, dead nodes, denormal weights."""
 
     name = "ort.clean"
-    summary = "folds small constants, infers shapes, merges equal nodes, removes unused ones"
+    summary = "folds small constants, infers shapes, merges equal nodes, removes unused ones, zeros denormal weights"
     options = "optim_plugins.ort.prepare.clean_options:CleanOptions"
     before = ("ort.fuse-transformer",)
 
@@ -56,16 +58,18 @@ class Clean(Pass):
         from optim_plugins.ort.graph.fixed_weights import fix_weights
         from optim_plugins.ort.graph.known_attributes import notes_on_unknown
         from optim_plugins.ort.prepare.clean_graph import clean, fold_transposes
+        from optim_plugins.ort.prepare.denormal_weights import zero_denormal_weights
 
         graph = model.ir()
         before = sum(1 for _ in graph.graph.all_nodes())
         fixed = fix_weights(graph)
         folded = fold_transposes(graph) if options.fold_transposes else 0
         rewritten = clean(graph)
+        zeroed = zero_denormal_weights(graph)
         removed = before - sum(1 for _ in graph.graph.all_nodes())
         counts = {"nodes removed": removed, "weights that were inputs": fixed, "Transpose folded": folded}
-        counts |= rewritten
-        if removed <= 0 and not fixed and not rewritten:
+        counts |= rewritten | ({"denormal weights set to zero": zeroed} if zeroed else {})
+        if removed <= 0 and not fixed and not rewritten and not zeroed:
             notes = notes_on_unknown(graph) or ("nothing to fold, merge or drop",)
             return PassResult(model, changed=False, notes=notes, counts=counts)
         return PassResult(context.save(graph, model), changed=True, notes=notes_on_unknown(graph), counts=counts)

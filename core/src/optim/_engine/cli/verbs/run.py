@@ -300,12 +300,13 @@ def _larger(bound: BoundReport) -> str:
 
 def _next_step(report: Report, page: Path, required: tuple[str, ...] = ()) -> str:
     """The next command after a run that delivered no model; ``required`` are the passes that the user named."""
+    named = next((name for name in required if name in report.reason), "")
     if report.status == "failed" and "--search-seconds" in report.reason:
-        return f"run the same command with more time, such as --search-seconds 600; see {page}"
+        leave_out = f", or leave out --with {named} if it hangs" if named else ""
+        return f"run the same command with more time, such as --search-seconds 600{leave_out}; see {page}"
     if report.status == "failed" and not any(step.status == "failed" for step in report.steps):
-        for name in required:
-            if name in report.reason:
-                return f"leave out --with {name}; optim passes show {name} says when it applies"
+        if named:
+            return f"leave out --with {named}; optim passes show {named} says when it applies"
         return "run optim --debug run ... with the same options, and report its output"
     if report.status == "failed":
         return f"read the failed steps in {page}, then leave out the --with of the pass at fault, or add --without PASS"
