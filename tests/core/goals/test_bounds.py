@@ -155,7 +155,7 @@ def test_of_several_targets_one_whose_best_breaks_a_bound_comes_last():
         SimpleNamespace(ranking=[timed(model(name, size), 9.0, ratio)], beam=beam)
         for name, size, ratio in (("slow", 40, 0.9), ("fast", 60, 0.1))
     )
-    contest.contenders = [fast, slow]
+    contest.entrants = [fast, slow]
     assert contest.order == [slow, fast]
     assert not contest.may_beat(fast, slow.ranking[0], slow)
 
