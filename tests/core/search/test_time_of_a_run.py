@@ -88,7 +88,6 @@ def test_no_race_goes_on_beyond_the_run_but_for_the_proof_and_its_floor(clock):
     assert not time.may_prove_more
     assert efforts.look(time, 50.0, 3).whole_s == efforts.first_look(time, 50.0).whole_s == 5.0
     assert not Clock(None, None, time)._may_time_again
-    assert time.last_sameness.left > 0
     assert time.lanes_at_the_end(6) == 1
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import time
-
 import onnx
 import pytest
+from deadlines import search_of
 from timed_models import network
 
 from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.execute import execute
-from optim._engine.search.allowance import Allowance
 from optim._engine.search.measure.idle_settings import IdleSettings
 from optim._engine.search.rows import step_of
 from optim._engine.search.settings import Named, RunSettings
@@ -53,7 +51,9 @@ def tuned(bench):
 @pytest.fixture
 def reasons(bench):
     def found(*others, seconds=100.0):
-        idle = IdleSettings(bench, Allowance(seconds, time.monotonic)).reasons(bench.original, others)
+        time = search_of(100.0)
+        time.sameness_s = seconds
+        idle = IdleSettings(bench, time).reasons(bench.original, others)
         return [idle.get(one.digest) for one in others]
 
     return found

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import onnx
 import pytest
+from deadlines import search_of
 from timed_models import network
 
 from optim._engine.plugins.registry import load_registry
-from optim._engine.search.allowance import Allowance
 from optim._engine.search.measure.idle_settings import IdleSettings
 from optim._engine.search.rows import step_of
 from optim._engine.search.settings import RunSettings
@@ -52,7 +51,7 @@ def test_a_node_that_the_runtime_drops_itself_makes_no_difference_and_one_that_i
         graph.node.append(onnx.helper.make_node("Tanh", [graph.node[-1].output[0]], ["same"]))
 
     same, other = made("same", without_it), made("other", with_another)
-    reasons = IdleSettings(bench, Allowance(100.0, time.monotonic)).reasons(bench.original, [same, other])
+    reasons = IdleSettings(bench, search_of(100.0), of_winner=True).reasons(bench.original, [same, other])
     assert reasons == {same.digest: "no change: the runtime builds the same graph from the model as without it"}
 
 
@@ -65,6 +64,6 @@ def test_how_threads_wait_leaves_the_graph_and_a_level_does_not(tmp_path):
 
     waiting = with_settings(session_config={"session.intra_op.allow_spinning": "0"})
     plain = with_settings(session_options={"graph_optimization_level": "ORT_DISABLE_ALL"})
-    idle = IdleSettings(bench, Allowance(100.0, time.monotonic))
+    idle = IdleSettings(bench, search_of(100.0), of_winner=True)
     assert idle.same_graph(bench.original, waiting)
     assert not idle.same_graph(bench.original, plain)
