@@ -59,7 +59,7 @@ class Expander:
         self._time = time
         self._source = SourceGate(bench, self._board)
         self.repairs = Repairs(bench, self._board, time, self.judge, promises.note_repaired)
-        self._idle = IdleSettings(bench, time.sameness)
+        self._idle = IdleSettings(bench, time)
         self._broken: dict[StepKey, tuple[str, str]] = {}
         self.promises = promises
         self.kernels = KernelGains(bench, bench.work)

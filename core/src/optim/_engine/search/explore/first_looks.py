@@ -26,7 +26,7 @@ from optim._engine.jobs.offer import Proposal
 from optim._engine.search.board import Board
 from optim._engine.search.deadline import Deadline
 from optim._engine.search.explore.expand import Expander
-from optim._engine.search.explore.promise import Promises, best_first, fair_order, for_goal, leading_of
+from optim._engine.search.explore.promise import Promises, fair_order, for_goal, leading_of
 from optim._engine.search.explore.rest import OUT_OF_TIME
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.efforts import LOOK_S
@@ -321,7 +321,7 @@ class FirstLooks:
                 wanted.append((planned, parent, attempt))
                 others[planned.ordered.name] = proposals[1:]
         values = sizes or {planned.ordered.name: self._per_second(planned, attempt) for planned, _, attempt in wanted}
-        order = best_first([planned for planned, _, _ in wanted], values)
+        order = sorted((planned for planned, _, _ in wanted), key=lambda one: -values[one.ordered.name])
         promised = sizes or {planned.ordered.name: self._gain(planned, attempt) for planned, _, attempt in wanted}
         leading = leading_of(order, [planned for planned, _, _ in wanted], promised)
         names = [planned.ordered.name for planned in (*leading, *(one for one in order if one not in leading))]

@@ -8,7 +8,6 @@ what kind of pass it is stands for it.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from optim._engine.search.plan import Plan, Planned
@@ -221,17 +220,15 @@ def fair_order(plan: Plan, goal: str = "latency") -> list[Planned]:
         for stage, those in plan.stages.items()
     }
     passes = [one for stage, those in found.items() for one in (those[:1] if stage is Stage.TUNE else those)]
-    guessed = {one.ordered.name: GUESSES.get(one.ordered.offered.stage, 0.0) + for_goal(one, goal) for one in passes}
-    return best_first(passes, guessed)
+    return sorted(passes, key=lambda one: -GUESSES.get(one.offered.stage, 0.0) - for_goal(one, goal))
 
 
 def leading_of(passes: Sequence[Planned], plan: Sequence[Planned], gains: Mapping[str, float]) -> list[Planned]:
     """The best guess of each plugin and of each stage, and settings: what is looked at however slow the machine is.
 
-    Of two that promise as much for a stage, the one of the plugin that leads less comes first, then the later one in
-    the plan: those before it make way for it. Of a plugin all lossless ones that promise as much lead, since they take
-    little and need no repair: on a busy machine an OCR net had the time for one of two fusions, and the other was the
-    one that halves its time. What makes a model slower leads nothing; nor does the stage tune, which promises least.
+    Of two that promise as much for a stage, the later one in the plan comes first: those before it make way for it. All
+    lossless ones of its plugin that promise as much lead too, since they take little and need no repair. A pass that
+    makes a model slower leads nothing; nor does the stage tune, which promises least.
 
     Args:
         passes: the best first.
@@ -239,33 +236,25 @@ def leading_of(passes: Sequence[Planned], plan: Sequence[Planned], gains: Mappin
         gains: what they promise, by name.
     """
     useful = [one for one in passes if gains[one.ordered.name] >= 0 and one.offered.stage is not Stage.TUNE]
-    found = [one for one in passes if _is_lossy_setting(one)]
+    found: list[Planned] = []
     for one in useful:
-        if one.offered.plugin.name not in {other.offered.plugin.name for other in found}:
+        if _plugin_of(one) not in map(_plugin_of, found):
             found.append(one)
     for stage in dict.fromkeys(one.offered.stage for one in useful):
-        if stage not in {other.offered.stage for other in found}:
-            plugins = Counter(other.offered.plugin.name for other in found)
+        if stage not in [other.offered.stage for other in found]:
             of_stage = [one for one in reversed(plan) if one in useful and one.offered.stage is stage]
-            best = min(of_stage, key=lambda one: (-gains[one.ordered.name], plugins[one.offered.plugin.name]))
-            found += [one for one in of_stage if one is best or _is_as_good(one, best, gains)]
+            best = max(of_stage, key=lambda one: gains[one.ordered.name])
+            alike = [one for one in of_stage if gains[one.ordered.name] == gains[best.ordered.name]]
+            found += [
+                one
+                for one in alike
+                if one is best or (not one.pass_class.lossy and _plugin_of(one) == _plugin_of(best))
+            ]
     return found
 
 
-def _is_lossy_setting(one: Planned) -> bool:
-    """Whether it costs next to nothing and moves outputs, such as a runtime's bfloat16."""
-    return one.pass_class.session_only and one.pass_class.lossy
-
-
-def _is_as_good(one: Planned, best: Planned, gains: Mapping[str, float]) -> bool:
-    """Whether a pass that rounds nothing, of the same plugin, promises as much as the best of its stage."""
-    is_sure = not one.pass_class.lossy and one.offered.plugin.name == best.offered.plugin.name
-    return is_sure and gains[one.ordered.name] >= gains[best.ordered.name]
-
-
-def best_first(passes: Sequence[Planned], gains: Mapping[str, float]) -> list[Planned]:
-    """Lossy settings first, which cost next to nothing, then what promises most."""
-    return sorted(passes, key=lambda one: (not _is_lossy_setting(one), -gains[one.ordered.name]))
+def _plugin_of(one: Planned) -> str:
+    return one.offered.plugin.name
 
 
 def for_goal(planned: Planned, goal: str) -> float:
