@@ -34,9 +34,6 @@ runs on this machine found of it."""
 _CALIBRATION = 4.0
 """Times as long, where it runs the model on samples: MiniLM took 2.3 s in 8 bits without, and 11.7 with them."""
 
-_NO_GAIN = math.log(1.1)
-"""Slower by more on its first chain: such a pass is not tried on the next. With less, noise decides."""
-
 _DEAR = 0.1
 """Share of the search: a pass that takes longer for a candidate must have shown a gain."""
 
@@ -196,10 +193,8 @@ class Promises:
 
     def reason_against(self, planned: Planned) -> str:
         """Returns why a pass is tried on no further chain, in one sentence; empty where nothing speaks against it."""
-        name, pass_class = planned.ordered.name, planned.pass_class
+        name = planned.ordered.name
         gain, seconds = self._gain_of_pass.get(name), self._seconds.get(name, 0.0)
-        if gain is not None and gain < -_NO_GAIN and pass_class.lossy:
-            return f"it made the original slower (latency ratio {math.exp(-gain):.2f}): other passes promise more"
         useless = gain <= -math.log(CLEARLY_FASTER) if gain is not None else not self.holds(name)
         if seconds > _DEAR * self._search_s and useless and (gain is not None or name not in self._stopped):
             found = "led to no valid model" if gain is None else f"latency ratio {math.exp(-gain):.2f}"
