@@ -137,14 +137,6 @@ def test_what_the_user_gave_nothing_for_ends_within_five_minutes(clock):
     assert run.floor_s == 12.0
 
 
-def test_what_a_proof_took_to_open_is_what_the_next_one_takes(clock):
-    time = search_of(run_of(100.0, clock))
-    clock.seconds += 70
-    assert time.may_prove_more
-    time.lanes.note_proof(20.0)
-    assert not time.may_prove_more
-
-
 def test_what_was_named_is_proven_whatever_the_time(clock):
     time = search_of(run_of(1.0, clock), must=True)
     clock.seconds += 50

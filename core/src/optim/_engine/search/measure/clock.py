@@ -132,9 +132,7 @@ class Clock:
         """Fresh rounds for what may be delivered, compared on every sample that the gate uses."""
         effort = self._decided(efforts.final(self._time, len(candidates), drop=len(candidates) > 1))
         samples = self._bench.prepared.compared
-        found = self.measure(candidates, effort, Wanted("final", samples, measure_task=True, gated=True))
-        self._time.lanes.note_proof(self.base.open_s if self.base else 0.0)
-        return found
+        return self.measure(candidates, effort, Wanted("final", samples, measure_task=True, gated=True))
 
     def measure(self, candidates: Sequence[Candidate], effort: Effort, wanted: Wanted) -> list[Measured]:
         """One race; a candidate that does not run, or is not right with its session settings, has an objection."""
