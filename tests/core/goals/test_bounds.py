@@ -150,7 +150,7 @@ def test_goal_size_needs_races_if_a_bound_is_on_another_figure():
 def test_of_several_targets_one_whose_best_breaks_a_bound_comes_last():
     contest = object.__new__(Contest)
     contest._objective = Objective(GOALS["latency"], True, (Bound("size", 50.0),))
-    beam = SimpleNamespace(clock=SimpleNamespace(base=None), figure=lambda item: item.ratio)
+    beam = SimpleNamespace(clock=SimpleNamespace(base=None), rank=SimpleNamespace(figure=lambda item: item.ratio))
     slow, fast = (
         SimpleNamespace(ranking=[timed(model(name, size), 9.0, ratio)], beam=beam)
         for name, size, ratio in (("slow", 40, 0.9), ("fast", 60, 0.1))

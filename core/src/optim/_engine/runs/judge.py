@@ -293,7 +293,7 @@ class _Ending:
             score = self.selection.clock.board[self.bench.original]
             if score.result is not None and score.result.failure:
                 raise original_failed(self.bench, score.result.failure)
-            if self.selection.clock.ran_out(self.bench.original):
+            if score.out_of_time:
                 return Measured(self.bench.original, 1.0, 1.0, 1.0)
             raise not_reproducible(score.objection.text)
         base = timed or self.selection.clock.base

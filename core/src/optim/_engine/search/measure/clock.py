@@ -156,10 +156,6 @@ class Clock:
             self._bench.teller.measured(found[-1].ratio, found[-1].candidate.drift.relative_error)
         return found
 
-    def ran_out(self, candidate: Candidate) -> bool:
-        """Whether a candidate has no figure because the time of the run was over."""
-        return self.board[candidate].out_of_time
-
     def again(self, items: Sequence[Measured]) -> list[Measured]:
         """Times the same models in fresh processes: the same graph differs by some per cent from one to the next.
 

@@ -93,7 +93,7 @@ class Contest:
 
     def may_beat(self, one: Entrant, winner: Measured, of: Entrant) -> bool:
         """Whether the best of a target may be better than what was proven on another; else the reason is noted."""
-        best, proven = self._best(one), self.figure(winner, of)
+        best, proven = self._best(one), of.beam.rank.figure(winner)
         if best <= DIFFER * proven:
             return True
         if self._objective.is_latency:
@@ -102,21 +102,17 @@ class Contest:
 
     def is_better(self, one: tuple[Measured, Entrant], other: tuple[Measured, Entrant]) -> bool:
         """Whether a result is better than that of another target: by the goal, else by what the report compares."""
-        figure, others = self.figure(*one), self.figure(*other)
+        figure, others = (of.beam.rank.figure(item) for item, of in (one, other))
         if abs(figure - others) > SAME * others:
             return figure < others
         return beats(one[0], other[0])
-
-    def figure(self, item: Measured, of: Entrant) -> float:
-        """What is made small, of a candidate of one target; of what was not timed there what is hoped for."""
-        return of.beam.figure(item)
 
     def _best(self, one: Entrant) -> float:
         """The best figure of what held on a target; infinite where nothing did, or a bound is broken."""
         best = next(iter(one.ranking), None)
         if best is None or self._objective.excess(best, one.beam.clock.base):
             return math.inf
-        return self.figure(best, one)
+        return one.beam.rank.figure(best)
 
     def _time_original(self, one: Entrant) -> None:
         """Time the original there beside the baseline, in a few rounds; on the baseline its ratio is 1."""
@@ -150,4 +146,4 @@ class Contest:
     def _held(self, one: Entrant, items: Sequence[Measured]) -> list[Measured]:
         """What may be delivered, best first: the original there only where it is right."""
         found = [item for item in items if item.candidate.steps or not one.objection]
-        return one.beam.ranked(found)
+        return one.beam.rank.of(found)
