@@ -72,7 +72,7 @@ _CLOSING_S, _WRITTEN_BYTES_A_SECOND = 1.5, 300e6
 _RACES_SHARE = 0.2
 """Share of the search that is kept for races: candidates that nobody times are worth nothing."""
 
-_PROVEN_LANES, _MOST_FOR_THE_END, _LEAST_FOR_THE_END = 5, 0.5, 1 / 3
+PROVEN_LANES, _MOST_FOR_THE_END, _LEAST_FOR_THE_END = 5, 0.5, 1 / 3
 """Models whose proof is reserved, and shares of what is left when the search begins. With more than the first share,
 nothing is found that an end could prove. A proof of five models has no more than the second, if one of two fits in:
 runs of 30 s ended with 5 to 10 s unused."""
@@ -155,7 +155,7 @@ class Deadline:
             self.announce(MOST_S)
         one = self.to_prove(prepared, timeout_s, races=races, must=must)
         left, writing_s = max(0.0, one.left), one.left - one.spare_s
-        end_s = writing_s + one.lanes.proof_s(_PROVEN_LANES if races else 1)  # a size needs no race, its latency does
+        end_s = writing_s + one.lanes.proof_s(PROVEN_LANES if races else 1)  # a size needs no race, its latency does
         two_s = writing_s + one.lanes.proof_s(AGAIN_LANES if races else 1)
         end_s = min(end_s, max(two_s, _LEAST_FOR_THE_END * left), _MOST_FOR_THE_END * left)
         one.reserve(PROOF, end_s - writing_s)

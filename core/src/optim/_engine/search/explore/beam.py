@@ -18,7 +18,7 @@ from optim._engine.search.explore.first_looks import FirstLooks
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.ranking import Ranking
 from optim._engine.search.explore.recall import Recall
-from optim._engine.search.explore.rest import NOT_TIMED, OUT_OF_TIME, run_out, share_of_later
+from optim._engine.search.explore.rest import NOT_TIMED, run_out, share_of_later
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.plan import Plan, Planned, legs, slots
 from optim._engine.search.rows import chain_key, failing_of, failures, step_of
@@ -166,7 +166,8 @@ class Beam:
                 looked += self._looked.values()
                 break
             if place and self._legs[place - 1][0] is stage and not passes[0].forced:
-                ranking = self._settings_on_top(stage, passes, ranking)
+                # more settings for the best chain alone, each for itself: the race drops what is beaten
+                ranking = self.rank.joined(self._stage(stage, passes, [ranking[0]]), ranking)
             else:
                 ranking = self._stage(stage, passes, beam)
             if not ranking:
@@ -213,18 +214,6 @@ class Beam:
         """Whether the time is over before a stage, and first looks found something that may be delivered."""
         looked, left = (self._small, self.time.before(LATER)) if self._small else (self._looked, self.time.to_explore)
         return bool(looked) and left <= 0 and not any(planned.forced for planned in passes)
-
-    def _settings_on_top(self, stage: Stage, passes: Sequence[Planned], ranking: list[Measured]) -> list[Measured]:
-        """More settings for the best chain alone, while there is time, each for itself.
-
-        The race drops what is beaten, so that those that contend get the time.
-        """
-        if not self.time.to_explore:
-            for planned in passes:
-                attempt = self.board.open(step_of(planned.offered), ranking[0].candidate)
-                attempt.run_out(OUT_OF_TIME)
-            return ranking
-        return self.rank.joined(self._stage(stage, passes, [ranking[0]]), ranking)
 
     def _try_recasts(self) -> None:
         """Passes that change what goes in and comes out, on the original: what cannot work is said at once."""
