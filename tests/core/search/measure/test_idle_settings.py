@@ -1,6 +1,8 @@
-"""Settings under which the runtime makes the graph that it makes without them are no change, whatever a clock says."""
+"""Settings and steps with which the runtime makes the graph that it makes without them are no change."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import onnx
 import pytest
@@ -95,6 +97,40 @@ def test_where_there_is_no_time_to_tell_everything_counts_as_a_change(reasons, t
 def test_a_model_that_does_not_open_counts_as_a_change(reasons, tuned):
     broken = tuned("a", session_options={"no_such_option": 1})
     assert reasons(broken) == [None]
+
+
+def test_a_node_that_the_runtime_drops_itself_makes_no_difference_and_one_that_it_keeps_does(bench, tmp_path):
+    offered = bench.registry.find_pass("ort.clean", bench.target)
+
+    def made(name, change):
+        changed = network()
+        changed.graph.output[0].name = "same"
+        change(changed.graph)
+        onnx.save(changed, tmp_path / f"{name}.onnx")
+        found = bench.ingest_file(tmp_path / f"{name}.onnx")
+        return bench.original.after(step_of(offered, {"name": name}), found.model, found.size_bytes, None)
+
+    def without_it(graph):
+        graph.node[-1].output[0] = "same"
+
+    def with_another(graph):
+        graph.node.append(onnx.helper.make_node("Tanh", [graph.node[-1].output[0]], ["same"]))
+
+    same, other = made("same", without_it), made("other", with_another)
+    reasons = IdleSettings(bench, search_of(100.0), of_winner=True).reasons(bench.original, [same, other])
+    assert reasons == {same.digest: "no change: the runtime builds the same graph from the model as without it"}
+
+
+def test_how_threads_wait_leaves_the_graph_and_a_level_does_not(bench):
+    def with_settings(**given):
+        model = bench.original.model.with_session(SessionConfig(**given))
+        return replace(bench.original, model=model)
+
+    waiting = with_settings(session_config={"session.intra_op.allow_spinning": "0"})
+    plain = with_settings(session_options={"graph_optimization_level": "ORT_DISABLE_ALL"})
+    idle = IdleSettings(bench, search_of(100.0), of_winner=True)
+    assert idle.same_graph(bench.original, waiting)
+    assert not idle.same_graph(bench.original, plain)
 
 
 @pytest.fixture
