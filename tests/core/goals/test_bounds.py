@@ -13,7 +13,7 @@ from optim._engine.api.request import require_run, settings_from
 from optim._engine.gate.drift import Drift
 from optim._engine.goals.bounds import Bound, BoundVerdict, fields_of, merged, parse_bound, require_bounds, said_bounds
 from optim._engine.recipes.recipe import BudgetTable
-from optim._engine.search.front import Pick
+from optim._engine.runs.pick import Pick
 from optim._engine.search.objective import Objective
 from optim._engine.search.state import Candidate, LaneResult, Measured, Step
 from optim._engine.search.targets.contest import Contest
