@@ -82,12 +82,6 @@ def test_a_slow_pass_of_which_nothing_came_is_not_tried_again_and_one_that_held_
     assert promises.reason_against(planned("slow")) == ""
 
 
-def test_a_pass_that_was_stopped_for_its_time_is_taken_up_again(promises):
-    promises.note_seconds("q", 30.0)
-    promises.note_stopped("q")
-    assert promises.reason_against(planned("q")) == ""
-
-
 def test_a_repaired_step_gains_what_its_repair_leaves_of_it(promises):
     plain, repaired = step("q", keep=[]), step("q", keep=["a"])
     promises.note_repaired(plain, repaired, 0.25)

@@ -274,7 +274,6 @@ class Expander:
         if tried.ran_out and tried.seconds < self._bench.settings.timeout_s:
             attempt.seconds += tried.seconds
             attempt.run_out(_STOPPED.format(failure=tried.failure))
-            self.promises.note_stopped(attempt.step.pass_name)
             return None
         new = self._board.applied(attempt, candidate, tried)
         if new is None or tried.answer is None:

@@ -57,7 +57,6 @@ class Promises:
         self._gain_of_step: dict[StepKey, float] = {}
         self._gain_of_pass: dict[str, float] = {}
         self._seconds: dict[str, float] = {}
-        self._stopped: set[str] = set()
         self._held: dict[StepKey, Step] = {}
         self._expected: dict[StepKey, float] = {}
         self._repaired: dict[StepKey, tuple[Step, float]] = {}
@@ -86,10 +85,6 @@ class Promises:
         """Notes what a candidate of a pass took, where it was not known already."""
         if seconds > 0:
             self._seconds[name] = max(seconds, self._seconds.get(name, 0.0))
-
-    def note_stopped(self, name: str) -> None:
-        """Notes that a candidate of a pass was stopped for its time: it may be made with more."""
-        self._stopped.add(name)
 
     def note_ratio(self, step: Step, ratio: float) -> None:
         """Notes the latency of a chain with a step to that without it."""
@@ -196,7 +191,7 @@ class Promises:
         name = planned.ordered.name
         gain, seconds = self._gain_of_pass.get(name), self._seconds.get(name, 0.0)
         useless = gain <= -math.log(CLEARLY_FASTER) if gain is not None else not self.holds(name)
-        if seconds > _DEAR * self._search_s and useless and (gain is not None or name not in self._stopped):
+        if seconds > _DEAR * self._search_s and useless:
             found = "led to no valid model" if gain is None else f"latency ratio {math.exp(-gain):.2f}"
             return (
                 f"its first candidate took {seconds:.0f} s and {found}: other passes promise more in that time; "
