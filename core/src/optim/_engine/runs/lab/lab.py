@@ -23,10 +23,10 @@ from optim._engine.runs.compare.conditions import (
     require_timed,
     workbench_for,
 )
+from optim._engine.runs.lab import nodes_timed
 from optim._engine.runs.lab.setup import LabSetup
 from optim._engine.search.effort import Effort
 from optim._engine.search.lane_costs import LaneCosts
-from optim._engine.search.measure import nodes_timed
 from optim._engine.search.measure.racing import Wanted, check_candidate, race_candidates, where_timed
 from optim._engine.search.rows import step_of
 from optim._engine.search.state import Candidate, LaneResult, Trial
