@@ -43,7 +43,7 @@ def rewrite_pass(
         summary: one line; by default the pattern and its replacement.
         check: ``check(context, x, ...)`` says whether a match may be replaced, as onnxscript takes it.
         role: what the gate asks.
-        attributes: further attributes of :class:`optim.Pass`, e.g. ``lossy=True``.
+        attributes: further attributes of ``optim.Pass``, e.g. ``lossy=True``.
     """
     text = summary or f"rewrites {_written(pattern)} as {_written(replacement)}"
     parts = {"pattern": pattern, "replacement": replacement, "check": check, "example": example}
@@ -54,7 +54,7 @@ def rewrite_pass(
 
 
 class RewritePass(Pass):
-    """A pass that :func:`rewrite_pass` made.
+    """A pass that ``rewrite_pass`` made.
 
     Attributes:
         pattern: what is looked for.

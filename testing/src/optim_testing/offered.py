@@ -23,7 +23,7 @@ _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*(\.[a-z0-9]+(-[a-z0-9]+)*|:\*)")
 
 
 class StageConformance(Kit):
-    """What :class:`PassConformance` and the kits of exporters and passes over sources have in common.
+    """What ``PassConformance`` and the kits of exporters and passes over sources have in common.
 
     Attributes:
         stage: where the plugin offers it.

@@ -54,7 +54,7 @@ class OnnxRuntimeSession(Session):
             self._shares = provider_shares(counts, provider)
 
     def run(self, feeds: Feeds) -> Outputs:
-        """One run; feeds that the graph no longer has are left out."""
+        """Runs the model once. Ignores input arrays that the graph no longer has."""
         given = {name: array for name, array in feeds.items() if name in self._inputs}
         run = self._session.run if self._has_numpys_types else self._run_in_other_types
         return dict(zip(self._names, run(None, given), strict=True))
@@ -77,16 +77,16 @@ class OnnxRuntimeSession(Session):
 
     @property
     def inference_session(self) -> onnxruntime.InferenceSession:
-        """The runtime's own session, for who binds memory to it."""
+        """The session of onnxruntime, e.g. to bind memory to it."""
         return self._session
 
     @property
     def executed_on(self) -> Mapping[str, float]:
-        """Where onnxruntime's record says; without one all on the provider, as falling back is switched off."""
+        """Reads the record of onnxruntime. Without a record all nodes are on the provider, because fallback is off."""
         return self._shares
 
     def close(self) -> None:
-        """Let the runtime's memory go, whoever still holds this object."""
+        """Releases the memory of the runtime, even if something still refers to this object."""
         self.__dict__.pop("_session", None)
 
 
@@ -105,13 +105,13 @@ def _array(value: onnxruntime.OrtValue) -> Any:
 
 
 class OnnxRuntimeBackend(Backend):
-    """ONNX Runtime; a subclass gives it a name."""
+    """A backend on ONNX Runtime. A subclass gives it a name."""
 
     opened_by_onnxruntime = True
-    """What it delivers needs onnxruntime alone."""
+    """The delivered model only needs onnxruntime."""
 
     def open(self, model: Model, target: Target) -> Session:
-        """Open with the model's own settings; weights that are large beside the memory are read where they lie."""
+        """Opens a model with its own settings. Maps weights that are large beside the memory."""
         from optim.onnx.libraries import operator_libraries
         from optim.onnx.sessions import open_session
         from optim.providers.repacking import mapped_config
@@ -128,13 +128,13 @@ class OnnxRuntimeBackend(Backend):
         return OnnxRuntimeSession(session, target.provider, recorded=target.shapes_on_cpu)
 
     def limits(self) -> BackendLimits:
-        """Measured on the installed runtime."""
+        """Measures the limits of the installed runtime."""
         from optim.onnx.sessions import runtime_limits
 
         return runtime_limits()
 
     def equivalent_settings(self, target: Target) -> Sequence[SessionConfig]:
-        """Optimization levels, and one thread: each reorders reductions and nothing else."""
+        """Returns optimization levels, and one thread: each only reorders reductions."""
         return (
             SessionConfig({_LEVEL: "ORT_DISABLE_ALL"}),
             SessionConfig({_LEVEL: "ORT_ENABLE_BASIC"}),
@@ -145,7 +145,7 @@ class OnnxRuntimeBackend(Backend):
         """Of the graph that onnxruntime makes under the model's settings, and of the settings that it does not go by.
 
         Weights count by type, by shape, and by how many of their numbers are denormal: see
-        :func:`~optim.onnx.digests.operations_digest` and :mod:`optim.onnx.denormals`. Providers that compile whole
+        ``optim.onnx.digests.operations_digest`` and ``optim.onnx.denormals``. Providers that compile whole
         graphs cannot write theirs.
         """
         from optim.onnx.denormals import denormal_weights
@@ -167,7 +167,7 @@ class OnnxRuntimeBackend(Backend):
         return f"{operations_digest(written)}-{denormals}:{hashlib.sha256(rest.encode()).hexdigest()}"
 
     def versions(self) -> Mapping[str, str]:
-        """Whichever build of onnxruntime is installed; only one that pip does not know is imported for it."""
+        """Returns the version of the installed build of onnxruntime. Imports only a build that pip does not know."""
         for name in _DISTRIBUTIONS:
             try:
                 return {name: importlib.metadata.version(name)}
