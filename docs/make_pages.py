@@ -218,7 +218,7 @@ def _options_table(rows: list[OptionRow]) -> str:
     lines = ["| option | type | default | meaning |", "|---|---|---|---|"]
     for row in rows:
         default = "required" if row.required else code(json.dumps(row.default))
-        lines.append(f"| `{row.name}` | {cell(row.type)} | {default} | {cell(row.description)} |")
+        lines.append(f"| `{row.name}` | {code(row.type)} | {default} | {cell(row.description)} |")
     return "\n".join(lines)
 
 

@@ -108,7 +108,7 @@ class LockedResult(_LockTable):
 
 
 class Lock(_LockTable):
-    """What a run did.
+    """Record of a run, which repeats it.
 
     Every run folder with a model has the file ``recipe.lock.toml``. A run with the lock applies exactly these passes
     and options, compares the result with the original, and searches nothing. The same source, packages and lock give

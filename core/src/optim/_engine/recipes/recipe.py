@@ -78,7 +78,7 @@ def _joined(target: Any) -> Any:
 
 
 class Recipe(_Table):
-    """What the user wants of a run.
+    """Settings of a run.
 
     All keys are optional. An unknown key is an error that names the nearest ones.
 
