@@ -1,4 +1,4 @@
-"""What a plugin sees of a finished run, and what it adds to the report.
+"""A finished run as a plugin sees it, and additions to its report.
 
 The hook ``optim_after_run`` names functions. optim calls each once with a ``FinishedRun``, and the function returns
 ``Findings``. The verdict does not change. If a function fails, its findings are missing, and the report has a note.

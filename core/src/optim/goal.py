@@ -216,7 +216,7 @@ class GoalClock(ABC):
 
 
 class Basis(StrEnum):
-    """Where the figure of a goal comes from.
+    """Source of a goal's figure.
 
     ``CALLS`` and ``CLOCK`` are times: a candidate is better if its interval shows it.
     """

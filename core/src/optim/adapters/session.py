@@ -48,8 +48,8 @@ class LiveAdapter:
 class AdaptedSession:
     """An ``onnxruntime.InferenceSession`` whose runs may bring an adapter. All other members are those of the session.
 
-    onnxruntime itself has three traps: it ignores active adapters in a bound run (``run_with_iobinding``), it computes
-    the base model if the object of an adapter is gone, and it takes the first of two adapters with the same names. Here
+    onnxruntime itself has three traps. It ignores active adapters in a bound run (``run_with_iobinding``). It computes
+    the base model if the object of an adapter is gone. It takes the first of two adapters with the same names. Here
     arrays of adapters are inputs, so none of this can happen.
 
     If opening the session supplied the adapter (``supplied_by``), runs cannot bring another one.

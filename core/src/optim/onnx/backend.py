@@ -143,11 +143,11 @@ class OnnxRuntimeBackend(Backend):
         )
 
     def session_digest(self, model: Model, target: Target, scratch: Path) -> str:
-        """Of the graph that onnxruntime makes under the model's settings, and of the settings that it does not go by.
+        """Returns a digest of the graph that onnxruntime makes under the model's settings, and of the other settings.
 
-        Weights count by type, by shape, and by how many of their numbers are denormal: see
-        ``optim.onnx.digests.operations_digest`` and ``optim.onnx.denormals``. Providers that compile whole
-        graphs cannot write theirs.
+        Weights count by type, by shape, and by how many of their numbers are denormal
+        (``optim.onnx.digests.operations_digest``, ``optim.onnx.denormals``). Providers that compile whole graphs cannot
+        write their graph.
         """
         from optim.onnx.digests import operations_digest
 

@@ -116,10 +116,10 @@ def save_in_store(graph: ir.Model, store: Path, *, session: SessionConfig | None
 
 
 def save_for_measuring(graph: ir.Model, store: Path, *, session: SessionConfig | None = None) -> Model:
-    """As ``save_in_store``, for a model that is opened once and thrown away: ``discard_measured`` does that.
+    """Writes a graph into the store for a model that is opened once and then deleted (``discard_measured``).
 
-    Its files have names of their own, so throwing them away never costs another model that has the same bytes; those
-    that a killed process leaves behind go with the next clean-up. The digest is made up.
+    Its files have random names, so that deleting them never removes a file of another model with the same bytes. The
+    next clean-up deletes the files of a killed process. The digest is random.
     """
     name = f".{uuid.uuid4().hex}"
     _externalize(graph, store, f"{name}.data.tmp")
