@@ -42,28 +42,28 @@ def capture(
     seed: int = 0,
     say: Callable[[str], None] = print,
 ) -> Iterator[Path]:
-    """Keep what goes into a model while a program runs, for ``data=`` and ``--data``.
+    """Keeps the inputs of a model while a program runs, for ``data=`` and ``--data``.
 
-    Inside the block every call of ``InferenceSession.run`` is seen, or of ``module`` where one is given. Where several
-    sessions ran, each has a folder of its own in ``folder``.
+    Inside the block, optim sees every call of ``InferenceSession.run``, or of ``module``. If several sessions run, each
+    has a folder of its own in ``folder``.
 
     Args:
-        folder: a new or an empty one; gets an ``.npz`` file for each call that is kept.
-        limit: calls of each session; of more a fair sample is kept.
-        max_bytes: that all of it may take, as arrays; a call that does not fit any more is left out.
-        module: a torch module, whose inputs are called as the arguments of its ``forward``.
-        seed: of the choice among more calls.
-        say: told at the end what was kept.
+        folder: a new or an empty folder. It gets an ``.npz`` file for each call that optim keeps.
+        limit: calls to keep for each session; if there are more, a fair sample of them.
+        max_bytes: largest size of all arrays together. optim leaves out a call that does not fit any more.
+        module: a torch module. Its inputs have the names of the arguments of its ``forward``.
+        seed: random seed for the sample of calls.
+        say: function that gets a line at the end: the calls kept.
 
     Yields:
         The folder.
 
     Raises:
         OptimError[bad-limit]: ``limit`` or ``max_bytes`` is below 1.
-        OptimError[capture-folder-taken]: there is something in the folder.
-        OptimError[nothing-captured]: no call was seen, or none that could be kept; a new folder is removed.
+        OptimError[capture-folder-taken]: the folder is not empty.
+        OptimError[nothing-captured]: there was no call, or none that optim could keep. optim removes a new folder.
 
-    Example:
+    Examples:
         >>> with optim.capture("feeds", limit=64):
         ...     pipeline("a text")
         captured 1 of 1 calls of model

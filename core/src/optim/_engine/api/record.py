@@ -8,7 +8,7 @@ from typing import Any, Protocol, Self
 
 
 class PipelineRecorder(Protocol):
-    """Records a pipeline inside a ``with`` block. A class of it is made without arguments."""
+    """Records a pipeline inside a ``with`` block. Its class is made without arguments."""
 
     def watch(
         self,
@@ -17,7 +17,7 @@ class PipelineRecorder(Protocol):
         outputs: Callable[[Any], Any] | None,
         room: tuple[int, int, int],
     ) -> Self:
-        """Find the modules of a pipeline; arguments as those of :func:`record`."""
+        """Finds the modules of a pipeline. The arguments are those of ``record``."""
 
     def __enter__(self) -> Self: ...
 
@@ -28,7 +28,7 @@ class PipelineRecorder(Protocol):
 
     @property
     def recorded(self) -> Any:
-        """The time of the pipeline, module by module."""
+        """Times of the pipeline, module by module."""
 
     def optimize(
         self,
@@ -39,10 +39,10 @@ class PipelineRecorder(Protocol):
         say: Callable[[str], None] | None = None,
         **run: Any,
     ) -> Any:
-        """Optimize the modules that pay, replace them in the pipeline, and prove what the pipeline returns."""
+        """Optimizes the modules that are worth it, replaces them in the pipeline, and compares its results."""
 
     def restore(self) -> None:
-        """Put the original modules back."""
+        """Puts the original modules back."""
 
 
 def record(
@@ -54,25 +54,26 @@ def record(
     max_bytes: int = 1 << 30,
     seed: int = 0,
 ) -> PipelineRecorder:
-    """Record the calls of a pipeline and of its modules: torch modules, and sessions of onnxruntime.
+    """Records the calls of a pipeline and of its modules: torch modules, and sessions of onnxruntime.
 
     Args:
-        pipe: any object or function; its calls are seen inside the ``with`` block, those of a function if they go
-            through the recorder.
-        modules: by name, the modules to record; by default the outermost that are found in the pipeline.
-        outputs: makes what is compared of what the pipeline returns; by default all arrays, numbers and texts in it.
-        limit: calls of each module, and of the pipeline, that are kept; of more a fair sample is kept.
-        max_bytes: that all of them may take in memory.
-        seed: of the choice among more calls.
+        pipe: any object or function. optim sees its calls inside the ``with`` block; call a function through the
+            recorder.
+        modules: modules to record, by name; by default the outermost ones in the pipeline.
+        outputs: selects the values to compare from the result of the pipeline; by default all arrays, numbers and
+            texts.
+        limit: calls to keep for each module and for the pipeline; if there are more, a fair sample of them.
+        max_bytes: largest memory of all calls together.
+        seed: random seed for the sample of calls.
 
     Returns:
-        What records. ``optimize`` optimizes the modules after the block.
+        The recorder. After the block, ``optimize`` optimizes the modules.
 
     Raises:
-        OptimError[no-module]: no module was found in the pipeline.
+        OptimError[no-module]: the pipeline has no module.
         OptimError[plugin-missing]: plugin ``record`` is not installed.
 
-    Example:
+    Examples:
         >>> with optim.record(pipe) as recorder:
         ...     pipe("a text")
         >>> found = recorder.optimize("optimized")
