@@ -263,10 +263,15 @@ def lines_by_kind(files: Sequence[Path]) -> dict[str, int]:
     return dict(found.most_common())
 
 
-def long_files(most: int) -> dict[str, int]:
-    """Files of core, the plugins and optim-testing with more than ``most`` lines."""
-    counts = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in python_files(*sources())}
-    return {name: count for name, count in counts.items() if count > most}
+def lines_by_room() -> dict[str, int]:
+    """Lines of core by room: a folder of ``optim`` or of its ``_engine``; files directly in these are rooms too."""
+    rooms = Counter[str]()
+    for path in python_files(CORE):
+        folders = path.relative_to(CORE).parts[:-1]
+        rooms[".".join(folders[: 3 if folders[1:2] == ("_engine",) else 2]) or "optim"] += len(
+            path.read_text().splitlines()
+        )
+    return dict(rooms)
 
 
 _INTERFACE = ("api", "decoders")
@@ -319,6 +324,7 @@ def main() -> None:
         "lines of plugins": sum(len(path.read_text().splitlines()) for path in python_files(*PLUGINS)),
         "lines of optim-testing": sum(len(path.read_text().splitlines()) for path in python_files(TESTING)),
         "largest folders": {str(p): n for p, n in largest},
+        "lines of core by room": dict(sorted(lines_by_room().items(), key=lambda item: -item[1])),
         "modules of core that plugins import": len(plugin_imports()),
         "import cycles between folders": folder_cycles(modules),
         "import cycles between folders of plugins": folder_cycles(plugin_modules(), lazily=True),

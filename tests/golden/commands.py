@@ -14,7 +14,7 @@ from optim._engine.cli.main import main
 from optim._engine.plugins.registry import load_registry
 from optim_testing import models
 
-PLUGINS = ("adapters", "diagnose", "goals", "layouts", "metrics", "ort", "timed", "lossy")
+PLUGINS = ("adapters", "diagnose", "goals", "layouts", "metrics", "ort", "report", "timed", "lossy")
 """What is installed, as far as these commands know: the same on every machine, with torch and without."""
 
 

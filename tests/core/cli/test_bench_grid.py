@@ -17,12 +17,12 @@ from optim._engine.cli.verbs.bench import bench, parse_grid
 from optim._engine.feeds.grid import sized_feeds
 from optim._engine.goals.calls import Percentiles
 from optim._engine.reports.answers import Benchmark, TimedModel, TimedShape
-from optim._engine.reports.lines import Series, line_plot
 from optim._engine.runs.compare import bench as compare
 from optim._engine.runs.compare.conditions import Conditions
 from optim._engine.runs.compare.grid_answer import GridBenchmark, GridPoint
 from optim.errors import OptimError
 from optim.onnx.files import describe_model
+from optim_plugins.report.lines import line_plot
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 
@@ -87,7 +87,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     def bench_models(models: list[Path], conditions: Any, **named: Any) -> Benchmark:
         import numpy as np
 
-        ids = np.load(conditions.data)["input_ids"]
+        ids = np.load(conditions.data)["0/input_ids"]
         found.append((ids.shape, named["asked"].goal))
         if ids.shape[0] == 32:
             raise OptimError("feeds-refused", "the model refuses it", "out of memory")
@@ -102,7 +102,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return found
 
 
-def conditions(models: Any, say: Any, *, data: str | None, target: str, seed: int) -> Conditions:
+def conditions(models: Any, say: Any, *, data: str | None, target: str, seed: int, component: str) -> Conditions:
     return Conditions(None, None, lambda text: None, data=data, target=target, seed=seed)  # type: ignore[arg-type]
 
 
@@ -197,4 +197,4 @@ def test_a_table_that_is_there_stays_until_there_is_another(tmp_path: Path, aske
 
 
 def test_lines_without_points_say_so() -> None:
-    assert "nothing could be timed" in line_plot([Series("m", ())], "t", "batch", "ms")
+    assert "nothing could be timed" in line_plot({"m": []}, "t", "batch", "ms")

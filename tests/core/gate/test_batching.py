@@ -11,8 +11,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from optim._engine.compare.batching import batch_drift
-from optim._engine.gate.batch_drift import BatchDrift
 from optim._engine.gate.budget import Budget
+from optim._engine.gate.drift import BatchDrift
 from optim.arrays import Array
 from optim.model import SessionConfig, TensorInfo
 from optim.onnx.backend import OnnxRuntimeSession

@@ -6,9 +6,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from optim.drawing import standalone
 from optim_plugins.diagnose.blame.plots import growth_plot, histogram_plot
 from optim_plugins.diagnose.graphs.drawing import Box, graph_drawing
+from optim_plugins.drawing import standalone
 
 SPACE = "{http://www.w3.org/2000/svg}"
 

@@ -13,8 +13,7 @@ from exporting import export
 from tiny_models import build, save
 
 from optim import OptimError
-from optim._engine.sources.naming import needs_export
-from optim._engine.sources.optimum_folder import graph_of
+from optim._engine.sources.naming import graph_of, needs_export
 
 TOKENS = [[[1.0, -2.0], [3.0, 4.0], [100.0, 100.0]], [[9.0, 9.0], [5.0, 6.0], [7.0, -8.0]]]
 MASK = [[1, 1, 0], [0, 1, 1]]

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from optim._engine.recipes.toml import read_toml as read_toml
     from optim._engine.recipes.trust import untrusted as untrusted
     from optim._engine.reports.outcome import exit_status as exit_status
-    from optim._engine.reports.plots import front_of as front_of
     from optim._engine.reports.schema import Report as Report
     from optim._engine.reports.words import figure_text as figure_text
     from optim._engine.reports.words import ratio_text as ratio_text
     from optim._engine.runs.folder import report_folder as report_folder
+    from optim._engine.runs.folder import report_page as report_page
     from optim._engine.search.keys import machine_key as machine_key
     from optim._engine.search.keys import machine_kind as machine_kind
     from optim._engine.search.turns import Turns as Turns

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from optim._engine.feeds.archives import write_archive as write_archive
     from optim._engine.reports.answers import Answer as Answer
     from optim._engine.reports.answers import TabledAnswer as TabledAnswer
     from optim._engine.reports.words import figure_text as figure_text

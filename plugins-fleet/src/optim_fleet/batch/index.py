@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from optim.engine.fleet import Report, exit_status, front_of, read_json, report_folder
+from optim.engine.fleet import Report, exit_status, read_json, report_folder, report_page
 from optim.errors import OptimError
 from optim_fleet.batch.matrix import Entry
 from optim_fleet.batch.program import ProgramEnd
@@ -141,7 +141,7 @@ def _of_error(entry: Entry, error: Mapping[str, Any], done: ProgramEnd | None, c
 def _of_report(entry: Entry, component: str, report: Report, done: ProgramEnd, folder: Path, command: str) -> IndexRow:
     own = folder / entry.name / component if component else folder / entry.name
     result = report.result
-    page = report_folder(own, delivered=result is not None) / "report.html"
+    page = report_page(report_folder(own, delivered=result is not None))
     return IndexRow(
         name=f"{entry.name}/{component}" if component else entry.name,
         source=entry.source,
@@ -154,7 +154,7 @@ def _of_report(entry: Entry, component: str, report: Report, done: ProgramEnd, f
         drift=result.drift.relative_error if result else None,
         front=tuple(
             PointRow(ratio=point.latency_ratio, drift=point.drift.relative_error, size_bytes=point.size_bytes)
-            for point in front_of(report.points)
+            for point in report.front
         ),
         report=page.relative_to(folder).as_posix(),
         seconds=done.seconds,

@@ -17,13 +17,14 @@ _FOLDER = "optim_plugins.diagnose"
 
 @hookimpl
 def optim_commands() -> Sequence[Command]:
-    """Verbs that look into a model."""
+    """Verbs that look into a model, and one that looks at this machine."""
     return (
         Command(f"{_FOLDER}.blame.command:blame", "Name the nodes that make two models differ."),
         Command(f"{_FOLDER}.profile.command:profile", "Show the time of each operator and node."),
         Command(f"{_FOLDER}.sensitivity.command:sensitivity", "Show how much drift each node costs."),
         Command(f"{_FOLDER}.reduce.command:reduce", "Cut a failing model to the smallest part that fails."),
         Command(f"{_FOLDER}.draw.command:draw", "Draw the graph of a model."),
+        Command(f"{_FOLDER}.inspect.command:inspect", "Describe a model, or this machine."),
         Command(f"{_FOLDER}.outputs.command:outputs", "Store the outputs of a model in a file."),
         Command(f"{_FOLDER}.runtimes.command:runtimes", "Compare a model on several versions of onnxruntime."),
     )

@@ -57,15 +57,22 @@ class KeptCalls(Generic[T]):
         with self.room.guard:
             self.seconds += seconds
 
-    def put(self, place: int, item: T, size: int) -> None:
-        """Keep a call, in place of another one if there is one."""
+    def put(self, place: int, item: T, size: int) -> bool:
+        """Keep a call, in place of another one if there is one; returns whether there is room for it."""
         with self.room.guard:
             left = self.room.left + self.sizes.get(place, 0)
             if size > left:
                 self.too_large += 1
-                return
+                return False
             self.room.left = left - size
             self.items[place], self.sizes[place] = item, size
+            return True
+
+    def drop(self, place: int) -> None:
+        """Give the room of a call back that is kept no more."""
+        with self.room.guard:
+            self.room.left += self.sizes.pop(place)
+            del self.items[place]
 
     @property
     def calls(self) -> list[T]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -53,6 +54,21 @@ class PipeRecorder:
         self._entrances = Entrances(pipe, self._listener, outputs, self._room)
         self._swapped: list[PipelineModule] = []
         return self
+
+    def capture(
+        self, folder: Path, module: Any, room: tuple[int, int, int], say: Callable[[str], None]
+    ) -> AbstractContextManager[Path]:
+        """Keep what goes into sessions, or into a module, as files.
+
+        Args:
+            folder: a new or an empty one.
+            module: a torch module; None: every session of onnxruntime.
+            room: as of :meth:`watch`.
+            say: told at the end what was kept.
+        """
+        from optim_plugins.record.capture import captured
+
+        return captured(folder, module, Room(*room), say)
 
     def __enter__(self) -> Self:
         self.restore()

@@ -16,7 +16,6 @@ from optim._engine.jobs.job import Job
 from optim._engine.plugins.chosen_targets import ChosenTargets
 from optim._engine.plugins.registry import load_registry
 from optim._engine.reports.build import build_report
-from optim._engine.reports.html import render_html
 from optim._engine.reports.outcome import RunStatus
 from optim._engine.reports.terminal import print_report
 from optim._engine.reports.words import NOTHING
@@ -37,6 +36,7 @@ from optim._engine.search.workbench import Workbench
 from optim._engine.store import Store
 from optim.errors import OptimError
 from optim.target import Target
+from optim_plugins.report.page import render_html
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("jobs_here", "counted_clock")]
 

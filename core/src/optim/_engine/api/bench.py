@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike, fspath
@@ -15,12 +16,14 @@ from optim._engine.goals.known import find_goal
 from optim._engine.goals.workload import asked_workload
 from optim._engine.search.settings import RunSettings, joined_targets
 from optim._engine.sources.address import fetched, quiet
-from optim.errors import OptimError
+from optim.errors import ExitStatus, OptimError
 
 if TYPE_CHECKING:
     from optim._engine.reports.answers import Benchmark
-    from optim._engine.runs.compare.conditions import Conditions
     from optim._engine.runs.compare.grid_answer import GridBenchmark
+
+_MOST_POINTS = 100
+"""Of a grid; each takes seconds to prepare and to time: more is a mistake in the command."""
 
 
 def bench(
@@ -133,17 +136,54 @@ def bench_grid(
         >>> [(point.sizes, point.models[1].latency_ratio) for point in found.points]
         [({'batch': 1}, 0.41), ({'batch': 8}, 0.38)]
     """
+    said = say or quiet
     named = [models] if isinstance(models, str | PathLike) else models
-    paths = [fetched(fspath(model), say or quiet) for model in named]
-    asked = _asked(paths[0], throughput=throughput, max_latency_ms=max_latency_ms)
-    conditions = conditions_for(paths, say or quiet, data=None, target=target, seed=seed)
-    from optim._engine.runs.compare.bench import bench_models
-    from optim._engine.runs.compare.grid import bench_grid as bench_points
+    paths = [fetched(fspath(model), said) for model in named]
+    points = [dict(zip(grid, sizes, strict=True)) for sizes in itertools.product(*grid.values())]
+    _require_sound(paths, len(points))
+    from optim._engine.runs.compare.grid_answer import GridBenchmark, GridPoint
 
-    def at_point(there: Sequence[Path], under: Conditions) -> Benchmark:
-        return bench_models(there, under, seconds=seconds, asked=asked)
+    found = []
+    for number, sizes in enumerate(points, 1):
+        said(f"{' '.join(f'{name}={size}' for name, size in sizes.items())}, {number} of {len(points)}")
+        try:
+            timed = bench(
+                paths,
+                samples=1,
+                sizes=sizes,
+                seconds=seconds,
+                target=target,
+                seed=seed,
+                throughput=throughput,
+                max_latency_ms=max_latency_ms,
+                say=say,
+            )
+            found.append(GridPoint(sizes=sizes, error=None, models=timed.models))
+        except OptimError as error:
+            if error.status is ExitStatus.USAGE and error.reference != "bad-grid":  # wrong at whatever size
+                raise
+            found.append(GridPoint(sizes=sizes, error=f"{error.what}: {error.cause}", models=()))
+    return GridBenchmark(target=target, points=tuple(found))
 
-    return bench_points(paths, conditions, grid, at_point)
+
+def _require_sound(models: Sequence[Path], points: int) -> None:
+    from optim._engine.sources.naming import needs_export
+
+    if points > _MOST_POINTS:
+        raise OptimError.usage(
+            "bad-grid",
+            f"--grid has {points} points",
+            f"at most {_MOST_POINTS} are timed in one command",
+            "name fewer sizes",
+        )
+    source = next((str(model) for model in models if needs_export(str(model))), "")
+    if source:
+        raise OptimError.usage(
+            "conflicting-request",
+            f"{source} has to be exported before a grid",
+            "it would be exported for each point",
+            f"optim export {source} -o exported",
+        )
 
 
 def _asked(first: Path, *, throughput: bool, max_latency_ms: float | None, generate: str | None = None) -> RunSettings:

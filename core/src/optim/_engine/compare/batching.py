@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from optim._engine.gate.batch_drift import BatchDrift
+from optim._engine.gate.drift import BatchDrift
 from optim._engine.gate.outputs import compare_output
 from optim._engine.gate.variation import Variation
 from optim.arrays import Array, Feeds, Outputs

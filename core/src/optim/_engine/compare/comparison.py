@@ -17,8 +17,7 @@ from optim._engine.compare.place import Place, Reference, compare_session, mappe
 from optim._engine.compare.recast import compare_raw, raw_samples, recast_place
 from optim._engine.compare.task import measure_task as measure_task_of
 from optim._engine.compare.variants import compare_variants
-from optim._engine.gate.batch_drift import BatchDrift
-from optim._engine.gate.drift import OutputComparison, worst_drift
+from optim._engine.gate.drift import BatchDrift, OutputComparison, worst_drift
 from optim._engine.gate.task import TaskFigure
 from optim.arrays import Feeds
 from optim.backend import Session

@@ -6,8 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from optim._engine.gate.batch_drift import BatchDrift
-from optim._engine.gate.drift import Drift, OutputComparison, worst_drift
+from optim._engine.gate.drift import BatchDrift, Drift, OutputComparison, worst_drift
 from optim._engine.gate.max_loss import MaxLoss
 from optim._engine.gate.task import TaskFigure, loss_objection
 

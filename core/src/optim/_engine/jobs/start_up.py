@@ -10,8 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from optim._engine.gate.batch_drift import BatchDrift
-from optim._engine.gate.drift import OutputComparison
+from optim._engine.gate.drift import BatchDrift, OutputComparison
 from optim._engine.gate.task import TaskFigure
 from optim.arrays import Array, Feeds
 from optim.backend import KernelCount, Session

@@ -39,6 +39,10 @@ class EngineHooks:
     def optim_recorders(self) -> Sequence[str]:  # type: ignore[empty-body]
         """``package.module:Class`` of a :class:`~optim._engine.api.record.PipelineRecorder`; the first is used."""
 
+    @hookspec
+    def optim_renderers(self) -> Sequence[str]:  # type: ignore[empty-body]
+        """``package.module:Class`` of a :class:`~optim._engine.reports.renderer.ReportRenderer`; the first is used."""
+
 
 _HOOKS = {name for spec in (OptimHooks, EngineHooks) for name in vars(spec) if name.startswith(_PREFIX)}
 

@@ -251,7 +251,7 @@ class Registry:
         """What one of optim's own plugins does for core: an instance of the first class that is offered.
 
         Args:
-            kind: ``pipeline``, ``deliverer``, ``generator`` or ``recorder``.
+            kind: ``pipeline``, ``deliverer``, ``generator``, ``recorder`` or ``renderer``.
             owner: the plugin that has it.
             what: cannot be done without it.
 
@@ -381,10 +381,8 @@ def _name(item: Any) -> str:
 
 
 _FOLDERS = {
-    **dict.fromkeys(
-        ("adapters", "cuda", "diagnose", "export", "goals", "layouts", "metrics", "ort", "record", "tensorrt", "torch"),
-        "plugins",
-    ),
+    **dict.fromkeys(("adapters", "cuda", "diagnose", "export", "goals", "layouts", "metrics"), "plugins"),
+    **dict.fromkeys(("ort", "record", "report", "tensorrt", "torch"), "plugins"),
     **{name: f"plugins-{name}" for name in ("fleet", "inc", "openvino", "prepost", "qnn")},
 }
 """The folder of a clone that has the package of each plugin that docs speak of."""
@@ -409,4 +407,5 @@ _KINDS: dict[str, tuple[Check, Callable[[Any], str]]] = {
     "deliverer": (checks.function_defect, str),
     "generator": (checks.function_defect, str),
     "recorder": (checks.function_defect, str),
+    "renderer": (checks.function_defect, str),
 }

@@ -1,1 +1,1 @@
-"""What a run has to say: ``report.json``, ``report.html``, and a few lines in the terminal."""
+"""What a run has to say: ``report.json``, and a few lines in the terminal."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import statistics
 from abc import abstractmethod
@@ -13,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from optim._engine.goals.calls import Percentiles
-from optim._engine.reports import notebook, words
-from optim._engine.reports.parts.drifted import DriftReport
+from optim._engine.reports import words
 from optim._engine.reports.parts.exported import ExportStepReport
-from optim._engine.reports.parts.fields import Figure
+from optim._engine.reports.parts.figures import DriftReport, Figure
 from optim._engine.reports.parts.running import GenerationReport, GoalRatioReport, ThroughputReport
 from optim._engine.reports.schema import OutputReport
 from optim.cli_kit.output import printable, tabbed
@@ -39,7 +39,10 @@ class TabledAnswer(Answer):
         """Heading, columns and rows."""
 
     def _repr_html_(self) -> str:
-        return notebook.table(*self._table())
+        heading, columns, rows = self._table()
+        head = "".join(f"<th>{html.escape(column)}</th>" for column in columns)
+        body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+        return f"<p><b>{html.escape(heading)}</b></p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
     def __str__(self) -> str:
         heading, columns, rows = self._table()

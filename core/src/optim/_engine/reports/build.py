@@ -13,8 +13,8 @@ from optim._engine.goals.calls import Percentiles
 from optim._engine.machine import this_machine
 from optim._engine.reports.outcome import Outcome
 from optim._engine.reports.parts.broken import broken_passes
-from optim._engine.reports.parts.drifted import drift_report
 from optim._engine.reports.parts.exported import ExportReport, export_report
+from optim._engine.reports.parts.figures import drift_report
 from optim._engine.reports.parts.running import generation_report, goal_ratio_report, start_report, throughput_report
 from optim._engine.reports.schema import (
     Assumption,

@@ -12,19 +12,19 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from optim._engine.gate.batch_drift import BatchDrift
-from optim._engine.gate.drift import OutputComparison
+from optim._engine.gate.drift import BatchDrift, OutputComparison
 from optim._engine.goals.calls import Percentiles
 from optim._engine.reports.parts.broken import BrokenPassReport
-from optim._engine.reports.parts.drifted import DriftReport
 from optim._engine.reports.parts.exported import ExportReport
-from optim._engine.reports.parts.fields import Figure, Part
+from optim._engine.reports.parts.figures import DriftReport, Figure, Part
 from optim._engine.reports.parts.laid_out import LayoutReport
 from optim._engine.reports.parts.running import GenerationReport, GoalRatioReport, StartReport, ThroughputReport
 from optim.after_run import Section
 from optim.backend import Check, KernelCount
 
 REPORT_FILE = "report.json"
+PAGE_FILE = "report.html"
+"""The same for people, where a plugin renders it."""
 
 
 class BoundReport(Part):
@@ -395,11 +395,16 @@ class Report(Part):
         """The text of ``report.json``."""
         return self.model_dump_json(by_alias=True, indent=2) + "\n"
 
-    def _repr_html_(self) -> str:
-        from optim._engine.reports.html import render_html
-        from optim._engine.reports.notebook import framed
+    @property
+    def front(self) -> list[PointReport]:
+        """The points that ``--pick`` chooses from, the fastest first."""
+        return sorted((point for point in self.points if point.number), key=lambda point: point.number or 0)
 
-        return framed(render_html(self))
+    def _repr_html_(self) -> str:
+        from optim._engine.plugins.registry import load_registry
+        from optim._engine.reports.renderer import require_renderer
+
+        return require_renderer(load_registry(), "a report cannot be shown in a notebook").frame(self)
 
     def __str__(self) -> str:
         from optim._engine.reports.terminal import printed

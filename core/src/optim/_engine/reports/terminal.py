@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from optim._engine.reports.answer_figures import TARGET_COLUMNS, about_targets, generation_figures, target_rows
 from optim._engine.reports.parts.running import StartReport
-from optim._engine.reports.plots import front_of
 from optim._engine.reports.schema import Report, StepReport
 from optim._engine.reports.words import (
     NOTHING,
+    TARGET_COLUMNS,
+    about_targets,
     best_of,
     device_text,
     drift_text,
     export_text,
     figure_text,
+    generation_figures,
     latency_text,
     not_here,
     options_text,
@@ -23,6 +24,7 @@ from optim._engine.reports.words import (
     result_drift_text,
     share_text,
     size_text,
+    target_rows,
     throughput_text,
 )
 from optim.cli_kit.output import captured, printable, tabbed
@@ -162,7 +164,7 @@ def _print_points(report: Report, console: Console) -> None:
     """Other compromises, where there are any."""
     several = bool(report.targets)
     columns = ("pick", *(["target"] if several else []), "ratio", "size", "drift", "passes")
-    front = front_of(report.points)
+    front = report.front
     if len(front) < 2:
         return
     rows = [

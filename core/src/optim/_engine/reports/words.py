@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from optim._engine.gate.drift import SCORES
 from optim._engine.reports.parts.exported import ExportReport, SourceDriftReport
-from optim._engine.reports.parts.running import ThroughputReport
-from optim._engine.reports.schema import DeviceReport, MachineReport, OutputReport, StepReport
+from optim._engine.reports.parts.running import GenerationReport, ThroughputReport
+from optim._engine.reports.schema import DeviceReport, MachineReport, OutputReport, Report, StepReport, TargetReport
 from optim.cli_kit.output import NOTHING as NOTHING  # the page's words are these too
 from optim.cli_kit.output import options_text as options_text
 from optim.cli_kit.output import size_text as size_text
@@ -143,3 +143,45 @@ def best_of(steps: Iterable[StepReport]) -> StepReport:
 
 def _drift_or_inf(step: StepReport) -> float:
     return float("inf") if step.drift is None or step.drift.relative_error is None else step.drift.relative_error
+
+
+def generation_figures(before: GenerationReport, after: GenerationReport) -> Iterator[tuple[str, str, str]]:
+    """What a person looks for: a title, and the figure before and after."""
+    yield "first token", latency_text(before.first_ms), latency_text(after.first_ms)
+    for old, new in zip(before.depths, after.depths, strict=True):
+        yield f"tokens/s at {old.tokens}", f"{old.tokens_per_s:.1f}", f"{new.tokens_per_s:.1f}"
+    for old, new in zip(before.depths, after.depths, strict=True):
+        yield f"past at {old.tokens}", size_text(old.past_bytes), size_text(new.past_bytes)
+    yield f"answer of {before.new}", latency_text(before.answer_ms), latency_text(after.answer_ms)
+
+
+TARGET_COLUMNS = ("target", "runtime", "original", "drift", "best", "result")
+
+
+def target_rows(report: Report) -> list[tuple[str, ...]]:
+    """Rows as :data:`TARGET_COLUMNS` says; none where one target was asked for."""
+    return [_row(target) for target in report.targets]
+
+
+def about_targets(report: Report) -> str:
+    """What the figures of the table are, in a sentence."""
+    return f"ratios are to the original on {report.baseline}; columns original and drift: each target with its defaults"
+
+
+def _row(target: TargetReport) -> tuple[str, ...]:
+    runs = " ".join([target.runtime, *map(str, _version(target))]) or NOTHING
+    drift = target.original_drift.relative_error if target.original_drift else None
+    became = f"{target.status}: {target.reason}" if target.reason else target.status
+    return (
+        target.name,
+        runs,
+        ratio_text(target.original_ratio),
+        figure_text(drift),
+        ratio_text(target.best_ratio),
+        became,
+    )
+
+
+def _version(target: TargetReport) -> list[str]:
+    """The version of what runs it, where that goes by the runtime's own name."""
+    return [version for name, version in target.versions.items() if name == target.runtime][:1]

@@ -185,6 +185,14 @@ def report_folder(path: Path, *, delivered: bool) -> Path:
     return path / ASIDE_FOLDER if kept else path
 
 
+def report_page(folder: Path) -> Path:
+    """Returns the report for people in a folder that has one, else that for programs."""
+    from optim._engine.reports.schema import PAGE_FILE, REPORT_FILE  # pydantic takes its time
+
+    page = folder / PAGE_FILE
+    return page if page.is_file() else folder / REPORT_FILE
+
+
 def _not_ours(entry: Path) -> OptimError:
     return OptimError.usage(
         "not-our-folder",

@@ -164,11 +164,13 @@ def _open_folder(
 def _saved(path: Path) -> SessionFile:
     """What ``session.json`` says of a folder that has a model; raises as ``load``."""
     if not (path / MODEL_FILE).is_file() and (read_mark(path) is not None or (path / SESSION_FILE).is_file()):
+        from optim._engine.runs.folder import report_page
+
         raise OptimError.usage(
             "no-model",
             f"the run in {path} delivered no model",
             "the run has not finished, or report.json says why",
-            f"read {path / 'report.html'}, then: optim run MODEL -o {path}",
+            f"read {report_page(path)}, then: optim run MODEL -o {path}",
         )
     return read_session_file(path)
 

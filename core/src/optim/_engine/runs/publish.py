@@ -12,6 +12,7 @@ from optim._engine.goals.generating import loading_script
 from optim._engine.load_script import LOAD_TEXT
 from optim._engine.plugins.registry import Registry
 from optim._engine.reports.outcome import Outcome
+from optim._engine.reports.renderer import require_renderer
 from optim._engine.runs.folder import RunFolder
 from optim._engine.runs.locking import lock_of
 from optim._engine.runs.session_file import MODEL_FILE, NEAREST_FOLDER, Opening, write_session_files
@@ -19,6 +20,7 @@ from optim._engine.search.state import Candidate
 from optim._engine.sources.export_file import ComponentFile, export_file, read_export_file, write_export_file
 from optim._engine.sources.kept_files import KeptFiles, files_to_keep
 from optim.backend import Check, Delivery
+from optim.errors import OptimError
 from optim.layout import carry_files
 from optim.onnx.libraries import operator_libraries
 
@@ -95,9 +97,7 @@ def write_run(
         OptimError: what the target's backend adds could not be made, or does not work.
     """
     from optim._engine.reports.build import build_report
-    from optim._engine.reports.card import CARD_FILE, model_card
-    from optim._engine.reports.html import render_html
-    from optim._engine.reports.schema import REPORT_FILE
+    from optim._engine.reports.schema import PAGE_FILE, REPORT_FILE
 
     if outcome.delivered is not None:
         _write_component_file(outcome, folder)
@@ -108,11 +108,15 @@ def write_run(
         outcome.layouts = lay_out() if lay_out is not None else ()
     if outcome.nearest is not None:
         _set_aside(outcome, outcome.nearest.candidate, registry, folder / NEAREST_FOLDER)
+    renderer = None
+    try:
+        renderer = require_renderer(registry, f"{PAGE_FILE} is not written")
+    except OptimError as error:  # the result is worth as much without it
+        outcome.notes = (*outcome.notes, f"{error.what}: {error.cause}; {error.fix}")
     report = build_report(outcome)
     (folder / REPORT_FILE).write_text(report.as_json(), encoding="utf-8")
-    (folder / "report.html").write_text(render_html(report), encoding="utf-8")
-    if report.result is not None:
-        (folder / CARD_FILE).write_text(model_card(report), encoding="utf-8")
+    if renderer is not None:
+        renderer.write(report, folder)
     return report
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optim._engine.sources.optimum_folder import graph_of
+from optim._engine.sources.naming import graph_of
 from optim.errors import OptimError, disk_error
 from optim.hooks import RESERVED_NAMES
 

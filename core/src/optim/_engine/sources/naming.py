@@ -14,6 +14,9 @@ _MODEL_SUFFIXES = (".onnx", ".ort", ".pb", ".pt", ".pth", ".bin", ".npz", ".safe
 WEIGHTS = ("*.safetensors", "*.bin", "*.safetensors.index.json")
 """Files that make a folder one of torch."""
 
+_USUAL = "model.onnx"
+"""The graph that others in a folder are made of: ``model_quantized.onnx``, ``model_O2.onnx``, ``model_fp16.onnx``."""
+_OURS = ("run.json", "export.json", "session.json", "report.json")
 _PICKLES = (".pt", ".pth", ".bin", ".pkl")
 
 
@@ -48,6 +51,32 @@ def may_be_loaded(spec: str) -> bool:
     """Returns whether ``spec`` is a folder of another kind, without graphs: a plugin may know how to load it."""
     path = Path(spec)
     return path.is_dir() and not _is_ours(path) and any(path.iterdir()) and not any(path.glob("*.onnx"))
+
+
+def graph_of(path: Path) -> Path:
+    """The graph of a folder as optimum leaves it, here or in ``onnx/``; any other path as it is.
+
+    A folder that has weights of torch too is a source: what is exported from them is proved, and graphs beside them
+    may be anything.
+
+    Raises:
+        OptimError[which-graph]: the folder has several graphs, and none that the others are made of.
+    """
+    if not (path / CONFIG_FILE).is_file() or any((path / name).exists() for name in _OURS):
+        return path
+    graphs = sorted([*path.glob("*.onnx"), *path.glob("onnx/*.onnx")])
+    if not graphs or any(any(path.glob(pattern)) for pattern in WEIGHTS):
+        return path
+    usual = [graph for graph in graphs if graph.name == _USUAL]
+    if len(graphs) == 1 or len(usual) == 1:
+        return (usual or graphs)[0]
+    names = ", ".join(str(graph.relative_to(path)) for graph in graphs[:6])
+    raise OptimError.usage("which-graph", f"{path} has several graphs", f"they are {names}", f"name one: {graphs[0]}")
+
+
+def is_genai_folder(path: Path) -> bool:
+    """Whether it is a folder of onnxruntime-genai, whatever else it is."""
+    return (path / "genai_config.json").is_file()
 
 
 def nothing_to_export(spec: str, output: Path) -> OptimError:

@@ -82,8 +82,8 @@ def blame(
     with progress() as say, optim.lab(reference, data=data, target=target, seed=seed, beside=[other], say=say) as lab:
         found = blame_models(lab, other, names)
     if svg is not None:
-        from optim.drawing import standalone
         from optim_plugins.diagnose.blame.section import near_drawing
+        from optim_plugins.drawing import standalone
 
         write_text(svg, standalone(near_drawing(found.near)))
     if as_json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 
-from optim.drawing import WIDE, Canvas, Scale, bar, dot, drawing, line, shortened, text
+from optim_plugins.drawing import WIDE, Canvas, Scale, bar, dot, drawing, line, shortened, text
 
 _FLOOR = 1e-8
 """Relative L2 below which two values are drawn as equal: float32 rounds by 6e-8."""

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from optim.after_run import Section
 from optim.cli_kit import NOTHING, printable
-from optim.drawing import NARROW, WIDE
 from optim.errors import some_of
 from optim.jobs import to_wire
 from optim_plugins.diagnose.blame.plots import growth_plot, histogram_plot
 from optim_plugins.diagnose.graphs.drawing import Box, graph_drawing
+from optim_plugins.drawing import NARROW, WIDE
 
 if TYPE_CHECKING:
     from optim_plugins.diagnose.blame.blame_job import Answer

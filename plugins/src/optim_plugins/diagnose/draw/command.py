@@ -41,8 +41,8 @@ def draw(model: Path, output: Path | None, around: tuple[str, ...], most: int | 
 
     Weights are not drawn. The names of what a node reads and makes show when the mouse is over it.
     """
-    from optim.drawing import standalone
     from optim_plugins.diagnose.graphs.drawing import graph_drawing
+    from optim_plugins.drawing import standalone
 
     boxes, left = _boxes(model, around, most)
     path = output or Path(f"{model.stem}.svg")
@@ -111,7 +111,7 @@ def _names(values: Iterable[ir.Value]) -> tuple[str, ...]:
 
 def _shape(value: ir.Value) -> str:
     """The dimensions of a value; those that inference invented a name for are unknown."""
-    from optim.drawing import shortened
+    from optim_plugins.drawing import shortened
 
     if value.shape is None:
         return ""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from html import escape
 
 from optim.cli_kit import printable
-from optim.drawing import drawing, shortened, text
+from optim_plugins.drawing import drawing, shortened, text
 
 _WIDTH, _HEIGHT, _GAP, _BETWEEN, _PASS = 200, 40, 18, 30, 14
 _LETTERS = 29

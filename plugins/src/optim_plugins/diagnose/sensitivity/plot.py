@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from html import escape
 
 from optim.cli_kit import printable
-from optim.drawing import Scale
 from optim.laboratory import Sensitivity
+from optim_plugins.drawing import Scale
 
 _BARS = 30
 _ROW, _LABEL, _BAR, _GAP, _CURVE = 18, 300, 300, 90, 380

@@ -213,6 +213,8 @@ def parse_grid(axes: Sequence[str]) -> dict[str, tuple[int, ...]]:
 
 
 def _require_places(table: Path | None, plot: Path | None, *, grid: bool) -> None:
+    from optim._engine.plugins.registry import load_registry
+    from optim._engine.reports.renderer import require_renderer
     from optim.cli_kit.places import require_drawing, require_writable
 
     if plot is not None and not grid:
@@ -224,6 +226,7 @@ def _require_places(table: Path | None, plot: Path | None, *, grid: bool) -> Non
         )
     if plot is not None:
         require_drawing(plot, "--plot")
+        require_renderer(load_registry(), "--plot cannot be used")
     if table is not None:
         require_writable(table)
 

@@ -241,13 +241,14 @@ def _tell(
 
 def _print(report: Report, folder: Path, component: str, *, verbose: bool) -> None:
     from optim._engine.reports.terminal import print_report
+    from optim._engine.runs.folder import report_page
 
     if component:
         echo(f"\n{component}\n")
-    page = str(folder / "report.html")
+    page = str(report_page(folder))
     debug = bool(click.get_current_context().find_root().params.get("debug"))
     print_rich(lambda console: print_report(report, console, page=page, verbose=verbose, debug=debug))
-    echo(f"\nreport  {folder / 'report.html'}")
+    echo(f"\nreport  {page}")
     if report.result is not None:
         loader = folder / "load.py"
         echo(f"model   {folder / 'model.onnx'}" + (f" (load it with {loader})" if loader.is_file() else ""))
@@ -260,13 +261,13 @@ def _print(report: Report, folder: Path, component: str, *, verbose: bool) -> No
 def _status(report: Report, folder: Path, required: tuple[str, ...] = ()) -> ExitStatus:
     """What the command exits with; says why where that is no success."""
     from optim._engine.reports.outcome import exit_status
-    from optim._engine.runs.folder import ASIDE_FOLDER
+    from optim._engine.runs.folder import ASIDE_FOLDER, report_page
 
     status = exit_status(report)
     failed_layouts = [laid for laid in report.layouts if laid.status == "failed"]
     if report.result is not None and failed_layouts:
         first = failed_layouts[0]
-        fix = f"the model itself is in {folder}; see {folder / 'report.html'}"
+        fix = f"the model itself is in {folder}; see {report_page(folder)}"
         what = f"layout {first.layout} was not delivered"
         echo(str(OptimError("layout-failed", what, first.text, fix, first.plugin)), err=True)
         return ExitStatus.NOT_HELD
@@ -278,7 +279,7 @@ def _status(report: Report, folder: Path, required: tuple[str, ...] = ()) -> Exi
             report.status,  # errors: budget-missed, failed
             f"no model was delivered{earlier}",
             report.reason,
-            _next_step(report, folder / "report.html", required),
+            _next_step(report, report_page(folder), required),
             status=status,
         )
         echo(str(failed), err=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from pydantic import Field
 
-from optim._engine.reports.parts.fields import Part
+from optim._engine.reports.parts.figures import Part
 from optim._engine.search.state import Attempt
 from optim.errors import ExitStatus, OptimError
 

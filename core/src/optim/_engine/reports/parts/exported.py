@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from optim._engine.reports.parts.drifted import DriftReport, drift_report
-from optim._engine.reports.parts.fields import Figure, Part
+from optim._engine.reports.parts.figures import DriftReport, Figure, Part, drift_report
 
 if TYPE_CHECKING:
     from optim._engine.sources.exported import ExportedSource

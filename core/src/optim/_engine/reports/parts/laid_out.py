@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from optim._engine.reports.parts.fields import Figure, Part
+from optim._engine.reports.parts.figures import Figure, Part
 
 DELIVERY_FILE = "delivery.json"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from optim._engine.goals.calls import Percentiles, Throughput
-from optim._engine.reports.parts.fields import Part
+from optim._engine.reports.parts.figures import Part
 
 if TYPE_CHECKING:
     from optim._engine.jobs.start_up import StartUp

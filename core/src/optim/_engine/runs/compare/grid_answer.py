@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
+from optim._engine.plugins.registry import load_registry
 from optim._engine.reports.answers import Answer, TabledAnswer, TimedModel, csv_text, percentile_texts
-from optim._engine.reports.lines import Series, line_plot
-from optim.drawing.svg import standalone
+from optim._engine.reports.renderer import require_renderer
 
 _COLUMNS = ("model", "ms", "p50", "p90", "p95", "p99", "ratio", "low", "high", "samples a second", "error")
 
@@ -67,8 +67,8 @@ class GridBenchmark(TabledAnswer):
                 if timed.latency_ms is not None:
                     about = " ".join(filter(None, (timed.model, timed.target, rest)))
                     series.setdefault(about, []).append((point.sizes[across], timed.latency_ms))
-        lines = [Series(name, tuple(points)) for name, points in series.items()]
-        return standalone(line_plot(lines, f"latency by {across} on {self.target}", across, "ms"))
+        renderer = require_renderer(load_registry(), "a plot cannot be drawn")
+        return renderer.draw_lines(series, f"latency by {across} on {self.target}", across, "ms")
 
     def _table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
         return f"timed on {self.target}", self.columns, self.rows()

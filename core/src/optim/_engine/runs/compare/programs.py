@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from optim._engine.goals.generating import GENERATE, require_generator
 from optim._engine.plugins.registry import Registry
 from optim._engine.runs.mark import read_mark
-from optim._engine.sources.optimum_folder import is_genai_folder
+from optim._engine.sources.naming import is_genai_folder
 from optim.errors import OptimError
 from optim.goal import GoalRequest
 

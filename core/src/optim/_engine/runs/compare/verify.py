@@ -87,7 +87,7 @@ def _verification(
     bench: Workbench, ready: Ready, budget: Budget, *, is_the_same: bool, notes: tuple[str, ...]
 ) -> Verification:
     from optim._engine.reports.answers import ComparedFeeds, ComparedTask, Verification
-    from optim._engine.reports.parts.drifted import drift_report
+    from optim._engine.reports.parts.figures import drift_report
     from optim._engine.reports.schema import OutputReport
 
     comparisons, task = ready.comparisons, ready.task

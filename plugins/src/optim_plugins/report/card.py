@@ -11,8 +11,12 @@ import re
 from pathlib import PureWindowsPath
 from typing import Any
 
-from optim._engine.reports.schema import OutputReport, Report, ResultReport, StepReport
-from optim._engine.reports.words import (
+from optim.cli_kit import printable, size_text
+from optim.engine.report import (
+    OutputReport,
+    Report,
+    ResultReport,
+    StepReport,
     cores_text,
     count_text,
     device_text,
@@ -21,11 +25,9 @@ from optim._engine.reports.words import (
     options_text,
     output_texts,
     ratio_text,
-    size_text,
     throughput_text,
     worst_text,
 )
-from optim.cli_kit.output import printable
 
 CARD_FILE = "README.md"
 

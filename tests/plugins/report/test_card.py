@@ -8,7 +8,7 @@ import pytest
 import sample_outcome as sample
 
 from optim._engine.reports.build import build_report
-from optim._engine.reports.card import model_card
+from optim_plugins.report.card import model_card
 
 hub = pytest.importorskip("huggingface_hub", reason="the hub's own library is not installed (it comes with torch)")
 

@@ -1,15 +1,29 @@
-"""How far outputs are from the original's, as ``report.json`` has it."""
+"""What every part of ``report.json`` is made of, and the part that most others have: how far outputs are."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Field
-
-from optim._engine.reports.parts.fields import Figure, Part
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 if TYPE_CHECKING:
     from optim._engine.gate.drift import Drift
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+Figure = Annotated[float | None, BeforeValidator(_finite)]
+"""A number, or null where there is none or where it is not finite."""
+
+
+class Part(BaseModel):
+    """One object of the report; unknown fields are refused."""
+
+    # built when first used: a report has few of its parts, and classes that nobody uses cost 0.02 s of every command
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)
 
 
 class DriftReport(Part):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from optim.cli_kit.output import printable
+from optim.cli_kit import printable
 
 STYLE = (
     ".plot { display: block; width: 100%; height: auto; font-size: 12px; } .plot text { fill: var(--text); }"

@@ -1,13 +1,14 @@
-"""The plots of ``report.html``: latencies with their intervals, the result step by step, and every model measured."""
+"""The plots of ``report.html``: latencies and their intervals, the steps of the result, all models, tokens a second."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-from optim._engine.reports.schema import PointReport, Report, StepReport
-from optim._engine.reports.words import NOTHING, figure_text, latency_text, ratio_text, size_text
-from optim.drawing.svg import WIDE, Canvas, Scale, bar, dot, drawing, interval, line, text
+from optim.cli_kit import NOTHING, size_text
+from optim.engine.report import PointReport, Report, StepReport, figure_text, latency_text, ratio_text
+from optim_plugins.drawing import WIDE, Canvas, Scale, bar, dot, drawing, interval, line, text
+from optim_plugins.report.lines import line_plot
 
 _TOP = 34
 _SLOWEST = 2.0
@@ -172,6 +173,14 @@ def _drift(step: StepReport) -> float | None:
     return step.drift.relative_error if step.drift else None
 
 
-def front_of(points: Sequence[PointReport]) -> list[PointReport]:
-    """The points that ``--pick`` chooses from, the fastest first."""
-    return sorted((point for point in points if point.number), key=lambda point: point.number or 0)
+def tokens_plot(report: Report, canvas: Canvas = WIDE) -> str:
+    """Tokens per second by depth, of the original and of the result; empty where the goal is another."""
+    before = report.original.generation
+    after = report.result.generation if report.result else None
+    if before is None or after is None:
+        return ""
+    lines = {
+        name: [(one.tokens, one.tokens_per_s) for one in found.depths]
+        for name, found in (("the original", before), ("the result", after))
+    }
+    return line_plot(lines, "tokens per second by depth", "tokens of the past", "tokens/s", canvas)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
-from optim.drawing.svg import Canvas, Scale, dot, drawing, line, shortened, text
+from optim_plugins.drawing import Canvas, Scale, dot, drawing, line, shortened, text
 
 _LEFT, _TOP, _HIGH, _RIGHT = 70, 40, 300, 40
 _ROW = 20
@@ -17,30 +16,23 @@ _KINDS = ("mark", "won", "budget", "missed", "base", "quick")
 """Classes whose colours tell lines apart; after these they are taken again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
-    """A line.
-
-    Attributes:
-        name: what it is of.
-        points: size and figure, both above 0, by size.
-    """
-
-    name: str
-    points: tuple[tuple[float, float], ...]
-
-
-def line_plot(series: Sequence[Series], title: str, across: str, unit: str, canvas: Canvas | None = None) -> str:
+def line_plot(
+    series: Mapping[str, Sequence[tuple[float, float]]],
+    title: str,
+    across: str,
+    unit: str,
+    canvas: Canvas | None = None,
+) -> str:
     """The lines with their axes and a legend; says so where there are none.
 
     Args:
-        series: the lines.
+        series: size and figure of each point, by size, of each line by its name.
         title: of the plot; drawn in a file of its own only, because a page has a heading.
         across: what the sizes are of.
         unit: of the figures.
         canvas: on a page; by default that of a file of its own.
     """
-    points = [point for one in series for point in one.points if min(point) > 0]
+    points = [point for line_points in series.values() for point in line_points if min(point) > 0]
     on = canvas or _FILE
     height, right = _TOP + _HIGH + 60 + _ROW * len(series), on.width - _RIGHT
     parts = [] if canvas else [text(_LEFT, 22, title, kind="strong")]
@@ -63,15 +55,13 @@ def line_plot(series: Sequence[Series], title: str, across: str, unit: str, canv
         text((_LEFT + right) / 2, bottom + 36, across, anchor="middle", kind="dim"),
         text(8, _TOP - 14, unit, kind="dim"),
     ]
-    for place, one in enumerate(series):
+    for place, (name, line_points) in enumerate(series.items()):
         colour = _KINDS[place % len(_KINDS)]
-        at = [(x.at(size), y.at(figure), size, figure) for size, figure in one.points if min(size, figure) > 0]
+        at = [(x.at(size), y.at(figure), size, figure) for size, figure in line_points if min(size, figure) > 0]
         parts += [line(*a[:2], *b[:2], colour) for a, b in itertools.pairwise(at)]
-        parts += [
-            dot(a, b, 4, colour, f"{one.name}: {_figure(figure)} {unit} at {size:g}") for a, b, size, figure in at
-        ]
+        parts += [dot(a, b, 4, colour, f"{name}: {_figure(figure)} {unit} at {size:g}") for a, b, size, figure in at]
         row = bottom + 60 + _ROW * place
-        parts += [dot(_LEFT + 6, row - 4, 4, colour, one.name), text(_LEFT + 18, row, shortened(one.name, 90))]
+        parts += [dot(_LEFT + 6, row - 4, 4, colour, name), text(_LEFT + 18, row, shortened(name, 90))]
     return drawing(on.width, height, title, parts, kind=on.kind)
 
 

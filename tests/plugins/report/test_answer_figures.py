@@ -7,12 +7,13 @@ from xml.etree import ElementTree
 
 from sample_outcome import improved
 
-from optim._engine.reports.answer_figures import generation_figures, tokens_plot
 from optim._engine.reports.build import build_report
-from optim._engine.reports.html import render_html
 from optim._engine.reports.parts.running import generation_report
-from optim.drawing.svg import NARROW
+from optim._engine.reports.words import generation_figures
 from optim.goal import GenerationTimes
+from optim_plugins.drawing import NARROW
+from optim_plugins.report.page import render_html
+from optim_plugins.report.plots import tokens_plot
 
 
 def test_tokens_per_second_are_drawn_by_depth() -> None:

@@ -1,20 +1,23 @@
-"""Job: which nodes of a model a provider takes. The runtime says it when it opens the model; nothing is computed."""
+"""The providers that would run the nodes of a model on a target.
+
+The runtime tells it when it opens the model, in a process of its own; nothing is computed.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from optim._engine.jobs.job import Job
-from optim.jobs.channel import Channel
+from optim.engine.inspect import check_file, computing_nodes, load_registry, node_work, read_skeleton, require_target
+from optim.errors import ExitStatus, OptimError
+from optim.jobs import Channel, WorkerFailed, from_wire, run_job, to_wire
 from optim.model import SessionConfig
-from optim.onnx.libraries import operator_libraries
-from optim.onnx.operators import node_work
-from optim.onnx.sessions import open_session
-from optim.onnx.skeleton import read_skeleton
-from optim.providers.assignment import RECORD_ASSIGNMENT, assigned_nodes, computing_nodes
-from optim.providers.names import CPU
+from optim.onnx import OnnxRuntimeBackend, open_session, operator_libraries
+from optim.providers import CPU, RECORD_ASSIGNMENT, assigned_nodes
 from optim.target import Target
+
+_TIMEOUT_S = 900.0
+"""Providers that compile a whole graph take minutes for a large one."""
 
 _AS_WRITTEN = SessionConfig({"graph_optimization_level": "ORT_DISABLE_ALL"})
 """No node is fused before the runtime gives nodes out: they have the names of the model."""
@@ -60,7 +63,38 @@ class Answer:
     unknown_work: float
 
 
-JOB = Job(__name__, Request, Answer)
+def assignment_on(model: Path, target: str) -> tuple[Target, Answer]:
+    """The target, and which nodes of a model its provider takes.
+
+    Raises:
+        OptimError[not-assigned]: the target does not run on onnxruntime, or stands in for an absent device.
+        OptimError[not-opened]: the process that opened the model ended.
+        OptimError: the model is missing, or the provider cannot be used here.
+    """
+    check_file(model)
+    registry = load_registry()
+    found = require_target(registry, target)
+    is_stand_in = found.provider == CPU and found.made_for != CPU
+    if is_stand_in or not issubclass(registry.backend(found.backend), OnnxRuntimeBackend):
+        raise OptimError.usage(
+            "not-assigned",
+            f"target {found.name} has no provider of onnxruntime that takes or leaves nodes",
+            f"it runs models on {found.runs_on}",
+            f"name a provider: optim inspect {model} --target ep:OpenVINOExecutionProvider",
+        )
+    try:
+        answer, _ = run_job(__name__, to_wire(Request(model.absolute(), found.plain)), _TIMEOUT_S)
+    except WorkerFailed as failed:
+        if failed.error is not None:
+            raise failed.error from failed
+        raise OptimError(
+            "not-opened",
+            f"{model.name} could not be opened on target {found.name}",
+            failed.reason,
+            "optim inspect MODEL --target cpu shows whether the model itself opens",
+            status=ExitStatus.TARGET_UNAVAILABLE,
+        ) from failed
+    return found, from_wire(Answer, answer)
 
 
 def run(request: Request, channel: Channel) -> Answer:

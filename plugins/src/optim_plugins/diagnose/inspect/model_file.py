@@ -10,12 +10,18 @@ from pathlib import Path
 import onnx
 from onnx.external_data_helper import uses_external_data
 
-from optim._engine.graphs.file_there import check_file
+from optim.engine.inspect import (
+    check_file,
+    count_operators,
+    is_file,
+    malformed_is_invalid,
+    read_skeleton,
+    tensor_bytes,
+    walk_graphs,
+    walk_nodes,
+)
 from optim.model import TensorInfo, dtype_name
-from optim.onnx.checker import malformed_is_invalid
-from optim.onnx.external_data import is_file, tensor_bytes
-from optim.onnx.operators import count_operators, subgraphs, walk_graphs, walk_nodes
-from optim.onnx.skeleton import read_skeleton
+from optim.onnx import subgraphs
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +89,7 @@ def inspect(path: Path) -> Inspection:
         path: an ``.onnx`` file; external data need not be there.
 
     Raises:
-        OptimError: as :func:`optim._engine.graphs.ingest.ingest` for files that are no ONNX model.
+        OptimError: the file is not there, or is no ONNX model.
     """
     check_file(path)
     model = read_skeleton(path)

@@ -9,10 +9,10 @@ from click.testing import CliRunner
 from feed_models import FLOAT, INT64, build, constant, helper, value
 from onnx import TensorProto
 
-from optim._engine.cli.verbs.inspect import inspect as inspect_command
-from optim._engine.graphs.inspection import Weights, inspect
 from optim.errors import OptimError
 from optim.onnx.operators import operator_counts
+from optim_plugins.diagnose.inspect.command import inspect as inspect_command
+from optim_plugins.diagnose.inspect.model_file import Weights, inspect
 
 
 @pytest.fixture

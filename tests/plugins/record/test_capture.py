@@ -99,7 +99,7 @@ def test_what_cannot_be_written_leaves_no_folder(session, tmp_path, monkeypatch)
         path.write_bytes(b"half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("optim._engine.api.capture.write_archive", full)
+    monkeypatch.setattr("optim_plugins.record.capture.write_archive", full)
     with pytest.raises(OptimError, match="No space left"), optim.capture(tmp_path / "feeds"):
         call(session, 1.0)
     assert not (tmp_path / "feeds").exists()

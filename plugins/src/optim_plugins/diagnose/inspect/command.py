@@ -7,15 +7,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from optim.cli_kit.commands import OptimCommand
-from optim.cli_kit.names import TARGET_NAME
-from optim.cli_kit.options import MODEL_PATH
-from optim.cli_kit.output import echo, echo_json, json_option, print_fields, print_json, print_table
+from optim.cli_kit import (
+    MODEL_PATH,
+    TARGET_NAME,
+    OptimCommand,
+    echo,
+    json_option,
+    print_fields,
+    print_json,
+    print_table,
+)
 from optim.errors import some_of
 
 if TYPE_CHECKING:
-    from optim._engine.graphs.inspection import Inspection
     from optim.model import TensorInfo
+    from optim_plugins.diagnose.inspect.model_file import Inspection
 
 _MOST_OPERATORS = 25
 
@@ -55,11 +61,13 @@ def inspect(model: Path | None, machine: bool, target: str | None, as_json: bool
     if target is not None:
         _print_assignment(model, target, as_json=as_json)
         return
-    from optim._engine.graphs.inspection import inspect as inspect_file
+    from dataclasses import asdict
+
+    from optim_plugins.diagnose.inspect.model_file import inspect as inspect_file
 
     found = inspect_file(model)
     if as_json:
-        echo_json(_as_json(found))
+        print_json({**asdict(found), "path": str(found.path)})
         return
     print_fields(_facts(found))
     echo("\nInputs and outputs")
@@ -75,8 +83,8 @@ def _print_assignment(model: Path, name: str, *, as_json: bool) -> None:
     from collections import Counter
     from dataclasses import asdict
 
-    from optim._engine.reports.words import count_text, share_text
-    from optim._engine.runs.assignment import assignment_on
+    from optim.engine.inspect import count_text, share_text
+    from optim_plugins.diagnose.inspect.assignment import assignment_on
 
     target, found = assignment_on(model, name)
     if as_json:
@@ -110,9 +118,8 @@ def _print_assignment(model: Path, name: str, *, as_json: bool) -> None:
 def _print_machine(*, as_json: bool) -> None:
     from dataclasses import asdict
 
-    from optim._engine.backends.assumed import assumed_here
-    from optim._engine.machine import this_machine
-    from optim._engine.plugins.registry import load_registry
+    from optim.engine.inspect import load_registry, this_machine
+    from optim_plugins.diagnose.inspect.assumed import assumed_here
 
     here, assumed = this_machine(), list(assumed_here(load_registry()))
     if as_json:
@@ -141,13 +148,6 @@ def _value(value: object) -> str:
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
-def _as_json(found: Inspection) -> str:
-    import json
-    from dataclasses import asdict
-
-    return json.dumps(asdict(found), indent=2, default=str)
-
-
 def _facts(found: Inspection) -> list[tuple[str, str]]:
     opset = ", ".join(f"{domain} {version}" for domain, version in found.opset.items())
     size = _bytes(found.size_bytes)
@@ -167,7 +167,7 @@ def _facts(found: Inspection) -> list[tuple[str, str]]:
 
 
 def _inside(found: Inspection) -> str:
-    from optim._engine.reports.words import count_text
+    from optim.engine.inspect import count_text
 
     counts = [(found.subgraphs, "subgraph"), (len(found.functions), "function")]
     parts = [count_text(count, noun) for count, noun in counts if count]

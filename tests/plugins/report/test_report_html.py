@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import sample_outcome as sample
 
-import optim._engine.reports
+import optim_plugins.report
 from optim._engine.reports.build import build_report
-from optim._engine.reports.html import _named_as_in, render_html
 from optim._engine.search.state import StepStatus
+from optim_plugins.report.page import _named_as_in, render_html
 
 VOID = {"meta", "br", "col", "hr", "img", "input", "link"}
 
@@ -167,7 +167,7 @@ def test_on_paper_what_is_folded_is_open_nothing_is_cut_and_headings_of_columns_
 
 
 def test_the_template_lies_in_the_package():
-    assert (Path(optim._engine.reports.__file__).parent / "report.html.j2").is_file()
+    assert (Path(optim_plugins.report.__file__).parent / "report.html.j2").is_file()
 
 
 def drawn(report):

@@ -8,11 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from optim._engine.backends.held import held_backend
-from optim._engine.plugins.registry import Registry, load_registry
-from optim.jobs.channel import Channel
-from optim.jobs.process import WorkerFailed, run_job
-from optim.jobs.wire import from_wire, to_wire
+from optim.engine.inspect import Registry, held_backend, load_registry
+from optim.jobs import Channel, WorkerFailed, from_wire, run_job, to_wire
 from optim.processor import Finding
 from optim.target import Target
 

@@ -12,14 +12,36 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from optim._engine.load_script import LOAD_TEXT
-from optim._engine.reports import answer_figures, plots, words
-from optim._engine.reports.answer_figures import generation_figures, tokens_plot
-from optim._engine.reports.parts.running import GenerationReport, StartReport
-from optim._engine.reports.schema import Report, StepReport
-from optim._engine.reports.words import not_here
-from optim.cli_kit.output import printable
-from optim.drawing import svg
+from optim.cli_kit import printable, size_text
+from optim.engine.report import (
+    LOAD_TEXT,
+    TARGET_COLUMNS,
+    GenerationReport,
+    Report,
+    StartReport,
+    StepReport,
+    about_targets,
+    cores_text,
+    counts_text,
+    device_text,
+    drift_text,
+    export_text,
+    figure_text,
+    generation_figures,
+    latency_text,
+    not_here,
+    operator_time_text,
+    options_text,
+    output_texts,
+    ratio_text,
+    result_drift_text,
+    share_text,
+    target_rows,
+    throughput_text,
+    worst_text,
+)
+from optim_plugins.drawing import NARROW, STYLE, WIDE, Canvas
+from optim_plugins.report.plots import latency_plot, points_plot, steps_plot, tokens_plot
 
 if TYPE_CHECKING:
     from jinja2 import BytecodeCache, Template
@@ -34,6 +56,16 @@ _GROUPS = (
 )
 _LEAST_SHARE = 0.01
 """Of the time of a run, from which an operator is shown without a click."""
+
+_WORDS = {
+    word.__name__: word
+    for word in (
+        *(cores_text, counts_text, device_text, drift_text, export_text, figure_text, latency_text),
+        *(operator_time_text, options_text, output_texts, ratio_text, result_drift_text, share_text),
+        *(size_text, worst_text),
+    )
+}
+"""What the template writes figures with."""
 
 _OPEN_UP_TO = 8
 """Longer lists of what is not in the result are folded."""
@@ -120,14 +152,14 @@ def render_html(report: Report) -> str:
         not_here=not_here(report.steps),
         changed=changed,
         same=same,
-        words=words,
+        words=_WORDS,
         load_text=LOAD_TEXT,
         plots=_plots(report),
-        plot_style=svg.STYLE,
-        front=plots.front_of(report.points),
-        target_columns=answer_figures.TARGET_COLUMNS,
-        target_rows=answer_figures.target_rows(report),
-        about_targets=answer_figures.about_targets(report),
+        plot_style=STYLE,
+        front=report.front,
+        target_columns=TARGET_COLUMNS,
+        target_rows=target_rows(report),
+        about_targets=about_targets(report),
     )
 
 
@@ -140,26 +172,26 @@ def _plots(report: Report) -> list[Plot]:
             "Speed against drift",
             "Each dot is a model. Left is faster, low is more accurate. Green is delivered. Numbers are those of optim "
             "pick. Large dots were timed again and compared on all samples; small grey dots were timed once.",
-            Markup(_both(plots.points_plot, report)),
+            Markup(_both(points_plot, report)),
         ),
         Plot(
             "Latency",
             "Ratio to the original with its 95 % interval, from the final timing.",
-            Markup(_both(plots.latency_plot, report)),
+            Markup(_both(latency_plot, report)),
         ),
         Plot(
             "Tokens per second",
             "Speed of one token by the number of tokens before it, for the original and the result.",
             Markup(_both(tokens_plot, report)),
         ),
-        Plot("Step by step", "After each step of the result, in order.", Markup(_both(plots.steps_plot, report))),
+        Plot("Step by step", "After each step of the result, in order.", Markup(_both(steps_plot, report))),
     ]
     return [plot for plot in drawn if plot.drawing]
 
 
-def _both(plot: Callable[[Report, svg.Canvas], str], report: Report) -> str:
+def _both(plot: Callable[[Report, Canvas], str], report: Report) -> str:
     """A plot for wide pages and for narrow ones: the page's style shows one of them."""
-    return plot(report, svg.WIDE) + plot(report, svg.NARROW)
+    return plot(report, WIDE) + plot(report, NARROW)
 
 
 @cache
@@ -167,7 +199,7 @@ def _template() -> Template:
     import jinja2
 
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("optim._engine.reports", ""),
+        loader=jinja2.PackageLoader("optim_plugins.report", ""),
         autoescape=True,
         finalize=_shown,
         bytecode_cache=_compiled_beside(Path(__file__).parent / "__pycache__"),
@@ -225,12 +257,12 @@ def _figures(report: Report) -> list[ShownFigure]:
     if before.latency_ms and after.latency_ms and after.latency_ratio is not None:
         interval = after.latency_ratio_ci
         note = f"ratio {after.latency_ratio:.2f}" + (f", {interval[0]:.2f} to {interval[1]:.2f}" if interval else "")
-        texts = words.latency_text(before.latency_ms), words.latency_text(after.latency_ms)
+        texts = latency_text(before.latency_ms), latency_text(after.latency_ms)
         found.append(ShownFigure("Latency", *texts, after.latency_ratio, note))
     if before.generation is not None and after.generation is not None:
         found.append(_answer(before.generation, after.generation))
     if before.throughput is not None and after.throughput is not None and after.goal_ratio is not None:
-        texts = words.throughput_text(before.throughput), words.throughput_text(after.throughput)
+        texts = throughput_text(before.throughput), throughput_text(after.throughput)
         found.append(
             ShownFigure("Throughput", *texts, after.goal_ratio.value, f"time ratio {after.goal_ratio.value:.2f}")
         )
@@ -242,9 +274,7 @@ def _figures(report: Report) -> list[ShownFigure]:
     ]
     for title, old, new in sizes:
         if old and new:
-            found.append(
-                ShownFigure(title, words.size_text(old), words.size_text(new), new / old, f"ratio {new / old:.2f}")
-            )
+            found.append(ShownFigure(title, size_text(old), size_text(new), new / old, f"ratio {new / old:.2f}"))
     return found
 
 
@@ -260,10 +290,9 @@ def _start_up(before: StartReport, after: StartReport) -> ShownFigure:
     old, new = before.open_ms + before.first_ms, after.open_ms + after.first_ms
     parts = [("open", "open_ms"), ("first call", "first_ms"), ("later calls", "run_ms")]
     texts = (
-        f"{title} {words.latency_text(getattr(before, name))} → {words.latency_text(getattr(after, name))}"
-        for title, name in parts
+        f"{title} {latency_text(getattr(before, name))} → {latency_text(getattr(after, name))}" for title, name in parts
     )
-    return ShownFigure("Start-up", words.latency_text(old), words.latency_text(new), new / old, "; ".join(texts))
+    return ShownFigure("Start-up", latency_text(old), latency_text(new), new / old, "; ".join(texts))
 
 
 def _operators(report: Report) -> tuple[list[OperatorRow], list[OperatorRow]]:

@@ -1,83 +1,44 @@
 """``optim.capture``: what goes into sessions of onnxruntime and modules of torch, out of a running program, as files.
 
-The calls kept are a fair sample of all calls (Vitter's algorithm R): the first ``limit`` are written, and after these
-call n takes the place of one of them with probability limit / n. An error here must not stop the program that is
-listened to: a call that cannot be kept is counted, and told at the end.
+An error here must not stop the program that is listened to: a call that cannot be kept is counted, and told at the end.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-import random
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from optim._engine.feeds.archives import write_archive
-from optim._engine.feeds.sources import without_torch
-from optim.errors import ExitStatus, OptimError, disk_error
-
-_DEFAULT_LIMIT = 64
-"""Calls: as many as a run compares on; more only wait to be left out."""
-
-_DEFAULT_MAX_BYTES = 256 << 20
-"""What a sample of feeds may take on disk without being asked about."""
+from optim import ExitStatus, OptimError
+from optim.engine.record import write_archive
+from optim.errors import disk_error
+from optim_plugins.record.kept import KeptCalls, Room
+from optim_plugins.record.values import as_array
 
 
 @contextmanager
-def capture(
-    folder: str | PathLike[str],
-    *,
-    limit: int = _DEFAULT_LIMIT,
-    max_bytes: int = _DEFAULT_MAX_BYTES,
-    module: Any = None,
-    seed: int = 0,
-    say: Callable[[str], None] = print,
-) -> Iterator[Path]:
-    """Keeps the inputs of a model while a program runs, for ``data=`` and ``--data``.
-
-    Inside the block, optim sees every call of ``InferenceSession.run``, or of ``module``. If several sessions run, each
-    has a folder of its own in ``folder``.
+def captured(path: Path, module: Any, room: Room, say: Callable[[str], None]) -> Iterator[Path]:
+    """Keep what goes into every session, or into one module, while a program runs; see :func:`optim.capture`.
 
     Args:
-        folder: a new or an empty folder. It gets an ``.npz`` file for each call that optim keeps.
-        limit: calls to keep for each session; if there are more, a fair sample of them.
-        max_bytes: largest size of all arrays together. optim leaves out a call that does not fit any more.
-        module: a torch module. Its inputs have the names of the arguments of its ``forward``.
-        seed: random seed for the sample of calls.
-        say: function that gets a line at the end: the calls kept.
-
-    Yields:
-        The folder.
-
-    Raises:
-        OptimError[bad-limit]: ``limit`` or ``max_bytes`` is below 1.
-        OptimError[capture-folder-taken]: the folder is not empty.
-        OptimError[nothing-captured]: there was no call, or none that optim could keep. optim removes a new folder.
-
-    Examples:
-        >>> with optim.capture("feeds", limit=64):
-        ...     pipeline("a text")
-        captured 1 of 1 calls of model
-        >>> optim.run("model.onnx", "out", data="feeds")
+        path: a new or an empty folder.
+        module: a torch module; None: every session of onnxruntime.
+        room: for calls.
+        say: told at the end what was kept.
     """
-    from optim._engine.api.capture import FeedRecorder
-
-    path = Path(folder)
     is_new = not path.exists()
-    if limit < 1 or max_bytes < 1:
+    if room.limit < 1 or room.left < 1:
         raise OptimError.usage(
             "bad-limit",
             "nothing could be captured",
-            f"limit is {limit} and max_bytes {max_bytes}",
+            f"limit is {room.limit} and max_bytes {room.left}",
             "give both at least 1",
         )
     try:
@@ -91,7 +52,7 @@ def capture(
             )
     except OSError as error:
         raise disk_error(error, f"input samples cannot be captured into {path}") from error
-    recorder = FeedRecorder(path, limit, max_bytes, seed)
+    recorder = FeedRecorder(path, room)
     try:
         with _sessions(recorder) if module is None else _module(recorder, module):
             yield path
@@ -104,7 +65,7 @@ def capture(
 
 
 @contextmanager
-def _sessions(recorder: Any) -> Iterator[None]:
+def _sessions(recorder: FeedRecorder) -> Iterator[None]:
     """Listen to every session of onnxruntime in this process."""
     import onnxruntime as ort
 
@@ -123,9 +84,8 @@ def _sessions(recorder: Any) -> Iterator[None]:
 
 
 @contextmanager
-def _module(recorder: Any, module: Any) -> Iterator[None]:
+def _module(recorder: FeedRecorder, module: Any) -> Iterator[None]:
     """Listen to one module of torch."""
-    from optim._engine.api.capture import named_arguments
 
     def seen(called: Any, given: Any, named: Any) -> None:
         recorder.keep(called, type(called).__name__, named_arguments(called, given, named))
@@ -143,19 +103,12 @@ def _name_of(session: Any) -> str:
     return Path(path).stem if isinstance(path, str) and path else "model"
 
 
-@dataclass(slots=True)
-class _Caller:
-    """A session or a module that is listened to.
+class _Caller(NamedTuple):
+    """A session or a module that is listened to; it is held, so that no other gets its id."""
 
-    Attributes:
-        name: of its model, for its folder.
-        calls: that it was given.
-        sizes: bytes of the calls that are kept, by place.
-    """
-
+    caller: object
     name: str
-    calls: int = 0
-    sizes: dict[int, int] = field(default_factory=dict)
+    calls: KeptCalls[Path]
 
 
 class FeedRecorder:
@@ -163,18 +116,13 @@ class FeedRecorder:
 
     Args:
         folder: a new or an empty one.
-        limit: calls of each caller that are kept.
-        max_bytes: that everything kept may take, as arrays.
-        seed: of the choice among more calls.
+        room: for the calls of all.
     """
 
-    def __init__(self, folder: Path, limit: int, max_bytes: int, seed: int) -> None:
-        self._folder, self._limit, self._max_bytes = folder, limit, max_bytes
-        self._random = random.Random(seed)
+    def __init__(self, folder: Path, room: Room) -> None:
+        self._folder, self._room, self._max_bytes = folder, room, room.left
         self._guard = threading.Lock()
         self._callers: dict[int, _Caller] = {}
-        self._held: list[object] = []  # so that no id is used again
-        self._too_large = 0
         self._largest = 0
         self._unreadable = ""
 
@@ -187,32 +135,28 @@ class FeedRecorder:
             self._unreadable = f"{type(error).__name__}: {error}"
 
     def _keep(self, caller: object, name: str, feeds: Mapping[str, Any]) -> None:
-        if id(caller) not in self._callers:
-            self._callers[id(caller)] = _Caller(name)
-            self._held.append(caller)
-        known = self._callers[id(caller)]
-        known.calls += 1
-        place = known.calls - 1 if known.calls <= self._limit else self._random.randrange(known.calls)
-        if place >= self._limit:
+        known = self._callers.setdefault(id(caller), _Caller(caller, name, KeptCalls(self._room)))
+        place = known.calls.place()
+        if place is None:
             return
-        arrays = {input_name: _array(value) for input_name, value in feeds.items()}
+        arrays = {input_name: as_array(value) for input_name, value in feeds.items()}
+        if any(array.dtype == object for array in arrays.values()):
+            raise TypeError("an input is not an array of numbers or texts")
         size = sum(array.nbytes for array in arrays.values())
-        kept = sum(sum(one.sizes.values()) for one in self._callers.values()) - known.sizes.get(place, 0)
-        if kept + size > self._max_bytes:
-            self._too_large, self._largest = self._too_large + 1, max(self._largest, size)
-            return
         part = self._folder / str(list(self._callers).index(id(caller)))
-        part.mkdir(parents=True, exist_ok=True)
         file = part / f"{place:05}.npz"
+        if not known.calls.put(place, file, size):
+            self._largest = max(self._largest, size)
+            return
         try:
+            part.mkdir(parents=True, exist_ok=True)
             write_archive(file, arrays)
         except Exception:
             file.unlink(missing_ok=True)  # half of a call is none, and the one that lay there is gone
-            known.sizes.pop(place, None)
+            known.calls.drop(place)
             with suppress(OSError):  # other calls are there
                 part.rmdir()
             raise
-        known.sizes[place] = size
 
     def finish(self) -> str:
         """Put the files where they stay: in the folder itself, or in one for each caller where there are several.
@@ -223,7 +167,7 @@ class FeedRecorder:
         Raises:
             OptimError[nothing-captured]: no call was kept.
         """
-        kept = {place: one for place, one in enumerate(self._callers.values()) if one.sizes}
+        kept = {place: one for place, one in enumerate(self._callers.values()) if one.calls.items}
         if not kept:
             raise OptimError(
                 "nothing-captured", f"nothing was captured into {self._folder}", *self._why(), status=ExitStatus.USAGE
@@ -236,9 +180,13 @@ class FeedRecorder:
             for file in sorted(part.iterdir()):
                 shutil.move(file, self._folder / file.name)
             part.rmdir()
-        said = ", ".join(f"{len(one.sizes)} of {one.calls} calls of {one.name}" for one in kept.values())
+        said = ", ".join(f"{len(one.calls.items)} of {one.calls.count} calls of {one.name}" for one in kept.values())
         left = f"; {self._too_large} more would have been above {self._max_bytes} bytes" if self._too_large else ""
         return f"captured {said}{left}"
+
+    @property
+    def _too_large(self) -> int:
+        return sum(one.calls.too_large for one in self._callers.values())
 
     def _why(self) -> tuple[str, str]:
         """Why nothing was kept, and what to do."""
@@ -259,12 +207,3 @@ def named_arguments(module: Any, given: tuple[Any, ...], named: Mapping[str, Any
     bound = inspect.signature(module.forward).bind(*given, **named).arguments
     flat = {**bound, **bound.pop("kwargs", {})} if isinstance(bound.get("kwargs"), dict) else dict(bound)
     return {name: value for name, value in flat.items() if hasattr(value, "detach") or isinstance(value, np.ndarray)}
-
-
-def _array(value: Any) -> np.ndarray[Any, Any]:
-    """An array of what onnxruntime or torch takes as an input."""
-    value = without_torch(value)
-    array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
-    if array.dtype == object:
-        raise TypeError("an input is not an array of numbers or texts")
-    return array

@@ -1,0 +1,1 @@
+"""The plugin ``report``: what a run found, for people."""
