@@ -5,6 +5,7 @@ A vendor whose provider needs more (a library to register, devices to choose) ov
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.metadata
 import json
@@ -148,7 +149,6 @@ class OnnxRuntimeBackend(Backend):
         :func:`~optim.onnx.digests.operations_digest` and :mod:`optim.onnx.denormals`. Providers that compile whole
         graphs cannot write theirs.
         """
-        from optim.onnx.denormals import denormal_weights
         from optim.onnx.digests import operations_digest
 
         graph, writing = writing_optimized(scratch)
@@ -163,8 +163,9 @@ class OnnxRuntimeBackend(Backend):
             {name: dict(one) for name, one in model.session.provider_options.items()},
         ]
         rest = json.dumps([options, *others], sort_keys=True)
-        denormals = sum(count for _, count in denormal_weights(model.ir_to_read()))
-        return f"{operations_digest(written)}-{denormals}:{hashlib.sha256(rest.encode()).hexdigest()}"
+        return (
+            f"{operations_digest(written)}-{_count_denormals(model.path)}:{hashlib.sha256(rest.encode()).hexdigest()}"
+        )
 
     def versions(self) -> Mapping[str, str]:
         """Whichever build of onnxruntime is installed; only one that pip does not know is imported for it."""
@@ -176,6 +177,15 @@ class OnnxRuntimeBackend(Backend):
         import onnxruntime
 
         return {"onnxruntime": onnxruntime.__version__}
+
+
+@functools.lru_cache(maxsize=4)
+def _count_denormals(path: Path) -> int:
+    """How many denormal numbers the weights of a graph in the store have; known for all settings of one graph."""
+    from optim.onnx.denormals import denormal_weights
+    from optim.onnx.files import read_ir
+
+    return sum(count for _, count in denormal_weights(read_ir(path)))
 
 
 def writing_optimized(folder: Path) -> tuple[Path, SessionConfig]:

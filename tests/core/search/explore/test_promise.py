@@ -110,3 +110,14 @@ def test_beneath_a_repair_goes_by_what_the_repair_leaves(promises):
     promises.note_repaired(weights, repaired, 0.5)
     promises.note_held(repaired)
     assert promises.beneath(1.0) == pytest.approx(0.7)
+
+
+def test_a_step_without_known_kernels_promises_what_its_run_in_the_comparison_gained(promises):
+    parent, clean = SimpleNamespace(digest="original"), step("clean", Stage.FUSE)
+    guess = promises.gain(clean)
+    promises.note_run(parent, clean, run_s=0.45, original_s=0.5)
+    assert promises.gain(clean) == guess
+    promises.note_run(parent, clean, run_s=0.15, original_s=0.5)
+    assert promises.gain(clean) == pytest.approx(math.log(0.5 / 0.15))
+    promises.note_ratio(clean, 1.0)
+    assert promises.gain(clean) == 0.0

@@ -51,8 +51,15 @@ def test_a_node_that_the_runtime_drops_itself_makes_no_difference_and_one_that_i
     def with_another(graph):
         graph.node.append(onnx.helper.make_node("Tanh", [graph.node[-1].output[0]], ["same"]))
 
-    same, other = made("same", without_it), made("other", with_another)
-    reasons = IdleSettings(bench, Allowance(100.0, time.monotonic)).reasons(bench.original, [same, other])
+    def with_a_denormal_weight(graph):
+        without_it(graph)
+        weight = onnx.numpy_helper.to_array(graph.initializer[0]).copy()
+        weight.flat[0] = 1e-40
+        graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(weight, graph.initializer[0].name))
+
+    others = made("same", without_it), made("other", with_another), made("slower", with_a_denormal_weight)
+    same = others[0]
+    reasons = IdleSettings(bench, Allowance(100.0, time.monotonic)).reasons(bench.original, others)
     assert reasons == {same.digest: "no change: the runtime builds the same graph from the model as without it"}
 
 

@@ -69,6 +69,8 @@ class HeldSession(Session):
         self._session: Session | None = None
         self._used_s = 0.0
         self._mark_s = 0.0
+        self.least_run_s = 0.0
+        """The fastest run so far, in seconds, by the wall; 0 before the first."""
         try:
             self._live()
         except BaseException:
@@ -87,7 +89,10 @@ class HeldSession(Session):
         if current_call() is not self._call:  # most often it is, and nothing is sent that would show in a short run
             say_call(self._call)
         limit_s = None if self._times else self._run_limit.seconds  # clocks measure this very call
+        started = time.perf_counter()
         outputs = self._patient("run", lambda session: session.run(feeds), limit_s)
+        took_s = time.perf_counter() - started
+        self.least_run_s = min(took_s, self.least_run_s or took_s)
         if self._call.first:
             self._call = replace(self._call, first=False)
         if defect := self._defect(outputs):

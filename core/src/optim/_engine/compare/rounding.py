@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from optim._engine.backends.held import HeldBackend
+from optim._engine.backends.held_session import HeldSession
 from optim._engine.compare.place import Reference, chosen
 from optim._engine.gate.drift import OutputComparison, merge_samples, worst_drift
 from optim._engine.gate.outputs import CAP, FACTOR, FLOOR, compare_sample, elements, require_compared, rounding_of
@@ -175,7 +176,7 @@ def _rounded(
     return worst_drift(merged.values()).relative_error, known
 
 
-def open_exact(backend: HeldBackend, model: Model, target: Target) -> Session:
+def open_exact(backend: HeldBackend, model: Model, target: Target) -> HeldSession:
     """Open on the target, unless that rounds more than the model says."""
     return backend.open(model, target) if target.exact else backend.open_reference(model, target)
 

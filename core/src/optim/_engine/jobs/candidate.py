@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from optim._engine.backends.held import HeldBackend
+from optim._engine.backends.held_session import HeldSession
 from optim._engine.compare.comparison import Comparison
 from optim._engine.compare.distrust import Untouched, checked_model, require_fit, unchanged
 from optim._engine.gate.drift import OutputComparison
@@ -22,7 +23,6 @@ from optim._engine.jobs.job import Job
 from optim._engine.jobs.offer import applying, context_for
 from optim._engine.jobs.recorded import recorded
 from optim._engine.plugins.registry import load_registry
-from optim.backend import Session
 from optim.jobs.channel import Channel
 from optim.jobs.doing import calling
 from optim.model import Model
@@ -68,13 +68,17 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the pass did, and how far the result is from the original; no comparisons where nothing changed."""
+    """What the pass did, and how far the result is from the original; no comparisons where nothing changed.
+
+    ``run_s`` is the fastest run of the comparison in seconds, by the wall; 0 without a run.
+    """
 
     result: PassResult
     size_bytes: int
     comparisons: tuple[OutputComparison, ...]
     executed_on: dict[str, float]
     task: TaskFigure | None = None
+    run_s: float = 0.0
 
 
 JOB = Job(__name__, Request, Answer)
@@ -105,10 +109,11 @@ def run(request: Request, channel: Channel) -> Answer:
         channel.event("opened")
         comparison = request.comparison.after(result.interface, request.model)
         judged = comparison.judge(session, request.samples, measure_task=request.measure_task, everything=False)
-        return Answer(result, model_size_bytes(model), judged.comparisons, dict(session.executed_on), judged.task)
+        size_bytes, run_s = model_size_bytes(model), session.least_run_s
+        return Answer(result, size_bytes, judged.comparisons, dict(session.executed_on), judged.task, run_s)
 
 
-def _session(backend: HeldBackend, model: Model, request: Request) -> Session:
+def _session(backend: HeldBackend, model: Model, request: Request) -> HeldSession:
     """Where the result is compared.
 
     What must be the same up to rounding cannot be judged on a target that rounds more than that. It is opened there

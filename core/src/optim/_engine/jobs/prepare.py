@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from optim._engine.backends.held import HeldBackend
+from optim._engine.backends.held_session import HeldSession
 from optim._engine.compare.chosen_samples import judged_on, timed_samples
 from optim._engine.compare.exactness import Inexact, exact_original, find_inexact
 from optim._engine.compare.independent import DeviceCheck
@@ -101,6 +102,7 @@ class Answer:
         requirements: what opens a result needs, as pip takes it.
         open_s: how long the original took to open, in seconds.
         run_s: how long one run of it took on average, in seconds.
+        least_run_s: its fastest run on these samples, in seconds, by the wall.
         device_bytes: memory that it took on a device or in a process of its backend's own; 0 where that has none.
         cut_short: whether more samples, settings or figures were left out for their time.
         held_out: samples that no pass sees, and that the gate compares on first.
@@ -125,6 +127,7 @@ class Answer:
     open_s: float
     run_s: float
     task: TaskUse | None = None
+    least_run_s: float = 0.0
     device_bytes: int = 0
     cut_short: bool = False
     held_out: int = 0
@@ -159,7 +162,7 @@ def run(request: Request, channel: Channel) -> Answer:
         require_numbers(reference, request.place.target)
         variations = measure_variations(session, reference)
         executed_on = dict(session.executed_on)
-        device_bytes = session.peak_memory_bytes() or 0
+        device_bytes, least_run_s = session.peak_memory_bytes() or 0, session.least_run_s
         task, task_notes = _measure_task(request, session, reference, run_s)
     timed, shapes = timed_samples(sorted(compared), feeds)
     few = dict.fromkeys([*feeds.held_out[:1], *timed, *compared])
@@ -193,6 +196,7 @@ def run(request: Request, channel: Channel) -> Answer:
         requirements=tuple(backend.requirements(request.place.target)),
         open_s=open_s,
         run_s=run_s,
+        least_run_s=least_run_s,
         device_bytes=device_bytes,
         task=task,
         cut_short=not found.complete or len(compared) < len(wanted) or (request.data is None and len(feeds) < SAMPLES),
@@ -216,7 +220,7 @@ def _measure_task(
     )
 
 
-def _open_original(backend: HeldBackend, request: Request, original: Model) -> Session:
+def _open_original(backend: HeldBackend, request: Request, original: Model) -> HeldSession:
     from optim._engine.compare.rounding import open_exact
 
     try:

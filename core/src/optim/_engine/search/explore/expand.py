@@ -289,6 +289,7 @@ class Expander:
                 self._broken[attempt.step.key] = candidate.digest, f"on another chain: {objection}"
             return None
         self.promises.note_held(attempt.step)
+        self.promises.note_run(candidate, attempt.step, tried.answer.run_s, self._bench.prepared.least_run_s)
         if attempt.step.stage is Stage.FUSE:
             self.promises.note_fused(new.digest)
         return new

@@ -1,8 +1,8 @@
 """What a candidate promises per second: the gain to expect of it, and what trying it costs.
 
 Both are learned: a pass costs on this model what its first candidate cost, and gains about what it gained before on
-another chain. Until then the kernels that it exchanges say what it gains at best; where those are not known a guess by
-what kind of pass it is stands for it.
+another chain. Until then the kernels that it exchanges say what it gains at best. Without known kernels, the run in
+which it was compared counts if it was clearly faster, and otherwise a guess by the kind of pass.
 """
 
 from __future__ import annotations
@@ -71,6 +71,18 @@ class Promises:
     def expect(self, step: Step, gain: float) -> None:
         """Notes what a step gains at best by the kernels that it exchanges."""
         self._expected[step.key] = gain
+
+    def note_run(self, parent: Candidate, step: Step, run_s: float, original_s: float) -> None:
+        """Notes the fastest run of a candidate in its comparison, beside that of the original; 0 if unknown.
+
+        Such a run is no measurement of a gain. It replaces the guess if the step exchanges no kernels and the run was
+        clearly faster.
+        """
+        if not run_s or not original_s:
+            return
+        gain = math.log(self._latency.get(parent.digest, 1.0) * original_s / run_s)
+        if gain > max(_SURPRISE, self.gain(step)) and step.key not in self._expected:
+            self._expected[step.key] = gain
 
     def note_latency(self, items: Iterable[Measured]) -> None:
         """Notes the latency of models that hold, as ratios to the original's."""
