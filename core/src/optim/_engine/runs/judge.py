@@ -83,7 +83,6 @@ def judge_contest(contest: Contest, base: Workbench) -> Verdict:
     """
     stopped = ""
     try:
-        contest.run()
         verdict = _decided(contest, base)
     except TimingFailed as failed:
         stopped = _STOPPED
@@ -102,26 +101,32 @@ def judge_contest(contest: Contest, base: Workbench) -> Verdict:
     )
 
 
+def _won_again(contest: Contest) -> tuple[Measured, Entrant, _Ending] | None:
+    """What won in an earlier run, and is better than the original in the proof; None if there is nothing."""
+    recalled = contest.recalled()
+    if recalled is None:
+        return None
+    one, ranking = recalled
+    ending = _ending_of(one, one.bench)
+    winner = ending.decided(ranking)
+    return None if winner is None else (winner, one, ending)
+
+
 def _decided(contest: Contest, base: Workbench) -> Verdict:
     """The verdict where the baseline can be timed.
 
     Raises:
         TimingFailed: it cannot.
     """
-    best: tuple[Measured, Entrant, _Ending] | None = None
-    undecided = ""
-    for one in contest.order:
-        if best is not None and not contest.may_beat(one, best[0], best[1]):
-            continue
-        ending = _ending_of(one, one.bench)
-        one.bench.say("deciding")
-        winner = ending.selection.decide(one.ranking)
-        if winner is None:
-            one.reason = "no candidate is better than the baseline in the final timing"
-            undecided = undecided or ending.selection.undecided
-        elif best is None or contest.is_better((winner, one), (best[0], best[1])):
-            best = winner, one, ending
+    contest.time_originals()
+    best, undecided = _won_again(contest), ""
+    if best is not None and best[1].beam.recall.stands(best[0]):
+        contest.end_with(best[1])
+    else:
+        contest.run()
+        best, undecided = _best_of(contest, best)
     if best is not None:
+        best[1].beam.recall.keep(best[0])
         return best[2].delivery(best[0])
     left = [one for one in contest.entrants if not one.failed]
     if not left:
@@ -130,6 +135,24 @@ def _decided(contest: Contest, base: Workbench) -> Verdict:
     promising = sorted(left, key=lambda one: one.promise)
     nearest = next((one for one in promising if one.beam.board.beyond(1)), left[0])
     return _ending_of(nearest, base).nothing_better(undecided)
+
+
+def _best_of(
+    contest: Contest, best: tuple[Measured, Entrant, _Ending] | None
+) -> tuple[tuple[Measured, Entrant, _Ending] | None, str]:
+    """The best that is proven on any target, and what is undecided; ``best`` was proven before."""
+    undecided = ""
+    for one in contest.order:
+        if best is not None and not contest.may_beat(one, best[0], best[1]):
+            continue
+        ending = _ending_of(one, one.bench)
+        winner = ending.decided(one.ranking)
+        if winner is None:
+            one.reason = "no candidate is better than the baseline in the final timing"
+            undecided = undecided or ending.selection.undecided
+        elif best is None or contest.is_better((winner, one), (best[0], best[1])):
+            best = winner, one, ending
+    return best, undecided
 
 
 def _ending_of(one: Entrant, bench: Workbench) -> _Ending:

@@ -115,8 +115,8 @@ class Beam:
         self._expander = Expander(bench, self.board, self.time, self._promises)
         self._asker, self.repairs = self._expander.asker, self._expander.repairs
         self.clock = Clock(bench, self.board, self.time)
-        self.recall = Recall(bench, plan, self._expander, self.clock, self.board, self.time)
         self.rank = Ranking(self._objective, self.clock, bench.original, timed=bench.target.timed)
+        self.recall = Recall(bench, plan, self._expander, self.clock, self.board, self.time, self.rank.figure)
         self.start = Measured(bench.original, 1.0, 1.0, 1.0)
         self._looked: dict[str, Measured] = {}
         self._small: list[Measured] = []

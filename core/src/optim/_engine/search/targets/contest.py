@@ -41,10 +41,26 @@ class Contest:
         for one in entrants:
             one.beam = Beam(one.bench, one.plan)
 
-    def run(self) -> None:
-        """Time the original on each, have all look, then search the one that promises most."""
+    def time_originals(self) -> None:
+        """Time the original on each."""
         for one in self.entrants:
             self._time_original(one)
+
+    def recalled(self) -> tuple[Entrant, list[Measured]] | None:
+        """The target whose best won again that won in an earlier run, with what is to be proven; None: search all."""
+        names, there = [one.name for one in self.entrants], [one for one in self.entrants if not one.failed]
+        found = [(one, items) for one in there if (items := one.beam.recall.run(names))]
+        return min(found, key=lambda pair: pair[0].beam.rank.figure(pair[1][0]), default=None)
+
+    def end_with(self, winner: Entrant) -> None:
+        """Have the other targets say that they were not searched, because what won before on this one won again."""
+        for one in self.entrants:
+            if one is not winner and not one.failed:
+                one.beam.recall.skip(winner.beam.recall.why)
+                one.reason = f"not searched: {winner.beam.recall.why}"
+
+    def run(self) -> None:
+        """Have all look, after :meth:`time_originals`, then search the one that promises most."""
         looking = [one for one in self.entrants if not one.failed]
         looking.sort(key=lambda one: one.beam.start.ratio or 1.0)  # where time is short the last may have none
         share_s = self._time.to_explore / max(1, len(looking))
