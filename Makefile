@@ -86,7 +86,7 @@ docs: $(TOOLS) .cache/docs-env/installed
 
 .cache/docs-env/installed: constraints-dev.txt
 	$(PYTHON) -m venv --clear .cache/docs-env
-	.cache/docs-env/bin/python -m pip install --quiet --constraint constraints-dev.txt mkdocs-material
+	.cache/docs-env/bin/python -m pip install --quiet --constraint constraints-dev.txt mkdocs-material mkdocstrings-python ruff
 	touch $@
 
 dist: .cache/dist-env/installed

@@ -1,15 +1,21 @@
 """Fits what a step is expected to gain from recorded runs, and says whether a search would do better with it.
 
-    python benchmarks/fit_priors.py --out priors.json         # fits, evaluates, prints three tables
-    python benchmarks/fit_priors.py --no-replay               # without the regret of a search that goes by the fit
+    python benchmarks/fit_priors.py --out priors.json         # fits, evaluates, prints the tables
+    python benchmarks/fit_priors.py --no-replay               # without the regret of a search that goes by a fit
+    python benchmarks/fit_priors.py --only drift              # the chance to keep within a drift budget alone
 
 For each pass, and each of its options beside the names of nodes, the *gain* is the logarithm of the latency without the
 step to that with it. It is fitted as a mean that is shrunk towards that of the stage, on the kernels of a processor,
 with the share of multiplications that are products as the one feature: three figures for each pass. The JSON names
 them, with the spread, the drift that the step had, and the models and processors that they come from.
 
+The *growth* of a lossy model is its drift on all samples to that on the few that it was explored on. The chance that
+it grows by a factor ``g`` or more is ``g ** -tail``, as the search has it. The tail is fitted; each model counts once.
+It is judged by the chance to keep within a budget of 1.05 to 3 times the drift on few samples.
+
 *Leaving out* fits on all traces but those of one model, or one processor, and judges on these. The regret is that of
-``regret.py`` on recorded rounds; there the fit takes the place of the gain by kernels and of the guess by stage.
+``regret.py`` on recorded rounds; there the fit of gains takes the place of the gain by kernels and of the guess by
+stage, and the fit of growths that of the tail.
 """
 
 from __future__ import annotations
@@ -21,7 +27,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import mean
 from unittest import mock
@@ -30,11 +36,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from regret import TRACES, _subject, _trace, proven, row_of, verdict_of
 
+from optim._engine.gate.drift import OutputComparison, worst_drift
 from optim._engine.jobs.offer import Proposal
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.promise import GUESSES
+from optim._engine.search.select import all_samples
 from optim._engine.search.state import Step
 from optim._engine.trace import Trace
+from optim.jobs.wire import from_wire
 from optim.passes import Stage
 
 _OF_NODES = frozenset({"keep", "finer", "leave_out"})
@@ -42,6 +51,12 @@ _OF_NODES = frozenset({"keep", "finer", "leave_out"})
 
 _SHRINK = 2.0
 """Observations of other models that a mean of the wider group counts for."""
+
+_TIMES = (1.05, 1.1, 1.25, 1.5, 2.0, 3.0)
+"""Budgets that the chance is judged by, to the drift on few samples."""
+
+_LEAST_CHANCE = 0.01
+"""A chance of 0 or 1 would have an infinite loss if it is wrong."""
 
 MOST_BYTES = 100_000
 
@@ -81,6 +96,7 @@ class Fit:
         of_options: the mean gain beside that of the pass, by pass, kernels and options.
         models: that it was fitted on.
         kernels: of the processors.
+        tail: of the growth of drift from few samples to all.
     """
 
     of_stage: dict[str, float] = field(default_factory=dict)
@@ -88,6 +104,7 @@ class Fit:
     of_options: dict[str, float] = field(default_factory=dict)
     models: list[str] = field(default_factory=list)
     kernels: list[str] = field(default_factory=list)
+    tail: float = 0.0
 
     def gain(self, stage: str, name: str, options: str, kernels: str, products: float) -> float | None:
         """The gain to expect; None for a stage that no trace has."""
@@ -200,10 +217,86 @@ def errors_left_out(rows: Sequence[Observation], by: str) -> list[str]:
     return lines
 
 
-def verdict_with(path: Path, others: Sequence[Path], known: Fit | None) -> object:
-    """The result of a search that goes by a fit; by kernels and guesses if there is none."""
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """The growth of the drift of one lossy model.
+
+    Attributes:
+        model: name of the trace's model.
+        kernels: of the processor.
+        times: what counts of the drift on all samples, to the drift on few.
+    """
+
+    model: str
+    kernels: str
+    times: float
+
+
+def growths(paths: Iterable[Path]) -> list[Growth]:
+    """One for each lossy candidate that was compared on all samples; of one growth on one model one."""
+    found = set()
+    for path in paths:
+        trace = _trace(path)
+        few = next((len(one["answer"]["explored"]) for one in trace.actions if one["name"] == "prepare"), 0)
+        races = [one for one in trace.actions if one["name"] == "race_job" and "answer" in one]
+        for race in races if few and not trace.header["asked"]["lossless"] else ():
+            for asked, lane in zip(race["request"]["lanes"], race["answer"]["lanes"], strict=True):
+                if lane["ready"] is None or len(asked["compared"]) <= few:
+                    continue
+                outputs = [from_wire(OutputComparison, one) for one in lane["ready"]["comparisons"]]
+                free = [one for one in outputs if one.limit is None and one.mismatched is None and not one.is_rounding]
+                explored = max((max(one.by_sample[:few]) for one in free), default=0.0)
+                drift = worst_drift(free)
+                if explored > 0 and math.isfinite(drift.relative_error):
+                    times = max(drift.relative_error, drift.foreseen) / explored
+                    found.add(Growth(_model_of(path), kernels_of(trace), round(times, 3)))
+    return sorted(found, key=lambda one: (one.model, one.kernels, one.times))
+
+
+def tail_of(rows: Sequence[Growth]) -> float:
+    """The tail by the greatest likelihood, with each model counted once."""
+    models: dict[str, list[float]] = defaultdict(list)
+    for one in rows:
+        models[one.model].append(math.log(max(1.0, one.times)))
+    return 1.0 / max(1e-9, mean(mean(logs) for logs in models.values()))
+
+
+def scores_of(chances: Sequence[float], held: Sequence[bool]) -> tuple[float, float]:
+    """The mean logarithmic loss and the mean squared error (Brier) of chances."""
+    bounded = [min(1.0 - _LEAST_CHANCE, max(_LEAST_CHANCE, chance)) for chance in chances]
+    losses = [-math.log(chance if is_held else 1.0 - chance) for chance, is_held in zip(bounded, held, strict=True)]
+    return mean(losses), mean((chance - is_held) ** 2 for chance, is_held in zip(chances, held, strict=True))
+
+
+def chances_left_out(rows: Sequence[Growth], by: str) -> list[str]:
+    """A line for each model, or processor, that was left out, and their mean: of three ways to foresee."""
+    lines, scores = [], []
+    for name in sorted({getattr(one, by) for one in rows}):
+        inside, outside = [[one for one in rows if (getattr(one, by) != name) is is_in] for is_in in (True, False)]
+        if not inside:
+            continue
+        tail = tail_of(inside)
+        rate = mean(one.times <= times for one in inside for times in _TIMES)
+        held = [one.times <= times for one in outside for times in _TIMES]
+        ways = [
+            [rate] * len(held),
+            [1.0 - times**-all_samples._TAIL for _ in outside for times in _TIMES],
+            [1.0 - times**-tail for _ in outside for times in _TIMES],
+        ]
+        scores.append([score for way in ways for score in scores_of(way, held)])
+        figures = " | ".join(f"{score:.2f}" for score in scores[-1])
+        lines.append(f"| {name} | {len(outside)} | {tail:.2f} | {figures} |")
+    means = " | ".join(f"{mean(column):.3f}" for column in zip(*scores, strict=True))
+    return [*lines, f"| mean | {len(rows)} | {tail_of(rows):.2f} of all | {means} |"]
+
+
+def verdict_with(path: Path, others: Sequence[Path], known: Fit | float | None) -> object:
+    """The result of a search that goes by a fit of gains, or by a tail; by what it has if there is none."""
     if known is None:
         return verdict_of(path, None, others)
+    if isinstance(known, float):
+        with mock.patch.object(all_samples, "_TAIL", known):
+            return verdict_of(path, None, others)
     kernels, products = kernels_of(_trace(path)), _products(_trace(path))
 
     def expect(self: Expander, step: Step, proposal: Proposal) -> None:
@@ -217,20 +310,19 @@ def verdict_with(path: Path, others: Sequence[Path], known: Fit | None) -> objec
         return verdict_of(path, None, others)
 
 
-def regrets(paths: Sequence[Path], left_out: Callable[[Observation], str], of: Callable[[Path], str]) -> list[str]:
-    """The regret without a fit and with one that what the trace is of was left out of."""
-    rows = observations(paths)
+def regrets(paths: Sequence[Path], of: Callable[[Path], str], fitted: Callable[[str], Fit | float]) -> list[str]:
+    """The regret without a fit, and with the one that what the trace is of was left out of."""
     groups: dict[str, list[Path]] = defaultdict(list)
     for path in paths:
         groups[_subject(_trace(path))].append(path)
     judged = [path for path in paths if not _trace(path).header["asked"]["named"]]
     beside = [[other for other in groups[_subject(_trace(path))] if other != path] for path in judged]
-    fits = {name: fit([one for one in rows if left_out(one) != name]) for name in {of(path) for path in judged}}
+    fits = {name: fitted(name) for name in {of(path) for path in judged}}
     with ProcessPoolExecutor(2) as pool:
         plain = list(pool.map(verdict_with, judged, beside, [None] * len(judged)))
-        fitted = list(pool.map(verdict_with, judged, beside, [fits[of(path)] for path in judged]))
+        other_way = list(pool.map(verdict_with, judged, beside, [fits[of(path)] for path in judged]))
     lines, pairs = [], []
-    for path, one, other in zip(judged, plain, fitted, strict=True):
+    for path, one, other in zip(judged, plain, other_way, strict=True):
         known = proven([_trace(each) for each in groups[_subject(_trace(path))]])
         before, after = row_of(path, known, [one]), row_of(path, known, [other])
         counts = before.counts and after.counts
@@ -251,23 +343,37 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("traces", nargs="*", type=Path, help="[default: benchmarks/traces/*.trace]")
     parser.add_argument("--out", type=Path, help="file for the fit on all traces")
-    parser.add_argument("--no-replay", action="store_true", help="only the errors of the fit")
+    parser.add_argument("--no-replay", action="store_true", help="only the errors of the fits")
+    parser.add_argument("--only", choices=("gains", "drift"), help="one of the two fits")
     chosen = parser.parse_args()
     paths = [path.resolve() for path in chosen.traces] or sorted(TRACES.glob("*.trace"))
-    rows = observations(paths)
+    rows, grown = observations(paths), growths(paths)
     if chosen.out:
-        text = json.dumps(asdict(fit(rows)), indent=1, sort_keys=True)
+        whole = replace(fit(rows), tail=round(tail_of(grown), 3))
+        text = json.dumps(asdict(whole), indent=1, sort_keys=True)
         if len(text) > MOST_BYTES:
             print(f"the fit has {len(text):,} bytes, more than {MOST_BYTES:,}", file=sys.stderr)
             return 1
         chosen.out.write_text(text + "\n")
-    for by in ("model", "kernels"):
-        print(f"\n| {by} left out | steps | error of the guess by stage | error of the fit |\n|---|--:|--:|--:|")
-        print("\n".join(errors_left_out(rows, by)))
-    if not chosen.no_replay:
-        for by, of in (("model", _model_of), ("kernels", lambda path: kernels_of(_trace(path)))):
-            print(f"\n| trace, {by} left out | regret | regret with the fit |\n|---|--:|--:|")
-            print("\n".join(regrets(paths, lambda one, by=by: str(getattr(one, by)), of)))
+    of_path: dict[str, Callable[[Path], str]] = {"model": _model_of, "kernels": lambda path: kernels_of(_trace(path))}
+    if chosen.only != "drift":
+        for by in of_path:
+            print(f"\n| {by} left out | steps | error of the guess by stage | error of the fit |\n|---|--:|--:|--:|")
+            print("\n".join(errors_left_out(rows, by)))
+    if chosen.only != "gains":
+        for by in of_path:
+            ways = ("constant rate", "today's tail", "fitted tail")
+            print(f"\n| {by} left out | growths | tail | " + " | ".join(f"{way}: loss | Brier" for way in ways) + " |")
+            print("|---|--:|--:|--:|--:|--:|--:|--:|--:|\n" + "\n".join(chances_left_out(grown, by)))
+    for by, of in of_path.items() if not chosen.no_replay else ():
+        fits: dict[str, Callable[[str], Fit | float]] = {
+            "gains": lambda name, by=by: fit([one for one in rows if getattr(one, by) != name]),
+            "drift": lambda name, by=by: tail_of([one for one in grown if getattr(one, by) != name]),
+        }
+        for what, fitted in fits.items():
+            if chosen.only in (None, what):
+                print(f"\n| trace, {by} left out | regret | regret with the fit of {what} |\n|---|--:|--:|")
+                print("\n".join(regrets(paths, of, fitted)))
     return 0
 
 

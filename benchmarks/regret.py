@@ -4,12 +4,20 @@
     python benchmarks/regret.py some.trace other.trace --seeds 5
     python benchmarks/regret.py --beside HEAD~3              # the policy of another revision too, on the same traces
     python benchmarks/regret.py --model model.onnx some.trace       # refuses a trace of another model
+    python benchmarks/regret.py --presets                    # the mean with the seconds of each --preset instead
+    python benchmarks/regret.py --experience                 # the mean with chains of earlier runs tried first instead
 
 Each trace is replayed as it was recorded, and with its rounds drawn anew for each seed. What it lacks other traces of
 the same model answer; those for which passes were named do nothing else. The *best* is the lowest ratio of a chain that
 was proven in any trace of the same model on the same processor, if its drift is within the budget of the row; a chain
 has the median of its proven ratios. *Regret* is the difference of logarithms: 0.10 means that the search delivers what
 takes 1.1 times as long as the best. A replay with more than 10 % unknown seconds does not count, and its row says so.
+
+*Experience* is what the recorded runs of the same request on the same processor delivered: on the two nearest of the
+other models, or on the model itself, as if it was exported again. Traces hold no shapes of weights, so the operators
+that multiply tell what is near; a real run tries no chain of a model whose weights have other shapes. *Seconds to 95 %*
+are those until a model is timed that has 95 % of the gain that the search without experience delivers; the whole run if
+none is.
 """
 
 from __future__ import annotations
@@ -36,7 +44,9 @@ from replay import MOST_UNKNOWN, replay
 
 from optim._engine.graphs.ingest import ingest
 from optim._engine.plugins.registry import Registry, load_registry
-from optim._engine.search.settings import DEFAULT_MAX_DRIFT
+from optim._engine.search.experience import Architecture, Experience, WonStep
+from optim._engine.search.settings import DEFAULT_MAX_DRIFT, PRESETS, SearchSeconds
+from optim._engine.search.taste import SAME, WORTH
 from optim._engine.trace import Trace, read_trace
 from optim.errors import OptimError
 
@@ -55,6 +65,7 @@ class Verdict:
         ratio: that the search measured.
         seconds: simulated.
         unknown: share of them.
+        found: seconds, digest and ratio of what was timed on the way, and kept within the budget so far.
     """
 
     status: str
@@ -62,6 +73,7 @@ class Verdict:
     ratio: float
     seconds: float
     unknown: float
+    found: tuple[tuple[float, str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +130,27 @@ def _trace(path: Path) -> Trace:
     return read_trace(path)
 
 
-def verdict_of(path: Path, seed: int | None, others: Sequence[Path] = ()) -> Verdict:
-    """What the search of this revision delivers on a trace; ``others`` answer what it lacks."""
-    found = replay(_trace(path), _registry(), seed, [_trace(other) for other in others])
+def verdict_of(
+    path: Path,
+    seed: int | None,
+    others: Sequence[Path] = (),
+    asked_s: SearchSeconds | None = None,
+    records: Sequence[Experience] | None = None,
+) -> Verdict:
+    """What the search of this revision delivers on a trace; ``others`` answer what it lacks. See ``replay``.
+
+    With other seconds than its own a trace may be put together from races that do not fit: then all is unknown.
+    """
+    try:
+        found = replay(_trace(path), _registry(), seed, [_trace(other) for other in others], asked_s, records)
+    except OptimError:
+        if asked_s is None:
+            raise
+        return Verdict("cannot be replayed", "", 1.0, 0.0, 1.0)
     result = found.outcome.result
     digest = "" if result is None else result.candidate.digest
-    return Verdict(str(found.outcome.status), digest, (result and result.ratio) or 1.0, found.seconds, found.unknown)
+    ratio = (result and result.ratio) or 1.0
+    return Verdict(str(found.outcome.status), digest, ratio, found.seconds, found.unknown, found.found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,23 +234,149 @@ def row_of(path: Path, known: Mapping[str, Known], verdicts: Sequence[Verdict]) 
 
 def rows_of(paths: Sequence[Path], seeds: int) -> list[Row]:
     """A row for each trace of the whole policy, on all processors; where passes were named only answers are taken."""
+    groups = _groups(paths)
+    judged = _judged(paths)
+    tasks = [(path, seed, _others(path, groups)) for path in judged for seed in (None, *range(seeds))]
+    each = 1 + seeds
+    found = _verdicts(tasks, chunk=each)
+    return [
+        row_of(path, known, found[place * each : (place + 1) * each])
+        for place, (path, known) in enumerate(_with_known(judged, groups))
+    ]
+
+
+def _groups(paths: Sequence[Path]) -> dict[str, list[Path]]:
+    """The traces of each subject."""
     groups: dict[str, list[Path]] = defaultdict(list)
     for path in paths:
         groups[_subject(_trace(path))].append(path)
-    judged = [path for path in paths if not _trace(path).header["asked"]["named"]]
-    tasks = [
-        (path, seed, [other for other in groups[_subject(_trace(path))] if other != path])
-        for path in judged
-        for seed in (None, *range(seeds))
-    ]
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
-        found = list(pool.map(verdict_of, *zip(*tasks, strict=True), chunksize=1 + seeds))
+    return groups
+
+
+def _judged(paths: Sequence[Path]) -> list[Path]:
+    return [path for path in paths if not _trace(path).header["asked"]["named"]]
+
+
+def _others(path: Path, groups: Mapping[str, Sequence[Path]]) -> list[Path]:
+    return [other for other in groups[_subject(_trace(path))] if other != path]
+
+
+def _with_known(judged: Sequence[Path], groups: Mapping[str, Sequence[Path]]) -> list[tuple[Path, dict[str, Known]]]:
     known = {subject: proven([_trace(path) for path in those]) for subject, those in groups.items()}
-    each = 1 + seeds
-    return [
-        row_of(path, known[_subject(_trace(path))], found[place * each : (place + 1) * each])
-        for place, path in enumerate(judged)
+    return [(path, known[_subject(_trace(path))]) for path in judged]
+
+
+def _verdicts(tasks: Sequence[tuple[Any, ...]], chunk: int = 1) -> list[Verdict]:
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(verdict_of, *zip(*tasks, strict=True), chunksize=chunk))
+
+
+def presets_text(paths: Sequence[Path]) -> str:
+    """A line for each preset, and one for each trace that counts with every preset and differs by more than 1 %."""
+    groups, judged = _groups(paths), _judged(paths)
+    rows = {}
+    for preset, asked_s in PRESETS.items():
+        found = _verdicts([(path, None, _others(path, groups), asked_s) for path in judged])
+        pairs = zip(_with_known(judged, groups), found, strict=True)
+        rows[preset] = [row_of(path, known, [one]) for (path, known), one in pairs]
+    in_all = [all(each) for each in zip(*([row.counts for row in those] for those in rows.values()), strict=True)]
+    lines = [
+        f"| preset | traces that count | mean regret | seconds | of the {sum(in_all)} that count in all | seconds |"
     ]
+    lines.append("|---|--:|--:|--:|--:|--:|")
+    for preset, those in rows.items():
+        counted = [row for row in those if row.counts]
+        shared = [row for row, is_in in zip(those, in_all, strict=True) if is_in]
+        figures = [
+            f"{mean(r.regret for r in some):.3f} | {mean(r.seconds for r in some):.0f}" for some in (counted, shared)
+        ]
+        lines.append(f"| {preset} | {len(counted)} of {len(those)} | {' | '.join(figures)} |")
+    lines += ["", "| trace that differs | " + " | ".join(rows) + " |", "|---|" + "--:|" * len(rows)]
+    for place, path in enumerate(judged):
+        regrets = [those[place].regret for those in rows.values()]
+        if in_all[place] and max(regrets) - min(regrets) > SAME:
+            lines.append(f"| {path.stem} | " + " | ".join(f"{regret:.3f}" for regret in regrets) + " |")
+    return "\n".join(lines)
+
+
+def experience_text(paths: Sequence[Path]) -> str:
+    """A line for a search without experience, with that of other models, and with that of the model itself."""
+    groups, judged = _groups(paths), _judged(paths)
+    own = [_record(path) for path in judged]
+    near = [_nearest(path, judged) for path in judged]
+    ways = {
+        "none": [[] for _ in judged],
+        "what won on the nearest other models": near,
+        "what won on the model itself": [[one] if one is not None else [] for one in own],
+    }
+    found = {
+        way: _verdicts(
+            [(path, None, _others(path, groups), None, some) for path, some in zip(judged, each, strict=True)]
+        )
+        for way, each in ways.items()
+    }
+    lines, pairs = [], _with_known(judged, groups)
+    rows = {
+        way: [row_of(path, known, [one]) for (path, known), one in zip(pairs, those, strict=True)]
+        for way, those in found.items()
+    }
+    places = [
+        place
+        for place, row in enumerate(rows["none"])
+        if all(those[place].counts for those in rows.values()) and row.ratio < WORTH and own[place] is not None
+    ]
+    lines.append(
+        f"| experience, {len(places)} traces with a gain | seconds to 95 % of it | seconds | mean regret | worst |"
+    )
+    lines.append("|---|--:|--:|--:|--:|")
+    for way, those in rows.items():
+        to_95 = [_seconds_to_95(found[way][place], pairs[place][1], rows["none"][place].ratio) for place in places]
+        some = [those[place] for place in places]
+        seconds, regret = mean(row.seconds for row in some), mean(row.regret for row in some)
+        worst = max(row.regret for row in some)
+        lines.append(f"| {way} | {mean(to_95):.1f} | {seconds:.1f} | {regret:.3f} | {worst:.3f} |")
+    return "\n".join(lines)
+
+
+def _seconds_to_95(verdict: Verdict, known: Mapping[str, Known], ratio: float) -> float:
+    """Seconds until something was timed that has 95 % of a gain, by its proven ratio if it has one."""
+    enough = ratio**0.95
+    times = [at for at, digest, timed in verdict.found if (known[digest].ratio if digest in known else timed) <= enough]
+    return min([*times, verdict.seconds])
+
+
+def _record(path: Path) -> Experience | None:
+    """What a run delivered, as it stands in a cache; None if that is the original."""
+    trace = _trace(path)
+    point = next((one for one in trace.end["points"] if one["digest"] == trace.end["delivered"] and one["chain"]), None)
+    if point is None or not point["ratio"]:
+        return None
+    works = [one["answer"].get("work", {}) for one in trace.actions if one["name"] == "ingest" and "answer" in one]
+    return Experience(
+        model=trace.end["model"],
+        day="",
+        architecture=Architecture((works or [{}])[-1], 1),
+        processor="",
+        kernels=" ".join(trace.header["machine"]["instruction_sets"]),
+        target=trace.header["asked"]["target"],
+        goal=trace.header["asked"]["goal"],
+        budget=str(_limit(trace)),
+        asked="",
+        made_with="",
+        searched_s=trace.end["announced_s"],
+        chain=tuple(WonStep(step["pass"], step["options"]) for step in point["chain"]),
+        ratio=point["ratio"],
+    )
+
+
+def _nearest(path: Path, judged: Sequence[Path]) -> list[Experience]:
+    """What won on the other models with the same budget and processor, the nearest first."""
+    this = _record(path)
+    if this is None:
+        return []
+    records = [one for other in judged if (one := _record(other)) is not None and one.model != this.model]
+    alike = [one for one in records if (one.budget, one.kernels) == (this.budget, this.kernels)]
+    return sorted(alike, key=lambda one: -this.architecture.likeness(one.architecture))[:2]
 
 
 def _subject(trace: Trace) -> str:
@@ -317,6 +470,8 @@ def main() -> int:
     parser.add_argument("--beside", metavar="REVISION", help="another policy, on the same traces")
     parser.add_argument("--model", type=Path, help="what the traces have to be of")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--presets", action="store_true", help="with the seconds of each --preset")
+    parser.add_argument("--experience", action="store_true", help="with chains of earlier runs tried first")
     chosen = parser.parse_args()
     paths = [path.resolve() for path in chosen.traces] or sorted(TRACES.glob("*.trace"))
     if not paths:
@@ -324,6 +479,9 @@ def main() -> int:
     try:
         if chosen.model:
             require_model(chosen.model, paths)
+        if chosen.presets or chosen.experience:
+            print(presets_text(paths) if chosen.presets else experience_text(paths))
+            return 0
         rows = rows_of(paths, chosen.seeds)
     except OptimError as error:
         print(error, file=sys.stderr)

@@ -20,7 +20,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -35,12 +35,15 @@ from optim._engine.plugins.registry import Registry
 from optim._engine.reports.outcome import Outcome
 from optim._engine.runs import execute
 from optim._engine.search import deadline, restore, workbench
+from optim._engine.search.board import Board
 from optim._engine.search.effort import Effort
+from optim._engine.search.experience import Experience
+from optim._engine.search.explore import recall
 from optim._engine.search.measure import race_job
 from optim._engine.search.measure.race_rounds import _ALONE, Leader, next_look_after
 from optim._engine.search.measure.statistics import paired_ratio
-from optim._engine.search.settings import RunSettings
-from optim._engine.search.state import LaneResult
+from optim._engine.search.settings import AUTO, RunSettings, SearchSeconds
+from optim._engine.search.state import LaneResult, Measured
 from optim._engine.search.taste import WORTH
 from optim._engine.search.time_estimate import PassCosts
 from optim._engine.store import Store
@@ -150,12 +153,14 @@ class Replayed:
         seconds: simulated, of the whole run.
         unknown: share of them that the trace says nothing of.
         lacks: names of the jobs that it has no answer for.
+        found: what was timed and kept within the budget as far as it was compared: seconds, digest and ratio.
     """
 
     outcome: Outcome
     seconds: float
     unknown: float
     lacks: tuple[str, ...]
+    found: tuple[tuple[float, str, float], ...] = ()
 
     @property
     def counts(self) -> bool:
@@ -171,13 +176,16 @@ class FromTrace:
         store: an empty one, whose models are empty files.
         seed: draws the rounds of races anew; None: as recorded.
         others: traces of the same model, which answer what the first does not.
+        in_order: whether an action begins no sooner than it was recorded, after what the search itself took.
     """
 
     libraries: Mapping[str, str] = {}
     at_once = _AT_ONCE
     machine = "trace"
 
-    def __init__(self, trace: Trace, store: Store, seed: int | None = None, others: Sequence[Trace] = ()) -> None:
+    def __init__(
+        self, trace: Trace, store: Store, seed: int | None = None, others: Sequence[Trace] = (), in_order: bool = True
+    ) -> None:
         self.now = Clock()
         self.report = trace.header["machine"]
         self.available_bytes = (self.report["memory_bytes"] or 1 << 34) // 2
@@ -187,10 +195,9 @@ class FromTrace:
         self._store = store
         self._began = self.now.seconds - trace.header["start"]["seconds"]
         self.in_turn = InTurn(self.now, self._next_begin)
-        self._begins = sorted(self._began + action["at"] for action in trace.actions)
+        self._begins = sorted(self._began + action["at"] for action in trace.actions if in_order)
         own, others_say = _said(trace.actions), _said([one for other in others for one in other.actions])
-        theirs = {key: [{**one, "at": 0.0} for one in ones] for key, ones in others_say.found.items()}
-        self._found = {**theirs, **own.found}
+        self._found = {**_at_once(others_say.found), **(own.found if in_order else _at_once(own.found))}
         self._lanes, self._usual_s = {**others_say.lanes, **own.lanes}, {**others_say.usual_s, **own.usual_s}
         self._base = own.base or others_say.base
 
@@ -363,6 +370,11 @@ def _said(actions: Sequence[dict[str, Any]]) -> _Said:
     return _Said(found, lanes, {name: sum(seconds) / len(seconds) for name, seconds in took.items()}, base)
 
 
+def _at_once(found: Mapping[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+    """Actions that may begin whenever they are asked for."""
+    return {key: [{**one, "at": 0.0} for one in ones] for key, ones in found.items()}
+
+
 def _subject(lane: Any) -> str:
     """What a lane times: a model with its settings, on a target, by a clock."""
     place = lane["comparison"]["place"]["target"]["name"]
@@ -453,7 +465,14 @@ class _Started:
         return self._done.answer
 
 
-def replay(trace: Trace, registry: Registry, seed: int | None = None, others: Sequence[Trace] = ()) -> Replayed:
+def replay(
+    trace: Trace,
+    registry: Registry,
+    seed: int | None = None,
+    others: Sequence[Trace] = (),
+    asked_s: SearchSeconds | None = None,
+    records: Sequence[Experience] | None = None,
+) -> Replayed:
     """Have today's search decide on the answers of a trace.
 
     Args:
@@ -461,6 +480,9 @@ def replay(trace: Trace, registry: Registry, seed: int | None = None, others: Se
         registry: of the plugins.
         seed: draws the rounds of races anew; None: as recorded.
         others: traces of the same model, which answer what the first does not.
+        asked_s: seconds that the run has; None: as recorded.
+        records: of earlier runs, whose chains are tried first in this order; no action waits for when it was recorded
+            then. None: there is no experience.
 
     Raises:
         OptimError[trace-version]: a job of this revision answers otherwise than in the trace.
@@ -468,19 +490,36 @@ def replay(trace: Trace, registry: Registry, seed: int | None = None, others: Se
     with tempfile.TemporaryDirectory(prefix="replay-") as name, contextlib.ExitStack() as stack:
         folder = Path(name).resolve()
         store = Store(folder / "store")
-        place = FromTrace(trace, store, seed, others)
+        place = FromTrace(trace, store, seed, others, in_order=records is None)
         source = folder / trace.header["asked"]["source"]
         source.write_text("no model: a replay reads none")
         prepared = short_name(prepare.JOB.module)
         data = next((one["request"]["data"] for one in trace.actions if one["name"] == prepared), None)
-        asked = {**trace.header["asked"], "source": str(source), "data": data, "trace": "", "fresh": True}
+        asked = {**trace.header["asked"], "source": str(source), "data": data, "trace": "", "fresh": records is None}
+        if asked_s is not None:
+            asked["search_seconds"] = asked_s
         settings = from_wire(RunSettings, asked)
         from_wire(PassCosts, trace.header["costs"]).keep(store)
 
         def start(job: Job[Any, Any], request: object, **_: Any) -> _Started:
             return _Started(place, job, request)
 
+        found: list[tuple[float, str, float]] = []
+        keep_explored, keep_proven = Board.explored, Board.proven
+
+        def note(items: Sequence[Measured]) -> None:
+            found.extend((place.now.seconds - place._began, one.digest, one.ratio) for one in items if one.ratio)
+
+        def explored(board: Board, items: Iterable[Measured]) -> None:
+            note(timed := list(items))
+            keep_explored(board, timed)
+
+        def proven(board: Board, item: Measured) -> None:
+            note([item])
+            keep_proven(board, item)
+
         announced_s, begun = trace.end["announced_s"], deadline.Start(**trace.header["start"])
+        of_several = execute.of_several if asked_s == AUTO else lambda each: announced_s
         for module, attribute, value in (
             (Job, "start", start),
             (versions, "_digest_of", _source_digest),
@@ -488,7 +527,15 @@ def replay(trace: Trace, registry: Registry, seed: int | None = None, others: Se
             (Runner, "keep", lambda runner, key, value: None),  # a run that is fresh reads none of it
             (execute, "operator_counts", lambda path: {}),
             (execute, "mapped_config", lambda path, target: {}),
-            (execute, "of_several", lambda each: announced_s),
+            (execute, "of_several", of_several),
+            (Board, "explored", explored),
+            (Board, "proven", proven),
+            (recall.Recall, "may_learn", bool(records)),
+            (recall, "of_run", lambda bench, targets: replace((records or [])[0], searched_s=0.0, chain=())),
+            (recall, "read", lambda store: (list(records or ()), "")),
+            (recall, "nearest", lambda known, run: known),
+            (recall, "parse_options", lambda pass_class, options: options),  # as recorded: passes have more today
+            (recall, "keep", lambda store, new: ""),
             (execute, "thread_executor", lambda at_once: contextlib.nullcontext(place.in_turn)),
             (execute, "is_whole", lambda path: True),
             (unread_rows, "unread_rows", lambda original, result, samples: ()),
@@ -508,4 +555,5 @@ def replay(trace: Trace, registry: Registry, seed: int | None = None, others: Se
                 "record it again: python benchmarks/record.py",
             ) from error
         seconds = place.now.seconds - place._began
-    return Replayed(outcome, seconds, place.unknown_s / max(seconds, 1e-9), tuple(place.lacks))
+    unknown = place.unknown_s / max(seconds, 1e-9)
+    return Replayed(outcome, seconds, unknown, tuple(place.lacks), tuple(found))

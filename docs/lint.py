@@ -105,10 +105,12 @@ def findings(*, unclean: Iterable[str] = UNCLEAN) -> list[Finding]:
     places = {path.relative_to(ROOT).as_posix(): path for path in sorted(paths)}
     own = {f"docs/{path}" for path in made} | _NOT_PAGES
     written = {place: path.read_text("utf-8") for place, path in places.items() if place not in own}
-    found = [one for place, text in written.items() if place not in unclean for one in prose(place, text)]
+    generated = {f"docs/{path}": text for path, text in made.items()}
+    checked = {place: text for place, text in (written | generated).items() if place not in unclean}
+    found = [one for place, text in checked.items() for one in prose(place, text)]
     found += [one for place, text in written.items() for one in commands_of(place, text)]
     found += too_much(user_pages())
-    found += broken_links(written | {f"docs/{path}": text for path, text in made.items()})
+    found += broken_links(written | generated)
     return found + list(of_help_texts()) + list(of_strings())
 
 

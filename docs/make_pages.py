@@ -1,4 +1,4 @@
-"""Write the pages that are made from the code: commands, passes, errors, and public modules.
+"""Write the pages that are made from the code: commands, configuration, passes, errors, and public modules.
 
 usage: python docs/make_pages.py [FOLDER]
 
@@ -7,27 +7,31 @@ They are not committed. ``make docs`` writes them before it builds the site; FOL
 
 from __future__ import annotations
 
+import ast
+import importlib.util
 import inspect
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS))  # where this is imported from elsewhere
+import make_configuration  # noqa: E402
 import make_errors  # noqa: E402
-import make_reference  # noqa: E402
+from page_text import cell, code, escaped, paragraphs  # noqa: E402
 
 if TYPE_CHECKING:
     from optim._engine.cli.described_options import OptionRow
     from optim._engine.plugins.registry import Registry
     from optim._engine.plugins.survey import SurveyedPass
 
-COMMANDS, ERRORS, PASSES, REPORT = "command-line.md", "errors.md", "passes.md", "report-json.md"
+COMMANDS, CONFIGURATION, ERRORS = "command-line.md", "configuration.md", "errors.md"
+PASSES, REPORT = "passes.md", "report-json.md"
 """The page of each kind; pages of single passes and modules are in the folders ``passes`` and ``api``."""
 
 _ROLES = {
@@ -42,9 +46,6 @@ _OPTIONS = {
 }
 """Of passes that propose no options: what an example gives."""
 
-_ATTRIBUTE = re.compile(r"^    (\w+): (.+(?:\n     +.+)*)$", re.MULTILINE)
-"""An attribute in the docstring of a dataclass."""
-
 _SOURCES = {"torch.load-huggingface": "hf://org/name", "torch.set-attention": "hf://org/name"}
 """Sources in examples of passes over sources; others take a factory."""
 
@@ -55,35 +56,26 @@ def pages() -> dict[str, str]:
         COMMANDS: command_line(),
         ERRORS: make_errors.page(),
         **pass_pages(),
-        REPORT: report_fields(),
-        **make_reference.pages(),
+        REPORT: make_configuration.report_fields(),
+        CONFIGURATION: make_configuration.page(),
+        **module_pages(),
     }
 
 
-def report_fields() -> str:
-    """The page of the fields of ``report.json``, from its schema."""
-    from optim._engine.reports.schema import Report
-
-    schema = Report.model_json_schema(by_alias=True, mode="serialization")
-    rows = [f"| `{path}` | {_cell(about)} |" for path, about in _fields(schema, schema["$defs"], "")]
-    return _REPORT_INTRODUCTION + "\n".join(rows) + "\n"
+def module_pages() -> dict[str, str]:
+    """A page for each module that the page of public modules links to; mkdocstrings fills the page."""
+    listed = re.findall(r"\(api/([\w.]+)\.md\)", (DOCS / "public-modules.md").read_text(encoding="utf-8"))
+    return {f"api/{name}.md": f"# {name}\n\n::: {name}\n" + _members(name, listed) for name in listed}
 
 
-def _fields(node: Mapping[str, Any], named: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
-    for inner in (node, node.get("items", {}), *node.get("anyOf", ())):
-        found = named[inner["$ref"].rpartition("/")[2]] if "$ref" in inner else inner
-        attributes = dict(_ATTRIBUTE.findall(found.get("description", "")))
-        for name, value in found.get("properties", {}).items():
-            yield f"{path}{name}", _about(value, named) or " ".join(attributes.get(name, "").split())
-            yield from _fields(value, named, f"{path}{name}.")
-
-
-def _about(value: Mapping[str, Any], named: Mapping[str, Any]) -> str:
-    """What a field means; by default what its class says of itself."""
-    if about := value.get("description"):
-        return str(about)
-    kinds = [one["$ref"] for one in (value, value.get("items", {}), *value.get("anyOf", ())) if "$ref" in one]
-    return str(named[kinds[0].rpartition("/")[2]].get("description", "")).partition("\n")[0] if kinds else ""
+def _members(package: str, elsewhere: Collection[str]) -> str:
+    """The names that a package hands on, as an option of mkdocstrings; nothing for a module that is a file."""
+    spec = importlib.util.find_spec(package)
+    assert spec is not None and spec.origin is not None
+    imports = ast.walk(ast.parse(Path(spec.origin).read_text(encoding="utf-8")))
+    homes = [node for node in imports if isinstance(node, ast.ImportFrom) and node.module not in elsewhere]
+    names = [alias.name for node in homes for alias in node.names if alias.asname == alias.name]
+    return f"    options:\n      members: {json.dumps(names)}\n" if names else ""
 
 
 def command_line() -> str:
@@ -118,7 +110,7 @@ def _of_command(path: tuple[str, ...], command: click.Command) -> Iterator[str]:
     yield f"    {' '.join(command.get_usage(context).removeprefix('Usage: ').split())}\n"
     for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
         lines = paragraph.removeprefix("\b\n")
-        yield (_indented(lines) if lines != paragraph else _escaped(" ".join(lines.split()))) + "\n"
+        yield (_indented(lines) if lines != paragraph else escaped(" ".join(lines.split()))) + "\n"
     headed = getattr(command, "options_by_heading", None)
     sections = headed(context) if headed else {"Options": [one for one in command.get_params(context) if _shown(one)]}
     for heading, options in sections.items():
@@ -128,7 +120,7 @@ def _of_command(path: tuple[str, ...], command: click.Command) -> Iterator[str]:
         for option in options:
             record = option.get_help_record(context)
             if record is not None:
-                yield "| " + " | ".join((_code(record[0]), _escaped(record[1]).replace("|", "\\|"))) + " |"
+                yield "| " + " | ".join((code(record[0]), escaped(record[1]).replace("|", "\\|"))) + " |"
         yield ""
     if examples := getattr(command, "examples", ()):
         yield "Examples:\n\n" + "\n".join(f"    {line}" for line in examples)
@@ -136,17 +128,6 @@ def _of_command(path: tuple[str, ...], command: click.Command) -> Iterator[str]:
 
 def _shown(parameter: click.Parameter) -> bool:
     return isinstance(parameter, click.Option) and not parameter.hidden
-
-
-def _code(text: str) -> str:
-    return f"`{text}`"  # in code, the site takes | as it is
-
-
-def _escaped(text: str) -> str:
-    """Text in which Markdown finds no markup, but for marks of code."""
-    parts = re.split(r"(`[^`]*`)", text)
-    plain = [re.sub(r"([*]|(?<=\])\()", r"\\\1", one).replace("<", "&lt;").replace(">", "&gt;") for one in parts[::2]]
-    return "".join(one + code for one, code in zip(plain, [*parts[1::2], ""], strict=True))
 
 
 def _indented(text: str) -> str:
@@ -174,7 +155,7 @@ def pass_pages() -> dict[str, str]:
 def _pass_row(item: SurveyedPass) -> str:
     name, cls = item.offered.name, item.offered.pass_class
     lossy = "lossy" if getattr(cls, "lossy", False) else "rounding error only"
-    return f"| [{name}](passes/{name}.md) | {_escaped(cls.summary)} | {lossy} |"
+    return f"| [{name}](passes/{name}.md) | {escaped(cls.summary)} | {lossy} |"
 
 
 def _pass_page(item: SurveyedPass, registry: Registry) -> str:
@@ -186,7 +167,7 @@ def _pass_page(item: SurveyedPass, registry: Registry) -> str:
         parts.append(f"Targets: {', '.join(targets)}.")
     parts += ["## When it applies", *_applies(cls), "## What it costs", *_costs(cls)]
     parts += ["## Options", _options_table(describe_options(cls, item.offered.plugin)), "## Example", _example(item)]
-    parts += ["## How it works", make_reference.paragraphs(inspect.cleandoc(sys.modules[cls.__module__].__doc__ or ""))]
+    parts += ["## How it works", paragraphs(inspect.cleandoc(sys.modules[cls.__module__].__doc__ or ""))]
     order = [(side, getattr(cls, side)) for side in ("before", "after")]
     parts += [f"It runs {side} {', '.join(f'`{one}`' for one in names)}." for side, names in order if names]
     return "\n\n".join(filter(None, parts)) + "\n"
@@ -195,7 +176,7 @@ def _pass_page(item: SurveyedPass, registry: Registry) -> str:
 def _applies(cls: type) -> Iterator[str]:
     method = getattr(cls, "applicable", None)
     text = " ".join((inspect.getdoc(method) or "").split())
-    inherited = text.startswith("Yes, or no with the reason")
+    inherited = text.startswith("Decides whether the ")
     yield _condition(text) if text and not inherited else "The pass decides from the graph."
     if role := getattr(cls, "role", None):
         yield _ROLES[role.value]
@@ -228,7 +209,7 @@ def _costs(cls: type) -> Iterator[str]:
     if getattr(cls, "recasts", False):
         yield "The pass changes inputs or outputs, so the program that calls the model must change too."
     if hardware := getattr(cls, "hardware", ""):
-        yield f"Hardware: {_escaped(hardware)}."
+        yield f"Hardware: {escaped(hardware)}."
 
 
 def _options_table(rows: list[OptionRow]) -> str:
@@ -236,13 +217,9 @@ def _options_table(rows: list[OptionRow]) -> str:
         return "None."
     lines = ["| option | type | default | meaning |", "|---|---|---|---|"]
     for row in rows:
-        default = "required" if row.required else _code(json.dumps(row.default))
-        lines.append(f"| `{row.name}` | {_cell(row.type)} | {default} | {_cell(row.description)} |")
+        default = "required" if row.required else code(json.dumps(row.default))
+        lines.append(f"| `{row.name}` | {code(row.type)} | {default} | {cell(row.description)} |")
     return "\n".join(lines)
-
-
-def _cell(text: str) -> str:
-    return _escaped(text).replace("|", "\\|")
 
 
 def _example(item: SurveyedPass) -> str:
@@ -256,7 +233,7 @@ def _example(item: SurveyedPass) -> str:
 
 
 def _sentence(text: str) -> str:
-    text = _escaped(text[:1].upper() + text[1:])
+    text = escaped(text[:1].upper() + text[1:])
     return text if text.endswith((".", ")")) else f"{text}."
 
 
@@ -281,15 +258,6 @@ Results are on stdout; progress and errors are on stderr. `--json` prints a tabl
 
 A model is an `.onnx` file with its external data beside it, a run folder, `hf://ORG/NAME[@REVISION]/FILE.onnx`, or the
 URL of an `.onnx` file. Options in square brackets show their default."""
-
-_REPORT_INTRODUCTION = """# Fields of report.json
-
-Every field, by its path. A part of a list has the path of the list: `steps.pass` is the pass of each step. A figure
-that does not exist or is not finite is null. [Reading a report](reading-a-report.md) explains the figures.
-
-| field | meaning |
-|---|---|
-"""
 
 _PASSES_INTRODUCTION = """# Passes
 

@@ -136,20 +136,25 @@ def main() -> None:
 
 def make(one: Architecture, folder: Path) -> None:
     """Write the model and its samples."""
+    built = built_of(one)
+    folder.mkdir(parents=True, exist_ok=True)
+    with torch.no_grad():
+        export(built, folder / "model.onnx", "dynamo")
+    write_samples(folder / "calib.npz", built.samples)
+    write_samples(folder / "unseen.npz", _samples(one, np.random.default_rng(1)))
+
+
+def built_of(one: Architecture) -> Built:
+    """The module with samples to calibrate on, the same each time."""
     import transformers
 
     torch.manual_seed(0)
     config = getattr(transformers, one.config)(**one.settings)
     model = getattr(transformers, one.model)(config).eval()
     add_outliers(model)
-    calib, unseen = (_samples(one, np.random.default_rng(seed)) for seed in (0, 1))
     axes = {0: "batch"} if one.shape else {0: "batch", 1: "sequence"}
-    folder.mkdir(parents=True, exist_ok=True)
-    with torch.no_grad():
-        built = Built(Returned(model, one.takes, one.gives), calib, [one.gives], {"given": axes})
-        export(built, folder / "model.onnx", "dynamo")
-    write_samples(folder / "calib.npz", calib)
-    write_samples(folder / "unseen.npz", unseen)
+    samples = _samples(one, np.random.default_rng(0))
+    return Built(Returned(model, one.takes, one.gives), samples, [one.gives], {"given": axes})
 
 
 def _samples(one: Architecture, rng: np.random.Generator) -> list[dict[str, Any]]:

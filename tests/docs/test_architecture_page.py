@@ -3,8 +3,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from optim.errors import ExitStatus
-
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 SOURCE = ROOT / "core" / "src" / "optim"
@@ -36,12 +34,6 @@ def test_every_function_on_the_walk_is_there() -> None:
         elif holder:
             homes = [path for path in homes if path.with_suffix("").parts[-len(holders) :] == tuple(holders)]
         assert homes, f"the walk names {name}"
-
-
-def test_every_exit_status_is_in_the_table() -> None:
-    page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
-    table = page.partition("## Exit status")[2]
-    assert [int(value) for value in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)] == [s.value for s in ExitStatus]
 
 
 def test_links_between_the_pages_lead_somewhere(made_pages: dict[str, str]) -> None:

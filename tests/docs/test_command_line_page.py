@@ -1,4 +1,4 @@
-"""The page of commands has every command and option; docs/configuration.md has exit statuses and variables."""
+"""The page of commands has every command and option, the page of configuration every variable and key."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ import click
 import pytest
 
 from optim._engine.cli.main import optim
-from optim.errors import ExitStatus
 
 ROOT = Path(__file__).parents[2]
-CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
 
 
 def commands(group: click.Group = optim, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
@@ -74,16 +72,17 @@ def test_an_example_of_a_pass_names_options_that_it_has(made_pages: dict[str, st
     } == {}
 
 
-def test_every_exit_status_is_on_the_page() -> None:
-    table = CONFIGURATION.partition("## Exit status")[2].partition("\n## ")[0]
-    assert [int(value) for value in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)] == [s.value for s in ExitStatus]
-
-
-def test_every_variable_that_a_user_may_set_is_on_the_page() -> None:
+def test_every_variable_that_a_user_may_set_is_on_the_page(made_pages: dict[str, str]) -> None:
     internal = {"OPTIM_HOOK_API", "OPTIM_COMPLETE", "OPTIM_ISOLATED", "OPTIM_ISOLATION_FOLDER", "OPTIM_WORKER"}
     sources = (path.read_text(encoding="utf-8") for root in ROOT.glob("*/src") for path in root.rglob("*.py"))
     named = {name for text in sources for name in re.findall(r"\bOPTIM_[A-Z_]*[A-Z]\b", text)}
-    assert named - internal == set(re.findall(r"^\| `(OPTIM_\w+)`", CONFIGURATION, re.MULTILINE))
+    assert named - internal == set(re.findall(r"^\| `(OPTIM_\w+)`", made_pages["configuration.md"], re.MULTILINE))
+
+
+def test_every_key_and_status_on_the_page_has_a_meaning(made_pages: dict[str, str]) -> None:
+    rows = re.findall(r"^\| (\S+) \| *(.*?) *\|$", made_pages["configuration.md"], re.MULTILINE)
+    assert {"`budget.max_drift`", "`result.model_digest`", "130"} <= {key for key, _ in rows}
+    assert [key for key, meaning in rows if not meaning] == []
 
 
 def test_defaults_that_a_help_names_are_those_of_the_code(made_pages: dict[str, str]) -> None:

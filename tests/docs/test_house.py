@@ -115,7 +115,8 @@ def told_to_type_checkers(path: Path) -> dict[str, str]:
 
 def public() -> set[str]:
     """The modules that the page names, each with a line of its own."""
-    return set(re.findall(r"^\| `(optim[\w.]*)` \| \S", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
+    page = PAGE.read_text(encoding="utf-8")
+    return set(re.findall(r"^\| \[`(optim[\w.]*)`\]\(api/\1\.md\) \| \S", page, re.MULTILINE))
 
 
 def handed_on() -> set[str]:

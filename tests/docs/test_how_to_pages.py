@@ -41,7 +41,7 @@ COMMIT = "a" * 40
 Ends = Mapping[str, tuple[int, ...]]
 LEFT_OUT = (
     *("optim web serve", "--target web", "-o service", "-o small", "PEFT_FOLDER", "--runtime", "SCHEDULER"),
-    "--jobs 2",
+    *("--jobs 2", "-o few-run", "optim run model -o"),
 )
 WORDS = [
     "[PAD]",

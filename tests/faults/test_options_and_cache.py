@@ -91,6 +91,10 @@ WORDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "sensitivity: a lossless pass": (("sensitivity", "{model}", "--as", "ort.clean"), ("not-lossy",)),
     "passes: one that is not there": (("passes", "show", "no.pass"), ("unknown-pass",)),
     "plugins: one that is not there": (("plugins", "show", "nobody"), ("unknown-plugin",)),
+    "cache: all records, and a size": (
+        ("cache", "prune", "--experience", "--max-size", "1GB"),
+        ("conflicting-request",),
+    ),
     "cache: a size that is none": (("cache", "prune", "--max-size", "some"), ("usage",)),
 }
 

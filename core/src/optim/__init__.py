@@ -1,8 +1,8 @@
 """optim makes an ONNX model fast on the hardware it will run on, and proves that it still computes the same thing.
 
-For users: :func:`run`, :func:`load`, :func:`verify`, :func:`bench`, :func:`bench_grid`, :func:`lab`,
-:func:`export`, :func:`deliver`, :func:`capture`, :func:`record`. For plugin authors: :func:`hookimpl`, :class:`Pass`,
-:class:`Target`, :class:`Backend` and what they exchange. Everything is imported when first used, so ``import optim`` is
+For users: ``run``, ``load``, ``verify``, ``bench``, ``bench_grid``, ``lab``,
+``export``, ``deliver``, ``capture``, ``record``. For plugin authors: ``hookimpl``, ``Pass``,
+``Target``, ``Backend`` and what they exchange. Everything is imported when first used, so ``import optim`` is
 cheap.
 """
 

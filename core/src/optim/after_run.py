@@ -1,7 +1,7 @@
-"""What a plugin may look at when the verdict of a run is known, and what it adds to the report.
+"""A finished run as a plugin sees it, and additions to its report.
 
-The hook ``optim_after_run`` names functions. Each is called once with a :class:`FinishedRun`, and returns
-:class:`Findings`. The verdict stays as it is. One that fails costs its findings, and the report has a note.
+The hook ``optim_after_run`` names functions. optim calls each once with a ``FinishedRun``, and the function returns
+``Findings``. The verdict does not change. If a function fails, its findings are missing, and the report has a note.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DroppedStep:
-    """A step whose outputs are not right: the gate dropped it.
+    """A step that the gate dropped because its outputs are not right.
 
     Attributes:
-        number: which one it is, for :attr:`StepBlame.step`.
-        pass_name: of its pass.
-        on: the passes before it.
-        lossy: whether the pass may move outputs.
-        drift: of the worst output; infinite where one is lost.
-        beyond_budget: whether it is right but for being further away than the user accepts.
-        beyond_repair: whether it is so far away that no repair is tried.
-        before: the model that it was given.
-        after: the model that it made.
-        lab: of the target that it was tried on.
+        number: number of the step, for ``StepBlame.step``.
+        pass_name: name of its pass.
+        on: passes before it.
+        lossy: whether the pass may change outputs by more than rounding.
+        drift: drift of the worst output; infinite if an output is missing.
+        beyond_budget: whether the drift is the only problem.
+        beyond_repair: whether the drift is too large for a repair.
+        before: the model that the pass received.
+        after: the model that the pass made.
+        lab: lab of the target of the step.
     """
 
     number: int
@@ -48,15 +48,14 @@ class DroppedStep:
 
 @dataclass(frozen=True, slots=True)
 class FinishedRun:
-    """A run whose verdict is known, and whose models are still there.
+    """A run after its verdict, with its models.
 
     Attributes:
-        lab: of the original.
-        models: the original, and the result if it is another model that takes the same inputs; empty where nothing was
-            timed.
-        dropped: steps whose outputs are not right.
-        left_s: seconds for looking at the run. Given a share of the run's whole time, it counts that beyond what was
-            announced: on a busy machine little else is left.
+        lab: lab of the original.
+        models: the original, and the result if it is another model with the same inputs; empty if optim timed nothing.
+        dropped: steps that the gate dropped because their outputs are not right.
+        left_s: seconds for looking at the run. They may exceed the announced time by a share of the run, because a busy
+            machine leaves little else.
     """
 
     lab: Lab
@@ -70,8 +69,8 @@ class Section:
     """A section of ``report.html``.
 
     Attributes:
-        title: its heading, plain text.
-        body: HTML. Whoever makes it escapes names of models.
+        title: heading, as plain text.
+        body: HTML. The plugin escapes names of models.
     """
 
     title: str
@@ -80,14 +79,14 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class StepBlame:
-    """What makes a dropped step wrong.
+    """The cause of a wrong step.
 
     Attributes:
-        step: its :attr:`DroppedStep.number`.
-        summary: what is to blame, in a few words; it follows the reason of the step. Empty: nothing was found.
-        details: JSON values, which ``report.json`` has as the step's ``blame``; None: there are none.
-        notes: for the step.
-        section: of ``report.html``, about this step; None: there is none.
+        step: number of the step (``DroppedStep.number``).
+        summary: cause in a few words, to follow the reason of the step; empty: no cause found.
+        details: JSON values for ``report.json``, as ``blame`` of the step; None: none.
+        notes: notes for the step.
+        section: section of ``report.html`` about the step; None: none.
     """
 
     step: int
@@ -99,12 +98,12 @@ class StepBlame:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a look at a run found.
+    """Findings about a finished run.
 
     Attributes:
-        steps: about dropped steps.
-        operator_ms: milliseconds of a run by operator, of each of :attr:`FinishedRun.models`.
-        sections: of ``report.html``, beside those of steps.
+        steps: causes of dropped steps.
+        operator_ms: milliseconds in a run by operator, for each of ``FinishedRun.models``.
+        sections: sections of ``report.html``, beside those of steps.
     """
 
     steps: tuple[StepBlame, ...] = ()

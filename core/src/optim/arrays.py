@@ -1,4 +1,4 @@
-"""Names for arrays, without importing numpy: the command line starts without it."""
+"""Types of arrays. The module does not import numpy, so that the command line starts fast."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ else:
     Array: TypeAlias = Any
 
 Feeds: TypeAlias = Mapping[str, Array]
-"""Named input arrays for one run of a model."""
+"""Input arrays by name, for one run of a model."""
 
 Outputs: TypeAlias = Mapping[str, Array]
-"""Named output arrays of one run of a model."""
+"""Output arrays by name, of one run of a model."""
 
 
 def is_float(dtype: np.dtype[np.generic]) -> bool:
-    """Whether a type is a float, those of ml_dtypes too; its integers of 4 bits are none, though of the same kind."""
+    """Whether a type is a float, including those of ml_dtypes. The 4-bit integers of ml_dtypes are not floats."""
     return dtype.name.startswith(("float", "bfloat"))
 
 
 def dtype_of(name: str) -> np.dtype[np.generic]:
-    """The numpy type of a name that numpy, ml_dtypes or :class:`optim.TensorInfo` uses.
+    """Returns the numpy type of a name that numpy, ml_dtypes or ``optim.TensorInfo`` uses.
 
     Raises:
         TypeError: there is no array of that type.

@@ -1,4 +1,4 @@
-"""What can run a model."""
+"""Backends: what can run a model."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BackendLimits:
-    """The newest formats a backend accepts.
+    """The newest formats that a backend accepts.
 
     Attributes:
         ir_version: newest ONNX IR version.
-        opset: newest operator set by domain; a domain that is absent is not supported at all.
+        opset: newest operator set by domain. A domain that is absent is not supported.
     """
 
     ir_version: int
@@ -34,13 +34,13 @@ class BackendLimits:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A run folder that is being filled.
+    """A run folder that optim fills.
 
     Attributes:
-        folder: has ``model.onnx``, ``session.json`` and whatever else a run leaves.
-        model: as it lies in the store; ``folder`` has the same.
-        target: where it will run.
-        interfaces: of the steps that made it, in order.
+        folder: folder with ``model.onnx``, ``session.json`` and the other files of a run.
+        model: the model in the store; ``folder`` has the same.
+        target: where the model will run.
+        interfaces: interfaces of the steps that made the model, in order.
     """
 
     folder: Path
@@ -51,13 +51,13 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Something looked at after delivery.
+    """Result of a check after delivery.
 
     Attributes:
         name: a few words, e.g. ``opens in Chromium``.
-        status: ``passed``; ``skipped`` where this machine cannot; ``not-run`` where something else than a run stands
-            for it. What fails raises.
-        text: one sentence: what was found, why it was skipped, or what stands for it.
+        status: ``passed``; ``skipped`` if this machine cannot check; ``not-run`` if something else stands for a run. A
+            check that fails raises an error.
+        text: one sentence: the finding, the reason for skipping, or what stands for a run.
     """
 
     name: str
@@ -66,19 +66,20 @@ class Check:
 
 
 FLOAT32 = "float32"
-"""The precision that kernels of others are timed beside."""
+"""Precision that optim times the other kernels against."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelProbe:
-    """A kernel to be timed: a model of one operation, in one of the shapes that it is for.
+    """A kernel to time: a model of one operation, in one of its shapes.
 
     Attributes:
-        operator: what the operation is called in a graph of floats, e.g. ``MatMul``.
-        precision: in a word, as :class:`optim.passes.KernelUse` says it; one probe of each shape is :data:`FLOAT32`.
-        shape: in a word, e.g. ``128 rows``: probes of one operator and shape are timed against each other.
-        model: an ONNX model with fixed shapes; its inputs get random values. One that the runtime refuses is left out.
-        session: settings that it is opened with; one thread is timed more steadily than several.
+        operator: operation in a float graph, e.g. ``MatMul``.
+        precision: precision in a word, as in ``optim.passes.KernelUse``. One probe of each shape is ``FLOAT32``.
+        shape: shape in a word, e.g. ``128 rows``. optim times probes of one operator and shape against each other.
+        model: ONNX model with fixed shapes. Its inputs get random values. optim leaves out a model that the runtime
+            refuses.
+        session: settings to open the model with. One thread gives steadier times than several.
     """
 
     operator: str
@@ -90,14 +91,14 @@ class KernelProbe:
 
 @dataclass(frozen=True, slots=True)
 class KernelRatio:
-    """How long a kernel takes beside that of float32 on the same work.
+    """Time of a kernel, relative to the float32 kernel for the same work.
 
     Attributes:
-        operator: see :class:`KernelProbe`.
-        precision: see there.
-        shape: see there; empty for all.
-        ratio: of the times; below 1 is faster.
-        spread: how far rounds of it were apart, as a share of the ratio; 0 where it was not measured here.
+        operator: operation, as in ``KernelProbe``.
+        precision: precision, as in ``KernelProbe``.
+        shape: shape, as in ``KernelProbe``; empty: all.
+        ratio: ratio of the times; below 1 is faster.
+        spread: spread of the rounds as a share of the ratio; 0: not measured here.
     """
 
     operator: str
@@ -109,13 +110,13 @@ class KernelRatio:
 
 @dataclass(frozen=True, slots=True)
 class KernelCount:
-    """Nodes that one kernel computed, as a runtime tells it of the graph that it made of a model.
+    """Nodes that one kernel computed, in the runtime's own graph of a model.
 
     Attributes:
-        operator: as the runtime calls it, e.g. ``FullyConnected``.
-        precision: that it computes in, e.g. ``bf16``.
-        kernel: its family, e.g. ``brgemm_avx512_amx``.
-        nodes: of the runtime's own graph.
+        operator: operator, as the runtime names it, e.g. ``FullyConnected``.
+        precision: precision of the kernel, e.g. ``bf16``.
+        kernel: family of the kernel, e.g. ``brgemm_avx512_amx``.
+        nodes: number of nodes.
     """
 
     operator: str
@@ -126,12 +127,12 @@ class KernelCount:
 
 @dataclass(frozen=True, slots=True)
 class NodeSeconds:
-    """Time of a node of a runtime's own graph.
+    """Time of a node in the runtime's own graph.
 
     Attributes:
-        name: as the runtime calls it.
-        operator: its type there.
-        seconds: of a run, the mean.
+        name: name, as the runtime gives it.
+        operator: type of the node there.
+        seconds: mean time in a run.
     """
 
     name: str
@@ -141,11 +142,11 @@ class NodeSeconds:
 
 @dataclass(frozen=True, slots=True)
 class NodeProfile:
-    """Where the time of a model's runs went.
+    """Times of the nodes of a model.
 
     Attributes:
-        nodes: that were computed, in the order of the runtime.
-        run_s: of a run, the mean, with the profiler on.
+        nodes: computed nodes, in the order of the runtime.
+        run_s: mean time of a run with the profiler on.
     """
 
     nodes: tuple[NodeSeconds, ...]
@@ -154,13 +155,13 @@ class NodeProfile:
 
 @dataclass(frozen=True, slots=True)
 class CallLimits:
-    """Seconds that a backend allows itself; the model that takes longer is given up, and the run goes on.
+    """Time limits of a backend in seconds. If a model takes longer, optim drops the model and the run goes on.
 
-    They are within what the user allows (``--timeout``, ``--search-seconds``), and hold where the system can interrupt
-    a process, which Windows cannot.
+    The limits apply within those of the user (``--timeout``, ``--search-seconds``). They need a system that can
+    interrupt a process; Windows cannot.
 
     Attributes:
-        open_s: to open a model, compiling it included; None: what the user allows.
+        open_s: to open a model, including its compilation; None: the limit of the user.
         run_s: for one run.
     """
 
@@ -172,42 +173,42 @@ NO_LIMITS = CallLimits()
 
 
 class Session(ABC):
-    """A model opened for running; a context manager that closes itself.
+    """A model that is open for runs; a context manager that closes itself.
 
-    One thread at a time calls it, not always the same. What breaks the contract of a method below costs the model that
-    was tried, and is named with the plugin: ``backend-contract``, ``ran-elsewhere``.
+    One thread at a time calls the session, not always the same one. A method that breaks its contract costs this
+    candidate. The error names the plugin: ``backend-contract``, ``ran-elsewhere``.
     """
 
     @abstractmethod
     def run(self, feeds: Feeds) -> Outputs:
-        """One run; outputs by name.
+        """Runs the model once and returns its outputs by name.
 
         Args:
-            feeds: arrays by name, which the session leaves as they are. What the graph does not have is left out;
-                where an input without a default is missing, the run raises.
+            feeds: arrays by name. The session must not change them, and ignores arrays that the graph does not have. If
+                an input without a default is missing, the session raises an error.
 
         Returns:
-            Exactly the outputs that the model declares, of its dtypes, of the sizes that it fixes, as arrays of their
-            own: the next run changes none of them.
+            Exactly the declared outputs of the model, with its dtypes and fixed sizes, as new arrays that the next run
+                leaves alone.
         """
 
     @property
     @abstractmethod
     def executed_on(self) -> Mapping[str, float]:
-        """Share of the graph's nodes by provider, 0..1, summing to 1; asked after the first run.
+        """Returns the share of the graph's nodes by provider, with a sum of 1. optim asks after the first run.
 
-        The target's own :attr:`optim.Target.runs_on` must have them all, unless the target admits a fallback.
+        All nodes must be on ``optim.Target.runs_on`` of the target, unless the target allows a fallback.
         """
 
     def kernels(self) -> Sequence[KernelCount]:
-        """Which kernels compute the model, in which precision; asked after the first run, for the report.
+        """Returns the kernels that computed the model, for the report. optim asks after the first run.
 
-        Empty where the runtime does not tell.
+        Returns nothing if the runtime does not tell.
         """
         return ()
 
     def time_runs(self, feeds: Feeds, count: int) -> list[float]:
-        """Seconds of each of ``count`` runs; a session that hands its feeds to another process measures there."""
+        """Returns the seconds of each of ``count`` runs. A session that uses another process measures there."""
         times = []
         for _ in range(count):
             started = time.perf_counter()
@@ -216,15 +217,15 @@ class Session(ABC):
         return times
 
     def processor_s(self) -> float:
-        """Processor seconds used so far by the processes that run the model."""
+        """Returns the processor seconds so far of all processes that run the model."""
         return time.process_time()
 
     def peak_memory_bytes(self) -> int | None:
-        """Peak memory of a process of the session's own, less what it had before the model; None without one."""
+        """Returns the peak memory of the session's own process since it opened the model; None: no process."""
         return None
 
     def close(self) -> None:  # noqa: B027 - most sessions have nothing to release
-        """Release what the session holds; called once or more. A run after it raises."""
+        """Releases all resources. optim may call it several times. A later run raises an error."""
 
     def __enter__(self) -> Self:
         return self
@@ -236,41 +237,45 @@ class Session(ABC):
 
 
 class Backend(ABC):
-    """A way to run models, contributed by ``optim_backends``. Instantiated without arguments in a worker process."""
+    """A way to run models. A plugin offers it by ``optim_backends``; a worker process makes it without arguments."""
 
     name: ClassVar[str]
-    """What targets call it by, in lower case, e.g. ``acme``."""
+    """Name in lower case, as targets use it, e.g. ``acme``."""
     opened_by_onnxruntime: ClassVar[bool] = False
-    """Whether onnxruntime alone opens what is delivered: ``load.py`` and :func:`optim.load` do it so. Else
-    :func:`optim.load` opens it by this backend, which must be installed there."""
+    """Whether onnxruntime alone opens the delivered model. ``load.py`` and ``optim.load`` then use it. If not,
+    ``optim.load`` needs
+    this backend installed."""
     loads_sessions: ClassVar[bool] = False
-    """Whether ``load()`` of its ``load.py`` returns what is called as a session of onnxruntime is, by ``run``,
-    ``get_inputs`` and ``get_outputs``: of a decoder optim then writes ``generate`` beside it."""
+    """Whether ``load()`` of its ``load.py`` returns an object with the methods ``run``, ``get_inputs`` and
+    ``get_outputs`` of an
+    onnxruntime session. For a decoder, optim then adds ``generate``."""
     reference_only: ClassVar[bool] = False
-    """Whether it has only what counts as right, such as outputs in a file, and opens no model: its targets are then for
-    ``optim verify``, no run takes them, and no pass is offered for them."""
+    """Whether the backend only has stored outputs and opens no model. Only ``optim verify`` uses its targets; no run
+    does, and no pass
+    is offered for them."""
     exclusive: ClassVar[bool] = False
-    """Whether its device takes one session at a time, of whatever process: sessions then take turns at it, and lanes of
-    a race open and close in turn."""
+    """Whether the device takes one session at a time, from all processes together. Sessions then take turns, and a race
+    opens and closes
+    each model in turn."""
 
     call_limits: ClassVar[CallLimits] = NO_LIMITS
-    """How long opening and a run may take at most, on any model: a device that takes longer hangs."""
+    """Time limits for opening and running any model. A device that takes longer hangs."""
 
     @abstractmethod
     def open(self, model: Model, target: Target) -> Session:
-        """A session that really runs on ``target``.
+        """Opens a session that really runs on ``target``.
 
         Raises:
             OptimError[session-failed]: the runtime refused the model.
-            OptimError[cpu-fallback]: the runtime would have run it somewhere else.
+            OptimError[cpu-fallback]: the runtime would run the model elsewhere.
         """
 
     def open_reference(self, model: Model, target: Target) -> Session:
-        """A session that computes what the model says, in the model's own precision.
+        """Opens a session that computes the model in the model's own precision.
 
-        The original is run in it, and what no lossy pass has changed is compared in it where the target is not exact.
-        A backend overrides it whose target takes less than every model (fixed shapes only, or no floats), or whose own
-        arithmetic is to be doubted, as that of a port of a runtime: it opens the runtime that it is held against.
+        optim runs the original in it. If the target is not exact, optim also compares models without lossy passes in
+        it. Override the method in two cases: the target does not take every model (fixed shapes only, or no floats), or
+        its own results need a check, as those of a port of a runtime. Then open the runtime to compare with.
         """
         exact = self.exact_settings(model, target)
         if exact is not None:
@@ -278,92 +283,93 @@ class Backend(ABC):
         return self.open(model, target)
 
     def exact_settings(self, model: Model, target: Target) -> ExactSettings | None:
-        """Settings without which this machine may compute something else than the model says; None: it needs none.
+        """Returns the settings that this machine needs to compute the model as written; None: it needs none.
 
-        Cheap: it reads the graph and runs nothing. optim compares the original with and without the settings. If the
-        outputs differ, those with the settings are what every candidate is held against.
+        Must be quick: read the graph and run nothing. optim compares the original with and without the settings. If the
+        outputs differ, optim compares every candidate with the outputs under the settings.
         """
         return None
 
     def open_estimate(self, model: Model, target: Target) -> Session:
-        """A session that computes about what the target does, and sooner, where opening for the target takes long.
+        """Opens a session with nearly the results of the target, and opens it sooner.
 
-        The repair and ``optim sensitivity`` measure in it; what the repair finds is judged on the target.
+        A repair and ``optim sensitivity`` measure in it. optim judges the repaired model on the target.
         """
         return self.open(model, target)
 
     @abstractmethod
     def limits(self) -> BackendLimits:
-        """The newest IR version and opsets that it accepts, asked of the runtime itself."""
+        """Asks the runtime for the newest IR version and opsets that it accepts."""
 
     def equivalent_settings(self, target: Target) -> Sequence[SessionConfig]:
-        """Settings that must not change what a model computes; their spread measures the tolerance of ``lossless``."""
+        """Returns settings that must not change results. Their spread gives the tolerance of ``lossless``."""
         return ()
 
     def session_digest(self, model: Model, target: Target, scratch: Path) -> str:
-        """Returns what a session of this model does, as a digest; empty where the runtime does not tell.
+        """Returns a digest of the computation in a session of this model; empty if the runtime does not tell.
 
-        Two models with the same digest take the same time: steps and settings that leave the runtime's own graph as it
-        is change nothing, and whatever a clock says of them is noise. Weights count by type and shape, and by what else
-        makes them slow, such as denormal numbers. The part before a colon is of the graph alone, the part behind it of
-        settings that no graph goes by. Asked in a process of its own, which may write into ``scratch``.
+        Two models with the same digest take the same time. A step that leaves the runtime's own graph as it is changes
+        nothing, and optim counts a measured difference as noise. Weights count by type and shape, and by what else
+        makes them slow, such as denormal numbers. The part before a colon describes the graph alone, the part after it
+        settings. optim asks in a process of its own, which may write into ``scratch``.
         """
         return ""
 
     def assumptions(self, target: Target) -> Sequence[Assumption]:
-        """What its plugin takes for granted about processors, see :mod:`optim.processor`; for a listing."""
+        """Returns the assumptions of its plugin about processors, for a listing (see ``optim.processor``)."""
         return ()
 
     def kernel_probes(self, target: Target) -> Sequence[KernelProbe]:
-        """Kernels to be timed once on this machine, in each precision and some classes of shapes.
+        """Returns kernels that optim times once on this machine, in each precision and some classes of shapes.
 
-        A few seconds for all of them; see :class:`KernelProbe`. Timed once for each version of its libraries.
+        All of them together should take a few seconds (see ``KernelProbe``). optim times them once for each version of
+        its libraries.
         """
         return ()
 
     def known_kernels(self, target: Target) -> Sequence[KernelRatio]:
-        """What stands for them where the machine is too busy to be timed: figures of hardware of its kind."""
+        """Returns figures of similar hardware, for a machine that is too busy to time kernels."""
         return ()
 
     def profile(self, model: Model, target: Target, feeds: Feeds, seconds: float) -> NodeProfile | None:
-        """Run a model for about ``seconds``, and say how long each of its nodes took; None where nobody can tell.
+        """Runs a model for about ``seconds`` and returns the time of each node; None if it is unknown.
 
-        Not asked of a backend on onnxruntime, which writes a profile of its own.
+        optim does not ask a backend on onnxruntime, because onnxruntime writes a profile of its own.
         """
         return None
 
     def deliver(self, delivery: Delivery) -> Sequence[Check]:
-        """Add files of its own to a run folder, and look whether what lies there works.
+        """Adds files to a run folder and checks that the folder works.
 
-        Called in the process of the command line, when all else is written and before the report is.
+        optim calls it in the process of the command line, after all other files and before the report.
 
         Raises:
-            OptimError: what was delivered does not work; nothing is published then.
+            OptimError: the delivered files do not work. optim then publishes nothing.
         """
         return ()
 
     def load_script(self, delivery: Delivery) -> str:
-        """The text of ``load.py``: a function ``load()`` that opens what lies beside it without optim.
+        """Returns the text of ``load.py``: a function ``load()`` that opens the files beside it without optim.
 
-        Of a backend on onnxruntime optim writes one itself; without text there is none.
+        For a backend on onnxruntime optim writes ``load.py`` itself. Without a text there is none.
         """
         return ""
 
     def requirements(self, target: Target) -> Sequence[str]:
-        """What ``load.py`` needs, as pip takes it; the report says so. By default :meth:`versions`, pinned."""
+        """Returns the requirements of ``load.py``, as pip takes them, for the report. By default ``versions``."""
         return tuple(f"{name}=={version}" for name, version in sorted(self.versions().items()))
 
     def device(self, target: Target) -> str:
-        """What an exclusive backend's sessions on a target take turns at: two targets on two devices have two names."""
+        """Returns the name of the device that sessions of an exclusive backend share. Two devices have two names."""
         return self.name
 
     def is_passing(self, error: Exception) -> bool:
-        """Returns whether what ``open`` or a run raised may go by itself, as a device that another program holds.
+        """Whether an error of ``open`` or ``run`` may pass, e.g. because another program uses the device.
 
-        It is then tried again in a session opened anew, three times within some seconds.
+        optim then opens a new session and tries again, three times within some seconds.
         """
         return False
 
     def versions(self) -> Mapping[str, str]:
-        """Versions of the libraries it runs with, by distribution; part of every cache key."""
+        """Returns the versions of its libraries by distribution. Every cache key contains them."""
         return {}

@@ -1,4 +1,4 @@
-"""What a pass is given beside its model: nothing is global."""
+"""The context of a pass: everything that a pass may use beside its model."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ if TYPE_CHECKING:
 
 @dataclass
 class Context:
-    """Everything a pass may use.
+    """Everything that a pass may use beside its model.
 
     Attributes:
         target: where the model will run.
-        scratch: an empty folder of the pass's own, removed afterwards.
-        store: the folder that all graphs of a run share; write there through :meth:`save` and :meth:`adopt`.
-        seed: of the run.
-        feeds_given: whether the samples are the user's; False where they were made up from the graph.
-        samples: gives a fresh iterator over the feeds for calibration, one sample at a time; in a run, of four and more
-            one in four is held out.
-        log: the pass's logger; what it says at INFO or above lands in the report, with the notes of its step.
-        report_progress: called with a share in 0..1 and a few words.
-        measured: what was measured inside the model before, see :meth:`known`.
-        score: how good a model file is on the target, higher is better: the run's task metric, without one 1 less its
-            drift from the original. For passes that try many models themselves; None where nothing can be compared.
+        scratch: an empty folder for the pass. optim removes it afterwards.
+        store: folder of all graphs of the run. Write there with ``save`` and ``adopt``.
+        seed: random seed of the run.
+        feeds_given: whether the samples are the user's. If not, optim synthesized them.
+        samples: returns a new iterator over the input samples for calibration, one sample at a time. In a run with four
+            or more samples, optim holds out every fourth one.
+        log: logger of the pass. The report shows messages of level INFO or above, with the notes of the step.
+        report_progress: reports progress, called with a share in 0..1 and a few words.
+        measured: values measured inside the model so far (see ``known``).
+        score: measures how good a model file is on the target; higher is better. The score is the task metric of the
+            run, or without a metric 1 minus the drift from the original. It is for passes that try many models
+            themselves. None: nothing can be compared.
     """
 
     target: Target
@@ -49,18 +50,19 @@ class Context:
     measured: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def known(self, kind: str) -> dict[str, Any]:
-        """What was measured of values of this very model on these samples, by their name; whoever measures notes it.
+        """Returns the values measured inside this model on these samples, by name. A pass adds to them.
 
-        A repair applies a pass many times to one model: what the model itself is given and makes is measured once.
+        A repair applies a pass many times to one model, so the pass measures each value once.
 
         Args:
-            kind: of the figure, e.g. ``channel means``; a pass that measures otherwise takes another word.
+            kind: kind of the values, e.g. ``channel means``. Use another word for values that are measured in another
+                way.
         """
         return self.measured.setdefault(kind, {})
 
     @cached_property
     def random(self) -> np.random.Generator:
-        """A generator seeded by the run."""
+        """Returns a random generator with the seed of the run."""
         import numpy as np
 
         return np.random.default_rng(self.seed)
@@ -74,23 +76,23 @@ class Context:
         artefacts: Mapping[str, Path | str] | None = None,
         attachments: Mapping[str, Path | str] | None = None,
     ) -> Model:
-        """Write ``graph`` into the store as the successor of ``model``.
+        """Writes ``graph`` into the store as the successor of ``model``.
 
-        Weights that still lie in the store are referred to, not copied; new ones go to one new data file.
-        The successor has the session settings of ``model`` unless ``session`` says otherwise.
+        The new graph refers to weights that are in the store already. New weights go into one new data file. The
+        successor has the session settings of ``model`` unless ``session`` gives others.
 
         Args:
-            graph: what becomes of it.
-            model: that it was made from.
-            session: other settings.
-            artefacts: files that were made of this very graph, such as a compiled program, by what the backend calls
-                them (:attr:`optim.Model.artefacts`). They are delivered beside the model. The next graph has none of
-                them, unless its pass hands them over again.
-            attachments: files of arrays for the run folder, by their names there, such as ``mine.onnx_adapter``. They
-                stay with all that is made of the model.
+            graph: the new graph. The call takes it over.
+            model: model that the graph was made from.
+            session: other session settings.
+            artefacts: files made from this graph, such as a compiled program, by their name for the backend
+                (``optim.Model.artefacts``). optim delivers them beside the model. The next graph has them only if its
+                pass gives them again.
+            attachments: files of arrays for the run folder, by name, such as ``mine.onnx_adapter``. All models made
+                from this one have them too.
 
         Raises:
-            OptimError[bad-artefact]: a name that cannot be a file's, or a file that is not there.
+            OptimError[bad-artefact]: a name is not valid for a file, or a file is missing.
         """
         from optim.onnx.files import save_in_store
 
@@ -98,17 +100,17 @@ class Context:
         return save_in_store(graph, self.store, session=model.session if session is None else session)
 
     def adopt(self, path: Path | str, model: Model, *, artefacts: Mapping[str, Path | str] | None = None) -> Model:
-        """Bring a file that a library wrote (in ``scratch``) into the store as the successor of ``model``.
+        """Brings a file that a library wrote into ``scratch`` into the store, as the successor of ``model``.
 
-        Tensors whose bytes ``model`` already has are referred to, not copied.
+        The new graph refers to tensors whose bytes ``model`` has already.
 
         Args:
-            path: of the file.
-            model: that it was made from.
-            artefacts: files that were made of this very graph, as of :meth:`save`.
+            path: the file.
+            model: model that the file was made from.
+            artefacts: files made from this graph, as in ``save``.
 
         Raises:
-            OptimError[bad-artefact]: a name that cannot be a file's, or a file that is not there.
+            OptimError[bad-artefact]: a name is not valid for a file, or a file is missing.
         """
         from optim.onnx.files import adopt_into_store
 
@@ -128,10 +130,10 @@ class Context:
 
 @dataclass
 class MeasuringContext(Context):
-    """A context whose models are opened once and thrown away: nothing that it writes can be another model's.
+    """A context for models that are measured once and then deleted.
 
     Attributes:
-        made: what was saved and not yet discarded.
+        made: models saved and not yet deleted.
     """
 
     made: list[Model] = field(default_factory=list)
@@ -145,7 +147,7 @@ class MeasuringContext(Context):
         artefacts: Mapping[str, Path | str] | None = None,
         attachments: Mapping[str, Path | str] | None = None,
     ) -> Model:
-        """As :meth:`Context.save`, under names of its own."""
+        """Works like ``Context.save``, with file names of its own."""
         from optim.onnx.files import save_for_measuring
 
         session = model.session if session is None else session
@@ -154,7 +156,7 @@ class MeasuringContext(Context):
         return self.made[-1]
 
     def adopt(self, path: Path | str, model: Model, *, artefacts: Mapping[str, Path | str] | None = None) -> Model:
-        """As :meth:`Context.adopt`, under names of its own."""
+        """Works like ``Context.adopt``, with file names of its own."""
         from optim.onnx.context_files import store_contexts
         from optim.onnx.files import read_like, save_for_measuring
 
@@ -164,7 +166,7 @@ class MeasuringContext(Context):
         return self.made[-1]
 
     def discard(self) -> None:
-        """Delete what was saved."""
+        """Deletes the saved models."""
         from optim.onnx.files import discard_measured
 
         while self.made:

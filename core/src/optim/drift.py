@@ -1,4 +1,4 @@
-"""How far an output, or a value inside a model, is from another, and what a further sample is expected to show."""
+"""Drift of outputs, distance of values inside a model, and a bound for further samples."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 
 def compare_output(name: str, original: Array, other: Array) -> OutputComparison:
-    """Compare two arrays of one output.
+    """Compares two arrays of one output.
 
     Args:
-        name: of the output, for the record.
-        original: any shape; numbers, booleans or texts.
-        other: held against it.
+        name: name of the output, for the result.
+        original: array of any shape, of numbers, booleans or texts.
+        other: array to compare with the original.
 
     Returns:
-        ``relative_error``: the drift, unitless, in units of how the elements of ``original`` vary; 1 is as bad as the
-        best constant answer. A run of optim takes the unit from all its samples, so it may print another drift.
-        ``max_abs``, ``cosine``, and ``problem``: why the arrays cannot be compared, empty if they can.
+        ``relative_error``: the drift, in units of how the elements of ``original`` vary; 1 is as bad as the best
+            constant answer. A run of optim takes the unit from all its samples, so it may print another drift.
+            ``max_abs``, ``cosine``, and ``problem``: the reason why the arrays cannot be compared, or empty.
     """
     from optim._engine.gate.outputs import compare_output as compare
 
@@ -36,14 +36,16 @@ def compare_output(name: str, original: Array, other: Array) -> OutputComparison
 def compare_outputs(
     samples: Iterable[tuple[Outputs, Outputs]], valid: Iterable[Mapping[str, Array]] = ()
 ) -> list[OutputComparison]:
-    """Compare every output on every sample; an error is measured by how the original varies over all of them.
+    """Compares every output on every sample. The unit of an error is how the original varies over all samples.
 
     Args:
-        samples: the original's outputs and the other's, by name.
-        valid: for each sample, the positions of an output that count, broadcastable to it; all where there is none.
+        samples: outputs of the original and of the other model, by name.
+        valid: for each sample, positions of an output that count, broadcastable to the output; all positions by
+            default.
 
     Returns:
-        The worst of each output over the samples; ``each`` has the drift of every sample, if there are several.
+        The worst comparison of each output over the samples. With several samples, ``each`` has the drift of every
+            sample.
     """
     from optim._engine.gate.drift import merge_samples
     from optim._engine.gate.outputs import compare_output as compare
@@ -72,18 +74,18 @@ def compare_outputs(
 
 
 def relative_distance(original: Array, other: Array) -> float:
-    """How far a value inside a model is from the original's, ``||other - original|| / ||original||``.
+    """Returns the distance of a value inside a model, ``||other - original|| / ||original||``.
 
-    This is no drift, and decides no verdict. A drift says what an output is worth to a user, so its unit is how that
-    output varies over all samples. This says what a node did wrong, which is held against what rounding does there, so
-    its unit is the size of the numbers; and it is fast enough for thousands of nodes, sample by sample.
+    This distance is not a drift and decides no verdict. A drift says what an output is worth to a user, so its unit is
+    how that output varies over all samples. The distance shows an error of a node beside rounding, so its unit is the
+    size of the numbers. It is fast enough for thousands of nodes on each sample.
 
     Args:
-        original: floats of any shape; sentinels, as the gate finds them, do not count where the other has the same.
-        other: as many.
+        original: floats of any shape. Sentinels, as the gate finds them, do not count if ``other`` has the same ones.
+        other: array of the same shape.
 
     Returns:
-        Infinite where NaN or infinities are at other places. What is smaller than 1e-6 is measured in 1e-6.
+        The distance; infinite if NaN or infinities are at other places. Norms below 1e-6 count as 1e-6.
     """
     import numpy as np
 
@@ -102,11 +104,11 @@ def relative_distance(original: Array, other: Array) -> float:
 
 
 def objection(comparisons: Iterable[OutputComparison], max_drift: float | None = None) -> str:
-    """Why the other model does not compute the same, in one sentence; empty if it does.
+    """Says in one sentence why the other model does not compute the same; empty if it does.
 
     Args:
-        comparisons: of every output.
-        max_drift: drift that is accepted; None: no more than rounding explains. Texts and whole numbers must be equal.
+        comparisons: comparisons of every output.
+        max_drift: largest allowed drift; None: rounding only. Texts and whole numbers must be equal.
     """
     from optim._engine.gate.budget import Budget
     from optim._engine.gate.outputs import FLOOR
@@ -115,14 +117,15 @@ def objection(comparisons: Iterable[OutputComparison], max_drift: float | None =
 
 
 def foresee(values: Sequence[float]) -> float:
-    """Bound of the value of one further sample, 99 % probable if values are normal; at least the greatest.
+    """Returns a bound for the value of one further sample, with 99 % probability if values are normal.
 
     Args:
-        values: one of each sample, in any unit.
+        values: one value of each sample, in any unit.
 
     Returns:
-        The upper end of a prediction interval, in the same unit; the greatest where there are fewer than four, or one
-        is infinite. Source: Hahn and Meeker, Statistical Intervals, 1991, 4.8.
+        The upper end of a prediction interval in the same unit, and at least the greatest value. With fewer than four
+            values, or with an infinite one, the greatest value. Source: Hahn and Meeker, Statistical Intervals, 1991,
+            4.8.
     """
     from optim._engine.gate.drift import foresee as found
 

@@ -1,7 +1,7 @@
-"""The one error optim raises for what a user can act on.
+"""The error that optim raises for everything that a user can act on.
 
-An error reads like a diagnosis: what happened, the cause with the offending thing named, a fix that can be
-pasted, and the package at fault. Its ``reference`` is stable: search for it, test for it.
+An error says what happened, the cause, a fix to type, and the package at fault. Its ``reference`` is stable: search for
+the reference, and test for it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,20 @@ _MOST_NAMES = 12
 
 
 class ExitStatus(IntEnum):
-    """What the command line exits with (docs/configuration.md, "Exit status")."""
+    """Exit status of the command line.
+
+    Attributes:
+        DELIVERED: optim delivered a model, also if it is the original (``unchanged``). ``verify``: the model is within
+            the budget.
+        INTERNAL: optim has a defect, or a pass raised an error and no other pass helped.
+        USAGE: The command line is wrong: an unknown pass, target, option or recipe key, or a folder that optim did not
+            write.
+        BAD_INPUT: The model or the samples are bad.
+        NOT_HELD: No model meets the budget, a required pass failed, or the target failed. ``verify``: the model is
+            beyond the budget. ``blame``: a node is blamed. ``plugins doctor``: there is something to fix.
+        TARGET_UNAVAILABLE: The target is not available on this machine.
+        INTERRUPTED: Ctrl-C ended the command.
+    """
 
     DELIVERED = 0
     INTERNAL = 1
@@ -30,15 +43,15 @@ class ExitStatus(IntEnum):
 
 @dataclass(eq=False)
 class OptimError(Exception):
-    """Something the user can act on.
+    """An error that a user can act on.
 
     Attributes:
         reference: stable short name in kebab-case, e.g. ``opset-too-old``.
-        what: what failed, one line.
-        cause: why, with the offending thing named.
-        fix: what to do, a command that can be pasted where there is one.
-        package: the distribution at fault, where it is not optim-core.
-        status: what the command line exits with.
+        what: what failed, in one line.
+        cause: why it failed, with the name of the thing at fault.
+        fix: what to do, if possible a command to paste.
+        package: distribution at fault; empty: optim-core.
+        status: exit status of the command line.
     """
 
     reference: str
@@ -50,7 +63,7 @@ class OptimError(Exception):
 
     @classmethod
     def usage(cls, reference: str, what: str, cause: str, fix: str, package: str = "") -> OptimError:
-        """Returns what is wrong with the request itself, whatever model it is about: exit status 2."""
+        """Makes an error about the request itself, whatever the model is: exit status 2."""
         return cls(reference, what, cause, fix, package, ExitStatus.USAGE)
 
     def __str__(self) -> str:
@@ -62,7 +75,7 @@ class OptimError(Exception):
         return "\n".join(lines)
 
     def naming(self, names: Mapping[str, str]) -> OptimError:
-        """The same diagnosis with other names for things, e.g. the user's file for one of the cache."""
+        """Returns the same error with other names for things, e.g. the user's file for one of the cache."""
 
         def renamed(text: str) -> str:
             for old, new in names.items():
@@ -77,16 +90,16 @@ class OptimError(Exception):
 
 
 def is_disk_full(number: int | None) -> bool:
-    """Whether this ``errno`` says that there is no room: disk or quota are full, or a file may not get that large."""
+    """Whether this ``errno`` says that the disk or the quota is full, or that a file would be too large."""
     return number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def disk_error(error: OSError, what: str) -> OptimError:
-    """Returns what the file system refused, as a diagnosis.
+    """Makes an error from a refusal of the file system.
 
     Args:
-        error: as it came.
-        what: what could not be done, one line.
+        error: the refusal.
+        what: what optim could not do, in one line.
     """
     full = is_disk_full(error.errno)
     cause = f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
@@ -97,13 +110,13 @@ def disk_error(error: OSError, what: str) -> OptimError:
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], *, fix: str = "") -> OptimError:
-    """The error for a name nobody knows, listing the near ones.
+    """Makes the error for an unknown name, with the nearest known names.
 
     Args:
-        kind: what was looked for, e.g. ``pass``; the reference becomes ``unknown-pass``.
-        name: what the user wrote.
-        known: every name there is.
-        fix: what to do: the command that lists all, since of many names an error shows the first.
+        kind: kind of the name, e.g. ``pass``; the reference becomes ``unknown-pass``.
+        name: name that the user wrote.
+        known: all known names.
+        fix: command that lists all names; the error shows only the first ones.
     """
     known = sorted(known)
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
@@ -113,12 +126,12 @@ def unknown_name(kind: str, name: str, known: Iterable[str], *, fix: str = "") -
 
 
 def some_of(names: Sequence[str], most: int) -> str:
-    """The first of several names, and how many more there are: ``a, b and 3 more``; empty where there is none."""
+    """Lists the first of several names and the number of the others: ``a, b and 3 more``."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
 
 def describe_exception(error: BaseException) -> str:
-    """One line for an exception, e.g. ``ModuleNotFoundError: No module named 'tensorrt'``."""
+    """Describes an exception in one line, e.g. ``ModuleNotFoundError: No module named 'tensorrt'``."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -1,27 +1,37 @@
-"""Where optim keeps what is not the user's own: the cache, and environments of isolated plugins."""
+"""Folders of optim: the cache, and the environments of isolated plugins."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
+_CACHE = "OPTIM_CACHE_DIR"
+"""Environment variable: folder of the cache: models, samples, outputs, measurements and downloads. By default the
+user's cache folder."""
+
+_DATA = "OPTIM_DATA_DIR"
+"""Environment variable: folder for the environments of isolated plugins. By default the user's data folder."""
+
+_RUNTIME = "XDG_RUNTIME_DIR"
+"""Environment variable: folder for locks, which are files without contents. By default the temporary folder."""
+
 
 def cache_folder() -> Path:
-    """``OPTIM_CACHE_DIR``, else the platform's cache folder of this user; what is in it can be made again.
+    """Returns ``OPTIM_CACHE_DIR``, or else the user's cache folder. optim can make its contents again.
 
     Raises:
-        OptimError[no-home]: this user has no home folder, as users of containers often have none.
+        OptimError[no-home]: this user has no home folder, as is usual in containers.
     """
-    return _chosen_or_found("OPTIM_CACHE_DIR", "user_cache_path")
+    return _chosen_or_found(_CACHE, "user_cache_path")
 
 
 def data_folder() -> Path:
-    """``OPTIM_DATA_DIR``, else the platform's data folder of this user.
+    """Returns ``OPTIM_DATA_DIR``, or else the user's data folder.
 
     Raises:
-        OptimError[no-home]: as of the cache folder.
+        OptimError[no-home]: this user has no home folder, as is usual in containers.
     """
-    return _chosen_or_found("OPTIM_DATA_DIR", "user_data_path")
+    return _chosen_or_found(_DATA, "user_data_path")
 
 
 def _chosen_or_found(variable: str, place: str) -> Path:
@@ -45,17 +55,17 @@ def _chosen_or_found(variable: str, place: str) -> Path:
 
 
 def lock_folder() -> Path:
-    """Returns where this user's processes keep their locks: below ``XDG_RUNTIME_DIR``, else below the temporary folder.
+    """Returns the folder for locks of this user: in ``XDG_RUNTIME_DIR``, or else in the temporary folder.
 
     Raises:
-        OptimError[lock-folder-unusable]: it cannot be made, or it is somebody else's.
+        OptimError[lock-folder-unusable]: the folder cannot be made, or belongs to another user.
     """
     import tempfile
 
     from optim.errors import OptimError
 
     whose = os.getuid() if hasattr(os, "getuid") else ""
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    runtime = os.environ.get(_RUNTIME)
     tried = []
     for folder in (*([Path(runtime) / "optim"] if runtime else []), Path(tempfile.gettempdir()) / f"optim-{whose}"):
         try:

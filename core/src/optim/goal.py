@@ -1,7 +1,7 @@
-"""What better means: a goal behind ``--goal``, and the clock that runs what the user runs.
+"""Goals: properties to improve by ``--goal``, each with the clock that runs what the user runs.
 
-The search knows a goal by the figure that it makes small and by when that is reached. Of a goal with a clock of its own
-it knows the ratio of that clock's seconds to the original's, with its interval.
+The search makes the figure of a goal small, and asks the goal when that is reached. For a goal with a clock of its own,
+the figure is the ratio of that clock's seconds to those of the original, with its interval.
 """
 
 from __future__ import annotations
@@ -20,22 +20,23 @@ if TYPE_CHECKING:
     from optim.target import Target
 
 FASTER = 0.995
-"""The upper end of the interval must lie below this for a result to be called faster."""
+"""A result is called faster if the upper end of its interval is below this."""
 
 ROUNDS_FOR_95 = 6
-"""The least and the greatest ratio of so many rounds hold the median in 97 % of cases. Of fewer rounds they hold it in
-50 % (2 rounds) to 94 % (5 rounds): such an interval is not shown, and no verdict rests on it."""
+"""The least and the greatest ratio of so many rounds contain the median in 97 % of cases. With fewer rounds it is 50 %
+(2 rounds)
+to 94 % (5 rounds). optim shows no such interval, and bases no verdict on it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """A paired ratio of two models' times over the rounds of a race: below 1 is faster.
+    """Paired ratio of two models' times over the rounds of a race; below 1 is faster.
 
     Attributes:
         value: median over rounds.
-        low: lower end of the 95 % confidence interval; of fewer than :data:`ROUNDS_FOR_95` rounds the least ratio.
-        high: upper end; of fewer rounds the greatest ratio.
-        rounds: rounds it rests on.
+        low: lower end of the 95 % confidence interval; with fewer than ``ROUNDS_FOR_95`` rounds the least ratio.
+        high: upper end; with fewer rounds the greatest ratio.
+        rounds: number of rounds.
     """
 
     value: float
@@ -45,22 +46,22 @@ class Ratio:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The 95 % interval; None if it rests on too few rounds to have one."""
+        """The 95 % interval; None with too few rounds."""
         return (self.low, self.high) if self.rounds >= ROUNDS_FOR_95 else None
 
     @property
     def is_faster(self) -> bool:
-        """Whether all of the interval lies below the line below which a result is called faster."""
+        """Whether the whole interval is below ``FASTER``."""
         return self.interval is not None and self.high < FASTER
 
     @property
     def is_undecided(self) -> bool:
-        """Whether more rounds may show that it is faster."""
+        """Whether more rounds may show that the model is faster."""
         return self.low < FASTER and not self.is_faster
 
     @property
     def text(self) -> str:
-        """The ratio with its interval, or with its rounds if they are too few for one."""
+        """The ratio with its interval, or with its rounds if they are too few."""
         if self.interval is None:
             return f"{self.value:.2f} in {self.rounds} round{'s' * (self.rounds != 1)}"
         return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
@@ -72,9 +73,9 @@ class Serving:
 
     Attributes:
         batch: samples in a call.
-        sessions: of the model in one process, each called by a thread of its own. A runtime lets go of Python while it
-            computes, so they do what as many processes would, in less memory.
-        threads: of each session; None: as many as the model's settings say.
+        sessions: sessions in one process, each with a thread that calls it. A runtime releases Python while it
+            computes, so sessions do as much as processes, in less memory.
+        threads: threads of each session; None: those of the model's settings.
     """
 
     batch: int = 1
@@ -83,20 +84,20 @@ class Serving:
 
     @property
     def text(self) -> str:
-        """E.g. ``batch 8, 2 sessions of 1 thread``."""
+        """A text such as ``batch 8, 2 sessions of 1 thread``."""
         threads = "" if self.threads is None else f" of {self.threads} thread{'s' if self.threads > 1 else ''}"
         return f"batch {self.batch}, {self.sessions} session{'s' if self.sessions > 1 else ''}{threads}"
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A serving that was looked at.
+    """A serving that optim tried.
 
     Attributes:
-        serving: that was.
-        samples_per_s: that it did.
-        p95_s: what 95 of 100 of its calls kept within.
-        problem: why it has no figures, or may not be taken; else empty.
+        serving: the serving.
+        samples_per_s: samples per second.
+        p95_s: time that 95 of 100 calls kept.
+        problem: reason why it has no figures or may not be used; else empty.
     """
 
     serving: Serving
@@ -107,13 +108,13 @@ class Tried:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What was chosen for a model.
+    """The serving that optim chose for a model.
 
     Attributes:
-        serving: that is timed.
-        tried: what it was chosen from, the way that it came first.
-        limit_ms: what 95 of 100 calls must keep within; None: as long as it takes.
-        note: what bounded the choice; else empty.
+        serving: the serving to time.
+        tried: all servings tried, in order.
+        limit_ms: time that 95 of 100 calls must keep; None: no limit.
+        note: what limited the choice; else empty.
     """
 
     serving: Serving
@@ -124,15 +125,15 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class GenerationTimes:
-    """How long a decoder takes for an answer, with one prompt at a time.
+    """Times of a decoder for an answer, with one prompt at a time.
 
     Attributes:
         prompt: tokens of the prompt.
         new: tokens of the answer.
-        first_s: until the first token.
-        depths: tokens of the past at which a token was timed, rising.
-        token_s: of one token at each of them.
-        past_bytes: memory of the past at each of them; of a past that each step returns anew it is there twice.
+        first_s: seconds until the first token.
+        depths: tokens of the past at which a token was timed, in rising order.
+        token_s: seconds of one token at each depth.
+        past_bytes: memory of the past at each depth. A past that each step returns anew counts twice.
     """
 
     prompt: int
@@ -144,7 +145,7 @@ class GenerationTimes:
 
     @property
     def seconds(self) -> float:
-        """Of the whole answer."""
+        """Seconds of the whole answer."""
         import numpy as np
 
         mean = float(np.interp(np.arange(self.depths[0], self.depths[-1] + 1), self.depths, self.token_s).mean())
@@ -152,7 +153,7 @@ class GenerationTimes:
 
     @classmethod
     def median(cls, rounds: Sequence[GenerationTimes]) -> GenerationTimes:
-        """Of several rounds, each figure by itself."""
+        """Returns the median of several rounds, for each figure by itself."""
         first = rounds[0]
         tokens = tuple(statistics.median(column) for column in zip(*(one.token_s for one in rounds), strict=True))
         first_s = statistics.median(one.first_s for one in rounds)
@@ -161,13 +162,13 @@ class GenerationTimes:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What one round of a goal's clock gave.
+    """Result of one round of a goal's clock.
 
     Attributes:
-        seconds: that the goal makes small; ratios are of these.
-        calls: how long each call of the round took, in seconds, where calls are what the user waits for.
-        generation: of a decoder, what the seconds are made of.
-        served: how the model is run from now on, where that was chosen in this round.
+        seconds: seconds that the goal makes small. Ratios are of these.
+        calls: seconds of each call of the round, if users wait for calls.
+        generation: parts of the seconds of a decoder.
+        served: serving of the model from now on, if this round chose one.
     """
 
     seconds: float
@@ -178,14 +179,14 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A model that is open in a lane.
+    """A model that is open in a race.
 
     Attributes:
-        backend: that opened it.
-        model: with its session settings.
+        backend: backend that opened it.
+        model: the model with its session settings.
         target: where it runs.
-        session: that is open; the lane's own.
-        feeds: of the timed samples.
+        session: the open session, for this process only.
+        feeds: inputs of the timed samples.
     """
 
     backend: Backend
@@ -196,51 +197,51 @@ class Subject:
 
 
 class Timer(ABC):
-    """A goal's clock on one model, in the process of its lane."""
+    """Clock of a goal on one model, in the process that runs it."""
 
     @abstractmethod
     def round(self) -> Figure:
-        """One round. It takes tenths of seconds, as other lanes wait for it."""
+        """Does one round. It should take tenths of seconds, because other models wait."""
 
     def close(self) -> None:  # noqa: B027 - most hold nothing
-        """Release what it opened."""
+        """Releases what it opened."""
 
 
 class GoalClock(ABC):
-    """A goal's settings, which travel to lanes as JSON: a frozen dataclass of a module that a lane can import."""
+    """Settings of a goal, which travel to other processes as JSON: a frozen dataclass of an importable module."""
 
     @abstractmethod
     def start(self, subject: Subject) -> Timer:
-        """The timer of a lane, which may first look how the model is best run."""
+        """Returns the timer of a model. It may first find out how to run the model best."""
 
 
 class Basis(StrEnum):
-    """Where a goal's figure comes from.
+    """Source of a goal's figure.
 
-    ``calls`` and ``clock`` are times: a candidate is better if its interval says so.
+    ``CALLS`` and ``CLOCK`` are times: a candidate is better if its interval shows it.
     """
 
     CALLS = "calls"
-    """How long single calls take, which every race finds out."""
+    """Time of single calls, which every race measures."""
     CLOCK = "clock"
     """Rounds of the goal's own clock."""
     MEMORY = "memory"
-    """The peak that opening and running a model takes."""
+    """Peak memory of opening and running a model."""
     ACCURACY = "accuracy"
-    """What the gate compares: drift, or the loss of the task metric."""
+    """Drift, or the loss of the task metric, as the gate finds it."""
     SIZE = "size"
-    """Bytes on disk: no race is run for them."""
+    """Bytes on disk, without a race."""
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The words of a goal with a clock of its own.
+    """Words of a goal with a clock of its own.
 
     Attributes:
-        ratio: what its seconds to the original's are called.
-        better: what a model with fewer of them does, as in ``starts {} times faster``.
-        worse: what one with more of them does, as in ``starts {} times slower``.
-        same: what one with as many does.
+        ratio: name of its ratio to the original.
+        better: text for a model that needs less time, such as ``starts {} times faster``.
+        worse: text for a model that needs more time, such as ``starts {} times slower``.
+        same: text for a model that needs the same time.
     """
 
     ratio: str
@@ -251,12 +252,12 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class GoalRequest:
-    """What the user says of a goal.
+    """The user's words about a goal.
 
     Attributes:
         prompt: tokens of a decoder's prompt.
         new: tokens of its answer.
-        max_latency_ms: what 95 of 100 calls must keep within; None: as long as it takes.
+        max_latency_ms: time that 95 of 100 calls must keep; None: no limit.
     """
 
     prompt: int = 512
@@ -266,13 +267,13 @@ class GoalRequest:
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """A figure of one model in the unit of its goal, as a bound of the user is compared with it.
+    """A figure of one model in the unit of its goal, for a limit of the user.
 
     Attributes:
         value: the figure.
         low: lower end of its 95 % interval.
         high: upper end.
-        is_sure: whether the interval rests on enough rounds to have a verdict rest on it.
+        is_sure: whether the interval has enough rounds for a verdict.
     """
 
     value: float
@@ -283,14 +284,14 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class ModelFigures:
-    """What is known of one model, for a goal to judge.
+    """All figures of one model, for a goal to judge.
 
     Attributes:
-        size_bytes: on disk.
-        peak_memory_bytes: of opening and running it; 0: not measured.
-        calls: how long single calls take, to the original's; None: not timed.
-        clock: what the goal's own clock found, to the original's; None: not timed.
-        latency: of a single call, in milliseconds; None: not timed.
+        size_bytes: bytes on disk.
+        peak_memory_bytes: peak memory of opening and running the model; 0: not measured.
+        calls: time of single calls, relative to the original; None: not timed.
+        clock: time of the goal's own clock, relative to the original; None: not timed.
+        latency: latency of a single call in milliseconds; None: not timed.
         inaccuracy: drift beyond rounding, or the loss of the task metric if there is one; 0 for the original.
     """
 
@@ -303,19 +304,19 @@ class ModelFigures:
 
 
 class Goal:
-    """What better means, contributed by ``optim_goals``. Instantiated without arguments.
+    """A property to improve. A plugin offers it by ``optim_goals``; it is made without arguments.
 
-    A plugin's goal has a clock of its own.
+    A goal of a plugin has a clock of its own.
 
     Attributes:
-        name: what users call it, in lower case.
+        name: name in lower case, as users write it.
         summary: one line.
-        words: of a goal with a clock of its own.
+        words: words of a goal with a clock of its own.
         basis: where its figure comes from.
-        takes: fields of :class:`GoalRequest` that it looks at: ``--generate`` and ``--max-latency`` say them.
-        long_rounds: whether a round of its clock takes seconds. What is known to suit the goal is tried first then, two
-            rounds do for a look, and what is far behind does not go on.
-        unit: of :meth:`amount`, ``B`` or ``ms``; empty: no bound can be set on its figure.
+        takes: fields of ``GoalRequest`` that it uses, from ``--generate`` and ``--max-latency``.
+        long_rounds: whether a round of its clock takes seconds. optim then tries passes that suit the goal first, takes
+            two rounds for a first timing, and drops slow candidates early.
+        unit: unit of ``amount``, ``B`` or ``ms``; empty: its figure can have no limit.
     """
 
     name: ClassVar[str]
@@ -327,45 +328,48 @@ class Goal:
     unit: ClassVar[str] = ""
 
     def clock(self, asked: GoalRequest) -> GoalClock | None:
-        """What times it; None where its figure is what every race finds out."""
+        """Returns the clock; None if every race measures the figure."""
         return None
 
     def require(self, asked: GoalRequest, facts: Mapping[str, Any], model: Model | None) -> None:
-        """Refuse what its clock cannot run, before anything is timed.
+        """Refuses what its clock cannot run, before any timing.
 
         Args:
-            asked: what the user says.
-            facts: of the model's source, as its export knows them; empty where nothing is known.
-            model: None: it was not exported yet.
+            asked: the user's words.
+            facts: facts about the source of the model from its export; empty: unknown.
+            model: the model; None: not exported yet.
 
         Raises:
-            OptimError: why it cannot be timed.
+            OptimError: the model cannot be timed, with the reason.
         """
 
     def time_of(self, found: ModelFigures) -> Ratio | None:
-        """The time that it makes small, to the original's; None where it is no time, or nothing was timed."""
+        """Returns the time to make small, relative to the original; None: no time, or not timed."""
         return found.clock
 
     def figure(self, found: ModelFigures) -> float | None:
-        """What is made small; None where it was not measured."""
+        """Returns the figure to make small; None: not measured."""
         time = self.time_of(found)
         return time.value if time is not None else None
 
     def amount(self, found: ModelFigures) -> Amount | None:
-        """The figure in its unit, for a bound of the user; None if it was not measured, or can have no bound."""
+        """Returns the figure in its unit, for a limit of the user; None: not measured, or it can have no limit."""
         return None
 
     def is_reached(self, found: ModelFigures, original: ModelFigures) -> bool:
-        """Whether a model is better than the original beyond the noise. Core judges the bounds of the user."""
+        """Whether a model is better than the original beyond noise. optim judges the limits of the user."""
         time = self.time_of(found)
         return time is not None and time.is_faster
 
     def expected(self, calls: float, start_s: float | None, original_start_s: float | None) -> float | None:
-        """What a first look at calls lets expect of its clock, to the original's; None where it says nothing.
+        """Returns the time of its clock to expect from a first timing of calls, relative to the original.
 
         Args:
-            calls: how long calls took, to the original's.
-            start_s: from opening the model to its first answer; None where it is not known.
-            original_start_s: the same of the original.
+            calls: time of calls, relative to the original.
+            start_s: seconds from opening the model to its first answer; None: unknown.
+            original_start_s: the same for the original.
+
+        Returns:
+            A ratio; None if calls say nothing about the clock.
         """
         return calls

@@ -1,8 +1,8 @@
-"""The hooks: the whole contract between the core and a plugin.
+"""The hooks: the whole contract between optim and a plugin.
 
-A plugin is a module (or object) named by an entry point of group ``optim.plugins``; it sets
-``OPTIM_HOOK_API = 1`` and decorates functions of these names with ``optim.hookimpl``. A hook *gathers*: it returns
-what the plugin offers for a target. The core then orders what all plugins offered and runs it.
+A plugin is a module (or object) that an entry point of group ``optim.plugins`` names. It sets ``OPTIM_HOOK_API = 1``
+and decorates functions of these names with ``optim.hookimpl``. A hook returns what the plugin offers for a target.
+optim then orders and runs what all plugins offer.
 
 | stage             | hook                       | returns          |
 |-------------------|----------------------------|------------------|
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
     from optim.workplace import Cluster
 
 HOOK_API = 1
-"""Version of this contract; a plugin names the one it was written for in ``OPTIM_HOOK_API``."""
+"""Version of this contract. A plugin names the version that it was written for in ``OPTIM_HOOK_API``."""
 
 OLDEST_HOOK_API = 1
-"""A plugin written for an older hook API than :data:`HOOK_API`, down to this one, is used, with a warning.
+"""Oldest version of this contract that a plugin may name. optim uses a plugin with an older version than ``HOOK_API``,
+and warns.
 
-A change that breaks plugins raises HOOK_API and leaves this where it was for one minor release; then this follows.
-"""
+A change that breaks plugins raises ``HOOK_API``. One minor release later, this number follows."""
 
 DEPRECATED_HOOKS: Mapping[str, str] = {}
-"""Hooks that go with the next hook API, by name: what to use instead. A plugin that has one is used, with a warning."""
+"""Hooks that the next hook API removes, with what to use instead. optim uses a plugin that has one, and warns."""
 
 ENTRY_POINT_GROUP = "optim.plugins"
 
@@ -61,7 +61,7 @@ OWN_COMMANDS: Mapping[str, str] = {
     "cache": "Show or prune the cache of earlier runs.",
     "completion": "Print the completion script for a shell.",
 }
-"""Verbs of optim itself, with what ``optim --help`` says of each; a plugin's command may not be called like one."""
+"""Commands of optim itself, with their line in ``optim --help``. A command of a plugin has another name."""
 
 
 _DIAGNOSIS = ("blame", "draw", "inspect", "outputs", "profile", "reduce", "runtimes", "sensitivity")
@@ -121,17 +121,19 @@ RESERVED_NAMES: Mapping[str, Mapping[str, str]] = {
     "layout": {**dict.fromkeys(_LAYOUTS, "layouts"), "openvino": "openvino"},
     "metric": dict.fromkeys(_METRICS, "metrics"),
 }
-"""Names that users know, by kind, with the plugin that alone may use each. Of another that several plugins use, the
-plugin has it that the name begins with (``acme-npu`` is of plugin ``acme``); else none is used."""
+"""Names that users know, by kind, with the only plugin that may use each. If several plugins use another name, the
+plugin whose
+name it begins with has it (``acme-npu``: plugin ``acme``); otherwise optim uses none of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A verb that a plugin adds.
+    """A command that a plugin adds.
 
     Attributes:
-        path: ``package.module:click_command``, imported when it is called; the verb is its name there, with dashes.
-        help: what ``optim --help`` says of it, one line.
+        path: ``package.module:click_command``. optim imports it when the user calls it. The command has the same name,
+            with dashes.
+        help: one line for ``optim --help``.
     """
 
     path: str
@@ -143,7 +145,7 @@ hookimpl = pluggy.HookimplMarker("optim")
 
 
 class OptimHooks:
-    """Every hook there is. Called once per run and plugin; an exception costs only that plugin's offer."""
+    """All hooks. optim calls each hook once per run and plugin. An exception costs only the offer of that plugin."""
 
     @hookspec
     def optim_pre_export(self, target: Target) -> Sequence[type[SourcePass]]:  # type: ignore[empty-body]
@@ -155,7 +157,7 @@ class OptimHooks:
 
     @hookspec
     def optim_fuse(self, target: Target) -> Sequence[type[Pass]]:  # type: ignore[empty-body]
-        """Passes that rewrite the graph without changing what it computes."""
+        """Passes that rewrite the graph without changing its results."""
 
     @hookspec
     def optim_quantize(self, target: Target) -> Sequence[type[Pass]]:  # type: ignore[empty-body]
@@ -167,7 +169,7 @@ class OptimHooks:
 
     @hookspec
     def optim_tune(self, target: Target) -> Sequence[type[Pass]]:  # type: ignore[empty-body]
-        """Passes that change how the model is run."""
+        """Passes that change session settings."""
 
     @hookspec
     def optim_post_process(self, target: Target) -> Sequence[type[Pass]]:  # type: ignore[empty-body]
@@ -175,39 +177,40 @@ class OptimHooks:
 
     @hookspec
     def optim_targets(self) -> Sequence[Target]:  # type: ignore[empty-body]
-        """Targets that this plugin adds."""
+        """Targets of this plugin."""
 
     @hookspec
     def optim_backends(self) -> Sequence[type[Backend]]:  # type: ignore[empty-body]
-        """Ways to run a model that this plugin adds."""
+        """Backends of this plugin: ways to run a model."""
 
     @hookspec
     def optim_metrics(self) -> Sequence[Metric | MetricFamily]:  # type: ignore[empty-body]
-        """Task metrics that this plugin adds."""
+        """Task metrics of this plugin."""
 
     @hookspec
     def optim_layouts(self) -> Sequence[type[Layout]]:  # type: ignore[empty-body]
-        """Ways to lay a result out for other programs that this plugin adds."""
+        """Layouts of this plugin: files of a result for other programs."""
 
     @hookspec
     def optim_workplaces(self) -> Sequence[type[Cluster]]:  # type: ignore[empty-body]
-        """Machines that ``--cluster`` can name, and that do the jobs of a run, that this plugin adds."""
+        """Clusters of this plugin: machines that ``--cluster`` can name and that do the jobs of a run."""
 
     @hookspec
     def optim_goals(self) -> Sequence[type[Goal]]:  # type: ignore[empty-body]
-        """Goals behind ``--goal`` that this plugin adds."""
+        """Goals of this plugin, for ``--goal``."""
 
     @hookspec
     def optim_origins(self) -> Sequence[type[Origin]]:  # type: ignore[empty-body]
-        """Places that models come from by an address, such as ``hf://``, that this plugin adds."""
+        """Origins of this plugin: addresses of models, such as ``hf://``."""
 
     @hookspec
     def optim_after_run(self) -> Sequence[str]:  # type: ignore[empty-body]
-        """Functions, each ``package.module:function``, that look at a run when its verdict is known.
+        """Functions, each ``package.module:function``, that look at a run after its verdict.
 
-        Each is called once with an :class:`optim.after_run.FinishedRun`, and returns :class:`optim.after_run.Findings`.
+        optim calls each once with an ``optim.after_run.FinishedRun``, and the function returns
+        ``optim.after_run.Findings``.
         """
 
     @hookspec
     def optim_commands(self) -> Sequence[str | Command]:  # type: ignore[empty-body]
-        """Verbs that this plugin adds to the command line; a text is the path of a :class:`Command`."""
+        """Commands of this plugin. A text is the path of a ``Command``."""

@@ -1,7 +1,7 @@
-"""A model that was prepared to be looked at: its samples, where it runs, and what it computed.
+"""Results of a lab: a model with its samples, its target, and its outputs.
 
-:func:`optim.lab` makes a :class:`optim.Lab` of a model; a function of ``optim_after_run`` is given the lab of a run. A
-job of a plugin, which has a process of its own, is told the lab's :class:`optim.LabSetup`.
+``optim.lab`` makes an ``optim.Lab`` from a model. A function of ``optim_after_run`` gets the lab of a run. A job of a
+plugin in a process of its own gets the ``optim.LabSetup`` of the lab.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LabModel:
-    """A model in a lab: the original, a further file, or what a pass made.
+    """A model in a lab: the original, a further file, or the result of a pass.
 
     Attributes:
-        name: the path, or the passes that made it.
-        model: in the cache of optim.
-        size_bytes: of graph and weights.
-        drift: of the worst output from the original's, as the gate counts it; None until it is compared.
-        outputs: each output beside the original's; empty until they are compared.
+        name: the path, or the passes that made the model.
+        model: the model in the cache of optim.
+        size_bytes: size of graph and weights.
+        drift: drift of the worst output from the original; None: not compared yet.
+        outputs: comparison of each output with the original; empty: not compared yet.
         changed: whether the last pass changed anything.
-        notes: what the last pass said.
-        seconds: that the last pass took, comparing included.
-        target: name of the target that a run folder was made for, if it is another than the lab's.
+        notes: notes of the last pass.
+        seconds: time of the last pass, with the comparison.
+        target: name of the target of a run folder, if it is not the target of the lab.
     """
 
     name: str
@@ -46,13 +46,13 @@ class LabModel:
 
 @dataclass(frozen=True, slots=True)
 class LabTiming:
-    """Two models that were timed in turns.
+    """Times of two models, taken in turns.
 
     Attributes:
-        ratio: latency of the second to that of the first; below 1 the second is faster.
-        interval: of the ratio, 95 %; None for fewer than six rounds.
-        latency_ms: of both, the median.
-        rounds: that the ratio rests on.
+        ratio: latency of the second model, relative to the first; below 1 the second is faster.
+        interval: 95 % interval of the ratio; None for fewer than six rounds.
+        latency_ms: median latency of each.
+        rounds: number of rounds.
     """
 
     ratio: float
@@ -63,16 +63,16 @@ class LabTiming:
 
 @dataclass(frozen=True, slots=True)
 class NodeTime:
-    """The time of one node over all runs.
+    """Time of one node over all runs.
 
     Attributes:
-        name: as the runtime calls it; its optimizers fuse and rename.
-        operator: its type.
-        ms: of a run, the mean of those that count: so they add up to what these take.
-        flops: of a run: multiplications and additions of products and convolutions; 0 for others.
-        moved_bytes: of a run: what it reads and writes.
-        allocated_bytes: what it asked the runtime's memory for in a run, on balance.
-        records: that the profiler makes in this time: one for each call, and one for each node of its body.
+        name: name, as the runtime gives it. Its optimizers fuse and rename nodes.
+        operator: type of the node.
+        ms: mean time in a run, over the runs that count. The times of all nodes add up to the time of a run in nodes.
+        flops: multiplications and additions of products and convolutions in a run; 0 for other nodes.
+        moved_bytes: bytes that the node reads and writes in a run.
+        allocated_bytes: net memory that the node takes from the runtime in a run.
+        records: records of the profiler in this time: one for each call, and one for each node of its body.
     """
 
     name: str
@@ -86,15 +86,15 @@ class NodeTime:
 
 @dataclass(frozen=True, slots=True)
 class NodeTimes:
-    """What a run of a model takes, node by node.
+    """Times of all nodes of a model.
 
     Attributes:
-        nodes: in the order of the runtime, without what the profiler takes.
-        plain_ms: of a run without the profiler.
-        run_ms: of a run with the profiler on.
-        share: of a run with the profiler on that is in nodes, 0..1.
-        record_ms: what the profiler takes for a record, which was taken off.
-        events: as the profiler wrote them, of Chrome's trace format.
+        nodes: nodes in the order of the runtime, without the cost of the profiler.
+        plain_ms: time of a run without the profiler.
+        run_ms: time of a run with the profiler on.
+        share: share of a run with the profiler on that is spent in nodes, 0..1.
+        record_ms: cost of the profiler for each record, which the times exclude.
+        events: events of the profiler, in Chrome's trace format.
     """
 
     nodes: tuple[NodeTime, ...]
@@ -107,15 +107,15 @@ class NodeTimes:
 
 @dataclass(frozen=True, slots=True)
 class NodeSensitivity:
-    """What a pass costs at one node, or at some neighbours together.
+    """Cost of a pass at one node, or at some neighbours together.
 
     Attributes:
-        names: of the nodes.
+        names: names of the nodes.
         operators: their types.
-        drift: of the model's outputs with just these converted; infinite where they overflow.
-        share: of the costs of all, which add up in squares, 0..1.
-        local: relative L2 at their own outputs, the worst; None where it was not replayed.
-        work: share of the work of all, 0..1; None where it was not replayed.
+        drift: drift of the model's outputs if the pass converts only these nodes; infinite if they overflow.
+        share: share of the costs of all nodes, which add up in squares, 0..1.
+        local: worst relative L2 error of their own outputs; None: not replayed.
+        work: share of the work of all nodes, 0..1; None: not replayed.
     """
 
     names: tuple[str, ...]
@@ -128,15 +128,15 @@ class NodeSensitivity:
 
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
-    """What a lossy pass costs at every node that it can leave alone.
+    """Cost of a lossy pass at every node that it can leave alone.
 
     Attributes:
-        whole: drift with every node converted, measured.
-        ground: drift with none.
-        nodes: the costliest first.
-        curve: for so many nodes left alone, the costliest first, the drift, at some points.
-        estimated: whether drifts are estimates, but for the whole.
-        note: why they are not, where that was asked for.
+        whole: measured drift if the pass converts every node.
+        ground: drift if the pass converts no node.
+        nodes: nodes, the costliest first.
+        curve: drift by number of nodes left alone, the costliest first, at some points.
+        estimated: whether the drifts are estimates, except ``whole``.
+        note: reason why the drifts are not estimates, if you asked for estimates.
     """
 
     whole: float

@@ -1,4 +1,4 @@
-"""A task metric: what a user really cares about, beside drift."""
+"""Task metrics: what a user needs from a model, such as its accuracy."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ if TYPE_CHECKING:
 
 
 class CannotJudge(Exception):  # noqa: N818 - it states why a metric has no value
-    """What :attr:`Metric.call` raises where a sample is not what it needs; the message says why."""
+    """Raised by ``Metric.call`` if a sample is not what the metric needs. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """Accuracy, cosine of embeddings, word error rate, ...
+    """A task metric, such as accuracy, cosine of embeddings, or word error rate.
 
-    What cannot be averaged over samples (F1, perplexity, a word error rate) counts instead: ``call`` returns counts,
-    which are summed over samples, and ``finish`` makes the value of the sums.
+    Some metrics are not averages over samples: F1, perplexity, word error rate. For these, ``call`` returns counts,
+    optim adds the counts of all samples, and ``finish`` computes the value.
 
     Attributes:
-        name: what the user writes.
-        higher_is_better: the direction.
-        call: ``call(outputs, feeds, labels)`` for one sample: a number, averaged over samples; with ``finish`` an
-            array of counts, as long for every sample.
-        finish: the value of the summed counts; None where ``call`` returns the value itself.
-        compares: what ``call`` is given as labels: those among the feeds, or the original model's outputs.
-        needs_labels: whether a sample without labels cannot be judged.
+        name: name, as the user writes it.
+        higher_is_better: whether a higher value is better.
+        call: judges one sample: ``call(outputs, feeds, labels)``. Returns a number, which optim averages; with
+            ``finish``, an array of counts of the same length for every sample.
+        finish: computes the value from the added counts; None if ``call`` returns the value itself.
+        compares: what ``call`` gets as labels: labels from the samples, or outputs of the original model.
+        needs_labels: whether the metric cannot judge a sample without labels.
         summary: one line for ``optim metrics``.
     """
 
@@ -45,13 +45,13 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class MetricFamily:
-    """A metric with options: ``--metric "top-k:k=3"`` is one member of the family ``top-k``.
+    """A metric with options: ``--metric "top-k:k=3"`` is a member of the family ``top-k``.
 
     Attributes:
-        name: what the user writes before the colon.
-        make: a function that takes an instance of ``options`` and returns the :class:`Metric`; as
-            ``package.module:function`` it is imported when the metric is used, so that a listing imports no numpy.
-        options: the class of its options, derived from :class:`optim.PassOptions`, or ``package.module:Class``.
+        name: name before the colon.
+        make: function that takes an instance of ``options`` and returns the ``Metric``. Give it as
+            ``package.module:function``, so that a listing imports no numpy.
+        options: class of the options, derived from ``optim.PassOptions``, or ``package.module:Class``.
         summary: one line for ``optim metrics``.
     """
 

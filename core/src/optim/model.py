@@ -12,23 +12,23 @@ if TYPE_CHECKING:
     import onnx_ir
 
 Dimension: TypeAlias = int | str | None
-"""A fixed size, a symbolic name, or unknown."""
+"""A size, a symbolic name, or None if unknown."""
 
 SessionValue: TypeAlias = bool | int | str
 
 
 UNKNOWN_DTYPE = "unknown"
-"""What stands for the type of an input or output that is no plain tensor."""
+"""The dtype of an input or output that is not a plain tensor."""
 
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """An input or output.
+    """An input or output of a model.
 
     Attributes:
-        name: in the graph.
-        dtype: as numpy calls it: ``float32``, ``int64``.
-        shape: None where not even the number of dimensions is known.
+        name: name in the graph.
+        dtype: type, as numpy names it: ``float32``, ``int64``.
+        shape: sizes of the dimensions; None: not even their number is known.
     """
 
     name: str
@@ -37,19 +37,19 @@ class TensorInfo:
 
     @classmethod
     def of(cls, value: onnx.ValueInfoProto) -> TensorInfo:
-        """An input or output as the graph declares it."""
+        """Reads an input or output from its declaration in a graph."""
         tensor = value.type.tensor_type
         shape = tuple(_size(dimension) for dimension in tensor.shape.dim) if tensor.HasField("shape") else None
         return cls(value.name, dtype_name(tensor.elem_type), shape)
 
     @property
     def is_tensor(self) -> bool:
-        """Whether it is a plain tensor, no sequence, map or optional."""
+        """Whether this is a plain tensor, and not a sequence, map or optional."""
         return self.dtype != UNKNOWN_DTYPE
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether any dimension is not a fixed size."""
+        """Whether a dimension has no fixed size."""
         return self.shape is None or any(not isinstance(size, int) for size in self.shape)
 
 
@@ -61,13 +61,13 @@ def _size(dimension: onnx.TensorShapeProto.Dimension) -> Dimension:
 
 
 def row_inputs(inputs: Iterable[TensorInfo]) -> list[str]:
-    """Inputs that have a row for each sample; none where they do not agree on which dimension that is."""
+    """Returns the inputs that have a row for each sample; none if they disagree about the dimension."""
     dynamic = {info.name: info.shape[0] for info in inputs if info.shape and not isinstance(info.shape[0], int)}
     return list(dynamic) if len(set(dynamic.values())) == 1 and None not in dynamic.values() else []
 
 
 def dtype_name(elem_type: int) -> str:
-    """Numpy's name of an ONNX element type, ``UNKNOWN_DTYPE`` where there is none."""
+    """Returns numpy's name of an ONNX element type, or ``UNKNOWN_DTYPE``."""
     import onnx_ir
 
     if not elem_type:
@@ -78,16 +78,16 @@ def dtype_name(elem_type: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AdapterInput:
-    """An input that takes weights of an adapter; without one it has a default that changes nothing.
+    """An input for weights of an adapter. Without an adapter, its default changes nothing.
 
     Attributes:
-        info: name, dtype and shape; the rank of the adapter is a dimension with a name where any rank fits.
-        module: that the adapter belongs to, as its library calls it: ``model.layers.0.self_attn.q_proj``.
-        role: what the arrays are, in the words of the plugin that made the input, e.g. ``down``.
-        required: whether a run must feed it, because it has no default.
-        details: what the plugin must know of it again, such as how its weights are packed.
-        supplied_by: file of the run folder whose array the delivered model is opened with, as an initializer that it
-            does not have itself; empty where runs feed it. Until delivery it is an input whose default is that array.
+        info: name, dtype and shape. If any rank fits, the rank of the adapter is a symbolic dimension.
+        module: module of the adapter, as its library names it: ``model.layers.0.self_attn.q_proj``.
+        role: role of the weights, in words of the plugin that made the input, e.g. ``down``.
+        required: whether each run must feed the input, because it has no default.
+        details: facts for the plugin, such as how the weights are packed.
+        supplied_by: file of the run folder with the array for this input. Opening the delivered model supplies the
+            array as an initializer. Empty: each run feeds the input.
     """
 
     info: TensorInfo
@@ -99,24 +99,25 @@ class AdapterInput:
 
 
 PACKED_WEIGHTS = "optim.packed_weights"
-"""A config entry of optim's own: the session maps weights that onnxruntime packed for this machine. What opens a model
-without optim and without ``load.py`` reads them from the graph, as ever."""
+"""Config entry of optim: the session maps weights that onnxruntime packed for this machine. A program that opens the
+model
+without optim and without ``load.py`` reads the weights from the graph."""
 
 
 THREADS = "intra_op_num_threads"
-"""What onnxruntime calls the threads that compute an operator."""
+"""Session option of onnxruntime: number of threads that compute an operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionConfig:
-    """How a backend should open the model; what ``session.json`` holds.
+    """Settings to open a model with; the contents of ``session.json``.
 
     Attributes:
         session_options: attributes of ``onnxruntime.SessionOptions``, enums by name (``ORT_ENABLE_BASIC``).
         session_config: config entries as strings, e.g. ``session.intra_op.allow_spinning``.
         disabled_optimizers: graph optimizers of the runtime to switch off, e.g. ``SkipLayerNormFusion``.
-        provider_options: options by execution provider, laid over those of the target. A session that does not have
-            the provider leaves its options out.
+        provider_options: options by execution provider; they override those of the target. A session without the
+            provider ignores its options.
     """
 
     session_options: Mapping[str, SessionValue] = field(default_factory=dict)
@@ -126,12 +127,12 @@ class SessionConfig:
 
     @property
     def threads(self) -> int:
-        """Threads that compute an operator; 0: as many as onnxruntime takes."""
+        """Number of threads that compute an operator; 0: the default of onnxruntime."""
         own = self.session_options.get(THREADS, 0)
         return own if isinstance(own, int) else 0
 
     def updated(self, other: SessionConfig) -> SessionConfig:
-        """These settings with those of ``other`` laid over them."""
+        """Returns these settings, overridden by those of ``other``."""
         return SessionConfig(
             {**self.session_options, **other.session_options},
             {**self.session_config, **other.session_config},
@@ -145,18 +146,18 @@ class SessionConfig:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """An ONNX graph on disk with its session settings. Never mutated: a change is a new Model.
+    """An ONNX graph on disk with its session settings. A model never changes; each change makes a new one.
 
     Attributes:
-        path: the graph; its external data lies beside it.
-        digest: sha256 over graph, weights and session settings, hex.
-        inputs: what a run must be fed; initializers that are also inputs are left out.
-        outputs: what a run returns.
+        path: file of the graph, with its external data beside it.
+        digest: sha256 over graph, weights and session settings, in hex.
+        inputs: inputs that a run must get, without initializers that are also inputs.
+        outputs: outputs of a run.
         opset: operator set version by domain; the standard domain is ``""``.
         ir_version: ONNX IR version of the file.
-        session: settings to open it with.
-        provenance: the steps that made it, oldest first, e.g. ``ort.clean``.
-        adapters: inputs for weights of adapters, in graph order. Every pass keeps them as they are.
+        session: settings to open the model with.
+        provenance: steps that made the model, oldest first, e.g. ``ort.clean``.
+        adapters: inputs for weights of adapters, in graph order. Every pass must keep them.
     """
 
     path: Path
@@ -171,35 +172,35 @@ class Model:
 
     @property
     def attachments(self) -> Mapping[str, Path]:
-        """Files that stay with the model and all that is made of it (:meth:`optim.Context.save`), by their names."""
+        """Files that this model and all models made from it have (``optim.Context.save``), by name."""
         from optim.onnx.context_files import attachments_of
 
         return attachments_of(self.path)
 
     @property
     def artefacts(self) -> Mapping[str, Path]:
-        """Files that were made of this graph, by what their pass called them (:meth:`optim.Context.save`)."""
+        """Files made from this graph (``optim.Context.save``), by their name for the backend."""
         from optim.onnx.context_files import artefacts_of
 
         return artefacts_of(self.path)
 
     def ir(self) -> onnx_ir.Model:
-        """A fresh onnx-ir model whose weights are memory-mapped; yours to change."""
+        """Reads the graph as a new onnx-ir model with memory-mapped weights. The caller may change it."""
         from optim.onnx.files import read_ir
 
         return read_ir(self.path)
 
     def ir_to_read(self) -> onnx_ir.Model:
-        """The same for whoever changes nothing: in one process all that ask for it in a row get one and the same.
+        """Returns a shared onnx-ir model of the graph, which the caller must not change.
 
-        To read a graph of 10,000 nodes takes half a second of processor time, and many passes look at it only.
+        Reading a graph of 10,000 nodes takes half a second of processor time, and many passes only look at it.
         """
         from optim.onnx.files import shared_ir
 
         return shared_ir(self.path)
 
     def with_session(self, session: SessionConfig) -> Model:
-        """The same graph with ``session`` laid over its settings."""
+        """Returns the same graph with settings overridden by ``session``."""
         from optim.onnx.digests import model_digest
 
         merged = self.session.updated(session)

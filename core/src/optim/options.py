@@ -1,4 +1,4 @@
-"""Options of passes, metrics and layouts: pydantic classes, found and built only when they are needed."""
+"""Options of passes, metrics and layouts: pydantic classes that optim imports when it needs them."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from optim.errors import OptimError, unknown_name
 
 
 class PassOptions(BaseModel):
-    """Base of every options class: immutable, unknown keys refused, every field described with its unit."""
+    """Base of every options class: immutable, without unknown keys. Describe each field with its unit."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class NoOptions(PassOptions):
-    """For a pass that has nothing to choose."""
+    """Options of a pass without options."""
 
 
 class HasOptions(Protocol):
-    """What has options: the class of a pass, of an exporter or of a layout, or a metric's family."""
+    """Owner of options: the class of a pass, of an exporter or of a layout, or the family of a metric."""
 
     @property
     def name(self) -> str:
-        """What the user calls it."""
+        """Name, as the user writes it."""
 
     @property
     def options(self) -> str | type[PassOptions]:
-        """The class of its options, or ``package.module:Class``."""
+        """Class of the options, or ``package.module:Class``."""
 
 
 def options_class(owner: HasOptions) -> type[PassOptions]:
-    """The options class of a pass, a metric or a layout, imported if it is named as ``module:Class``."""
+    """Returns the options class of a pass, a metric or a layout. Imports a class that is named as ``module:Class``."""
     if not isinstance(owner.options, str):
         return owner.options
     found: type[PassOptions] = import_named(owner.options)
@@ -42,22 +42,22 @@ def options_class(owner: HasOptions) -> type[PassOptions]:
 
 
 def import_named(path: str) -> Any:
-    """Returns what ``package.module:name`` names."""
+    """Imports ``package.module:name`` and returns it."""
     module, _, name = path.partition(":")
     return getattr(importlib.import_module(module), name)
 
 
 def parse_options(owner: HasOptions, values: Mapping[str, Any], listed_by: str = "") -> PassOptions:
-    """Options of a pass, a metric or a layout from what a user wrote.
+    """Makes options of a pass, a metric or a layout from the user's values.
 
     Args:
-        owner: has the options.
-        values: what was written.
-        listed_by: the command that shows the options; empty: that of a pass.
+        owner: owner of the options.
+        values: values by option, as the user wrote them.
+        listed_by: command that lists the options; empty: that of a pass.
 
     Raises:
-        OptimError[unknown-option]: a key that it does not have; lists the near ones.
-        OptimError[bad-option]: a value that does not fit.
+        OptimError[unknown-option]: the owner has no such option. The error lists the nearest ones.
+        OptimError[bad-option]: a value does not fit.
     """
     cls = options_class(owner)
     listed = listed_by or f"optim passes show {owner.name}"
@@ -72,15 +72,15 @@ def parse_options(owner: HasOptions, values: Mapping[str, Any], listed_by: str =
 
 
 def written_options(name: str, text: str, *, example: str) -> dict[str, Any]:
-    """What a user wrote behind ``NAME:``, as ``k=v,...`` with TOML values; nothing in an empty text.
+    """Parses the text after ``NAME:`` into options: ``k=v,...`` with TOML values.
 
     Args:
-        name: of the pass, metric or layout, for the error.
-        text: behind the colon.
-        example: what a user could have written, flag and all.
+        name: name of the pass, metric or layout, for the error.
+        text: text after the colon; may be empty.
+        example: a valid option with its flag, for the error.
 
     Raises:
-        OptimError[bad-option]: it is not TOML.
+        OptimError[bad-option]: the text is not TOML.
     """
     import tomllib
 

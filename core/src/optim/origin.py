@@ -1,4 +1,4 @@
-"""Where models come from: what a plugin offers behind an address such as ``hf://ORG/NAME``."""
+"""Origins of models: addresses such as ``hf://ORG/NAME``."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import ClassVar
 
 
 class Origin(ABC):
-    """Brings models to this machine, contributed by ``optim_origins``. Instantiated without arguments.
+    """Brings models to this machine. A plugin offers it by ``optim_origins``; it is made without arguments.
 
     Attributes:
-        name: what stands before ``://`` in its addresses, in lower case.
+        name: text before ``://`` in the addresses, in lower case.
     """
 
     name: ClassVar[str]
 
     @abstractmethod
     def fetch(self, address: str, say: Callable[[str], None]) -> Path:
-        """Bring what an address leads to, unless it is here already.
+        """Downloads the model at an address, unless this machine has it already.
 
         Args:
-            address: as the user wrote it.
-            say: told what is downloaded.
+            address: address, as the user wrote it.
+            say: tells the user what is downloaded.
 
         Returns:
             An ``.onnx`` file with its weights beside it, or the folder of a source.
 
         Raises:
-            OptimError: it is no address, or there is nothing that this user may have.
-            OSError: the disk refuses it.
+            OptimError: the address is wrong, or the user may not have the model.
+            OSError: the disk refuses a file.
         """

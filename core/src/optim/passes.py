@@ -17,7 +17,17 @@ if TYPE_CHECKING:
 
 
 class Stage(StrEnum):
-    """A fixed place in the pipeline, in this order; each one is a hook."""
+    """A fixed place in the pipeline, in this order; each stage has a hook.
+
+    Attributes:
+        PRE_EXPORT: passes change the source.
+        EXPORT: exporters turn the source into a graph.
+        FUSE: passes replace nodes by fewer or faster ones.
+        QUANTIZE: passes store or compute numbers with 8 bits or fewer.
+        CONVERT_PRECISION: passes convert float numbers to 16 bits.
+        TUNE: passes set options of the session.
+        POST_PROCESS: passes finish the result of the search.
+    """
 
     PRE_EXPORT = "pre-export"
     EXPORT = "export"
@@ -38,10 +48,12 @@ MODEL_STAGES = (Stage.FUSE, Stage.QUANTIZE, Stage.CONVERT_PRECISION, Stage.TUNE,
 
 
 class Role(StrEnum):
-    """What the gate asks of a pass.
+    """The tests that the gate applies to a pass.
 
-    IMPROVE must be valid, right and better. ENABLE makes way for what follows: valid and right, and taken out at
-    the end if nothing kept needs it. REQUESTED runs when named, or when the target requires it: valid and right.
+    Attributes:
+        IMPROVE: The candidate must be valid, right and better.
+        ENABLE: The candidate must be valid and right. optim removes the pass at the end if no later pass needs it.
+        REQUESTED: The candidate must be valid and right. The pass runs if the user or the target names it.
     """
 
     IMPROVE = "improve"
@@ -51,11 +63,11 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Applicable:
-    """Whether a pass can do something for a model, and if not, why.
+    """Whether a pass can change a model, and the reason if it cannot.
 
     Attributes:
-        yes: whether it can.
-        reason: why not, as a user reads it in the report.
+        yes: whether the pass can change the model.
+        reason: reason why it cannot, as the report shows it.
     """
 
     yes: bool
@@ -63,7 +75,7 @@ class Applicable:
 
     @classmethod
     def no(cls, reason: str) -> Applicable:
-        """Not applicable, with the reason a user reads in the report."""
+        """Returns "not applicable" with a reason for the report."""
         return cls(False, reason)
 
     def __bool__(self) -> bool:
@@ -75,16 +87,17 @@ APPLICABLE = Applicable(True)
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One more way to feed a new model, which must then compute what another model does: a model without its adapter.
+    """A further way to feed a new model, such as a model without its adapter, and the model that it must agree with.
 
     Attributes:
-        name: what the report calls it, e.g. ``without an adapter``.
-        model: what it is compared with; it takes the feeds of the model that the pass was given, and has its outputs.
-            None: the original, whose outputs are there already.
-        feeds: called as ``function(feeds, **parameters)``: feeds of that model to feeds of the new one.
-        parameters: JSON values.
-        outputs: called as ``function(outputs, feeds)`` with the outputs of either side: what is compared of them; all
-            where it is empty.
+        name: name in the report, e.g. ``without an adapter``.
+        model: model to compare with. It takes the inputs of the model that the pass received, and has its outputs.
+            None: the original, whose outputs optim knows already.
+        feeds: function that turns inputs of ``model`` into inputs of the new model, called as ``function(feeds,
+            **parameters)``.
+        parameters: JSON values for the functions.
+        outputs: function that selects the outputs to compare, called as ``function(outputs, feeds)`` for either model;
+            empty: all.
     """
 
     name: str
@@ -96,28 +109,30 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """How to compare a model whose inputs or outputs a pass changed with the original.
+    """How to compare a model with the original after a pass changed its inputs or outputs.
 
-    Functions are named (``package.module:function``), not passed: the gate calls them in another process. Two kinds:
+    Name each function as ``package.module:function``, because the gate calls it in another process. There are two kinds
+    of interfaces:
 
-    - The new feeds can be computed from the original's, and the original's outputs from the new ones: ``feeds`` and
-      ``outputs``. The new model is compared with the original.
-    - They cannot: no pixels of a JPEG file come from normalized pixels, no scores from a label. The pass *recasts* the
-      model (:attr:`Pass.recasts`) and brings samples of the new kind, and an implementation of its own steps that
-      shares nothing with the graph: ``raw``, ``given`` and ``expected``. The model that the pass was given is compared
-      with the original as always, and the new model with what ``expected`` makes of that model's outputs.
+    - The new inputs can be computed from the original inputs, and the original outputs from the new ones. Give
+      ``feeds`` and ``outputs``. optim compares the new model with the original.
+    - They cannot be computed: normalized pixels give no JPEG file, and a label gives no scores. The pass *recasts* the
+      model (``Pass.recasts``). Give ``raw``, ``given`` and ``expected``: samples of the new kind, and an implementation
+      of the new steps that shares no code with the graph. optim compares the model that the pass received with the
+      original, and the new model with the result of ``expected``.
 
     Attributes:
-        feeds: called as ``function(feeds, **parameters)``: original feeds to new feeds.
-        outputs: called as ``function(outputs, **parameters)``: new outputs to original outputs; of a recast, new
-            outputs to what is compared, e.g. pixels in place of the bytes of a file.
-        parameters: JSON values.
-        raw: called as ``function(**parameters)``: a sequence of new feeds, always the same.
-        given: called as ``function(feeds, **parameters)``: new feeds to feeds of the model that the pass was given.
-        expected: called as ``function(outputs, feeds, **parameters)``: outputs of that model, for these new feeds, to
-            what the new model must give.
-        tolerance: largest drift between the two implementations; rounding is allowed in any case.
-        variants: further ways to feed the new model. Each is held to the budget by itself.
+        feeds: turns original inputs into new inputs, called as ``function(feeds, **parameters)``.
+        outputs: turns new outputs into original outputs, called as ``function(outputs, **parameters)``. After a recast,
+            turns new outputs into values to compare, e.g. the bytes of a file into pixels.
+        parameters: JSON values for the functions.
+        raw: returns a sequence of new inputs, always the same, called as ``function(**parameters)``.
+        given: turns new inputs into inputs of the model that the pass received, called as ``function(feeds,
+            **parameters)``.
+        expected: turns outputs of that model into the outputs that the new model must give, called as
+            ``function(outputs, feeds, **parameters)`` with the new inputs.
+        tolerance: largest drift between the two implementations. optim allows rounding in any case.
+        variants: further ways to feed the new model. Each must keep the budget.
     """
 
     feeds: str = ""
@@ -138,21 +153,21 @@ class Interface:
 
     @property
     def is_as_before(self) -> bool:
-        """Whether the new model takes the feeds of the one before it, and gives its outputs."""
+        """Whether the new model has the same inputs and outputs as the model before it."""
         return not (self.feeds or self.outputs or self.raw)
 
 
 @dataclass(frozen=True, slots=True)
 class PassResult:
-    """What a pass did.
+    """Result of a pass.
 
     Attributes:
-        model: the new model; the input model where nothing changed.
-        changed: False needs a reason in ``notes``.
+        model: the new model, or the input model if the pass changed nothing.
+        changed: whether the pass changed the model. If not, give a reason in ``notes``.
         notes: sentences for the report.
-        counts: what happened, so that a no-op is visible: ``{"Attention": 6}``.
-        interface: set where inputs or outputs changed.
-        printed: what was printed while it was made; optim fills it in.
+        counts: number of changes by kind, e.g. ``{"Attention": 6}``.
+        interface: how to compare the new model, if inputs or outputs changed.
+        printed: text that the pass printed. optim fills it in.
     """
 
     model: Model
@@ -170,12 +185,12 @@ class PassResult:
 
 @dataclass(frozen=True, slots=True)
 class KernelUse:
-    """What a pass with some options exchanges: kernels of some operators for those of another precision.
+    """Kernels of another precision that a pass uses in place of float32 kernels.
 
     Attributes:
-        operators: as a graph of floats calls them, e.g. ``MatMul``; a Gemm counts as one.
-        precision: in the backend's own words.
-        times: kernels that take the place of one.
+        operators: operators in a float graph, e.g. ``MatMul``. A Gemm counts as a MatMul.
+        precision: precision, as the backend names it.
+        times: number of new kernels for each float32 kernel.
     """
 
     operators: tuple[str, ...]
@@ -184,30 +199,32 @@ class KernelUse:
 
 
 class Pass(ABC):
-    """One transformation of a model. Stateless; instantiated without arguments in a worker process.
+    """One transformation of a model, without state. optim makes an instance without arguments in a worker process.
 
     Attributes:
         name: ``plugin.kebab-case``, e.g. ``ort.quantize-dynamic``.
         summary: one line for ``optim passes list``.
-        options: a :class:`PassOptions` class, or ``"package.module:Class"``, resolved when first needed.
-        role: what the gate asks of it.
-        lossy: False: held to rounding error; True: held to the user's budget.
-        before: passes (or ``plugin:*``) of the same stage that must come after this one.
-        after: passes (or ``plugin:*``) of the same stage that must come before this one.
-        alternatives: passes of one group exclude each other.
-        goals: that it is tried for; empty: for any. Where it is named, it runs for any too.
-        suits: goals for which it is the likeliest of its kind: where answers are the goal, it is looked at first.
-        session_only: it changes session settings and never the graph, so the search may look ahead through it cheaply.
-        calibrates: it runs the model on samples. Until it is known how long that takes, it is expected to take several
-            times as long as a pass that only reads weights.
-        kept: where its option ``keep`` leaves a node, in the words of the report.
-        makes: the type that it converts to, as ``optim sensitivity --as`` calls it; empty for a pass without one.
-        recasts: its interface brings samples of its own, see :class:`Interface`. It is tried on the original before
-            anything is searched, and chains with it are timed against the original with it.
-        hardware: what it wants of the hardware, one line for ``optim passes show``.
-        why_none: why ``candidates`` proposes nothing, where it may do that; the reason in the report.
-        apply_limit_s: seconds after which applying it is ended, such as compiling for a device that may hang; None:
-            what the user allows.
+        options: a ``PassOptions`` class, or ``"package.module:Class"``, which optim imports when it needs the class.
+        role: tests that the gate applies to the pass.
+        lossy: whether the result may differ from the original by more than rounding. It must keep the user's budget.
+        before: passes of the same stage (or ``plugin:*``) that run after this one.
+        after: passes of the same stage (or ``plugin:*``) that run before this one.
+        alternatives: name of a group of passes. A model gets at most one pass of a group.
+        goals: goals for which optim tries the pass; empty: all. A pass that the user names runs for every goal.
+        suits: goals for which the pass helps most among passes of its kind. For goal ``generate``, optim tries it
+            first.
+        session_only: whether the pass only changes session settings and never the graph. The search looks ahead through
+            such a pass cheaply.
+        calibrates: whether the pass runs the model on samples. optim then expects it to take several times as long as
+            another pass, until it has measured the time.
+        kept: where the option ``keep`` leaves a node, in the words of the report.
+        makes: type that the pass converts to, as in ``optim sensitivity --as``; empty: none.
+        recasts: whether the interface brings samples of its own (see ``Interface``). optim tries the pass on the
+            original before it searches, and compares the times of candidates with the original after this pass.
+        hardware: required hardware, one line for ``optim passes show``.
+        why_none: reason for the report if ``candidates`` proposes nothing.
+        apply_limit_s: time limit for ``apply`` in seconds, e.g. for a compiler that may hang; None: the limit of the
+            user.
     """
 
     name: ClassVar[str]
@@ -231,108 +248,106 @@ class Pass(ABC):
 
     @abstractmethod
     def applicable(self, model: Model, target: Target) -> Applicable:
-        """Yes, or no with the reason. Cheap: reads the graph, runs nothing."""
+        """Decides whether the pass can change the model, and says why not. Reads the graph and runs nothing."""
 
     def refuse(self, options: Any, target: Target) -> None:  # noqa: B027 - most options work for every target
-        """Raise an :class:`OptimError` where options that a user gave can never work for ``target``.
+        """Raises an ``OptimError`` if the user's options can never work for ``target``.
 
-        Asked before a run does anything, in the process of the command line: it reads no model and imports nothing
-        heavy.
+        optim asks before a run begins, in the process of the command line. Read no model and import nothing heavy.
         """
 
     def refuse_without_options(self) -> None:  # noqa: B027 - most passes propose options of their own
-        """Raise an :class:`OptimError` where the pass can propose none: whoever names it has to give them.
+        """Raises an ``OptimError`` if the pass cannot propose options, so that the user has to give them.
 
-        Asked in place of :meth:`refuse` where the user named the pass without options.
+        optim asks this instead of ``refuse`` if the user named the pass without options.
         """
 
     def runs_code(self, options: Any) -> tuple[str, ...]:
-        """What these options name that applying the pass would import and run, e.g. ``package.module:Class``.
+        """Returns the code that these options name and that ``apply`` would import, e.g. ``package.module:Class``.
 
-        A recipe or a lock may come from a stranger: where its options name something, it is refused unless the user
-        says ``--trust-code``. Asked in the process of the command line, as :meth:`refuse`.
+        A recipe or lock may come from a stranger. If its options name code, optim refuses it unless the user gives
+        ``--trust-code``. optim asks in the process of the command line, as for ``refuse``.
         """
         return ()
 
     def refuse_for(self, options: Any, model: Model, target: Target) -> None:  # noqa: B027 - as above
-        """Raise an :class:`OptimError` where options that a user gave can never work for ``model``.
+        """Raises an ``OptimError`` if the user's options can never work for ``model``.
 
-        Asked once, when the user's model has been read and before it is opened or run, in a process of its own. Passes
-        that come before this one may still change the graph: inputs and outputs can be relied on, nodes cannot.
+        optim asks once in a process of its own, after it has read the user's model and before it runs the model.
+        Earlier passes may still change the graph: rely on inputs and outputs, not on nodes.
         """
 
     def refuse_without_data(self, options: Any, model: Model) -> None:  # noqa: B027 - most passes take made-up inputs
-        """Raise an :class:`OptimError` where the pass needs samples of the user's own for ``model``.
+        """Raises an ``OptimError`` if the pass needs the user's own samples for ``model``.
 
-        Asked where the user gave none, of passes that are named or that the target requires, after :meth:`refuse_for`
-        and in the same process; ``options`` are then their defaults where the user gave none.
+        optim asks passes that the user or the target names, if the user gave no samples. The call comes after
+        ``refuse_for``, in the same process. ``options`` has the defaults if the user gave none.
         """
 
     def inputs_for(self, options: Any, model: Model) -> tuple[TensorInfo, ...]:
-        """The inputs of ``model`` in the sizes that the result will take, where the options fix some.
+        """Returns the inputs of ``model`` with the sizes of the result, if the options fix some sizes.
 
-        Asked of passes that are named or that the target requires, after :meth:`refuse_for` and in the same process.
-        ``options`` are their defaults where the user gave none and the pass proposes none of its own. Samples are made
-        up in these sizes, and those of the user are held to them.
+        optim asks passes that the user or the target names, after ``refuse_for`` and in the same process. ``options``
+        has the defaults if the user gave none and the pass proposes none. optim synthesizes samples in these sizes, and
+        checks the user's samples against them.
         """
         return model.inputs
 
     def worth_trying(self, model: Model, target: Target, goal: str) -> Applicable:
-        """Yes, or no with the reason why it is known not to help here: no fast kernel on this machine, say.
+        """Decides whether the pass may help here, and gives the reason if not, e.g. no fast kernel on this machine.
 
-        Asked only where the user did not name the pass: what is named is tried whatever is known. Cheap, as
-        :meth:`applicable`, which is asked first.
+        optim asks after ``applicable``, and only if the user did not name the pass. Be as quick as ``applicable``.
 
         Args:
-            model: to be changed.
-            target: where it will run.
-            goal: what better means: ``latency``, ``size``.
+            model: model to change.
+            target: where the model will run.
+            goal: property to improve, e.g. ``latency`` or ``size``.
         """
         return APPLICABLE
 
     def candidates(self, model: Model, target: Target, context: Context) -> Iterable[PassOptions]:
-        """The options that ``auto`` may try, best guess first, 1000 at most; by default the options' own defaults.
+        """Yields the options that optim may try, the best guess first, at most 1000. By default the defaults.
 
         Args:
-            model: that the pass would be applied to.
+            model: model to change.
             target: where the model will run.
-            context: as of :meth:`apply`; its samples may be looked at.
+            context: the context of ``apply``, with the samples.
         """
         from optim.options import options_class
 
         return (options_class(type(self))(),)
 
     def kernels(self, options: Any) -> Sequence[KernelUse]:
-        """Which kernels the result would use in place of those of float32: what the pass promises goes by them.
+        """Returns the kernels that the result uses in place of float32 kernels.
 
-        Empty where it exchanges none, or the backend's are not known; see :class:`optim.backend.KernelProbe`.
+        optim estimates the gain of the pass from them. Return nothing if the pass exchanges no kernels, or if the
+        kernels of the backend are unknown (see ``optim.backend.KernelProbe``).
         """
         return ()
 
     def keepable(self, model: Model, options: Any) -> Sequence[str]:
-        """Names of the nodes that the option ``keep`` can leave alone, in graph order; empty for a pass without it.
+        """Returns the nodes that the option ``keep`` can leave alone, in graph order; none without that option.
 
-        A lossy pass with such an option is repaired by the core: where it breaks the budget, a small set to keep is
-        searched for.
+        If a lossy pass exceeds the budget, optim repairs it: it searches a small set of nodes to keep.
         """
         return ()
 
     def refinable(self, model: Model, options: Any) -> Sequence[str]:
-        """Names of the nodes that the option ``finer`` can compute in a precision between the pass's and their own.
+        """Returns the nodes that the option ``finer`` can compute in a precision between that of the pass and float.
 
-        A repair tries those that it would have to keep in that one first. Empty for a pass without the option.
+        A repair tries this precision before it keeps a node in float. Returns none without that option.
         """
         return ()
 
     @abstractmethod
     def apply(self, model: Model, options: Any, context: Context) -> PassResult:
-        """Make the new model.
+        """Makes the new model.
 
         Args:
-            model: never changed.
-            options: an instance of the pass's own options class.
-            context: the target, samples, a seeded generator, and where the new model is saved.
+            model: the model, which must not change.
+            options: an instance of the options class of the pass.
+            context: the target, samples, a seeded generator, and the place to save the new model.
 
         Returns:
-            The new model; or the one given and ``changed=False``, with the reason as a note.
+            The new model; or the given model with ``changed=False`` and the reason as a note.
         """

@@ -1,7 +1,7 @@
-"""What is assumed about processors: a table for each runtime, which passes read and ``optim inspect --machine`` shows.
+"""Assumptions about processors: a table for each runtime. Passes read it, and ``optim inspect --machine`` shows it.
 
-A backend's plugin keeps what it assumes of its runtime's kernels in :class:`Assumption` objects, and hands them out by
-:meth:`optim.Backend.assumptions`. A pass that depends on one asks the object::
+The plugin of a backend keeps its assumptions about the kernels of a runtime in ``Assumption`` objects, and returns them
+from ``optim.Backend.assumptions``. A pass asks the object:
 
     ADDS_IN_32_BITS = Assumption(
         "8-bit products are added in 32 bits",
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from optim.model import SessionConfig
 
 Source = Literal["measured", "documented", "assumed"]
-"""Where a value comes from: measured on this machine or asked of the runtime here; said by the runtime's documentation
-or source; taken from another machine or guessed."""
+"""Source of a value. ``measured``: measured here, or asked of the runtime here. ``documented``: from documentation or
+source of the
+runtime. ``assumed``: from another machine, or a guess."""
 
 Value = bool | int | float | str
 
@@ -38,8 +39,8 @@ class Processor:
     """A processor.
 
     Attributes:
-        machine: as ``platform.machine()`` says it.
-        flags: instruction sets by their Linux names; empty where the system does not tell.
+        machine: name, as ``platform.machine()`` returns it.
+        flags: instruction sets by their Linux names; empty if the system does not tell.
     """
 
     machine: str
@@ -47,23 +48,23 @@ class Processor:
 
     @property
     def is_arm(self) -> bool:
-        """Whether this is a 64-bit Arm."""
+        """Whether this is a 64-bit Arm processor."""
         return self.machine.lower() in ("arm64", "aarch64")
 
     @property
     def is_x86(self) -> bool:
-        """Whether this is a processor of Intel's or AMD's kind."""
+        """Whether this is an x86-64 processor, such as those of Intel and AMD."""
         return self.machine.lower() in ("x86_64", "amd64", "i386", "i686")
 
 
 @cache
 def this_processor() -> Processor:
-    """The processor that this runs on."""
+    """Returns the processor of this machine."""
     return Processor(platform.machine(), frozenset(listed_flags(cpuinfo())))
 
 
 def cpuinfo() -> str:
-    """Text of ``/proc/cpuinfo``; empty on other systems than Linux."""
+    """Returns the text of ``/proc/cpuinfo``; empty on other systems than Linux."""
     if sys.platform != "linux":
         return ""
     try:
@@ -73,7 +74,7 @@ def cpuinfo() -> str:
 
 
 def listed_flags(text: str) -> list[str]:
-    """Instruction sets of the first processor: Intel and AMD call them ``flags``, Arm ``Features``."""
+    """Returns the instruction sets of the first processor. Intel and AMD list ``flags``, Arm ``Features``."""
     for line in text.splitlines():
         name, _, value = line.partition(":")
         if name.strip() in ("flags", "Features"):
@@ -83,14 +84,14 @@ def listed_flags(text: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What holds for some processors.
+    """A value of an assumption for some processors.
 
     Attributes:
-        when: these processors, in words.
+        when: the processors, in words.
         applies: whether a processor is one of them.
-        value: what holds; None: it is measured, see :attr:`Assumption.measure`.
-        source: where the value comes from.
-        evidence: the page, the file or the machine behind it.
+        value: the value; None: measure it (``Assumption.measure``).
+        source: source of the value.
+        evidence: page, file or machine that shows the value.
     """
 
     when: str
@@ -105,11 +106,11 @@ class Finding:
     """An assumption on one processor, for a listing.
 
     Attributes:
-        subject: what it is about.
-        value: what holds.
-        source: where the value comes from.
-        evidence: the page, the file or the machine behind it.
-        processors: which processors it holds for.
+        subject: what the assumption is about.
+        value: the value.
+        source: source of the value.
+        evidence: page, file or machine that shows the value.
+        processors: processors with this value.
     """
 
     subject: str
@@ -121,13 +122,13 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """Something that passes take for granted about the kernels of a runtime.
+    """An assumption of passes about the kernels of a runtime.
 
     Attributes:
-        subject: what it is about, as a listing says it.
-        cases: what holds for which processors; the first that applies counts, and the last applies to all.
-        measure: finds the value on this machine, in milliseconds; None where nothing measures it.
-        measured_by: how, for a listing.
+        subject: what the assumption is about, for a listing.
+        cases: values by processor. The first case that applies counts, and the last one applies to all.
+        measure: measures the value on this machine within milliseconds; None: nothing measures it.
+        measured_by: method of the measurement, for a listing.
     """
 
     subject: str
@@ -136,11 +137,11 @@ class Assumption:
     measured_by: str = ""
 
     def case(self, processor: Processor) -> Case:
-        """The case of a processor."""
+        """Returns the case of a processor."""
         return next(case for case in self.cases if case.applies(processor))
 
     def value(self, processor: Processor) -> Value:
-        """What holds for a processor; it is measured only if its case says so."""
+        """Returns the value for a processor. Measures it only if its case says so."""
         found = self.case(processor).value
         if found is not None:
             return found
@@ -148,7 +149,7 @@ class Assumption:
         return self.measure()
 
     def here(self) -> Finding:
-        """What holds on this machine: measured where that is possible."""
+        """Returns the value for this machine, measured if possible."""
         case = self.case(this_processor())
         if self.measure is not None:
             return Finding(self.subject, self.measure(), "measured", self.measured_by, case.when)
@@ -156,21 +157,21 @@ class Assumption:
 
 
 def always(processor: Processor) -> bool:
-    """The last case of an assumption: any processor."""
+    """Applies to any processor: the last case of an assumption."""
     return True
 
 
 @dataclass(frozen=True, slots=True)
 class ExactSettings:
-    """Settings that a model needs to be computed as it says, where a runtime's kernels saturate or round without them.
+    """Settings that make a runtime compute a model as written, if its kernels saturate or round otherwise.
 
     Attributes:
-        session: laid over the model's own settings.
-        equivalent: laid over :attr:`session`, one at a time: what must not change a figure then. They take the place of
-            :meth:`Backend.equivalent_settings`.
-        pass_name: the pass of role *requested* that lays :attr:`session` over a model; a run adds it to every candidate
-            if the model's outputs differ without them.
-        cause: why the runtime computes something else without them, one clause for notes and reports.
+        session: settings that override those of the model.
+        equivalent: settings on top of ``session``, one at a time, that must not change a result. They replace
+            ``Backend.equivalent_settings``.
+        pass_name: pass of role *requested* that gives a model these settings. A run adds the pass to every candidate if
+            the outputs of the model differ without them.
+        cause: one clause for notes and reports: why the runtime computes something else without the settings.
     """
 
     session: SessionConfig

@@ -1,7 +1,7 @@
-"""What comes before a model: a source as the user named it, and the modules that a plugin made of it.
+"""Sources: what the user wants to export, and the modules that a plugin makes of it.
 
-A source is loaded by a pass of the stage pre-export, changed by others, and each of its components is turned into a
-graph by an exporter. Modules stay opaque here: core needs no torch, and runs a component through its ``run``.
+A pass of the stage pre-export loads a source, other passes change it, and an exporter turns each component into a
+graph. Core needs no torch: it runs a component through its ``run``.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from optim.target import Target
 Weights: TypeAlias = Literal["copy", "link"]
 
 CONFIG_FILE = "config.json"
-"""What makes a folder a Hugging Face model."""
+"""File that marks a folder as a Hugging Face model."""
 
 MODULES_FILE = "modules.json"
-"""What makes a folder one of sentence-transformers."""
+"""File that marks a folder as a model of sentence-transformers."""
 
 ADAPTER_FILE = "adapter_config.json"
-"""What makes a folder a PEFT adapter."""
+"""File that marks a folder as a PEFT adapter."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceRequest:
-    """A source as the user named it; JSON values only, for it goes from process to process.
+    """A source as the user named it. It only has JSON values, because it goes from process to process.
 
     Attributes:
         spec: ``package.module:factory``, or a folder with ``config.json`` and weights.
         arguments: keyword arguments of the factory.
-        dynamic: by input, a name for each dimension; an empty name leaves it fixed.
-        state: arguments of the module that are its memory: what it returns for them is fed to its next step.
-        rename: by input or output of the module, its name in the graph.
-        task: of a Hugging Face model; empty: what its architecture is for.
-        weights: ``copy``: the graph has data files of its own; ``link``: it points into the user's files.
-        allow_pickle: weights may be read from a pickle, which runs code.
-        trust_remote_code: code in the folder may be run.
-        seed: of everything random.
-        max_drift: of each output of the graph from the source's; None: what rounding explains.
+        dynamic: names of the dimensions by input; an empty name leaves a dimension fixed.
+        state: arguments that carry state: the module returns their next values, which its next step gets.
+        rename: name in the graph, by input or output of the module.
+        task: task of a Hugging Face model; empty: the task of its architecture.
+        weights: ``copy``: the graph has data files of its own; ``link``: the graph points into the user's files.
+        allow_pickle: whether optim may read weights from a pickle, which runs code.
+        trust_remote_code: whether optim may run code in the folder.
+        seed: random seed.
+        max_drift: largest drift of each output of the graph from the source; None: rounding only.
     """
 
     spec: str
@@ -60,7 +60,7 @@ class SourceRequest:
 
     @property
     def folder(self) -> Path | None:
-        """The folder, where it is one."""
+        """The folder, if the source is a folder."""
         path = Path(self.spec)
         return path if path.is_dir() else None
 
@@ -70,8 +70,9 @@ class TrialStep:
     """One run of a trial.
 
     Attributes:
-        feeds: by input; from the second step on without what the step before it carries over.
-        valid: by output, what counts: boolean, broadcastable to the output; an output that is absent counts whole.
+        feeds: input arrays by name. From the second step on, without the state that the previous step returns.
+        valid: boolean array by output, broadcastable to the output: values that count. All values of an absent output
+            count.
     """
 
     feeds: Feeds
@@ -80,11 +81,11 @@ class TrialStep:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Feeds that an exported graph must give the module's outputs on, in shapes that the exporter has not seen.
+    """Inputs for comparing an exported graph with its module, in shapes that the exporter has not seen.
 
     Attributes:
-        name: what a message calls it, e.g. ``left padding, 3 steps``.
-        steps: of a decoder, a prefill and decode steps, each fed the state that the one before it returned.
+        name: name in messages, e.g. ``left padding, 3 steps``.
+        steps: one step; for a decoder, a prefill and decode steps, each with the state that the previous step returned.
     """
 
     name: str
@@ -93,11 +94,11 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """What the source's own greedy generation gives for a prompt.
+    """Greedy generation of the source's own library for a prompt.
 
     Attributes:
-        prompt: ``input_ids`` and ``attention_mask`` of a decoder; inputs of the encoder where there is one.
-        tokens: int64, shape (batch, new tokens); rows end with padding after the end of text.
+        prompt: ``input_ids`` and ``attention_mask`` of a decoder, or inputs of the encoder if there is one.
+        tokens: int64, shape (batch, new tokens). Rows end with padding after the end of the text.
     """
 
     prompt: Feeds
@@ -109,15 +110,15 @@ class Component:
     """A module that becomes one graph.
 
     Attributes:
-        name: ``model`` where it is the only one, else e.g. ``encoder``, ``decoder``.
-        module: ``torch.nn.Module`` in evaluation mode. Its forward takes one list, the tensors of :attr:`inputs`, and
-            returns a tuple, the tensors of :attr:`outputs`.
-        inputs: in order; a dimension with a name is meant to be dynamic.
-        outputs: in order, as far as shapes are known.
-        example: what the exporter runs the module on: sizes of at least 2, no two alike by accident, a padded row.
-        state: by output, the input that takes it in the next step.
-        trials: what the graph is verified on, made anew by each call.
-        run: the module on arrays.
+        name: ``model`` for the only component, else e.g. ``encoder``, ``decoder``.
+        module: ``torch.nn.Module`` in evaluation mode. Its forward takes one list, the tensors of ``inputs``, and
+            returns a tuple, the tensors of ``outputs``.
+        inputs: inputs in order. A dimension with a name should be dynamic.
+        outputs: outputs in order, with the shapes that are known.
+        example: inputs for the exporter: sizes of at least 2, no two equal by accident, and a padded row.
+        state: by output, the input that takes its value in the next step.
+        trials: makes new inputs for comparing the graph with the module.
+        run: runs the module on arrays.
     """
 
     name: str
@@ -132,14 +133,14 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A source on its way to graphs. Modules may be changed in place: nobody else holds them.
+    """A source on its way to graphs. Passes may change its modules in place.
 
     Attributes:
-        request: what the user asked for.
-        components: empty until a pass has loaded it.
-        facts: JSON values that go into ``export.json``: task, architecture, token ids that end a text.
+        request: the request of the user.
+        components: modules to export; empty until a pass has loaded the source.
+        facts: JSON values for ``export.json``: task, architecture, token ids that end a text.
         weight_files: safetensors files whose tensors the modules map into memory.
-        generations: greedy generation by the source's own library; None where it generates nothing.
+        generations: makes greedy generations with the source's own library; None: the source does not generate.
     """
 
     request: SourceRequest
@@ -151,13 +152,13 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class SourceContext:
-    """What passes over sources and exporters are given beside their source.
+    """The context of passes over sources, and of exporters.
 
     Attributes:
         target: where the model will run.
-        scratch: an empty folder, removed afterwards.
-        log: the pass's logger; what it says at INFO or above lands in the report, with the notes of its step.
-        report_progress: called with a share in 0..1 and a few words.
+        scratch: an empty folder. optim removes it afterwards.
+        log: logger of the pass. The report shows messages of level INFO or above, with the notes of the step.
+        report_progress: reports progress, called with a share in 0..1 and a few words.
     """
 
     target: Target

@@ -1,4 +1,4 @@
-"""What a plugin contributes before there is a graph: passes over a source, and exporters that make the graph of it."""
+"""Passes over a source before its export, and exporters that turn a source into graphs."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SourceResult:
-    """What a pass over a source did.
+    """Result of a pass over a source.
 
     Attributes:
-        source: afterwards; modules may have been changed in place.
-        changed: False needs a reason in ``notes``.
+        source: the source after the pass. The pass may have changed its modules in place.
+        changed: whether the pass changed the source. If not, give a reason in ``notes``.
         notes: sentences for the report.
-        counts: what happened: ``{"BatchNorm folded": 53}``.
+        counts: number of changes by kind, e.g. ``{"BatchNorm folded": 53}``.
     """
 
     source: Source
@@ -40,21 +40,21 @@ class SourceResult:
 
 
 class SourcePass(ABC):
-    """One step over a source before its export: it loads it, or changes its modules. Stateless.
+    """One step over a source before its export, without state: it loads the source or changes its modules.
 
-    Every applicable one runs, in order; nothing is timed. What a loader gave is what the exported graphs are verified
-    against, in a process that runs no other pass: a pass that changes what a module computes is found out.
+    optim runs every applicable pass in order, and times nothing. It compares the exported graphs with the source as the
+    loader made it, in a process that runs no other pass. So it finds a pass that changes the results of a module.
 
     Attributes:
         name: ``plugin.kebab-case``, e.g. ``torch.fold-batch-norm``.
         summary: one line for ``optim passes list``.
-        options: as of :class:`Pass`.
-        role: ENABLE runs wherever it applies, REQUESTED only when named.
-        loads: it turns the request into components.
-        lossy: it changes more than rounding explains, and the user named it knowing that.
-        yields_to: passes of any stage before which this one steps back, where the user names them.
-        before: passes (or ``plugin:*``) of the same stage that must come after this one.
-        after: passes (or ``plugin:*``) of the same stage that must come before this one.
+        options: class of the options, as in ``Pass``.
+        role: ENABLE: the pass runs if it applies. REQUESTED: the pass only runs if the user names it.
+        loads: whether the pass turns the request into components.
+        lossy: whether the pass changes results by more than rounding. The user names such a pass on purpose.
+        yields_to: passes of any stage. If the user names one of them, this pass does not run.
+        before: passes of the same stage (or ``plugin:*``) that run after this one.
+        after: passes of the same stage (or ``plugin:*``) that run before this one.
     """
 
     name: ClassVar[str]
@@ -69,27 +69,27 @@ class SourcePass(ABC):
 
     @abstractmethod
     def applicable(self, source: Source, target: Target) -> Applicable:
-        """Yes, or no with the reason. Cheap."""
+        """Decides whether the pass applies to the source, and says why not. Must be quick."""
 
     @abstractmethod
     def apply(self, source: Source, options: Any, context: SourceContext) -> SourceResult:
-        """Load or change the source.
+        """Loads or changes the source.
 
         Args:
-            source: as passes before this one left it; without components where none has loaded it.
-            options: an instance of the pass's own options class.
+            source: the source after earlier passes; without components if no pass has loaded it.
+            options: an instance of the options class of the pass.
             context: the target, an empty folder, a logger, progress.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """A graph as an exporter made it.
+    """A graph from an exporter.
 
     Attributes:
-        graph: inputs and outputs called as the component's; large weights may stay mapped into memory.
+        graph: graph with the input and output names of the component. Large weights may stay mapped into memory.
         notes: sentences for the report.
-        counts: nodes by operator, or whatever tells what happened.
+        counts: number of nodes by operator, or other counts for the report.
     """
 
     graph: onnx_ir.Model
@@ -98,17 +98,17 @@ class Exported:
 
 
 class Exporter(ABC):
-    """Turns a component into a graph. Stateless.
+    """Turns a component into a graph, without state.
 
-    Exporters are tried in order; the first that gives a graph which holds what the component declares is taken, and
-    the report says why those before it were not.
+    optim tries exporters in order and takes the first graph that has all that the component declares. The report says
+    why earlier exporters failed.
 
     Attributes:
         name: ``plugin.kebab-case``, e.g. ``torch.dynamo``.
         summary: one line for ``optim passes list``.
-        options: as of :class:`Pass`.
-        before: exporters that are tried after this one.
-        after: exporters that are tried before this one.
+        options: class of the options, as in ``Pass``.
+        before: exporters that optim tries after this one.
+        after: exporters that optim tries before this one.
     """
 
     name: ClassVar[str]
@@ -119,19 +119,19 @@ class Exporter(ABC):
 
     @abstractmethod
     def applicable(self, component: Component, target: Target) -> Applicable:
-        """Yes, or no with the reason. Cheap."""
+        """Decides whether the exporter applies to the component, and says why not. Must be quick."""
 
     @abstractmethod
     def export(self, component: Component, options: Any, context: SourceContext) -> Exported:
-        """Make the graph.
+        """Makes the graph.
 
         Args:
             component: the module with its declared inputs and outputs, and examples of them.
-            options: an instance of the exporter's own options class.
+            options: an instance of the options class of the exporter.
             context: the target, an empty folder, a logger, progress.
 
         Raises:
-            OptimError: the module cannot be exported; where it is the user's own, the cause names the line.
+            OptimError: the module cannot be exported. If the module is the user's own, the cause names the line.
         """
 
 

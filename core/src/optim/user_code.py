@@ -1,7 +1,7 @@
-"""Functions that a user names as ``package.module:function``, found in the working folder and only then elsewhere.
+"""Functions that a user names as ``package.module:function``. optim searches the working folder first.
 
-Nothing else is ever found there: a ``numpy.py`` beside a model is not numpy. Workers start without the working folder
-on ``sys.path``; the module that is named comes from there, and what it imports beside it after everything installed.
+Only the named module is searched there: a ``numpy.py`` beside a model is not numpy. The modules that it imports come
+from installed packages first, and from the working folder last.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ FUNCTION_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
 def find_function(spec: str) -> Any:
-    """Returns what ``package.module:function`` names; whatever importing it raises is raised.
+    """Imports and returns the function that ``package.module:function`` names. Errors of the import pass through.
 
     Args:
-        spec: with the module before the colon, and a name in it behind.
+        spec: the module, a colon, and a name in the module.
     """
     module, _, name = spec.partition(":")
     return getattr(import_here(module), name)
 
 
 def import_here(name: str) -> ModuleType:
-    """A module of the working folder where it is there, else an installed one.
+    """Imports a module of the working folder, or else an installed one.
 
-    The folder stays at the end of ``sys.path``: the module may import more of it when it is called.
+    The folder stays at the end of ``sys.path``, because the module may import more of it later.
     """
     here, top = str(Path.cwd()), name.partition(".")[0]
     if here not in sys.path:

@@ -1,4 +1,4 @@
-"""Machines that do the jobs of a run: what a plugin offers behind ``--cluster``."""
+"""Workplaces: machines that do the jobs of a run, which a plugin offers for ``--cluster``."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Work:
     """A job, as JSON.
 
     Attributes:
-        module: of the job.
-        request: what it is told; paths lie in this machine's store.
-        limit_s: seconds that it may take.
-        of_silence: whether that is the time between two things that it says.
-        timed: whether its answer is a time: it needs a machine's clock.
-        parent: whether it starts processes of its own and is none itself; it takes its turn at the clock by itself.
+        module: module of the job.
+        request: request of the job. Its paths are in this machine's store.
+        limit_s: time limit in seconds.
+        of_silence: whether the limit counts from the last message of the job.
+        timed: whether its answer is a time, so that it needs the clock of a machine.
+        parent: whether it starts processes of its own instead of being one. It waits for the clock itself.
     """
 
     module: str
@@ -37,14 +37,14 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What came of it.
+    """Result of a job.
 
     Attributes:
         answer: JSON values.
-        events: what it said on its way.
-        peak_memory_bytes: of its process.
-        waited_s: for a worker, and there for the clock; files on their way included.
-        stalled_s: of these, where nothing went on for so long that something must have been away.
+        events: messages of the job.
+        peak_memory_bytes: peak memory of its process.
+        waited_s: seconds of waiting for a worker and for the clock there, including transfers of files.
+        stalled_s: seconds of these without progress for so long that a machine must have been away.
     """
 
     answer: Any
@@ -59,54 +59,54 @@ class Workplace(Protocol):
 
     @property
     def at_once(self) -> int:
-        """How many jobs they do at the same time."""
+        """Number of jobs that the machines do at the same time."""
 
     @property
     def machine(self) -> str:
-        """What a timing made there depends on of the machine, for keys."""
+        """Facts about the machine that a timing depends on, for keys."""
 
     @property
     def libraries(self) -> Mapping[str, str]:
-        """Versions of libraries that plugins can do without, for keys; empty where they are as here."""
+        """Versions of optional libraries of plugins, for keys; empty if they are the same as here."""
 
     @property
     def available_bytes(self) -> int:
-        """Free memory where races are run."""
+        """Free memory of the machine that runs races."""
 
     @property
     def report(self) -> Mapping[str, Any]:
-        """What a report says of the machine where races are run, as JSON values."""
+        """Facts about the machine that runs races, as JSON values for the report."""
 
     def seen(self, target: Target) -> Target:
-        """A target as it is where races are run: whether it can be used there, its device, its free memory."""
+        """Returns a target as the machine of races has it: whether it is available, its device, its free memory."""
 
     def now(self) -> float:
-        """Seconds of a clock that never goes back: all that a search knows of time."""
+        """Returns seconds of a clock that never goes back. A search only knows this time."""
 
     def working(self) -> AbstractContextManager[None]:
-        """Take jobs; what is under way when this is left is ended, and nobody waits for it."""
+        """Takes jobs. When the context ends, it ends the jobs that still run."""
 
     def do(self, work: Work) -> Done:
-        """Have a job done.
+        """Does a job.
 
         Raises:
-            WorkerFailed: it did not come back; :attr:`~optim.jobs.process.WorkerFailed.events` has what it said.
-            OptimError: the cluster is lost, or has nobody left who could do it.
+            WorkerFailed: the job did not come back. ``optim.jobs.process.WorkerFailed.events`` has its messages.
+            OptimError: the cluster is lost, or no machine is left that could do the job.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class WorkplaceRequest:
-    """What a run asks of a cluster.
+    """Request of a run to a cluster.
 
     Attributes:
-        where: what stands behind ``--cluster``.
-        store_url: where machines exchange files; empty: this process carries them.
-        targets: of the run, the baseline first: each race needs the clock of its machine.
-        required: names of targets without which a machine cannot take part; of several that compete, none.
-        plugins: names of those that have passes or backends for these targets.
-        store: folder of this machine's store; the jobs' paths lie below it.
-        say: tells the user something, such as which machines are left out.
+        where: text after ``--cluster``.
+        store_url: place where machines exchange files; empty: this process carries them.
+        targets: targets of the run, the baseline first. Each race needs the clock of the machine of its target.
+        required: targets that every machine must have; none of several that compete.
+        plugins: plugins with passes or backends for these targets.
+        store: folder of this machine's store, with the paths of the jobs.
+        say: tells the user something, such as the machines that take no part.
     """
 
     where: str
@@ -119,11 +119,11 @@ class WorkplaceRequest:
 
 
 class Cluster(ABC):
-    """Machines that ``--cluster`` can name, contributed by ``optim_workplaces``. Instantiated without arguments.
+    """Machines that ``--cluster`` can name. A plugin offers it by ``optim_workplaces``; it is made without arguments.
 
     Attributes:
-        name: in lower case.
-        schemes: what may stand before the first colon behind ``--cluster``; none: whatever no other cluster takes.
+        name: name in lower case.
+        schemes: texts before the first colon after ``--cluster``; empty: all that no other cluster takes.
     """
 
     name: ClassVar[str]
@@ -131,35 +131,35 @@ class Cluster(ABC):
 
     @abstractmethod
     def check(self, where: str) -> None:
-        """Refuse at once what cannot be a cluster, before the run has begun; must be quick and import nothing heavy.
+        """Refuses what cannot be a cluster before the run begins. Must be quick and import nothing heavy.
 
         Raises:
-            OptimError: e.g. nobody answers there.
+            OptimError: the cluster cannot be used, e.g. there is no answer.
         """
 
     @abstractmethod
     def connect(self, request: WorkplaceRequest) -> AbstractContextManager[Workplace]:
-        """Connect to the machines; they are let go when the context is left.
+        """Connects to the machines. When the context ends, it releases them.
 
         Raises:
-            OptimError: nobody answers, or no machine can do what the run asks.
+            OptimError: there is no answer, or no machine can do what the run asks.
         """
 
 
 class MachineClock(Protocol):
-    """The turns of one run at a machine's clock: one timing at a time, whoever does it."""
+    """Turns of a run at the clock of a machine, which allows one timing at a time."""
 
     def now(self) -> float:
-        """Seconds of a clock that stands still while this run waits for its turn."""
+        """Returns seconds of a clock that stops while this run waits for its turn."""
 
     def await_quiet_end(self) -> None:
-        """Return when a job that is not timed may begin."""
+        """Waits until a job without timing may begin."""
 
     def turn(self) -> AbstractContextManager[None]:
-        """Hold the clock.
+        """Holds the clock.
 
         Raises:
-            OptimError[clock-in-use]: others held it for too long.
+            OptimError[clock-in-use]: others held the clock for too long.
         """
 
 
@@ -168,15 +168,15 @@ def perform(
     turns: MachineClock | None = None,
     watch: Callable[[WorkerProcess], AbstractContextManager[Any]] = nullcontext,
 ) -> Done:
-    """Do a job on this machine: what a workplace's program does where it runs.
+    """Does a job on this machine. The program of a workplace calls it on its machines.
 
     Args:
-        work: the job; its paths lie on this machine.
-        turns: at this machine's clock; None: turns of its own.
-        watch: a context in which the job's process is under way.
+        work: the job. Its paths are on this machine.
+        turns: turns at the clock of this machine; None: new ones.
+        watch: a context around the time when the process of the job runs.
 
     Raises:
-        WorkerFailed: it did not come back; ``events`` has what it said.
+        WorkerFailed: the job did not come back. ``events`` has its messages.
     """
     from optim._engine.search.turns import Turns
 

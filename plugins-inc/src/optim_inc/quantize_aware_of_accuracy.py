@@ -1,9 +1,9 @@
 """``inc.quantize-aware-of-accuracy``: neural-compressor tries ways to quantize until one is accurate enough.
 
-Its strategies choose for each node between static and dynamic, calibrations, granularities and float; every model
-they try is measured here, on the run's own target, by the run's task metric, else by its drift from the original.
-The patterns are those of ``inc.quantize-dynamic`` and ``inc.quantize-static``. The objective ``modelsize`` is not
-offered: the library measures it with tensorflow alone.
+Its strategies choose for each node between static and dynamic, calibrations, granularities and float. optim measures
+every model that they try on the target of the run, by the task metric, or else by the drift from the original. The
+patterns are those of ``inc.quantize-dynamic`` and ``inc.quantize-static``. The objective ``modelsize`` is not offered:
+the library measures it with tensorflow alone.
 """
 
 from __future__ import annotations

@@ -42,14 +42,14 @@ _COLOURS = {
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """From values to places on the page.
+    """Maps values to positions in a drawing.
 
     Attributes:
         low: the smallest value.
-        high: the largest.
-        start: where the smallest is drawn.
-        end: where the largest is drawn.
-        log: whether equal steps are equal factors.
+        high: the largest value.
+        start: position of the smallest value.
+        end: position of the largest value.
+        log: whether the scale is logarithmic.
     """
 
     low: float
@@ -59,7 +59,7 @@ class Scale:
     log: bool = False
 
     def at(self, value: float) -> float:
-        """Where a value is drawn; what lies outside is drawn at the edge."""
+        """Returns the position of a value. A value outside of the scale is at its edge."""
         value = min(max(value, self.low), self.high)
         share = (
             math.log(value / self.low) / math.log(self.high / self.low)
@@ -69,7 +69,10 @@ class Scale:
         return round(self.start + share * (self.end - self.start), 1)
 
     def ticks(self) -> list[float]:
-        """Round values to mark, at most about seven; on a log scale powers of ten, and their 2 and 5 if it is short."""
+        """Returns round values to mark, at most about seven.
+
+        On a log scale these are powers of ten, and their 2 and 5 if the scale is short.
+        """
         if self.log:
             first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
             if last - first < 2:
@@ -85,7 +88,10 @@ class Scale:
 
 
 def drawing(width: int, height: int, title: str, parts: Sequence[str], *, kind: str) -> str:
-    """A whole drawing; ``title`` says what it shows to who cannot see it, ``kind`` on which pages it is shown."""
+    """Makes a whole drawing.
+
+    ``title`` describes it for readers who cannot see it, ``kind`` selects the pages that show it.
+    """
     return (
         f'<svg class="plot {kind}" viewBox="0 0 {width} {height}" role="img" aria-label="{escape(printable(title))}">'
         + "".join(parts)
@@ -94,7 +100,7 @@ def drawing(width: int, height: int, title: str, parts: Sequence[str], *, kind: 
 
 
 def standalone(drawing: str) -> str:
-    """A drawing as the text of an ``.svg`` file, with its own colours on white."""
+    """Makes the text of an ``.svg`` file from a drawing, with its own colours on white."""
     style = re.sub(r"@media[^{]*{.*?} }", "", STYLE)
     for name, colour in _COLOURS.items():
         style = style.replace(f"var(--{name})", colour)
@@ -106,23 +112,23 @@ def standalone(drawing: str) -> str:
 
 
 def text(x: float, y: float, words: str, *, anchor: str = "start", kind: str = "") -> str:
-    """One line of text."""
+    """Draws one line of text."""
     css = f' class="{kind}"' if kind else ""
     return f'<text x="{x}" y="{y}" text-anchor="{anchor}"{css}>{escape(printable(words))}</text>'
 
 
 def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
-    """One straight line."""
+    """Draws one straight line."""
     return f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" class="{kind}"/>'
 
 
 def dot(x: float, y: float, radius: float, kind: str, about: str) -> str:
-    """One point; ``about`` is shown where the pointer rests on it."""
+    """Draws one point. The pointer shows ``about``."""
     return f'<circle cx="{x}" cy="{y}" r="{radius}" class="{kind}"><title>{escape(printable(about))}</title></circle>'
 
 
 def bar(x: float, y: float, width: float, height: float, kind: str) -> str:
-    """One bar."""
+    """Draws one bar."""
     return f'<rect x="{x}" y="{y}" width="{max(1.0, round(width, 1))}" height="{height}" class="{kind}"/>'
 
 
@@ -136,18 +142,18 @@ def interval(scale: Scale, y: float, value: float, ends: tuple[float, float] | N
 
 
 def shortened(words: str, most: int) -> str:
-    """The beginning of a long text."""
+    """Returns the beginning of a long text."""
     return words if len(words) <= most else words[: most - 1] + "…"
 
 
 @dataclass(frozen=True, slots=True)
 class Canvas:
-    """What a plot is drawn on; its texts have the size of the page's where the page is as wide.
+    """Area of a plot. Its texts have the size of the page's texts if the page has the same width.
 
     Attributes:
-        kind: the class that shows it on a page of such a width.
-        width: in pixels.
-        labels: width of the column of names; 0: a name stands above its row.
+        kind: class that shows it on a page of this width.
+        width: width in pixels.
+        labels: width of the column of names; 0: a name is above its row.
         row: height of a row.
     """
 
@@ -157,7 +163,7 @@ class Canvas:
     row: int
 
     def label(self, y: float, words: str) -> str:
-        """The name of the row whose text would stand at ``y``."""
+        """Draws the name of the row whose text would be at ``y``."""
         if self.labels:
             return text(self.labels - 12, y, shortened(words, 46), anchor="end")
         return text(0, y - self.row + 24, shortened(words, 42))
@@ -165,4 +171,4 @@ class Canvas:
 
 WIDE = Canvas("wide", 1040, 330, 26)
 NARROW = Canvas("slim", 370, 0, 42)
-"""A telephone of 400 px."""
+"""Canvas for a telephone of 400 px."""

@@ -32,18 +32,18 @@ def rewrite_pass(
     role: Role = Role.IMPROVE,
     **attributes: Any,
 ) -> type[RewritePass]:
-    """A pass that replaces each match of a pattern.
+    """Makes a pass that replaces each match of a pattern.
 
     Args:
-        name: of the pass.
-        pattern: as onnxscript takes it: ``pattern(op, x, ...)``. A node of it matches without further attributes only,
-            unless it has ``_allow_other_attributes=True``.
-        replacement: of what matched, with the same arguments.
-        example: what ``PassConformance`` of optim_testing tries the pass on.
+        name: name of the pass.
+        pattern: pattern of onnxscript: ``pattern(op, x, ...)``. It only matches nodes without further attributes,
+            unless the pattern has ``_allow_other_attributes=True``.
+        replacement: replacement of a match, with the same arguments.
+        example: example that ``PassConformance`` of optim_testing tries the pass on.
         summary: one line; by default the pattern and its replacement.
-        check: ``check(context, x, ...)`` says whether a match may be replaced, as onnxscript takes it.
-        role: what the gate asks.
-        attributes: further attributes of :class:`optim.Pass`, e.g. ``lossy=True``.
+        check: decides whether a match may be replaced, as in onnxscript: ``check(context, x, ...)``.
+        role: tests that the gate applies to the pass.
+        attributes: further attributes of ``optim.Pass``, e.g. ``lossy=True``.
     """
     text = summary or f"rewrites {_written(pattern)} as {_written(replacement)}"
     parts = {"pattern": pattern, "replacement": replacement, "check": check, "example": example}
@@ -54,13 +54,13 @@ def rewrite_pass(
 
 
 class RewritePass(Pass):
-    """A pass that :func:`rewrite_pass` made.
+    """A pass of ``rewrite_pass``.
 
     Attributes:
-        pattern: what is looked for.
-        replacement: what takes its place.
-        check: whether a match may be replaced; None: each may.
-        example: what the pattern is given where it is tested.
+        pattern: pattern to find.
+        replacement: replacement of a match.
+        check: decides whether a match may be replaced; None: always.
+        example: example for tests.
     """
 
     pattern: ClassVar[Callable[..., Any]]
@@ -69,12 +69,12 @@ class RewritePass(Pass):
     example: ClassVar[Example]
 
     def applicable(self, model: Model, target: Target) -> Applicable:
-        """Where the pattern matches; else the reason of the nearest miss."""
+        """Decides whether the pattern matches, and gives the reason of the nearest miss."""
         count, miss = self._rewrite(model.ir())
         return APPLICABLE if count else Applicable.no(miss)
 
     def apply(self, model: Model, options: PassOptions, context: Context) -> PassResult:
-        """Replace each match."""
+        """Replaces each match."""
         graph = model.ir()
         count, miss = self._rewrite(graph)
         if not count:

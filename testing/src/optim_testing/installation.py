@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """What ``optim plugins show`` would say of a plugin.
+    """State of an installed plugin, as ``optim plugins show`` prints it.
 
     Attributes:
         state: ``ok``, or another word of ``optim plugins list``.
-        reason: why it is not ``ok``.
-        warnings: what it uses that a later optim will not have, or what makes every command wait.
-        problems: what it offered and cannot be used, a line each.
-        passes: names of what it offers, by target, in the order of a run.
+        reason: reason why it is not ``ok``.
+        warnings: names that a later optim will not have, and parts that slow every command.
+        problems: offers that cannot be used, a line each.
+        passes: names of its passes by target, in the order of a run.
         backends: name of the backend of each target.
     """
 
@@ -27,7 +27,7 @@ class Installed:
 
 
 def installed(plugin: str) -> Installed:
-    """Load one installed plugin alone.
+    """Loads one installed plugin alone.
 
     Raises:
         OptimError[unknown-plugin]: no installed distribution has an entry point of that name.

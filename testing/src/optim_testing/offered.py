@@ -23,12 +23,12 @@ _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*(\.[a-z0-9]+(-[a-z0-9]+)*|:\*)")
 
 
 class StageConformance(Kit):
-    """What :class:`PassConformance` and the kits of exporters and passes over sources have in common.
+    """Common parts of ``PassConformance`` and of the kits of exporters and passes over sources.
 
     Attributes:
-        stage: where the plugin offers it.
-        max_drift: largest drift that it may cause; no default, so that somebody thought of it.
-        options: what a user would write, for the options that have no default or do nothing by it.
+        stage: stage that the plugin offers it for.
+        max_drift: largest drift that it may cause. There is no default, so that the author decides.
+        options: options that have no default, or do nothing by default, as a user would write them.
     """
 
     stage: ClassVar[Stage]
@@ -42,7 +42,7 @@ class StageConformance(Kit):
 
     @pytest.fixture
     def target(self) -> Target:
-        """Where the model would run."""
+        """Target that the model would run on."""
         return Target("cpu", "ort", CPU, device="CPU")
 
     def test_its_name_and_attributes_fit(self, offered: Any) -> None:

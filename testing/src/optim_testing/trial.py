@@ -44,13 +44,13 @@ SEED = 0
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A model in a store of its own, and the feeds it is compared on.
+    """A model in a store of its own, with input samples to compare on.
 
     Attributes:
-        model: as passes are given it: brought to external data, small constants made initializers.
-        target: where it would run.
-        backend: runs it here.
-        feeds: eight samples where they are made up, of several sizes.
+        model: the model as passes get it: with external data, small constants as initializers.
+        target: target of the model.
+        backend: backend that runs it here.
+        feeds: input samples; if synthesized, eight of several sizes.
         store: folder of the store.
     """
 
@@ -70,15 +70,15 @@ class Trial:
         data: str | None = None,
         sizes: Callable[[Model], Sequence[TensorInfo]] | None = None,
     ) -> Trial:
-        """Bring a model file into a new store.
+        """Brings a model file into a new store.
 
         Args:
             path: an ``.onnx`` file.
-            folder: empty, for store and feeds.
-            target: where it would run.
-            backend: runs it here.
-            data: feeds as ``--data`` takes them; None: synthesized.
-            sizes: the model's inputs in the sizes that feeds are to have; None: whatever it takes.
+            folder: an empty folder for store and samples.
+            target: target of the model.
+            backend: backend that runs it here.
+            data: input samples as in ``--data``; None: synthesized.
+            sizes: inputs of the model in the sizes of the samples; None: any sizes.
         """
         store = folder / "models"
         model = ingest(Path(path), store)
@@ -91,23 +91,23 @@ class Trial:
         return cls(model, target, backend, feeds, store)
 
     def options(self, pass_class: type[Pass], values: Mapping[str, Any]) -> PassOptions:
-        """What the user's values make of the options class."""
+        """Makes the options of a pass from values as a user writes them."""
         return parse_options(pass_class, values)
 
     def applicable(self, transformation: Pass, model: Model) -> Applicable:
-        """What the pass says of a model."""
+        """Returns whether the pass can change a model."""
         return require_fit(transformation.applicable(model, self.target), Applicable, transformation.name)
 
     def candidates(self, transformation: Pass) -> list[PassOptions]:
-        """The options it would have tried."""
+        """Returns the options that a run would try."""
         with context_for(self.target, self.store, Calibration(self.feeds.folder), SEED) as context:
             return proposed_options(transformation, self.model, self.target, context)
 
     def apply(self, transformation: Pass, model: Model, options: PassOptions) -> PassResult:
-        """Apply the pass.
+        """Applies the pass.
 
         Raises:
-            OptimError[bad-result]: it returned something else than a PassResult, or one that does not fit.
+            OptimError[bad-result]: the pass returned no PassResult, or one that does not fit.
         """
         with context_for(self.target, self.store, Calibration(self.feeds.folder), SEED, score=self._score) as context:
             return require_fit(transformation.apply(model, options, context), PassResult, transformation.name)
@@ -132,10 +132,10 @@ class Trial:
         return result
 
     def drift(self, result: PassResult) -> Drift:
-        """How far the result's outputs are from the model's on every sample, through its interface.
+        """Returns the drift of the result's outputs from the model's on every sample, through its interface.
 
-        Where the backend's kernels here lose of sums of 8-bit products what does not fit into 16 bits, integers are
-        computed exactly: the same pass has the same drift on every processor.
+        If sums of 8-bit products lose what exceeds 16 bits here, the backend computes integers exactly. So the same
+        pass has the same drift on every processor.
 
         Raises:
             OptimError[interface-changed]: outputs have other names, and no interface leads back.

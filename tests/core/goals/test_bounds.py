@@ -13,7 +13,7 @@ from optim._engine.api.request import require_run, settings_from
 from optim._engine.gate.drift import Drift
 from optim._engine.goals.bounds import Bound, BoundVerdict, fields_of, merged, parse_bound, require_bounds, said_bounds
 from optim._engine.recipes.recipe import BudgetTable
-from optim._engine.search.front import Pick
+from optim._engine.runs.pick import Pick
 from optim._engine.search.objective import Objective
 from optim._engine.search.state import Candidate, LaneResult, Measured, Step
 from optim._engine.search.targets.contest import Contest
@@ -150,12 +150,12 @@ def test_goal_size_needs_races_if_a_bound_is_on_another_figure():
 def test_of_several_targets_one_whose_best_breaks_a_bound_comes_last():
     contest = object.__new__(Contest)
     contest._objective = Objective(GOALS["latency"], True, (Bound("size", 50.0),))
-    beam = SimpleNamespace(clock=SimpleNamespace(base=None), figure=lambda item: item.ratio)
+    beam = SimpleNamespace(clock=SimpleNamespace(base=None), rank=SimpleNamespace(figure=lambda item: item.ratio))
     slow, fast = (
         SimpleNamespace(ranking=[timed(model(name, size), 9.0, ratio)], beam=beam)
         for name, size, ratio in (("slow", 40, 0.9), ("fast", 60, 0.1))
     )
-    contest.contenders = [fast, slow]
+    contest.entrants = [fast, slow]
     assert contest.order == [slow, fast]
     assert not contest.may_beat(fast, slow.ranking[0], slow)
 

@@ -312,8 +312,7 @@ def test_a_failed_repair_is_told_from_one_that_found_nothing_in_time(kind, raise
     trial = SimpleNamespace(candidate=None, offered=SimpleNamespace(name="lossy"), options={})
     tried = SimpleNamespace(answer=SimpleNamespace(comparisons=[]), seconds=6.0)
     attempt = SimpleNamespace(seconds=6.0, unrepaired="", step=SimpleNamespace(options={}))
-    left = SimpleNamespace(left=20.0, spending=contextlib.nullcontext)
-    time = SimpleNamespace(left_for_repairs=20.0, most_for_repair=lambda seconds: 20.0, repairs=left, now=lambda: 0.0)
+    time = SimpleNamespace(before=lambda name: 20.0, most_for_repair=lambda seconds: 20.0, now=lambda: 0.0)
     bench.repair = lambda *words: Workbench.repair(bench, *words)
     bench.budget = None
     trial.offered.over_models = SimpleNamespace(kept="in float")

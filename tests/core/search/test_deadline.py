@@ -62,29 +62,6 @@ def test_no_candidate_has_more_than_the_timeout(clock):
     assert search_of(100.0, 7.0, now=clock).for_candidate() == 7.0
 
 
-def test_repairs_have_a_part_of_the_time_for_candidates_and_spend_only_that(time, clock):
-    assert time.left_for_repairs == pytest.approx(32.0)
-    clock.seconds += 10
-    assert time.left_for_repairs == pytest.approx(32.0)
-    with time.repairs.spending():
-        clock.seconds += 20
-        assert time.left_for_repairs == pytest.approx(12.0)
-    clock.seconds += 40
-    assert time.repairs.left == pytest.approx(12.0)
-    assert time.left_for_repairs == pytest.approx(10.0)
-
-
-def test_what_is_spent_is_spent_also_where_the_work_fails(time, clock):
-    def fail():
-        with time.repairs.spending():
-            clock.seconds += 5
-            raise ValueError
-
-    with pytest.raises(ValueError):
-        fail()
-    assert time.repairs.left == 32 - 5
-
-
 def lanes(time, share, least):
     return Clock(None, None, time)._lanes(share, least)
 
@@ -196,7 +173,7 @@ def test_one_of_several_targets_has_its_share_and_the_time_of_the_end_where_noth
     with search.lending():
         assert search.to_explore == pytest.approx(search.most_for_repair(0.0))
         assert search.to_explore > whole_s
-        assert search.left_for_repairs == pytest.approx(search.most_for_repair(0.0))
+        assert search.before(LATER) == search.to_explore
     assert search.to_explore == pytest.approx(whole_s / 4)
 
 

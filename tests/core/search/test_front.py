@@ -11,8 +11,9 @@ from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import Drift
 from optim._engine.gate.max_loss import MaxLoss
 from optim._engine.gate.task import TaskFigure
+from optim._engine.runs.pick import choose
 from optim._engine.search.board import Board
-from optim._engine.search.front import choose, worth_proving
+from optim._engine.search.front import worth_proving
 from optim._engine.search.state import Candidate, Measured, Step
 from optim.errors import OptimError
 from optim.model import Model

@@ -47,16 +47,21 @@ def concluded(ratio, without, *, kept=True):
     return row
 
 
-def test_a_kept_step_that_was_faster_says_both_figures():
-    row = concluded(0.8, 1.0)
-    assert (row.status, row.reason) == (StepStatus.KEPT, "latency ratio 0.80, 1.00 without it")
-
-
-@pytest.mark.parametrize("ratio", [1.0, 1.11])
-def test_a_kept_step_that_was_no_faster_when_explored_has_no_figure_that_its_chain_disproved(ratio):
-    row = concluded(ratio, 1.0)
-    assert (row.status, row.ratio, row.timing) == (StepStatus.KEPT, None, None)
-    assert row.reason == (f"part of the winner; in a first timing latency ratio {ratio:.2f}, 1.00 without it")
+@pytest.mark.parametrize(
+    ("ratio", "kept", "timed", "reason"),
+    [
+        (0.8, True, 0.8, "latency ratio 0.80, 1.00 without it"),
+        # its chain has disproved these
+        (1.0, True, None, "part of the winner; in a first timing latency ratio 1.00, 1.00 without it"),
+        (1.11, True, None, "part of the winner; in a first timing latency ratio 1.11, 1.00 without it"),
+        (1.02, False, 1.02, "no faster: latency ratio 1.02, 1.00 without it"),
+        (0.8, False, 0.8, "latency ratio 0.80 when explored; the original won with 0.50 in the final timing"),
+    ],
+)
+def test_a_step_says_its_figure_and_that_without_it_or_what_won(ratio, kept, timed, reason):
+    row = concluded(ratio, 1.0, kept=kept)
+    assert (row.status, row.ratio) == (StepStatus.KEPT if kept else StepStatus.DROPPED, timed)
+    assert row.reason == reason
 
 
 def test_a_quick_look_never_replaces_the_figure_of_a_proof():
@@ -66,16 +71,6 @@ def test_a_quick_look_never_replaces_the_figure_of_a_proof():
     row.note(Measured(candidate, 3.73, 3.5, 3.9), proven=True)
     journal.timed(Measured(candidate, 0.45), 1.0)
     assert row.ratio == 3.73
-
-
-def test_a_dropped_step_that_was_no_faster_says_so():
-    row = concluded(1.02, 1.0, kept=False)
-    assert (row.status, row.reason) == (StepStatus.DROPPED, "no faster: latency ratio 1.02, 1.00 without it")
-
-
-def test_a_dropped_step_that_was_faster_names_what_won():
-    row = concluded(0.8, 1.0, kept=False)
-    assert row.reason == "latency ratio 0.80 when explored; the original won with 0.50 in the final timing"
 
 
 def test_a_dropped_step_that_is_kept_behind_others_says_so():

@@ -88,7 +88,6 @@ def test_no_race_goes_on_beyond_the_run_but_for_the_proof_and_its_floor(clock):
     assert not time.may_prove_more
     assert efforts.look(time, 50.0, 3).whole_s == efforts.first_look(time, 50.0).whole_s == 5.0
     assert not Clock(None, None, time)._may_time_again
-    assert time.last_sameness.left > 0
     assert time.lanes_at_the_end(6) == 1
 
 
@@ -136,14 +135,6 @@ def test_what_the_user_gave_nothing_for_ends_within_five_minutes(clock):
     assert run.spent + run.end_s + run.left - run.spare_s == pytest.approx(WHOLE_S)
     run.announce(60.0)
     assert run.floor_s == 12.0
-
-
-def test_what_a_proof_took_to_open_is_what_the_next_one_takes(clock):
-    time = search_of(run_of(100.0, clock))
-    clock.seconds += 70
-    assert time.may_prove_more
-    time.lanes.note_proof(20.0)
-    assert not time.may_prove_more
 
 
 def test_what_was_named_is_proven_whatever_the_time(clock):

@@ -19,7 +19,7 @@ from optim.arrays import Array
 from optim.errors import OptimError
 
 ONNX_ADAPTER = ".onnx_adapter"
-"""Ends the name of a file of ONNX Runtime's own form of adapters."""
+"""Suffix of ONNX Runtime's own format of adapters."""
 
 SAFETENSORS, NPZ = ".safetensors", ".npz"
 SUFFIXES = (ONNX_ADAPTER, SAFETENSORS, NPZ)
@@ -33,9 +33,9 @@ class Adapter:
     """Weights of an adapter.
 
     Attributes:
-        arrays: by input of the model.
-        version: of the adapter, counted by whoever makes it.
-        model_version: of the model that it is for; 0 says nothing.
+        arrays: arrays by input of the model.
+        version: version of the adapter, as its author counts.
+        model_version: version of the model that it is for; 0: unknown.
     """
 
     arrays: Mapping[str, Array]
@@ -44,19 +44,18 @@ class Adapter:
 
 
 def read_adapter(path: Path, suffix: str = "") -> Adapter:
-    """An adapter from its file.
+    """Reads an adapter from its file.
 
     Args:
-        path: of the file.
-        suffix: its format, where its name does not say it, as in the store.
+        path: the file.
+        suffix: format of the file, if its name does not say it.
 
     Raises:
         OptimError[adapter-missing]: there is no such file.
-        OptimError[adapter-unknown-format]: its suffix is another.
-        OptimError[adapter-unreadable]: it is damaged, cut off, or something else; or of a version that this onnxruntime
-            does not read.
-        OptimError[adapter-empty]: it holds no array.
-        OptimError[safetensors-missing]: the library that reads it is not installed.
+        OptimError[adapter-unknown-format]: the suffix is unknown.
+        OptimError[adapter-unreadable]: the file is damaged, cut off or something else, or too new for this onnxruntime.
+        OptimError[adapter-empty]: the file has no array.
+        OptimError[safetensors-missing]: the library that reads the format is not installed.
     """
     if not path.is_file():
         raise OptimError.usage(
@@ -87,24 +86,24 @@ def _require_weights(adapter: Adapter, path: Path) -> None:
 
 
 def require_format(path: Path) -> None:
-    """Refuse a name of no known format, before there is anything to write.
+    """Refuses a file name of an unknown format.
 
     Raises:
-        OptimError[adapter-unknown-format]: its suffix is none of :data:`SUFFIXES`.
+        OptimError[adapter-unknown-format]: the suffix is none of ``SUFFIXES``.
     """
     if path.suffix not in SUFFIXES:
         raise _unknown_format(path)
 
 
 def write_adapter(adapter: Adapter, path: Path) -> None:
-    """Write an adapter, and read it back before it takes the place of an earlier file of that name.
+    """Writes an adapter, reads it back, and then replaces an earlier file of the same name.
 
     Raises:
-        OptimError[adapter-unknown-format]: the suffix is none of :data:`SUFFIXES`.
+        OptimError[adapter-unknown-format]: the suffix is none of ``SUFFIXES``.
         OptimError[adapter-empty]: there is nothing to write.
-        OptimError[adapter-damaged]: the file does not hold what was written.
+        OptimError[adapter-damaged]: the file does not have what was written.
         OptimError[adapter-dtype]: the format has no such type.
-        OptimError[safetensors-missing]: the library that writes it is not installed.
+        OptimError[safetensors-missing]: the library that writes the format is not installed.
     """
     writers: Mapping[str, Callable[[Adapter, Path], None]] = {
         ONNX_ADAPTER: _write_onnx,

@@ -13,17 +13,17 @@ _SHOWN = 3
 
 
 def require_fit(adapter: Adapter, inputs: Sequence[AdapterInput], name: str, model_version: int = 0) -> None:
-    """Refuse an adapter that is not for a model.
+    """Refuses an adapter that does not fit a model.
 
     Args:
-        adapter: to be fed.
+        adapter: the adapter.
         inputs: adapter inputs of the model.
-        name: of the adapter, for messages.
-        model_version: of the model; 0 says nothing.
+        name: name of the adapter, for messages.
+        model_version: version of the model; 0: unknown.
 
     Raises:
         OptimError[adapter-not-taken]: the model has no adapter inputs.
-        OptimError[adapter-does-not-fit]: names, shapes, types, ranks or versions do not go together.
+        OptimError[adapter-does-not-fit]: names, shapes, types, ranks or versions do not fit.
     """
     if not inputs:
         raise not_taken(name)
@@ -49,7 +49,7 @@ def does_not_fit(name: str, cause: str) -> OptimError:
 
 
 def not_taken(name: str) -> OptimError:
-    """The refusal of an adapter by a model that has no inputs for one."""
+    """Makes the error for a model without adapter inputs."""
     return OptimError.usage(
         "adapter-not-taken",
         f"the model does not take {name}",

@@ -46,18 +46,18 @@ class LiveAdapter:
 
 
 class AdaptedSession:
-    """An ``onnxruntime.InferenceSession`` whose runs may bring an adapter; whatever else it has is the session's own.
+    """An ``onnxruntime.InferenceSession`` whose runs may bring an adapter. All other members are those of the session.
 
-    onnxruntime ignores active adapters where a run is bound (``run_with_iobinding``), computes the base where the
-    object of an adapter is gone, and takes the first of two with the same names. Here arrays of adapters are inputs, so
-    none of this can happen.
+    onnxruntime itself has three traps. It ignores active adapters in a bound run (``run_with_iobinding``). It computes
+    the base model if the object of an adapter is gone. It takes the first of two adapters with the same names. Here
+    arrays of adapters are inputs, so none of this can happen.
 
-    Where a session was opened with its adapter (``supplied_by``), runs cannot bring another.
+    If opening the session supplied the adapter (``supplied_by``), runs cannot bring another one.
 
     Attributes:
         session: the session, or one of another runtime with its methods.
-        inputs: that take weights of adapters.
-        default: what a run brings that names no adapter.
+        inputs: inputs that take weights of adapters.
+        default: adapter of a run that names none.
     """
 
     def __init__(self, session: Any, inputs: Sequence[AdapterInput]) -> None:
@@ -71,16 +71,15 @@ class AdaptedSession:
         self._read: dict[tuple[str, int, int], LiveAdapter] = {}
 
     def adapters(self, given: Adapters | None) -> tuple[LiveAdapter, ...]:
-        """Adapters that fit the model, ready to run; a file that did not change is read once.
+        """Returns the adapters of a run, checked against the model. Reads an unchanged file only once.
 
         Args:
-            given: None: those that :func:`optim.load` was given.
+            given: adapters of the run; None: those of ``optim.load``.
 
         Raises:
-            OptimError[adapter-stays]: the session was opened with its adapter.
-            OptimError[adapter-names-clash]: two of them have arrays for the same input.
-            OptimError: as of :func:`optim.adapters.adapter_file.read_adapter` and
-                :func:`optim.adapters.fit.require_fit`.
+            OptimError[adapter-stays]: opening the session supplied its adapter.
+            OptimError[adapter-names-clash]: two adapters have arrays for the same input.
+            OptimError: as in ``optim.adapters.read_adapter`` and ``optim.adapters.require_fit``.
         """
         if given is None:
             return self.default
@@ -106,10 +105,10 @@ class AdaptedSession:
         return found
 
     def values(self, given: Adapters | None) -> dict[str, onnxruntime.OrtValue]:
-        """What runs must be fed beside their own inputs, by name; keep the session, which keeps the adapters.
+        """Returns the arrays that runs need beside their own inputs, by name. Keep the session as long as them.
 
         Raises:
-            OptimError[adapter-required]: as of :meth:`run`.
+            OptimError[adapter-required]: as in ``run``.
         """
         live = self.adapters(given)
         self._require(live, ())
@@ -123,16 +122,16 @@ class AdaptedSession:
         *,
         adapter: Adapters | None = None,
     ) -> list[Array]:
-        """One run.
+        """Runs the model once.
 
         Args:
-            output_names: which outputs, in which order; None: all.
+            output_names: outputs in order; None: all.
             feeds: arrays by name, without those of the adapter.
             run_options: ``onnxruntime.RunOptions``.
-            adapter: None: that of :func:`optim.load`; an empty sequence: none.
+            adapter: adapter of this run; None: that of ``optim.load``; an empty sequence: none.
 
         Raises:
-            OptimError[adapter-required]: there is none, and the model computes nothing without one.
+            OptimError[adapter-required]: there is no adapter, and the model computes nothing without one.
         """
         live = self.adapters(adapter)
         self._require(live, feeds)
@@ -150,7 +149,7 @@ class AdaptedSession:
         return [value.numpy() for value in self.session.run_with_ort_values(names, values, run_options)]
 
     def io_binding(self, *, adapter: Adapters | None = None) -> Any:
-        """A binding that has the arrays of an adapter bound already."""
+        """Returns a binding with the arrays of an adapter."""
         binding, live = self.session.io_binding(), self.adapters(adapter)
         for one in live:
             for name, value in one.values.items():
@@ -159,7 +158,7 @@ class AdaptedSession:
         return binding
 
     def get_inputs(self) -> list[Any]:
-        """Returns what a run must be fed beside its adapter."""
+        """Returns the inputs of a run, without those of its adapter."""
         return [value for value in self.session.get_inputs() if value.name not in self._names]
 
     def _require(self, live: Sequence[LiveAdapter], feeds: Iterable[str]) -> None:

@@ -25,7 +25,7 @@ def supplied_arrays(inputs: Sequence[AdapterInput], named: Path, adapter: Adapte
 
     Raises:
         OptimError[one-adapter-only]: several are given.
-        OptimError: as of :func:`optim.adapters.adapter_file.read_adapter` and :func:`optim.adapters.fit.require_fit`.
+        OptimError: as of ``optim.adapters.adapter_file.read_adapter`` and ``optim.adapters.fit.require_fit``.
     """
     several = (None,) if adapter is None else listed(adapter)
     if len(several) > 1:
@@ -64,7 +64,7 @@ def share_out(given: Adapters, inputs: Mapping[str, Sequence[AdapterInput]]) -> 
     Raises:
         OptimError[adapter-not-taken]: no model takes adapters.
         OptimError[adapter-does-not-fit]: an array is for none of them, or for several.
-        OptimError: as of :func:`optim.adapters.adapter_file.read_adapter`.
+        OptimError: as of ``optim.adapters.adapter_file.read_adapter``.
     """
     takes = {name: {one.info.name for one in found} for name, found in inputs.items() if found}
     if not takes:

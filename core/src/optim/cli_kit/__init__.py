@@ -1,4 +1,4 @@
-"""What a plugin's own commands are made with, so that they look and behave like those of optim."""
+"""Parts for commands of plugins, so that they look and behave like those of optim."""
 
 from __future__ import annotations
 

@@ -9,12 +9,12 @@ import click
 
 
 class OptimCommand(click.Command):
-    """A command of click with three additions; ``@click.command(cls=OptimCommand, ...)`` takes them as keywords.
+    """A click command with headings, old names and examples: ``@click.command(cls=OptimCommand, ...)``.
 
     Args:
-        sections: options by heading; the help shows all other options first.
-        old_names: the present name of an option, by the name that it had in an earlier version.
-        examples: command lines that the help ends with. They run as they are where their files exist.
+        sections: options by heading. The help shows all other options first.
+        old_names: present names of options, by the name in an earlier version.
+        examples: command lines at the end of the help.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class OptimCommand(click.Command):
         self.examples = tuple(examples)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the words; an old name of an option stands for the present one."""
+        """Parses the words. Replaces an old name of an option by the present one."""
         return super().parse_args(ctx, list(self._renamed(args)))
 
     def _renamed(self, words: Iterable[str]) -> Iterable[str]:
@@ -42,7 +42,7 @@ class OptimCommand(click.Command):
             yield self.old_names[name] + equals + value if options and name in self.old_names else word
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options, those of a section below its heading."""
+        """Writes the options, those of a section below its heading."""
         for heading, parameters in self.options_by_heading(ctx).items():
             rows = [row for one in parameters if (row := one.get_help_record(ctx)) is not None]
             if rows:
@@ -50,7 +50,7 @@ class OptimCommand(click.Command):
                     formatter.write_dl(rows)
 
     def options_by_heading(self, ctx: click.Context) -> dict[str, list[click.Parameter]]:
-        """The options that the help shows, in its order; those without a section are below ``Options``."""
+        """Returns the options of the help in order. Options without a section are below ``Options``."""
         headings = {name: heading for heading, names in self.sections.items() for name in names}
         found: dict[str, list[click.Parameter]] = {"Options": [], **{heading: [] for heading in self.sections}}
         for parameter in self.get_params(ctx):
@@ -60,7 +60,7 @@ class OptimCommand(click.Command):
         return {heading: options for heading, options in found.items() if options}
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the examples, each on a line of its own whatever its length."""
+        """Writes the examples, each on a line of its own."""
         super().format_epilog(ctx, formatter)
         if self.examples:
             formatter.write_paragraph()

@@ -26,7 +26,7 @@ _BAR = 10
 
 @contextmanager
 def progress() -> Iterator[Callable[[str], None]]:
-    """A function that is told what is going on. Ctrl-C ends every worker process first."""
+    """Returns a function that shows progress. Ctrl-C ends every worker process first."""
     with _interruptible():
         if sys.stderr.isatty():
             from rich.console import Console

@@ -1,6 +1,6 @@
-"""What a command of a plugin needs to look at a model as a run would: a target, the model in a store, and feeds.
+"""Parts for commands of plugins that look at a model as a run does: a target, the model in a store, and samples.
 
-Each function does what ``optim run`` does in that place, with the same errors.
+Each function does the same as ``optim run``, with the same errors.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
 
 def require_target(name: str) -> Target:
-    """The target of that name, settings included, if it can be used on this machine.
+    """Returns the target of that name, with its settings, if this machine can use it.
 
     Raises:
-        OptimError: unknown-target, target-unavailable.
+        OptimError[unknown-target]: there is no such target.
+        OptimError[target-unavailable]: this machine cannot use it.
     """
     from optim._engine.plugins.registry import load_registry
     from optim._engine.plugins.registry import require_target as require
@@ -32,10 +33,10 @@ def require_target(name: str) -> Target:
 
 
 def read_model(path: Path, store: Path) -> Model:
-    """Check an ``.onnx`` file and bring it into a folder of models.
+    """Checks an ``.onnx`` file and brings it into a folder of models.
 
     Raises:
-        OptimError: it is missing, malformed, or refers to data that is not there.
+        OptimError: the file is missing or malformed, or refers to missing data.
     """
     from optim._engine.graphs.ingest import ingest
 
@@ -43,17 +44,17 @@ def read_model(path: Path, store: Path) -> Model:
 
 
 def read_unchecked(path: Path) -> ir.Model:
-    """The graph of a file that can be read, though optim or onnx may refuse it."""
+    """Reads the graph of a file without a check. optim or onnx may refuse the graph."""
     from optim._engine.graphs.ingest import read_unchecked as read
 
     return read(path)
 
 
 def look_at(path: Path) -> Model:
-    """What a model file says of itself; no weight is read, and nothing is written.
+    """Returns the description of a model file. Reads no weight and writes nothing.
 
     Raises:
-        OptimError: it is missing, or malformed.
+        OptimError: the file is missing or malformed.
     """
     from optim._engine.graphs.file_there import check_file
     from optim.onnx.checker import malformed_is_invalid
@@ -67,12 +68,12 @@ def look_at(path: Path) -> Model:
 
 
 def write_model(model: Model, folder: Path, target: Target) -> None:
-    """Write a model of a store, and beside it what :func:`optim.load` and ``load.py`` open it with.
+    """Writes a model of a store, with the files that ``optim.load`` and ``load.py`` open it with.
 
     Args:
-        model: in a store; onnxruntime runs it.
-        folder: absent or empty.
-        target: that it is opened on.
+        model: a model in a store, which onnxruntime runs.
+        folder: a new or empty folder.
+        target: target that it is opened on.
     """
     from optim._engine.goals.generating import loading_script
     from optim._engine.load_script import LOAD_TEXT
@@ -89,16 +90,16 @@ def write_model(model: Model, folder: Path, target: Target) -> None:
 
 
 def read_feeds(data: str, model: Model, folder: Path, *, seed: int = 0) -> None:
-    """Read what ``--data`` names, as inputs of a model, into a folder that :func:`context_for` takes.
+    """Reads the samples of ``--data`` into a folder for ``context_for``.
 
     Args:
         data: a file, a folder, or ``package.module:function``.
-        model: whose inputs they are.
-        folder: an empty one.
-        seed: handed to a function that takes one.
+        model: model that the samples are for.
+        folder: an empty folder.
+        seed: seed for a function that takes one.
 
     Raises:
-        OptimError: it does not fit the model.
+        OptimError: the samples do not fit the model.
     """
     from optim._engine.feeds.load import load_feeds
 
@@ -108,16 +109,16 @@ def read_feeds(data: str, model: Model, folder: Path, *, seed: int = 0) -> None:
 def made_up_feeds(
     model: Model, folder: Path, *, seed: int = 0, run: Callable[[Feeds], Outputs] | None = None
 ) -> list[Feeds]:
-    """Samples made up from a graph, as a run without ``--data`` makes them.
+    """Synthesizes samples from a graph, as a run without ``--data`` does.
 
     Args:
-        model: whose inputs they are.
-        folder: an empty one, where they are kept.
-        seed: the same seed gives the same samples.
-        run: the model's, so that what it refuses is not taken.
+        model: model that the samples are for.
+        folder: an empty folder for them.
+        seed: random seed.
+        run: runs the model. Samples that it refuses are left out.
 
     Raises:
-        OptimError[feeds-not-found]: nothing could be made up that it runs on.
+        OptimError[feeds-not-found]: the model runs on no synthesized sample.
     """
     from optim._engine.feeds.synthesize import synthesize_feeds
 
@@ -125,13 +126,13 @@ def made_up_feeds(
 
 
 def context_for(target: Target, store: Path, feeds: Path | None, *, seed: int = 0) -> AbstractContextManager[Context]:
-    """Returns what a pass is given beside its model, outside of a run.
+    """Makes the context of a pass outside of a run.
 
     Args:
         target: where the model will run.
-        store: folder that graphs are saved in.
-        feeds: folder that :func:`read_feeds` filled; None: the context has no samples.
-        seed: of the context's generator.
+        store: folder for graphs.
+        feeds: folder of ``read_feeds``; None: the context has no samples.
+        seed: seed of the context's generator.
     """
     if feeds is None:
         return _without_samples(target, store, seed)

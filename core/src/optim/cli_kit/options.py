@@ -120,10 +120,10 @@ target_option = click.option(
 
 
 def targets_option(about: str, *, default: str | None = None) -> Callable[[Decorated], Decorated]:
-    """The option ``--target`` of commands that take several: with commas between, or given more than once.
+    """Makes the option ``--target`` of commands that take several targets: with commas, or given more than once.
 
     Args:
-        about: for the help.
+        about: text of the help.
         default: name of a target.
     """
 
@@ -135,7 +135,7 @@ def targets_option(about: str, *, default: str | None = None) -> Callable[[Decor
 
 
 def metric_options(function: Decorated) -> Decorated:
-    """The options ``--metric`` and ``--max-loss``, as the user wrote them."""
+    """Adds the options ``--metric`` and ``--max-loss``."""
     help_of_loss = "Largest loss of --metric: 1% of its value, or 0.01. Drift is then not limited by default."
     function = click.option("--max-loss", metavar="X|X%", help=help_of_loss)(function)
     return click.option(
@@ -156,9 +156,9 @@ def mismatch_option(function: Decorated) -> Decorated:
 
 
 def seed_option(what: str) -> Callable[[Decorated], Decorated]:
-    """The option ``--seed``, 0 by default.
+    """Makes the option ``--seed``, 0 by default.
 
     Args:
-        what: the text of the help.
+        what: text of the help.
     """
     return click.option("--seed", type=SEED, default=0, metavar="N", show_default=True, help=what)

@@ -1,4 +1,4 @@
-"""How commands print: tables for people, JSON for machines."""
+"""Output of commands: tables for people, JSON for machines."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ NOTHING = "–"  # noqa: RUF001 - an en dash stands in an empty cell
 
 
 def json_option(function: Decorated) -> Decorated:
-    """The option ``--json``, passed on as ``as_json``."""
+    """Adds the option ``--json``, passed on as ``as_json``."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")(function)
 
 
 def printable(text: str) -> str:
-    """A text that cannot do anything to a terminal: what is no letter is written out, an escape for one.
+    """Escapes everything in a text that could control a terminal.
 
-    Names in models and texts in files are anybody's. Lines and tabs stay as they are.
+    Names in models and texts in files may come from strangers. Lines and tabs stay as they are.
     """
     return _NO_LETTER.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def echo(text: str = "", *, err: bool = False) -> None:
-    """Print a line on stdout or stderr, after :func:`printable`."""
+    """Prints a line on stdout or stderr, after ``printable``."""
     click.echo(printable(text), err=err)
 
 
 def print_json(value: object) -> None:
-    """Print ``value`` on stdout, readable."""
+    """Prints ``value`` on stdout as indented JSON."""
     echo_json(json.dumps(value, indent=2, ensure_ascii=False))
 
 
@@ -60,7 +60,7 @@ def echo_json(text: str) -> None:
 def print_rich(show: Callable[[Any], object]) -> None:
     """Print what ``show`` prints on a console of rich; it is given the console.
 
-    Where stdout is no terminal, no line is broken: grep finds it whole. Tables are then for :func:`tabbed`.
+    Where stdout is no terminal, no line is broken: grep finds it whole. Tables are then for ``tabbed``.
     """
     from rich.console import Console
 
@@ -86,15 +86,15 @@ def tabbed(cells: Sequence[str]) -> str:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, styles: Sequence[str] = ()) -> None:
-    """Print a table on stdout.
+    """Prints a table on stdout.
 
-    Where that is no terminal, a line for each row with tabs between the cells. Where it is too narrow for the longest
-    words of all columns beside each other, the cells of a row one below the other: no name is broken.
+    If stdout is not a terminal, each row is a line with tabs between its cells. If a terminal is too narrow for the
+    longest words of all columns, the cells of a row are below each other, so that no name is broken.
 
     Args:
-        columns: their headings.
-        rows: as many cells each; printed without markup, after :func:`printable`.
-        styles: of rich, one for each row, or none at all.
+        columns: headings of the columns.
+        rows: cells of each row, printed without markup, after ``printable``.
+        styles: styles of rich, one for each row; or none.
     """
     if not sys.stdout.isatty():
         for row in (columns, *rows):
@@ -142,7 +142,7 @@ def _longest_word(text: str) -> int:
 
 
 def print_fields(fields: Sequence[tuple[str, str]]) -> None:
-    """Print ``name  value`` lines on stdout, leaving out what is empty; later lines of a value are indented."""
+    """Prints ``name  value`` lines on stdout without empty values, and indents further lines of a value."""
     shown = [(name, value) for name, value in fields if value]
     width = max((len(name) for name, _ in shown), default=0) + 2
     for name, value in shown:
@@ -168,7 +168,7 @@ def _option(name: str, value: Any) -> str:
 
 
 def size_text(size_bytes: float | None) -> str:
-    """E.g. ``90.4 MB``."""
+    """Returns a size as text, e.g. ``90.4 MB``."""
     if size_bytes is None:
         return NOTHING
     amount = float(size_bytes)

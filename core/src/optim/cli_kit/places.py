@@ -1,4 +1,4 @@
-"""Files that a command is asked to write: looked at before anything takes time, and written whole at the end."""
+"""Files that a command writes. Check them before the work, and write them whole at the end."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from optim.errors import OptimError, disk_error
 
 
 def require_drawing(path: Path, flag: str) -> None:
-    """Refuse a place that no drawing can be written to.
+    """Refuses a file that cannot take a drawing.
 
     Raises:
-        OptimError[bad-plot]: another suffix, or a folder that is not there.
+        OptimError[bad-plot]: the suffix is wrong, or the folder is missing.
         OptimError[not-writable]: the file cannot be written.
     """
     if path.suffix != ".svg" or not path.absolute().parent.is_dir():
@@ -28,10 +28,10 @@ def require_drawing(path: Path, flag: str) -> None:
 
 
 def require_writable(path: Path) -> None:
-    """Refuse a file that cannot be written; what is there stays as it is.
+    """Refuses a file that cannot be written. Leaves the file as it is.
 
     Raises:
-        OptimError[not-writable]: its folder is not there, or nothing may be written to it.
+        OptimError[not-writable]: the folder is missing, or nothing may be written to it.
     """
     with _writing(path):
         is_new = not path.exists()
@@ -41,10 +41,11 @@ def require_writable(path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text in UTF-8.
+    """Writes a text in UTF-8.
 
     Raises:
-        OptimError: disk-full, not-writable.
+        OptimError[disk-full]: the disk is full.
+        OptimError[not-writable]: the file cannot be written.
     """
     with _writing(path):
         path.write_text(text, encoding="utf-8")

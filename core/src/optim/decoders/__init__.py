@@ -1,4 +1,4 @@
-"""Decoders: what a graph says of itself as one, and what :func:`optim.load` opens it as."""
+"""Decoders: metadata of their graphs, and the object that ``optim.load`` returns for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``Decoder``: what :func:`optim.load` opens a decoder as, whose sessions a plugin drives token by token."""
+"""``Decoder``: a decoder that ``optim.load`` opened."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 class Decoder(ABC):
-    """Generates text with exported graphs; whatever else it has is its session's own, such as ``run``.
+    """Generates text with exported graphs. All other members are those of its session, such as ``run``.
 
     Attributes:
-        session: of the decoder: an ``onnxruntime.InferenceSession``, or one of a runtime of its own; one that
-            takes adapters, where its graph does.
-        encoder: of the encoder, where there is one.
-        facts: of ``export.json``: ids that end and pad a text, the token that a decoder starts with.
+        session: session of the decoder: an ``onnxruntime.InferenceSession``, or one of another runtime. It takes
+            adapters if its graph does.
+        encoder: session of the encoder, if there is one.
+        facts: facts of ``export.json``: token ids that end and pad a text, and the first token of a decoder.
     """
 
     session: Any
@@ -39,30 +39,31 @@ class Decoder(ABC):
         stop: Sequence[int] = (),
         adapter: Adapters | None = None,
     ) -> Array:
-        """Continue a prompt.
+        """Continues a prompt.
 
         Args:
-            prompt: token ids, shape (batch, sequence), or lists of them, which are padded where their lengths differ;
-                or by name: ``input_ids`` with ``attention_mask`` where rows are padded, or inputs of the encoder.
+            prompt: token ids, shape (batch, sequence), or lists of them, which are padded to one length; or arrays by
+                name: ``input_ids`` with ``attention_mask`` for padded rows, or inputs of the encoder.
                 ``decoder_input_ids`` start a decoder with an encoder.
-            max_new_tokens: at most so many.
-            sample: draw tokens; else the likeliest is taken.
-            temperature: logits are divided by it, > 0; below 1 the likely become likelier.
-            top_k: only so many are drawn from; 0: all tokens.
-            top_p: only the fewest whose probabilities add up to this are drawn from, 0..1; 1: all tokens.
-            seed: of the draw.
-            stop: tokens that end a row, beside the model's own ends of text.
-            adapter: None: that of :func:`optim.load`; an empty sequence: none. Arrays for the encoder go to the
-                encoder. Generations with different adapters may be under way at once.
+            max_new_tokens: largest number of new tokens.
+            sample: draw tokens at random, instead of the likeliest.
+            temperature: divides the logits, > 0. Below 1, likely tokens become likelier.
+            top_k: draw from the likeliest so many tokens; 0: all.
+            top_p: draw from the fewest tokens whose probabilities add up to this, 0..1; 1: all.
+            seed: random seed for the draw.
+            stop: tokens that end a row, beside the ends of text of the model.
+            adapter: None: that of ``optim.load``; an empty sequence: none. Arrays for the encoder go to the encoder.
+                Generations with different adapters may run at the same time.
 
         Returns:
-            New tokens, int64, shape (batch, tokens); after a row's end of text come padding ids.
+            New tokens, int64, shape (batch, tokens). Padding ids follow the end of text of a row.
 
         Raises:
-            OptimError[bad-prompt]: the model cannot take it, or has no room for the prompt and its answer.
-            OptimError[bad-generation]: tokens cannot be drawn so, or not so many.
+            OptimError[bad-prompt]: the model cannot take the prompt, or has no room for it and its answer.
+            OptimError[bad-generation]: the options for drawing tokens, or their number, are wrong.
             OptimError[past-too-large]: the machine has no memory for the past.
-            OptimError[adapter-not-taken]: the model takes no adapters. Others, of one that does not fit.
+            OptimError[adapter-not-taken]: the model takes no adapters. There are further errors for an adapter that
+                does not fit.
         """
 
     @abstractmethod
@@ -75,17 +76,17 @@ class Decoder(ABC):
         stop: Sequence[int] = (),
         adapter: Adapters | None = None,
     ) -> Iterator[Array]:
-        """The likeliest tokens one by one, each of shape (batch,), until every row has ended.
+        """Yields the likeliest tokens one by one, each of shape (batch,), until every row has ended.
 
         Args:
-            prompt: as of :meth:`generate`, like the others.
-            max_new_tokens: at most so many.
-            seed: of the draw.
-            stop: tokens that end a row, beside the model's own ends of text.
-            adapter: of the decoder.
+            prompt: as in ``generate``.
+            max_new_tokens: largest number of new tokens.
+            seed: random seed.
+            stop: tokens that end a row, beside the ends of text of the model.
+            adapter: adapter of the decoder.
 
         Raises:
-            OptimError[bad-prompt]: the model cannot take it, or has no room for the prompt and its answer.
-            OptimError[bad-generation]: less than no tokens are asked for.
+            OptimError[bad-prompt]: the model cannot take the prompt, or has no room for it and its answer.
+            OptimError[bad-generation]: the number of tokens is negative.
             OptimError[past-too-large]: the machine has no memory for the past.
         """

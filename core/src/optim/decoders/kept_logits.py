@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from optim.arrays import Array, Feeds, Outputs
 
 KEPT_LOGITS = "num_logits_to_keep"
-"""The input."""
+"""Input that limits the logits to the last tokens."""
 LOGITS = "logits"
-"""The output whose tokens it counts."""
+"""Output of the logits."""
 
 
 def one_kept() -> Array:

@@ -28,7 +28,7 @@ BUFFER = "buffer"
 
 
 def name_shared_past(graph: onnx_ir.Model) -> None:
-    """Say in the metadata of a graph that its past and present may be one buffer."""
+    """Writes into the metadata of a graph that its past and present may be one buffer."""
     graph.metadata_props[KEY] = BUFFER
 
 

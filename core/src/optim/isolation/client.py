@@ -42,22 +42,22 @@ def run_isolated(
     on_progress: Progress | None = None,
     calls: Calls | None = None,
 ) -> Any:
-    """Run one job in the plugin's own environment; the worker stays for the next one of this run.
+    """Does one job in the plugin's own environment. The worker stays for the next job of this run.
 
     Args:
-        isolation: of the plugin.
-        job: function of its jobs file.
+        isolation: environment of the plugin.
+        job: name of a function in its jobs file.
         request: JSON values.
-        timeout_s: for the job, without the start of the worker.
-        on_progress: called with a share in 0..1 and a few words.
-        calls: what the job may ask the host, by name: JSON values in and out. One that raises ends the job, and its
-            exception comes out here.
+        timeout_s: time limit for the job, without the start of the worker.
+        on_progress: reports progress, called with a share in 0..1 and a few words.
+        calls: functions that the job may call, by name, with JSON values in and out. An exception in one ends the job
+            and comes out here.
 
     Raises:
-        OptimError[not-installed-isolated]: the environment is not there.
-        OptimError[isolated-worker-failed]: it did not start, crashed, hung, or wrote something else than the protocol.
-        OptimError[isolated-job-failed]: the job raised; with its cause.
-        OptimError[disk-full]: the job had no room.
+        OptimError[not-installed-isolated]: the environment is missing.
+        OptimError[isolated-worker-failed]: the worker did not start, crashed, hung, or broke the protocol.
+        OptimError[isolated-job-failed]: the job raised an error. The error has its cause.
+        OptimError[disk-full]: the job had no disk space.
     """
     folder = workers_folder() / isolation.plugin
     folder.mkdir(exist_ok=True)

@@ -4,7 +4,7 @@ Layout below the user's data folder (``OPTIM_DATA_DIR``, else the platform's)::
 
     environments/inc/            a virtual environment, put in place by one rename when it was whole
     environments/inc/optim.json  what it was made from
-    environments/.inc.making/    one that is being made (see :mod:`optim.isolation.install`)
+    environments/.inc.making/    one that is being made (see ``optim.isolation.install``)
     environments/.inc.wheels/    what was downloaded for it; an interrupted install goes on from there
     environments/.inc.lock       held by who makes or removes it
 """
@@ -25,14 +25,14 @@ MARKER = "optim.json"
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """A plugin's environment; the plugin's module has one as ``OPTIM_ISOLATED``.
+    """The environment of a plugin, which the plugin's module has as ``OPTIM_ISOLATED``.
 
     Attributes:
         plugin: name of the plugin.
-        requirements: everything in the environment, each pinned as pip takes it: nothing else is installed.
-        jobs: a Python file that runs in the environment, without optim: each public function is a job,
-            ``job(request, host)`` with JSON values in and out, models and arrays as paths of files.
-        python: versions that the pins have wheels for, as ``requires-python`` says it.
+        requirements: all packages of the environment, each pinned as pip takes it.
+        jobs: a Python file that runs in the environment, without optim. Each public function is a job, ``job(request,
+            host)``, with JSON values in and out, and models and arrays as paths of files.
+        python: Python versions with wheels for the pins, as ``requires-python`` has them.
     """
 
     plugin: str
@@ -50,7 +50,7 @@ def pinned(requirement: str) -> tuple[str, str]:
 
 
 def read_requirements(path: Path) -> tuple[str, ...]:
-    """The lines of a requirements file, without comments."""
+    """Returns the lines of a requirements file, without comments."""
     lines = (line.partition("#")[0].strip() for line in path.read_text(encoding="utf-8").splitlines())
     return tuple(line for line in lines if line)
 
@@ -105,7 +105,7 @@ def installed_environment(plugin: str) -> Environment | None:
 
 
 def find_environment(isolation: Isolation) -> Environment | None:
-    """The environment of a plugin where it was made from the requirements that the plugin has now, and can start."""
+    """Finds the environment of a plugin, if it has the plugin's present requirements and can start."""
     found = installed_environment(isolation.plugin)
     if found is None or found.requirements != isolation.requirements or not found.executable.exists():
         return None

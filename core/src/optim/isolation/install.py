@@ -42,18 +42,19 @@ _QUIETLY = ("--disable-pip-version-check", "--no-input")
 
 
 def install_environment(isolation: Isolation, python: str = "", progress: Progress | None = None) -> Environment:
-    """Make the environment of a plugin, or finish one that was interrupted; one that fits is left as it is.
+    """Makes the environment of a plugin, or completes an interrupted one. Leaves a complete one as it is.
 
     Args:
-        isolation: of the plugin.
-        python: interpreter to make it with; the running one by default.
-        progress: called with steps done, steps in all, and what was done.
+        isolation: environment of the plugin.
+        python: interpreter for the environment; by default the running one.
+        progress: reports progress, called with steps done, all steps, and a few words.
 
     Raises:
         OptimError[isolated-python]: the pins have nothing for this Python.
-        OptimError[isolated-install-failed]: pip could not; with its reason.
+        OptimError[isolated-install-failed]: pip failed. The error has its reason.
         OptimError[index-unreachable]: there is no connection to the package index.
-        OptimError[disk-full], OptimError[not-writable]: where the environments lie.
+        OptimError[disk-full]: the disk of the environments is full.
+        OptimError[not-writable]: the folder of the environments cannot be written.
     """
     if found := find_environment(isolation):
         return found

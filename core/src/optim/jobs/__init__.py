@@ -1,10 +1,8 @@
-"""One subprocess for each piece of work that may crash, hang or eat memory: a plugin's code, a runtime, a clock.
+"""Jobs: work in a subprocess of its own, because it may crash, hang or take all memory.
 
-A job is a module with a dataclass ``Request`` and a function ``run(request, channel)`` that returns a dataclass::
+A job is a module with a dataclass ``Request`` and a function ``run(request, channel)`` that returns a dataclass:
 
     answer, peak_memory_bytes = run_job("my_plugin.look", to_wire(Request(...)), timeout_s=60)
-
-Everything is imported when first used.
 """
 
 from __future__ import annotations

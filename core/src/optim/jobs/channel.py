@@ -10,9 +10,9 @@ from optim.jobs.talk import Talk
 
 
 class Channel:
-    """Tells the parent what happens and receives what it asks next.
+    """Tells the parent about progress and receives its requests.
 
-    Messages to the parent are ``{"event": ..., ...}``, ``{"doing": ...}`` and ``{"calling": ...}`` while work goes on,
+    Messages to the parent are ``{"event": ..., ...}``, ``{"doing": ...}`` and ``{"calling": ...}`` during the work,
     then ``{"result": ...}`` or ``{"error": ...}``.
     """
 
@@ -21,13 +21,13 @@ class Channel:
         self._requests = requests
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Tell the parent something."""
+        """Sends a message to the parent."""
         self._talk.send(message)
 
     def event(self, name: str, /, **values: Any) -> None:
-        """Say that something happened; ``values`` are JSON values."""
+        """Tells the parent about an event; ``values`` are JSON values."""
         self.send({"event": name, **values})
 
     def receive(self) -> dict[str, Any]:
-        """Wait for what the parent says next."""
+        """Waits for the next message of the parent."""
         return self._requests.get()

@@ -1,4 +1,4 @@
-"""Processes as forks of one that has imported what they need: the client of :mod:`optim.jobs.fork_server`.
+"""Processes as forks of one that has imported what they need: the client of ``optim.jobs.fork_server``.
 
 On Linux alone: elsewhere a fork of a process with frameworks of the system in it is not safe, or there is none.
 """
@@ -20,7 +20,7 @@ from optim.jobs.fork_server import PACKET_BYTES
 from optim.jobs.leftovers import MARK_VARIABLE
 
 SWITCH = "OPTIM_FORK_SERVER"
-"""Environment variable; ``0`` starts every worker as a program of its own."""
+"""Environment variable: ``0`` starts each process as a new program instead of a fork (Linux)."""
 
 _READY_S = 60.0
 """For its imports: it only ends a server that hangs; workers are started as programs then."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import psutil
 
 MARK_VARIABLE = "OPTIM_WORKER"
-"""Environment variable: which worker a process was started by."""
+"""Names the worker that started a process, in the environment of the process."""
 
 _SUBREAPER = 36
 """``PR_SET_CHILD_SUBREAPER`` of Linux."""

@@ -31,14 +31,14 @@ class WorkerFailed(Exception):  # noqa: N818 - it states what happened to the wo
 
     Attributes:
         reason: one line for the report.
-        kind: ``crashed``, ``starved`` (ended for want of memory), ``timeout``, ``limit`` (that of a plugin's call),
-            ``raised`` or ``protocol``.
-        details: traceback or the end of its stderr.
-        error: the OptimError that the job raised, where it was one.
-        doing: what it was busy with, where that can be named.
-        call: the plugin's code that ran, where some did.
-        printed: the end of what it printed.
-        events: what it said before, where it was not followed while it said it.
+        kind: ``crashed``, ``starved`` (the system ended it for lack of memory), ``timeout``, ``limit`` (that of a
+            plugin's call), ``raised`` or ``protocol``.
+        details: traceback, or the end of its stderr.
+        error: the OptimError that the job raised, if it did.
+        doing: what the job did at the end, if that is known.
+        call: code of a plugin that ran, if some did.
+        printed: the end of its output.
+        events: its earlier messages, if nothing followed them at the time.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class WorkerFailed(Exception):  # noqa: N818 - it states what happened to the wo
 
     @property
     def is_defect(self) -> bool:
-        """Whether its code broke: by an exception that is no :class:`OptimError`, or by an end without an answer."""
+        """Whether its code has a defect: an exception other than an ``OptimError``, or an end without an answer."""
         return self.error is None and self.kind in ("raised", "crashed", "protocol")
 
 
@@ -138,7 +138,7 @@ class WorkerProcess:
         return Spawned(handle, self._stderr, environment)
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Tell the worker something; a worker that is gone shows at the next :meth:`receive`."""
+        """Tell the worker something; a worker that is gone shows at the next ``receive``."""
         with contextlib.suppress(OSError):
             self._talk.send(message)
 
@@ -266,19 +266,19 @@ def _working_folder() -> str:
 def run_job(
     job: str, request: Any, timeout_s: float, on_event: Callable[[dict[str, Any]], None] | None = None
 ) -> tuple[Any, int]:
-    """Run one job in a process of its own.
+    """Does one job in a process of its own.
 
     Args:
-        job: the module that has it, by its whole name.
-        request: what it is asked, as values of JSON (:func:`to_wire`).
-        timeout_s: seconds after which it is ended, with all that it started.
-        on_event: told what it says on the way, an event at a time.
+        job: full name of the module of the job.
+        request: request as JSON values (``to_wire``).
+        timeout_s: time limit in seconds. It ends the job and all processes that it started.
+        on_event: gets each message of the job.
 
     Returns:
         The JSON values of its answer, and its peak resident memory in bytes.
 
     Raises:
-        WorkerFailed: it did not come back.
+        WorkerFailed: the job did not come back.
     """
     with WorkerProcess(job, request) as worker:
         result = worker.result(timeout_s, on_event)

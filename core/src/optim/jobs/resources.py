@@ -24,10 +24,10 @@ def usable_cores() -> int:
 
 
 def usable_processors() -> int:
-    """Processors that this process has: those that it may run on, or fewer where a quota has no time for so many.
+    """Returns the number of processors that this process may use, or fewer if a quota has less time.
 
-    A quota of one and a half gives two. Runtimes start a thread for each core of the machine, whatever this
-    process may use.
+    A quota of one and a half gives two. Runtimes start a thread for each core of the machine, whatever this process may
+    use.
     """
     quota = ControlGroups().processors()
     return usable_cores() if quota is None else max(1, min(usable_cores(), math.ceil(quota)))

@@ -22,12 +22,12 @@ def know(cls: Any) -> None:
 
 
 def to_wire(value: object) -> Any:
-    """JSON values of a dataclass, a pydantic model or a plain value; NaN and infinity are kept."""
+    """Turns a dataclass, a pydantic model or a plain value into JSON values. Keeps NaN and infinity."""
     return to_jsonable_python(value)
 
 
 def from_wire(cls: type[T], data: object) -> T:
-    """The value of type ``cls`` that :func:`to_wire` wrote.
+    """Turns JSON values of ``to_wire`` into a value of type ``cls``.
 
     Raises:
         pydantic.ValidationError: the data does not fit.

@@ -18,16 +18,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a run delivers, as a layout is given it.
+    """The result of a run, for a layout.
 
     Attributes:
-        folder: the run folder; has ``model.onnx`` and ``session.json``.
-        model: ``model.onnx`` there, with its tuned settings in ``session``.
-        target: where it runs; its provider is one of ONNX Runtime's.
-        files: folder with what belongs to the model and is no graph: ``config.json``, tokenizer, pooling. None where
-            nobody named one.
-        facts: of the source that it was exported from: its kind, task, architecture; empty where it came as ONNX.
-        state: by output the input that takes it in the next step; empty for what is no decoder.
+        folder: the run folder, with ``model.onnx`` and ``session.json``.
+        model: its ``model.onnx``, with the tuned settings in ``session``.
+        target: target of the run, with a provider of ONNX Runtime.
+        files: folder with config, tokenizer, pooling and similar files; None: the user named none.
+        facts: facts about the source: its kind, task, architecture; empty for an ONNX file.
+        state: by output, the input that takes its value in the next step; empty if the model is no decoder.
     """
 
     folder: Path
@@ -40,15 +39,15 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Laid:
-    """What a layout wrote.
+    """Files that a layout wrote.
 
     Attributes:
-        graph: the file that the consumer opens, relative to the layout's folder.
-        session: the settings that the consumer opens it with, as far as the layout's files carry them. Where they are
-            not the result's own, the graph is timed as the consumer opens it.
-        told: what :attr:`Layout.opener` is told, JSON values.
-        notes: for the report, a sentence each.
-        tied_to: runtime and processor that the graph is made for alone; empty for one that every machine takes.
+        graph: file that the consumer opens, relative to the layout's folder.
+        session: settings that the consumer uses, as far as the files of the layout contain them. If they differ from
+            those of the result, optim times the graph as the consumer opens it.
+        told: JSON values for ``Layout.opener``.
+        notes: sentences for the report.
+        tied_to: runtime and processor that the graph needs; empty: any machine.
     """
 
     graph: str
@@ -59,18 +58,18 @@ class Laid:
 
 
 class Layout(ABC):
-    """A way to lay a result out, contributed by ``optim_layouts``. Instantiated without arguments.
+    """A form of a result for another program. A plugin offers it by ``optim_layouts``; it is made without arguments.
 
-    The consumer is the program that opens it. It is not needed to write. Where it is installed, what was written is
-    opened by it, run on the run's feeds, and compared with the result.
+    The consumer is the program that opens the layout. Writing does not need it. If it is installed, optim lets it open
+    the files and run the samples, and compares its outputs with the result.
     """
 
     name: ClassVar[str]
-    """What users call it by, in lower case, e.g. ``optimum``."""
+    """Name in lower case, e.g. ``optimum``."""
     summary: ClassVar[str]
-    """One line: who opens it."""
+    """One line: the program that opens it."""
     consumer: ClassVar[str]
-    """How its consumer is installed, e.g. ``pip install mlflow``."""
+    """Command that installs its consumer, e.g. ``pip install mlflow``."""
     opener: ClassVar[Path]
     """A Python file that opens the layout by its consumer, in whatever Python has that, without optim.
 
@@ -78,50 +77,50 @@ class Layout(ABC):
     told)``, which opens ``folder``, runs each of the ``samples`` (arrays by name) and returns ``(consumer, outputs)``:
     the consumer's name and version, and for each sample its outputs by name."""
     options: ClassVar[type[PassOptions] | str] = "optim.options:NoOptions"
-    """What a user may set behind a colon: ``triton:instances=2``; a class or ``package.module:Class``."""
+    """Options that a user may set after a colon: ``triton:instances=2``; a class or ``package.module:Class``."""
     in_place: ClassVar[bool] = False
-    """Whether the run folder itself can be such a layout: ``write`` is then given that folder, and adds to it."""
+    """Whether the run folder itself can be such a layout. ``write`` then gets that folder and adds files to it."""
 
     def refuse(self, files: Path | None, options: Any) -> str:
-        """Returns why a result cannot be laid out so, e.g. that there is no tokenizer; empty where it can.
+        """Returns the reason why a result cannot have this layout, e.g. no tokenizer; empty if it can.
 
-        Asked before a run begins, so that nobody waits for it in vain. By default it needs nothing beside the graph.
+        optim asks before a run begins. By default a layout only needs the graph.
 
         Args:
-            files: as :attr:`Result.files`.
-            options: an instance of :attr:`options`.
+            files: folder, as in ``Result.files``.
+            options: an instance of ``options``.
         """
         return ""
 
     @abstractmethod
     def write(self, result: Result, folder: Path, options: Any) -> Laid:
-        """Write the layout into ``folder``, which is there and empty, or the run folder where :attr:`in_place` is set.
+        """Writes the layout into ``folder``: an empty folder, or the run folder if ``in_place`` is set.
 
         Args:
-            result: what is laid out; nothing of it may be changed.
-            folder: to write into. What is written elsewhere is not removed if something fails.
-            options: an instance of :attr:`options`.
+            result: the result, which must not change.
+            folder: folder to write into. If something fails, optim does not remove files elsewhere.
+            options: an instance of ``options``.
 
         Raises:
             OptimError: the result does not fit the layout.
         """
 
     def samples(self, result: Result, feeds: Sequence[Feeds]) -> Sequence[Feeds]:
-        """Returns what the consumer runs: for each sample one, another where it cannot be fed these.
+        """Returns the samples for the consumer. Replaces a sample that the consumer cannot take.
 
         Args:
-            result: that was laid out.
+            result: the result that was written.
             feeds: some samples of the run.
         """
         return feeds
 
     def expected(self, result: Result, sample: Feeds, outputs: Outputs) -> Outputs | None:
-        """Returns what the result itself gives for a sample of :meth:`samples`; None where that is one of the run's.
+        """Returns the outputs of the result for a sample of ``samples``; None for a sample of the run.
 
         Args:
-            result: that was laid out.
-            sample: which one.
-            outputs: what the consumer gave for it.
+            result: the result that was written.
+            sample: number of the sample.
+            outputs: outputs of the consumer for it.
 
         Raises:
             OptimError[layout-differs]: the consumer did something else than the result would.

@@ -29,12 +29,12 @@ _TAIL = 300
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What a consumer made of a layout.
+    """Result of opening a layout by its consumer.
 
     Attributes:
-        missing: why there is no consumer; empty where there was one.
-        consumer: with its version.
-        outputs: of each sample.
+        missing: reason why there is no consumer; empty if there is one.
+        consumer: name and version of the consumer.
+        outputs: outputs of each sample.
     """
 
     missing: str
@@ -43,17 +43,17 @@ class Opened:
 
 
 def open_laid(layout: Layout, laid: Laid, folder: Path, samples: Sequence[Feeds], python: Path) -> Opened:
-    """Have the consumer open a layout and run samples.
+    """Lets the consumer open a layout and run samples.
 
     Args:
-        layout: which.
-        laid: what it wrote.
-        folder: where.
-        samples: to run, in order.
-        python: that has the consumer.
+        layout: the layout.
+        laid: the files that it wrote.
+        folder: folder of the files.
+        samples: samples to run, in order.
+        python: Python that has the consumer.
 
     Raises:
-        OptimError[layout-not-opened]: the consumer is there and refuses it, crashes or hangs.
+        OptimError[layout-not-opened]: the consumer is there and refuses the layout, crashes or hangs.
     """
     with tempfile.TemporaryDirectory(prefix="optim-open-") as scratch:
         place = Path(scratch)

@@ -9,26 +9,27 @@ from optim.errors import OptimError
 from optim.layout.contract import Result
 
 LARGEST_GRAPH = (1 << 31) - (1 << 26)
-"""A graph is one message of protobuf, of 2 GiB at most; 64 MiB are left for nodes."""
+"""Largest size of a graph with its weights: a message of protobuf has at most 2 GiB, of which nodes may take 64 MiB."""
 
 
 def place_graph(result: Result, path: Path, *, data_suffix: str = ".data", embed: bool = False) -> Path:
-    """Put the result's graph, with its weights, where a layout wants it.
+    """Copies the graph of a result, with its weights, to the place that a layout wants.
 
-    Files are copies, no hard links: onnx refuses weights in a file that has two names. A graph with external weights is
-    written anew, since it names their file.
+    The files are copies, because onnx refuses hard links to weights. A graph with external weights is written anew,
+    because it names their file.
 
     Args:
-        result: whose graph.
-        path: of the graph; its folder is made.
-        data_suffix: what the name of the file of weights has behind that of the graph.
-        embed: whether weights go into the graph itself, for consumers that look for one file; not beyond 2 GB.
+        result: the result.
+        path: file of the graph. The call makes its folder.
+        data_suffix: suffix of the file of weights, after the name of the graph.
+        embed: whether weights go into the graph itself, for consumers that expect one file; not beyond 2 GB.
 
     Returns:
         ``path``.
 
     Raises:
-        OptimError[external-data-outside]: the graph names a file elsewhere; others, where its weights are not there.
+        OptimError[external-data-outside]: the graph names a file elsewhere. There are further errors for missing
+            weights.
     """
     import onnx
 
@@ -56,15 +57,15 @@ def place_graph(result: Result, path: Path, *, data_suffix: str = ".data", embed
 
 
 def require_provider(result: Result, *, layout: str, providers: tuple[str, ...]) -> None:
-    """Refuse a result of a target that a layout's consumer has no word for.
+    """Refuses a result for a target that the consumer of a layout does not know.
 
     Args:
-        result: that is to be laid out.
-        layout: its name.
-        providers: of onnxruntime that the consumer can be told to open models with.
+        result: the result.
+        layout: name of the layout.
+        providers: providers of onnxruntime that the consumer can use.
 
     Raises:
-        OptimError[layout-not-for-target]: says which targets it takes.
+        OptimError[layout-not-for-target]: the layout does not take this target. The error names those that it takes.
     """
     if result.target.provider not in providers:
         raise OptimError.usage(

@@ -11,7 +11,7 @@ SWITCHED_OFF = "optimization.disable_specified_optimizers"
 
 
 def disabled_as_config(session: SessionConfig) -> SessionConfig:
-    """The same settings with switched-off optimizers as a config entry: for consumers that hand entries on."""
+    """Returns the same settings with switched-off optimizers as a config entry, for consumers that pass entries on."""
     names = switched_off(session)
     if not names:
         return session
@@ -20,6 +20,6 @@ def disabled_as_config(session: SessionConfig) -> SessionConfig:
 
 
 def switched_off(session: SessionConfig) -> set[str]:
-    """Optimizers that settings switch off, in whichever way they say it."""
+    """Returns the optimizers that settings switch off, by either way."""
     entry = session.session_config.get(SWITCHED_OFF, "")
     return {*session.disabled_optimizers, *(name for name in entry.split(";") if name)}

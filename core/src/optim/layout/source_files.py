@@ -13,7 +13,7 @@ from pathlib import Path
 from optim.source import CONFIG_FILE, MODULES_FILE
 
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
-"""One of them makes ids of a text, as transformers calls them."""
+"""Names of tokenizer files in transformers; one of them turns a text into ids."""
 
 TOKENIZER_FILES = (
     *TOKENIZERS,
@@ -33,7 +33,7 @@ _MODULES = "[0-9]_*"
 """Folders of sentence-transformers' modules, e.g. ``1_Pooling``."""
 
 CARRIED = (*_OTHERS, *TOKENIZER_FILES, *_HEAD, f"{_MODULES}/*.json", f"{_MODULES}/*.safetensors")
-"""What :func:`carry_files` copies, as patterns of names in a repository: no pickles among them."""
+"""What ``carry_files`` copies, as patterns of names in a repository: no pickles among them."""
 
 LARGEST_BYTES = 100 << 20
 """The largest tokenizers have 35 MB, a dense layer of sentence-transformers some: what is larger is weights."""
@@ -63,13 +63,13 @@ class Carried:
 
 
 def carry_files(source: Path, folder: Path, *, head: bool = True, links: bool = True) -> Carried:
-    """Copy what belongs to a model and is no graph and no weights of it.
+    """Copies the files of a model other than graphs and weights.
 
     Args:
-        source: a Hugging Face folder, or one that such files were copied to.
-        folder: where to; what lies there under such a name stays.
-        head: what sentence-transformers does behind the graph too.
-        links: whether links are followed, as in the cache of the hub: the user named that folder as the model.
+        source: a Hugging Face folder, or a folder with copies of its files.
+        folder: folder to copy to. Files that are there already stay.
+        head: also copy what sentence-transformers does after the graph.
+        links: whether to follow links, as in the cache of the hub.
     """
     names, too_large = [], []
     for name in _there(source, head=head):

@@ -60,17 +60,17 @@ def leave_to_sessions(graph: ir.Model) -> None:
 
 
 def adapter_names(graph: ir.Model) -> frozenset[str]:
-    """Names of the adapter inputs of a graph."""
+    """Returns the names of the adapter inputs of a graph."""
     return frozenset(one["name"] for one in _read(graph.metadata_props))
 
 
 def name_adapter_inputs(graph: ir.Model, inputs: Iterable[AdapterInput]) -> None:
-    """Say in the metadata of a graph which of its inputs take weights of adapters, in place of what was said before."""
+    """Writes into the metadata of a graph which of its inputs take weights of adapters."""
     graph.metadata_props[KEY] = json.dumps([_said(one) for one in inputs])
 
 
 def keep_adapter_inputs(graph: ir.Model, inputs: Sequence[AdapterInput]) -> None:
-    """Say of a graph that a library wrote what its predecessor said: a library may have dropped the metadata."""
+    """Copies this metadata from a graph to its successor, because a library may have dropped it."""
     if inputs:
         name_adapter_inputs(graph, inputs)
     else:

@@ -55,7 +55,7 @@ class OnnxRuntimeSession(Session):
             self._shares = provider_shares(counts, provider)
 
     def run(self, feeds: Feeds) -> Outputs:
-        """One run; feeds that the graph no longer has are left out."""
+        """Runs the model once. Ignores input arrays that the graph no longer has."""
         given = {name: array for name, array in feeds.items() if name in self._inputs}
         run = self._session.run if self._has_numpys_types else self._run_in_other_types
         return dict(zip(self._names, run(None, given), strict=True))
@@ -78,16 +78,16 @@ class OnnxRuntimeSession(Session):
 
     @property
     def inference_session(self) -> onnxruntime.InferenceSession:
-        """The runtime's own session, for who binds memory to it."""
+        """The session of onnxruntime, e.g. to bind memory to it."""
         return self._session
 
     @property
     def executed_on(self) -> Mapping[str, float]:
-        """Where onnxruntime's record says; without one all on the provider, as falling back is switched off."""
+        """Reads the record of onnxruntime. Without a record all nodes are on the provider, because fallback is off."""
         return self._shares
 
     def close(self) -> None:
-        """Let the runtime's memory go, whoever still holds this object."""
+        """Releases the memory of the runtime, even if something still refers to this object."""
         self.__dict__.pop("_session", None)
 
 
@@ -106,13 +106,13 @@ def _array(value: onnxruntime.OrtValue) -> Any:
 
 
 class OnnxRuntimeBackend(Backend):
-    """ONNX Runtime; a subclass gives it a name."""
+    """A backend on ONNX Runtime. A subclass gives it a name."""
 
     opened_by_onnxruntime = True
-    """What it delivers needs onnxruntime alone."""
+    """The delivered model only needs onnxruntime."""
 
     def open(self, model: Model, target: Target) -> Session:
-        """Open with the model's own settings; weights that are large beside the memory are read where they lie."""
+        """Opens a model with its own settings. Maps weights that are large beside the memory."""
         from optim.onnx.libraries import operator_libraries
         from optim.onnx.sessions import open_session
         from optim.providers.repacking import mapped_config
@@ -129,13 +129,13 @@ class OnnxRuntimeBackend(Backend):
         return OnnxRuntimeSession(session, target.provider, recorded=target.shapes_on_cpu)
 
     def limits(self) -> BackendLimits:
-        """Measured on the installed runtime."""
+        """Measures the limits of the installed runtime."""
         from optim.onnx.sessions import runtime_limits
 
         return runtime_limits()
 
     def equivalent_settings(self, target: Target) -> Sequence[SessionConfig]:
-        """Optimization levels, and one thread: each reorders reductions and nothing else."""
+        """Returns optimization levels, and one thread: each only reorders reductions."""
         return (
             SessionConfig({_LEVEL: "ORT_DISABLE_ALL"}),
             SessionConfig({_LEVEL: "ORT_ENABLE_BASIC"}),
@@ -143,11 +143,11 @@ class OnnxRuntimeBackend(Backend):
         )
 
     def session_digest(self, model: Model, target: Target, scratch: Path) -> str:
-        """Of the graph that onnxruntime makes under the model's settings, and of the settings that it does not go by.
+        """Returns a digest of the graph that onnxruntime makes under the model's settings, and of the other settings.
 
-        Weights count by type, by shape, and by how many of their numbers are denormal: see
-        :func:`~optim.onnx.digests.operations_digest` and :mod:`optim.onnx.denormals`. Providers that compile whole
-        graphs cannot write theirs.
+        Weights count by type, by shape, and by how many of their numbers are denormal
+        (``optim.onnx.digests.operations_digest``, ``optim.onnx.denormals``). Providers that compile whole graphs cannot
+        write their graph.
         """
         from optim.onnx.digests import operations_digest
 
@@ -168,7 +168,7 @@ class OnnxRuntimeBackend(Backend):
         )
 
     def versions(self) -> Mapping[str, str]:
-        """Whichever build of onnxruntime is installed; only one that pip does not know is imported for it."""
+        """Returns the version of the installed build of onnxruntime. Imports only a build that pip does not know."""
         for name in _DISTRIBUTIONS:
             try:
                 return {name: importlib.metadata.version(name)}

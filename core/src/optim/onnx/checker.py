@@ -20,18 +20,19 @@ _ASIDE = "optim.put-aside"
 
 
 def check_graph(skeleton: onnx.ModelProto, path: Path) -> None:
-    """Refuse an invalid graph.
+    """Refuses an invalid graph.
 
-    The checker is given a stand-in by path: it reads no weights, and models above 2 GiB pass through it too. Inputs
-    and outputs of unknown rank, which the checker refuses and every runtime accepts, are let through, and so are
-    operators that onnxruntime has in the standard domain and ONNX does not.
+    The checker of onnx gets a copy without weights, as a file, so it takes models above 2 GiB too. Three things pass
+    although the checker refuses them, because runtimes accept them: inputs of unknown rank, outputs of unknown rank,
+    and operators that only onnxruntime has in the standard domain.
 
     Args:
-        skeleton: from :func:`optim.onnx.skeleton.read_skeleton`; left alone.
-        path: what to call it in a message.
+        skeleton: graph from ``optim.onnx.skeleton.read_skeleton``; stays unchanged.
+        path: name of the model in messages.
 
     Raises:
-        OptimError: invalid-graph, ir-too-new.
+        OptimError[invalid-graph]: the checker refuses the graph.
+        OptimError[ir-too-new]: the IR version is newer than onnx knows.
     """
     if not skeleton.graph.output:
         raise invalid_graph(path, "it has no outputs")

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 
 class UniqueNames:
-    """Names that no value of a model has.
+    """Makes names that no value of a model has.
 
-    It knows the values that the model has when it is made, and the names that it gave out since.
+    It knows the values that the model has at first, and the names that it made since.
     """
 
     def __init__(self, model: ir.Model) -> None:
@@ -20,7 +20,7 @@ class UniqueNames:
         self._taken |= {value.name for node in model.graph.all_nodes() for value in node.outputs}
 
     def take(self, wanted: str) -> str:
-        """The wanted name, or one made from it with a number behind; it is taken from now on."""
+        """Returns the wanted name, with a number behind it if the name is taken, and reserves it."""
         name, number = wanted, 1
         while name in self._taken:
             number += 1
@@ -30,7 +30,7 @@ class UniqueNames:
 
 
 def make_constant(name: str, content: NDArray[Any] | np.generic | ir.TensorProtocol) -> ir.Value:
-    """A value that holds an array or a tensor; it belongs to no graph yet, and the tensor gets its name."""
+    """Makes a value from an array or a tensor. The value belongs to no graph yet, and gives the tensor its name."""
     tensor = content if isinstance(content, ir.TensorProtocol) else ir.tensor(content)
     tensor.name = name
     return ir.Value(
@@ -39,12 +39,12 @@ def make_constant(name: str, content: NDArray[Any] | np.generic | ir.TensorProto
 
 
 def add_constant(graph: ir.Graph, name: str, content: NDArray[Any] | np.generic | ir.TensorProtocol) -> ir.Value:
-    """A new initializer of a graph.
+    """Adds an initializer to a graph.
 
     Args:
-        graph: which it is added to.
-        name: one that is free there.
-        content: its values; of any shape and type that ONNX has.
+        graph: the graph.
+        name: a name that is free in the graph.
+        content: the values, of any shape and type of ONNX.
     """
     value = make_constant(name, content)
     graph.register_initializer(value)
@@ -52,15 +52,15 @@ def add_constant(graph: ir.Graph, name: str, content: NDArray[Any] | np.generic 
 
 
 def read_constant(value: ir.Value | None, *, at_most: int | None = None, even_if_input: bool = False) -> Any:
-    """The array that an initializer or a Constant node holds.
+    """Reads the array of an initializer or a Constant node.
 
     Args:
-        value: of a graph; None stands for an input that a node leaves out.
-        at_most: larger ones are not read; counted in elements.
-        even_if_input: read an initializer that is listed among the inputs too, though a run may replace it.
+        value: a value of a graph; None: an input that a node leaves out.
+        at_most: largest number of elements to read.
+        even_if_input: also read an initializer that is an input, although a run may replace it.
 
     Returns:
-        The array; None for what is no constant, or is larger.
+        The array; None if the value is not constant, or is larger.
     """
     if value is None or (value.is_graph_input() and not even_if_input):
         return None
@@ -71,11 +71,11 @@ def read_constant(value: ir.Value | None, *, at_most: int | None = None, even_if
 
 
 def only_reader(value: ir.Value, *operators: str) -> ir.Node | None:
-    """The node that alone reads a value, in the value's own graph.
+    """Returns the node that alone reads a value, in the value's own graph.
 
     Args:
-        value: of a graph; an output of the graph has a further reader.
-        operators: what the node may be; anything, if none is named.
+        value: a value of a graph. An output of the graph has a further reader.
+        operators: allowed operators of the node; none: all.
     """
     uses = list(value.uses())
     if len(uses) != 1 or value.is_graph_output() or uses[0].node.graph is not value.graph:
@@ -85,7 +85,7 @@ def only_reader(value: ir.Value, *operators: str) -> ir.Node | None:
 
 
 def constant_values(graph: ir.Model) -> set[ir.Value]:
-    """Values of the main graph that no feed has a part in."""
+    """Returns the values of the main graph that do not depend on its inputs."""
     bodies = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
     fixed = set(graph.graph.initializers.values())
     for node in graph.graph:

@@ -17,9 +17,9 @@ from optim.onnx.linked import linked_path, locations
 
 
 def external_files(path: Path) -> list[str]:
-    """Locations of the files that a graph refers to, weights and compiled graphs, relative to its folder, sorted.
+    """Returns the files that a graph refers to, relative to its folder and sorted: weights and compiled graphs.
 
-    Files of the user's that it is linked to (:mod:`optim.onnx.linked`) are none of its own and left out.
+    It leaves out files of the user that the graph is linked to (``optim.onnx.linked``).
     """
     graph = onnx.load(path, load_external_data=False)
     own = {entry.value for entry in locations(graph) if linked_path(entry.value) is None}

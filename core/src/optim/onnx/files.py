@@ -37,7 +37,7 @@ EXTERNAL_FROM_BYTES = 1024
 
 
 def read_ir(path: Path) -> ir.Model:
-    """A fresh onnx-ir model; external weights are memory-mapped when touched."""
+    """Reads a graph as a new onnx-ir model. External weights are memory-mapped when they are used."""
     with _collecting_later():
         graph = ir.load(path)
         resolve(graph)
@@ -70,15 +70,15 @@ def _collecting_later() -> Iterator[None]:
 def describe_model(
     path: Path, *, session: SessionConfig | None = None, provenance: tuple[str, ...] = (), digest: str | None = None
 ) -> Model:
-    """The :class:`Model` of a file on disk.
+    """Makes the ``Model`` of a file on disk.
 
-    Its weights are read only where no digest is given and the file does not lie in the store.
+    It only reads the weights if there is no digest and the file is not in the store.
 
     Args:
-        path: of the graph; its external data lies beside it.
+        path: file of the graph, with its external data beside it.
         session: settings to open it with; by default none.
-        provenance: the steps that made it, oldest first.
-        digest: of graph and weights where it is known, as of a file of the store.
+        provenance: steps that made the model, oldest first.
+        digest: digest of graph and weights, if it is known.
     """
     proto = onnx.load(path, load_external_data=False)
     settings = session or SessionConfig()
@@ -116,10 +116,10 @@ def save_in_store(graph: ir.Model, store: Path, *, session: SessionConfig | None
 
 
 def save_for_measuring(graph: ir.Model, store: Path, *, session: SessionConfig | None = None) -> Model:
-    """As :func:`save_in_store`, for a model that is opened once and thrown away: :func:`discard_measured` does that.
+    """Writes a graph into the store for a model that is opened once and then deleted (``discard_measured``).
 
-    Its files have names of their own, so throwing them away never costs another model that has the same bytes; those
-    that a killed process leaves behind go with the next clean-up. The digest is made up.
+    Its files have random names, so that deleting them never removes a file of another model with the same bytes. The
+    next clean-up deletes the files of a killed process. The digest is random.
     """
     name = f".{uuid.uuid4().hex}"
     _externalize(graph, store, f"{name}.data.tmp")
@@ -132,7 +132,7 @@ def save_for_measuring(graph: ir.Model, store: Path, *, session: SessionConfig |
 
 
 def discard_measured(model: Model) -> None:
-    """Delete what :func:`save_for_measuring` wrote; a model of the store is left alone."""
+    """Deletes the files of ``save_for_measuring``. Leaves a model of the store alone."""
     for suffix in (".onnx.tmp", ".data.tmp"):
         (model.path.parent / f".{model.digest}{suffix}").unlink(missing_ok=True)
 
@@ -173,17 +173,17 @@ def deliver_model(
     size_threshold: int = EXTERNAL_FROM_BYTES,
     one_file: bool = True,
 ) -> list[Path]:
-    """Write a model for deployment: the graph, and beside it ``NAME.data`` where it has large weights.
+    """Writes a model for deployment: the graph, and ``NAME.data`` beside it for large weights.
 
     Args:
-        model: in the store.
-        folder: made where it is not there.
-        name: of the graph's file.
-        size_threshold: bytes from which weights are outside the graph.
-        one_file: else each of them has a file of its own, ``NAME.data.0`` and so on.
+        model: a model in the store.
+        folder: folder to write into. The call makes it.
+        name: name of the graph's file.
+        size_threshold: bytes from which a weight is outside of the graph.
+        one_file: whether all weights are in one file. If not, each has a file, ``NAME.data.0`` and so on.
 
     Returns:
-        The files written. Deterministic: the same model gives the same bytes.
+        The files written. The same model gives the same bytes.
     """
     folder.mkdir(parents=True, exist_ok=True)
     graph = model.ir()
@@ -222,7 +222,7 @@ def deliver_linked(model: Model, folder: Path, *, name: str) -> None:
 
 
 def model_size_bytes(model: Model) -> int:
-    """Returns what the model takes on disk once delivered: its graph and the weights it uses, each once."""
+    """Returns the size of the delivered model: its graph, and each weight that it uses once."""
     graph = onnx.load(model.path, load_external_data=False)
     total = model.path.stat().st_size
     total += sum((model.path.parent / location).stat().st_size for location in context_files(graph))
@@ -238,7 +238,7 @@ def model_size_bytes(model: Model) -> int:
 
 
 def embedded_tensor(tensor: ir.ExternalTensor) -> TensorProtocol:
-    """A copy in memory, read without onnx-ir's own reader, which refuses hard links."""
+    """Copies a tensor into memory, without onnx-ir's own reader, which refuses hard links."""
     data = b"".join(pieces(tensor))
     proto = onnx.TensorProto(data_type=tensor.dtype.value, dims=list(tensor.shape.numpy()), raw_data=data)
     return ir.Tensor(onnx.numpy_helper.to_array(proto), dtype=tensor.dtype, shape=tensor.shape, name=tensor.name)

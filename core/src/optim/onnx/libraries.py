@@ -21,7 +21,7 @@ _FILES = {"onnxruntime_extensions": "_extensions_pydll"}
 
 
 def operator_libraries(domains: Iterable[str]) -> tuple[str, ...]:
-    """Import names of the packages that these domains need."""
+    """Returns the import names of the packages that these domains need."""
     return tuple(sorted({OPERATOR_LIBRARIES[domain] for domain in domains if domain in OPERATOR_LIBRARIES}))
 
 
@@ -31,7 +31,7 @@ def installed_domains() -> dict[str, int]:
 
 
 def operator_library_path(package: str) -> str:
-    """The shared library of a package, found without importing it: importing it may bring torch.
+    """Finds the shared library of a package without importing it, because the import may load torch.
 
     Raises:
         OptimError[operators-missing]: the package is not installed.

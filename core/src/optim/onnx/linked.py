@@ -128,14 +128,14 @@ def _below(root: str, file: Path) -> str:
 
 @contextmanager
 def openable_file(path: Path) -> Iterator[Path]:
-    """A graph of the store as a file that other readers of ONNX open, while the block lasts.
+    """Gives a graph of the store as a file that other readers of ONNX open, inside the block.
 
     Args:
-        path: of the graph.
+        path: file of the graph.
 
     Returns:
-        The path itself where it is such a file. Else that of a graph beside hard links to its data: symbolic ones lead
-        out of a folder, which readers refuse. On another file system than the store's they are copies.
+        The path itself, if readers open it. Else the path of a graph beside hard links to its data, because readers
+            refuse symbolic links that lead out of a folder. On another file system the links are copies.
     """
     if session_model(path) is None:
         yield path

@@ -28,16 +28,16 @@ _HANDING_ON = frozenset(("Cast", "DequantizeLinear", "Identity", "Reshape", "Squ
 
 
 def operator_counts(path: Path) -> dict[str, int]:
-    """Nodes by operator, most frequent first; subgraphs and function bodies are counted too, each body once.
+    """Counts nodes by operator, most frequent first. Counts subgraphs too, and the body of each function once.
 
-    Operators of the standard domain go by their type (``MatMul``), others by domain and type
+    Operators of the standard domain have their type as name (``MatMul``), others domain and type
     (``com.microsoft:Attention``). Reads no weights.
     """
     return count_operators(read_skeleton(path))
 
 
 def count_operators(model: onnx.ModelProto) -> dict[str, int]:
-    """As :func:`operator_counts`, of a model in memory."""
+    """As ``operator_counts``, of a model in memory."""
     counts = Counter(qualified_name(node.domain, node.op_type) for node in walk_nodes(model))
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
@@ -57,7 +57,7 @@ def work_shares(path: Path) -> dict[str, float]:
 def work_by_weight(path: Path) -> dict[str, float]:
     """The share of the multiplications of each operator with weights of one shape, such as ``MatMul 384x1536``, 0..1.
 
-    It is guessed as :func:`work_shares` does. The order of dimensions does not count: a Gemm may have its weight
+    It is guessed as ``work_shares`` does. The order of dimensions does not count: a Gemm may have its weight
     transposed. Reads no weights.
     """
     work: Counter[str] = Counter()
@@ -68,7 +68,7 @@ def work_by_weight(path: Path) -> dict[str, float]:
 
 
 def node_work(model: onnx.ModelProto) -> dict[str, float]:
-    """Multiplications with weights for each row, guessed as :func:`work_shares` does, by the name of the node.
+    """Multiplications with weights for each row, guessed as ``work_shares`` does, by the name of the node.
 
     Nodes without a name share the empty one.
     """
@@ -138,12 +138,12 @@ def walk_graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
 
 
 def subgraphs(attribute: onnx.AttributeProto) -> list[onnx.GraphProto]:
-    """The graphs that an attribute holds."""
+    """Returns the graphs in an attribute."""
     return [attribute.g, *attribute.graphs] if attribute.HasField("g") else list(attribute.graphs)
 
 
 def qualified_name(domain: str, op_type: str) -> str:
-    """Returns how an operator is called in reports."""
+    """Returns the name of an operator in reports."""
     return op_type if domain in ("", "ai.onnx") else f"{domain}:{op_type}"
 
 

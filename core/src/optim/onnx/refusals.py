@@ -103,7 +103,7 @@ _INVALID = re.compile(
 
 
 def session_failed(path: Path, error: BaseException) -> OptimError:
-    """The runtime's refusal to open ``path`` as a diagnosis: OptimError[session-failed]."""
+    """Makes the error for a runtime that refuses to open ``path``: OptimError[session-failed]."""
     text = " ".join(str(error).split())
     what = f"onnxruntime refuses {_shortened(path.name)}"
     for kind in _KINDS:
@@ -121,7 +121,7 @@ def _shortened(text: str) -> str:
 
 
 def plain_message(text: str) -> str:
-    """A message of the runtime without its error code, its source files and folders of this machine."""
+    """Removes the error code, source files and folders of this machine from a message of the runtime."""
     for noise in _NOISE:
         text = noise.sub("", text)
     return re.sub(r"/\S*/(\S+\.(?:onnx|data))\b", r"\1", text)

@@ -2,7 +2,7 @@
 
 ONNX Runtime fails quietly in three ways that are refused here: a provider that cannot be used is replaced by the CPU,
 a node that a provider does not take is run on the CPU, and a run that fails on a device is done again on the CPU. Its
-own exceptions become an :class:`OptimError` that says what to do.
+own exceptions become an ``OptimError`` that says what to do.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ _ENUMS = {
     "execution_order": ort.ExecutionOrder,
 }
 EXACT_INTEGERS = SessionConfig({}, {"session.x64quantprecision": "1"})
-"""Has 8-bit products added in 32 bits on x86 without VNNI, where they saturate otherwise. It changes nothing on other
-processors, and does nothing at the optimization levels ``ORT_DISABLE_ALL`` and ``ORT_ENABLE_BASIC``."""
+"""Makes onnxruntime add 8-bit products in 32 bits on x86 without VNNI, because they saturate otherwise. It changes
+nothing on
+other processors, nor at the optimization levels ``ORT_DISABLE_ALL`` and ``ORT_ENABLE_BASIC``."""
 
 _SILENT = 4
 _ASKED_DOMAINS = (
@@ -88,15 +89,15 @@ def open_session(
     libraries: Iterable[str] = (),
     supplied: Mapping[str, Array] | None = None,
 ) -> ort.InferenceSession:
-    """Open a model so that it really runs on a target's provider; nodes go to the CPU only where the target admits it.
+    """Opens a model on a target's provider. Nodes only go to the CPU if the target allows it.
 
     Args:
-        path: the graph.
-        settings: of the model; its options of a provider are laid over those of the target.
-        target: its providers, with options and package, and how many threads it has; by default the CPU.
-        extra_config: further config entries of this session alone, never part of the model.
-        libraries: packages with operators that the graph needs, see :mod:`optim.onnx.libraries`.
-        supplied: arrays of initializers that the model does not have itself.
+        path: file of the graph.
+        settings: settings of the model. Its options of a provider override those of the target.
+        target: providers, with options and package, and number of threads; by default the CPU.
+        extra_config: further config entries for this session, which do not belong to the model.
+        libraries: packages with operators that the graph needs (see ``optim.onnx.libraries``).
+        supplied: arrays for initializers that the model does not have itself.
 
     Raises:
         OptimError[provider-missing]: this onnxruntime has no such provider, or the package is not installed.
@@ -208,13 +209,13 @@ def _fell_back(path: Path, provider: str, instead: str) -> OptimError:
 
 @cache
 def register_provider(library: str, provider: str) -> list[Any]:
-    """Make a provider of a package of its own known to onnxruntime.
+    """Registers a provider of a separate package with onnxruntime.
 
     Returns:
-        The devices it can run on: those that are no processor where there are any, else its simulator.
+        The devices that it can run on: devices other than a processor, if there are any; else its simulator.
 
     Raises:
-        OptimError[provider-missing]: the package or a file of it is not there, or cannot be loaded.
+        OptimError[provider-missing]: the package or one of its files is missing, or cannot be loaded.
     """
     try:
         if not any(device.ep_name == provider for device in ort.get_ep_devices()):
@@ -243,20 +244,20 @@ def register_provider(library: str, provider: str) -> list[Any]:
 
 @cache
 def runtime_limits() -> BackendLimits:
-    """The newest IR version and opsets that the installed onnxruntime accepts, found by offering it tiny models.
+    """Finds the newest IR version and opsets that the installed onnxruntime accepts, with tiny models.
 
-    A domain that it knows it refuses in a version far too new; one that it does not know it lets through in any,
-    until a node asks for an operator of it.
+    onnxruntime refuses a far too new version of a domain that it knows. It accepts any version of an unknown domain,
+    until a node needs an operator of it.
     """
     found = measure_limits(_opens)
     return BackendLimits(found.ir_version, {**found.opset, **installed_domains()})
 
 
 def measure_limits(opens: Callable[[bytes], bool]) -> BackendLimits:
-    """The newest IR version and opsets that a build of ONNX Runtime accepts, whatever opens models with it.
+    """Finds the newest IR version and opsets that a build of ONNX Runtime accepts.
 
     Args:
-        opens: whether a model, serialized, can be opened.
+        opens: whether the build opens a serialized model.
     """
     import onnx
 

@@ -26,10 +26,10 @@ from optim.model import TensorInfo
 
 
 def shapes_of_feeds(inputs: Iterable[TensorInfo], samples: Iterable[Feeds]) -> dict[str, tuple[int, ...]]:
-    """The shapes that the dynamic inputs have in every sample.
+    """Returns the shapes of the dynamic inputs, which all samples must share.
 
     Raises:
-        OptimError[conflicting-shapes]: two samples differ; both shapes are named.
+        OptimError[conflicting-shapes]: two samples differ. The error names both shapes.
         OptimError[feeds-empty]: there is no sample.
     """
     dynamic = [info.name for info in inputs if info.is_dynamic and info.is_tensor]
@@ -53,11 +53,11 @@ def shapes_of_feeds(inputs: Iterable[TensorInfo], samples: Iterable[Feeds]) -> d
 
 
 def require_dimensions(graph: ir.Model, sizes: Mapping[str, int]) -> None:
-    """Refuse sizes that no dimension of the inputs can have.
+    """Refuses sizes that no dimension of the inputs can have.
 
     Raises:
-        OptimError[unknown-dimension]: no input has such a dimension; lists the near ones.
-        OptimError[bad-shape]: a size below 1.
+        OptimError[unknown-dimension]: no input has such a dimension. The error lists the nearest ones.
+        OptimError[bad-shape]: a size is below 1.
     """
     names = {
         size.value
@@ -72,15 +72,15 @@ def require_dimensions(graph: ir.Model, sizes: Mapping[str, int]) -> None:
 
 
 def require_shapes(graph: ir.Model, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
-    """Refuse shapes that the inputs cannot have.
+    """Refuses shapes that the inputs cannot have.
 
     Returns:
-        The size of each dimension name that they fix.
+        The size of each named dimension that the shapes fix.
 
     Raises:
-        OptimError[unknown-input]: lists the near ones.
-        OptimError[bad-shape]: another number of dimensions, a size below 1, or one that contradicts a fixed one.
-        OptimError[conflicting-shapes]: a dimension's name would have two sizes.
+        OptimError[unknown-input]: there is no such input. The error lists the nearest ones.
+        OptimError[bad-shape]: the number of dimensions differs, a size is below 1, or contradicts a fixed size.
+        OptimError[conflicting-shapes]: a named dimension would have two sizes.
     """
     inputs = _inputs(graph)
     sizes: dict[str, int] = {}
@@ -94,12 +94,12 @@ def require_shapes(graph: ir.Model, shapes: Mapping[str, Sequence[int]]) -> dict
 def fixed_inputs(
     inputs: Iterable[TensorInfo], sizes: Mapping[str, int], shapes: Mapping[str, Sequence[int]]
 ) -> tuple[TensorInfo, ...]:
-    """Returns what the inputs are once some of their dimensions are fixed.
+    """Returns the inputs with some dimensions fixed.
 
     Args:
-        inputs: of a model.
-        sizes: by names of dimensions, wherever they occur.
-        shapes: by names of inputs, in place of their own; names of dimensions in them are looked up in ``sizes`` too.
+        inputs: inputs of a model.
+        sizes: sizes by name of a dimension, for all inputs.
+        shapes: shapes by input, in place of its own. ``sizes`` also fixes the names of dimensions in them.
     """
     found = []
     for info in inputs:
@@ -110,14 +110,14 @@ def fixed_inputs(
 
 
 def fix_dimensions(graph: ir.Model, sizes: Mapping[str, int]) -> None:
-    """Give named dimensions of the inputs a fixed size, and infer what follows from it; the others stay dynamic.
+    """Gives named dimensions of the inputs a fixed size and infers all shapes again. Others stay dynamic.
 
     Args:
-        graph: changed in place.
-        sizes: by name of the dimension, e.g. ``{"batch": 1}``; each at least 1.
+        graph: graph to change.
+        sizes: sizes by name of a dimension, e.g. ``{"batch": 1}``; each at least 1.
 
     Raises:
-        OptimError: see :func:`require_dimensions`.
+        OptimError: as in ``require_dimensions``.
     """
     require_dimensions(graph, sizes)
     for value in _inputs(graph).values():
@@ -126,20 +126,20 @@ def fix_dimensions(graph: ir.Model, sizes: Mapping[str, int]) -> None:
 
 
 def fix_shapes(graph: ir.Model, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
-    """Give inputs a fixed shape, and infer what follows from it.
+    """Gives inputs a fixed shape and infers all shapes again.
 
-    A dimension's name means the same size wherever it stands, so inputs that are not named here become fixed too
-    where they share a dimension with one that is.
+    The name of a dimension means the same size everywhere. So other inputs that share a named dimension become fixed
+    too.
 
     Args:
-        graph: changed in place.
-        shapes: by input; as many sizes as the input has dimensions, each at least 1.
+        graph: graph to change.
+        shapes: shapes by input: as many sizes as the input has dimensions, each at least 1.
 
     Returns:
-        The size of each dimension name that was fixed.
+        The size of each named dimension that is now fixed.
 
     Raises:
-        OptimError: see :func:`require_shapes`.
+        OptimError: as in ``require_shapes``.
     """
     sizes, inputs = require_shapes(graph, shapes), _inputs(graph)
     for name, shape in shapes.items():
@@ -151,10 +151,10 @@ def fix_shapes(graph: ir.Model, shapes: Mapping[str, Sequence[int]]) -> dict[str
 
 
 def require_shapes_of(graph: ir.Model, samples: Iterable[Feeds]) -> None:
-    """Refuse fixed shapes that a sample does not have.
+    """Refuses fixed shapes that a sample does not have.
 
     Raises:
-        OptimError[conflicting-shapes]: names the input.
+        OptimError[conflicting-shapes]: a sample has another shape. The error names the input.
     """
     tensors = {name: value for name, value in _inputs(graph).items() if isinstance(value.type, ir.TensorType)}
     shapes = {name: value.shape for name, value in tensors.items() if value.shape is not None}
@@ -197,14 +197,13 @@ def _learn(value: ir.Value, shape: Sequence[int], sizes: dict[str, int]) -> None
 
 
 def infer_shapes_again(graph: ir.Model, sizes: Mapping[str, int] | None = None) -> None:
-    """Infer every shape inside, and those of the outputs, from those of the inputs.
+    """Infers every shape inside, and those of the outputs, from those of the inputs.
 
-    What is fixed already stays, since operators that nobody can infer say it themselves. Weights stay where they are:
-    the graph is handed over with references to them.
+    Fixed shapes stay, because some operators have no shape inference. The weights stay in their files.
 
     Args:
-        graph: changed in place.
-        sizes: of named dimensions that became fixed.
+        graph: graph to change.
+        sizes: sizes of named dimensions that are now fixed.
     """
     sizes = sizes or {}
     values = [value for node in graph.graph for value in node.outputs]

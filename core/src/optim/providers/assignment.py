@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     import onnxruntime
 
 RECORD_ASSIGNMENT = {"session.record_ep_graph_assignment_info": "1"}
-"""Config entries with which onnxruntime keeps which node it gave to which provider."""
+"""Config entries that make onnxruntime record the provider of each node."""
 
 _SHAPES = ("Shape", "Size")
 _SHOWN = 4
 
 
 def assigned_nodes(session: onnxruntime.InferenceSession) -> Mapping[str, list[tuple[str, str]]]:
-    """Name and operator of the nodes that each provider took, in a session opened with :data:`RECORD_ASSIGNMENT`.
+    """Returns name and operator of the nodes of each provider, in a session opened with ``RECORD_ASSIGNMENT``.
 
-    The nodes are those of the graph that the runtime gave out, which its first rewrites have changed already.
+    The nodes are those of the graph after the first rewrites of the runtime.
     """
     found: dict[str, list[tuple[str, str]]] = {}
     for part in session.get_provider_graph_assignment_info():
@@ -37,12 +37,12 @@ def assigned_nodes(session: onnxruntime.InferenceSession) -> Mapping[str, list[t
 
 
 def nodes_by_provider(session: onnxruntime.InferenceSession) -> Mapping[str, list[str]]:
-    """Names of the nodes that each provider took, in a session opened with :data:`RECORD_ASSIGNMENT`."""
+    """Returns the names of the nodes of each provider, in a session opened with ``RECORD_ASSIGNMENT``."""
     return {provider: [name for name, _ in nodes] for provider, nodes in assigned_nodes(session).items()}
 
 
 def provider_shares(counts: Mapping[str, int], provider: str) -> dict[str, float]:
-    """Share of nodes by provider, 0..1; all on ``provider`` where nothing is left to run."""
+    """Returns the share of nodes by provider, 0..1; all on ``provider`` if no node is left to run."""
     total = sum(counts.values())
     return {name: count / total for name, count in counts.items()} if total else {provider: 1.0}
 
@@ -51,7 +51,7 @@ def require_shapes_only(session: onnxruntime.InferenceSession, path: Path) -> No
     """Refuse a session that leaves more than shapes and integers to the CPU.
 
     Args:
-        session: opened with :data:`RECORD_ASSIGNMENT`.
+        session: opened with ``RECORD_ASSIGNMENT``.
         path: the graph.
 
     Raises:

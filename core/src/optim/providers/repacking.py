@@ -45,7 +45,7 @@ def weights_stay_mapped(path: Path, memory_bytes: int | None = None) -> bool:
 
 
 def mapped_config(path: Path, target: Target) -> Mapping[str, str]:
-    """Config entries for a session of a graph: :data:`MAPPED` for a large one on the CPU, else none."""
+    """Config entries for a session of a graph: ``MAPPED`` for a large one on the CPU, else none."""
     return MAPPED if target.provider == CPU and weights_stay_mapped(path) else {}
 
 

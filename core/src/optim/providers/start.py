@@ -20,7 +20,7 @@ from optim.providers.names import CUDA, TENSORRT
 CUDA_COMMAND = "pip install 'onnxruntime-gpu[cuda,cudnn]'"
 BUILD_COMMAND = f"pip uninstall -y onnxruntime && {CUDA_COMMAND}"
 TENSORRT_COMMAND = "pip install 'tensorrt-cu13>=10,<11'"
-"""PyPI's newest TensorRT has major 11, which onnxruntime 1.31 does not load."""
+"""Command that installs TensorRT 10. The newest version on PyPI is 11, which onnxruntime 1.31 does not load."""
 
 _TENSORRT_PACKAGE = "tensorrt_libs"
 _FILES = {CUDA: "onnxruntime_providers_cuda", TENSORRT: "onnxruntime_providers_tensorrt"}
@@ -32,7 +32,7 @@ _DRIVER = ("libcuda.so.1", "nvcuda.dll")
 def preload(provider: str) -> None:
     """Load the libraries of NVIDIA's Python packages that a provider needs; nothing for other providers.
 
-    What is not there is not said: onnxruntime then fails to start the provider, and :func:`missing_library` tells.
+    What is not there is not said: onnxruntime then fails to start the provider, and ``missing_library`` tells.
     """
     if provider not in _FILES:
         return

@@ -1,4 +1,4 @@
-"""``openvino.save-ir``: the model in OpenVINO's own format beside the ONNX file, for whoever deploys that.
+"""``openvino.save-ir``: the model in OpenVINO's own format, beside the ONNX file.
 
 The ONNX file stays what is run and delivered. The two files of the format (``.xml``, ``.bin``) are its artefacts, and
 the pass holds them against it: opened by OpenVINO in float32, they must give on a few samples what the ONNX file gives.

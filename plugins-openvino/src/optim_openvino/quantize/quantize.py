@@ -8,9 +8,9 @@ After; OpenVINO computes it in integers::
 
     y = MatMul(DequantizeLinear(QuantizeLinear(a)), DequantizeLinear(W_q))
 
-NNCF works on the ONNX graph, runs it by onnxruntime to measure ranges, and writes standard operators. SmoothQuant
-(Xiao et al. 2022) moves outliers of activations into weights. What ``keep`` names is NNCF's ignored scope, so that the
-core's repair finds the smallest set; NNCF's own accuracy control searches one layer at a time.
+NNCF works on the ONNX graph, runs it by onnxruntime to measure ranges, and writes standard operators. SmoothQuant (Xiao
+et al. 2022) moves outliers of activations into weights. ``keep`` names NNCF's ignored scope, so that optim's repair
+finds the smallest set. NNCF's own accuracy control searches one layer at a time.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class AppendOptions(PassOptions):
         "auto",
         description=(
             "input of the new model: bytes of an image or audio file, pixels (RGB, uint8), text, token ids, or "
-            "samples of sound; auto is bytes or text on a CPU, and pixels, ids or samples for the web"
+            "samples of sound. By default (`auto`) bytes or text on a CPU, and pixels, ids or samples for the web"
         ),
     )
     settings: str | None = Field(

@@ -17,6 +17,9 @@ ONNXRUNTIME_WEB = ("onnxruntime-web", "1.30.0")
 PUPPETEER = ("puppeteer-core", "25.16.0")
 """Drives a Chromium that is on the machine; brings none."""
 
+_FOLDER = "OPTIM_NPM_DIR"
+"""Environment variable: folder of npm packages for target ``web``. By default optim installs them into its cache."""
+
 _TIMEOUT_S = 600.0
 _MOST_LINES, _LONGEST = 4, 200
 _SOON = ("--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=2000")
@@ -24,8 +27,8 @@ _SOON = ("--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-retry-ma
 
 
 def _packages_folder() -> Path:
-    """Where they are: ``OPTIM_NPM_DIR``, else ``npm`` in optim's cache folder."""
-    if chosen := os.environ.get("OPTIM_NPM_DIR"):
+    """Returns the folder of the packages."""
+    if chosen := os.environ.get(_FOLDER):
         return Path(chosen).expanduser().absolute()
     from optim.folders import cache_folder
 

@@ -8,11 +8,11 @@ After::
 
     input_ids [1, 128] -> ... -> Gelu / Reshape / Softmax ...
 
-1. dynamic dimensions are fixed: to ``shapes`` or ``dimensions``, else to the shape that all samples of ``--data`` have;
-2. what computes constants is folded, by onnxruntime;
-3. onnxruntime's own fusions for QNN: Gelu, LpNormalization, SpaceToDepth, LayerNormalization;
-4. operators that HTP rejects are written in others (:mod:`optim_qnn.rewrites`);
-5. inputs and outputs are turned to channels-last where that is asked for, and every node has a name.
+- The pass fixes dynamic dimensions: to ``shapes`` or ``dimensions``, else to the shape of all samples of ``--data``.
+- onnxruntime folds constants.
+- onnxruntime applies its fusions for QNN: Gelu, LpNormalization, SpaceToDepth, LayerNormalization.
+- The pass replaces operators that HTP rejects (:mod:`optim_qnn.rewrites`).
+- The pass turns inputs and outputs to channels-last if an option says so, and gives every node a name.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The conformance classes, a file each; authors import them from :mod:`optim_testing`."""
+"""The conformance classes, a file each; authors import them from ``optim_testing``."""

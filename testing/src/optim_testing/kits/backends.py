@@ -105,7 +105,7 @@ class BackendConformance(Kit):
 
     @pytest.fixture
     def feeds(self, model: Model) -> list[Feeds]:
-        """Samples of several sizes, made up from the model's inputs."""
+        """Samples of several sizes, synthesized from the model's inputs."""
         return [_sample(model, batch) for batch in (1, 3)]
 
     # What follows from it.

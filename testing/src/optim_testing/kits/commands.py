@@ -31,12 +31,12 @@ class CommandConformance(Kit):
 
     @pytest.fixture
     def offered(self) -> Command:
-        """What the plugin offers."""
+        """The offer of the plugin."""
         raise NotImplementedError(f"{type(self).__name__} needs a fixture offered that returns an optim.Command")
 
     @pytest.fixture
     def words(self) -> Sequence[str]:
-        """What a user writes after the verb, so that it does something."""
+        """Words after the command that make it do something."""
         raise NotImplementedError(f"{type(self).__name__} needs a fixture words that returns what a user writes")
 
     @pytest.fixture

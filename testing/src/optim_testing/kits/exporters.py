@@ -54,7 +54,7 @@ class ExporterConformance(StageConformance):
 
     @pytest.fixture
     def source_context(self, target: Target, tmp_path: Path) -> SourceContext:
-        """What it is given beside its component."""
+        """The context for the exporter."""
         return SourceContext(target, tmp_path, logging.getLogger("optim.pass"), lambda share, text: None)
 
     def export(self, exporter_class: type[Exporter], component: Component, context: SourceContext) -> Exported:

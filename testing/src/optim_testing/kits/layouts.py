@@ -39,7 +39,7 @@ class LayoutConformance(Kit):
 
     @pytest.fixture
     def layout_class(self) -> type[Layout]:
-        """What the plugin offers."""
+        """The layout."""
         raise NotImplementedError(f"{type(self).__name__} needs a fixture layout_class that returns a Layout")
 
     @pytest.fixture
@@ -59,7 +59,7 @@ class LayoutConformance(Kit):
 
     @pytest.fixture
     def result(self, tmp_path: Path, files: Path | None, settings: SessionConfig) -> Result:
-        """What is laid out; by default a small network that takes x and gives y."""
+        """The result to write; by default a small network that takes x and gives y."""
         path = models.mlp(tmp_path)
         folder = path.parent / "run"
         folder.mkdir()

@@ -50,7 +50,7 @@ class MetricConformance(Kit):
 
     @pytest.fixture
     def offered(self) -> Metric | MetricFamily:
-        """What the plugin offers."""
+        """The offer of the plugin."""
         raise NotImplementedError(
             f"{type(self).__name__} needs a fixture offered that returns a Metric or MetricFamily"
         )

@@ -111,7 +111,7 @@ class PassConformance(StageConformance):
 
     @pytest.fixture
     def data(self) -> str | None:
-        """Feeds as ``--data`` takes them; None: made up from the graph."""
+        """Input samples as in ``--data``; None: synthesized from the graph."""
         return None
 
     # What follows from it.
@@ -142,7 +142,7 @@ class PassConformance(StageConformance):
         backend: Backend,
         pass_class: type[Pass],
     ) -> _Shared:
-        """What the tests of this class share."""
+        """Values that the tests of this class share."""
         key = request.node.parent.nodeid, getattr(getattr(request.node, "callspec", None), "id", "")
         found = _SHARED.get(key)
         if found is None or found.is_damaged():
@@ -165,7 +165,7 @@ class PassConformance(StageConformance):
 
     @pytest.fixture
     def result(self, shared: _Shared, pass_class: type[Pass], chosen: PassOptions) -> PassResult:
-        """What the pass makes of the model; applied once for all tests of this class."""
+        """The result of the pass, which is applied once for all tests of this class."""
         if shared.result is None:
             shared.result = shared.trial.apply(pass_class(), shared.trial.model, chosen)
         return shared.result

@@ -52,7 +52,7 @@ class SourcePassConformance(StageConformance):
 
     @pytest.fixture
     def source_context(self, target: Target, tmp_path: Path) -> SourceContext:
-        """What it is given beside its source."""
+        """The context for the pass."""
         return SourceContext(target, tmp_path, logging.getLogger("optim.pass"), lambda share, text: None)
 
     def apply(self, pass_class: type[SourcePass], source: Source, context: SourceContext) -> SourceResult:

@@ -95,7 +95,7 @@ def write_package(
         stages: each gets a pass.
         own_runtime: whether its target has a runtime of its own, and is no provider of onnxruntime.
         rule: whether the pass of stage fuse is a rewrite rule, declared and not a class.
-        extras: of :data:`_EXTRAS`.
+        extras: of ``_EXTRAS``.
 
     Returns:
         The files, relative to the folder.

@@ -65,14 +65,6 @@ def test_what_promises_most_comes_first(settings):
     assert order == ["dawdling.lossily", "timed.round", "dawdling.useless", "timed.drop-a"]
 
 
-def test_lossy_settings_cost_next_to_nothing_and_come_first(settings):
-    registry = load_registry()
-    without = tuple(name for name in settings.without if name != "hinting.coarse")
-    plan = make_plan(replace(settings, without=without, stages=()), registry, registry.target("cpu"))
-    order = [planned.ordered.name for planned in fair_order(plan)]
-    assert order[:2] == ["hinting.coarse", "dawdling.lossily"]
-
-
 @pytest.fixture
 def told(monkeypatch, counted_seconds):
     """What each pass is said to gain, and how long it dawdles: neither noise nor other programs decide anything."""

@@ -17,8 +17,8 @@ def step(name, stage=Stage.QUANTIZE, **options):
     return Step(stage, name, "plugin", options, Role.IMPROVE, lossy=stage is Stage.QUANTIZE)
 
 
-def planned(name, *, lossy=True):
-    return SimpleNamespace(ordered=SimpleNamespace(name=name), pass_class=SimpleNamespace(lossy=lossy))
+def planned(name):
+    return SimpleNamespace(ordered=SimpleNamespace(name=name))
 
 
 @pytest.fixture
@@ -60,18 +60,11 @@ def test_what_nobody_timed_promises_what_its_pass_gained_less_what_its_kernels_l
     assert promises.gain(step("ort.quantize-dynamic", bits=4)) == pytest.approx(math.log(2))  # kernels unknown
 
 
-def test_a_lossy_pass_that_made_the_original_slower_is_not_tried_on_other_chains(promises):
-    promises.note_ratio(step("q"), 1.31)
-    assert promises.reason_against(planned("q")) == (
-        "it made the original slower (latency ratio 1.31): other passes promise more"
-    )
-
-
-def test_a_fusion_that_is_slower_by_itself_is_tried_on_as_long_as_it_costs_little(promises):
+def test_a_pass_that_is_slower_by_itself_is_tried_on_as_long_as_it_costs_little(promises):
     promises.note_ratio(step("f", Stage.FUSE), 1.31)
-    assert promises.reason_against(planned("f", lossy=False)) == ""
+    assert promises.reason_against(planned("f")) == ""
     promises.note_seconds("f", 9.0)
-    assert promises.reason_against(planned("f", lossy=False)).startswith(
+    assert promises.reason_against(planned("f")).startswith(
         "its first candidate took 9 s and latency ratio 1.31: other passes promise more in that time"
     )
 
@@ -87,12 +80,6 @@ def test_a_slow_pass_of_which_nothing_came_is_not_tried_again_and_one_that_held_
     assert promises.reason_against(planned("slow")).startswith("its first candidate took 22 s and latency ratio 0.97")
     promises.note_ratio(step("slow"), 0.6)
     assert promises.reason_against(planned("slow")) == ""
-
-
-def test_a_pass_that_was_stopped_for_its_time_is_taken_up_again(promises):
-    promises.note_seconds("q", 30.0)
-    promises.note_stopped("q")
-    assert promises.reason_against(planned("q")) == ""
 
 
 def test_a_repaired_step_gains_what_its_repair_leaves_of_it(promises):

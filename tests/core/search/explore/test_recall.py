@@ -15,7 +15,7 @@ from optim._engine.runs.execute import execute
 from optim._engine.search import experience
 from optim._engine.search.experience import Architecture, Experience, WonStep
 from optim._engine.search.explore import recall
-from optim._engine.search.settings import RunSettings
+from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.state import StepStatus
 from optim._engine.store import Store
 
@@ -44,21 +44,21 @@ BERT = Experience(
 def runs(tmp_path_factory, counted_clock):
     """A run that false records precede, and one of the same architecture with other weights after it."""
     folder = tmp_path_factory.mktemp("recall")
-    with installed(folder, "timed_plugin"), pytest.MonkeyPatch.context() as patch, done_here():
+    with installed(folder, "timed_plugin", "rivals_plugin"), pytest.MonkeyPatch.context() as patch, done_here():
         registry, store = load_registry(), Store()
         names = {offered.name for offered in registry.offers(registry.target("cpu"))}
         without = tuple(sorted(name for name in names if not name.startswith("timed.")))
 
-        def run(seed):
+        def run(seed, **changes):
             model = write_network(folder / f"weights-{seed}.onnx", WASTE, seed=seed)
-            settings = RunSettings(model, without=without, search_seconds=80.0, most_samples=4)
-            return execute(settings, registry, store, lambda text: None)
+            asked = {"without": without, "search_seconds": 80.0, "most_samples": 4, **changes}
+            return execute(RunSettings(model, **asked), registry, store, lambda text: None)
 
         patch.setattr(recall.Recall, "is_on", True)
         with pytest.MonkeyPatch.context() as lying:
             lying.setattr(recall, "nearest", lambda known, run: [replace(run, chain=one, **LIE) for one in FALSE])
             first = run(0)
-        yield first, run(1)
+        yield first, run(1), run
 
 
 LIE = {"model": "false.onnx", "ratio": 0.1}
@@ -76,7 +76,7 @@ def chain_of(outcome):
 
 
 def test_false_records_cost_a_fifth_of_the_tries_at_most_and_change_no_result(runs):
-    first, _ = runs
+    first = runs[0]
     assert chain_of(first) == ["drop-a", "make-way", "drop-b", "round"]
     assert not any("ended early" in note for note in first.notes)
     for_records = [one for one in first.attempts if any("false.onnx" in note for note in one.notes)]
@@ -86,7 +86,7 @@ def test_false_records_cost_a_fifth_of_the_tries_at_most_and_change_no_result(ru
 
 
 def test_other_weights_end_with_what_won_before_in_two_fifths_of_the_work(runs):
-    first, second = runs
+    first, second, _ = runs
     assert chain_of(second) == chain_of(first)
     assert second.result.ratio == pytest.approx(first.result.ratio, rel=0.03)
     assert second.computed <= 0.4 * first.computed
@@ -95,6 +95,41 @@ def test_other_weights_end_with_what_won_before_in_two_fifths_of_the_work(runs):
     assert any("won on weights-0.onnx on " in note and "--no-cache" in note for note in second.notes)
     (left,) = [one for one in second.attempts if one.step.pass_name == "timed.pointless" and not one.on]
     assert left.reason.startswith("not tried: ")
+
+
+WITHOUT_NAMED = (WonStep("timed.make-way", {}), WonStep("timed.drop-b", {}))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{"goal": "size", "named": (Named("timed.drop-a"),)}, {"target": "cpu,swift", "stages": ("fuse",)}],
+    ids=["size", "targets"],
+)
+def test_other_goals_named_passes_and_several_targets_have_experience(runs, monkeypatch, asked):
+    run = runs[2]
+    with monkeypatch.context() as lying:  # a chain without what is named ends no search
+        if "named" in asked:
+            lying.setattr(recall, "nearest", lambda known, run: [replace(run, chain=WITHOUT_NAMED, ratio=0.9)])
+        first = run(0, **asked)
+    second = run(1, **asked)
+    assert "drop-a" in chain_of(first) and chain_of(second) == chain_of(first)
+    assert second.result.candidate.target == first.result.candidate.target
+    assert not any("ended early" in note for note in first.notes)
+    assert any("ended early" in note for note in second.notes)
+    assert second.computed < first.computed
+    reasons = {row.name: row.reason for row in second.targets if row.status != "delivered"}
+    assert all(reason.startswith("not searched: timed.drop-a") for reason in reasons.values())
+
+
+def test_a_record_of_less_time_other_versions_or_a_busy_machine_ends_no_search():
+    run = replace(BERT, searched_s=60.0, asked_s="auto")
+    assert replace(run, searched_s=40.0).may_end(run)  # both left the time to optim
+    assert replace(run, asked_s=80.0, searched_s=80.0).may_end(run)
+    assert not replace(run, asked_s=30.0, searched_s=30.0).may_end(run)
+    assert not replace(run, made_with="other versions").may_end(run)
+    busy = replace(run, disturbed=0.9, searched_s=300.0)
+    assert not busy.may_end(run)
+    assert busy.after_search_of([busy, run]).may_end(run)
 
 
 def test_a_record_has_no_path_and_is_of_the_same_request_on_the_same_processor():

@@ -33,58 +33,37 @@ def legs(*passes):
     return [(one.offered.stage, [one]) for one in passes]
 
 
-def test_what_cannot_reach_what_is_found_is_not_tried_on_another_chain(promises):
-    fused, best = (SimpleNamespace(digest=name) for name in ("fused", "best"))
-    promises.note_ratio(step("weights"), 0.9)
-    promises.note_latency([Measured(fused, 0.8)])
-    assert promises.adds_too_little(fused, step("weights")) == ""  # 0.72 may be the best
-    promises.note_latency([Measured(best, 0.4)])
-    assert promises.adds_too_little(fused, step("weights")) == (
-        "expected latency ratio about 0.72, and the best so far has 0.40"
-    )
-    assert promises.adds_too_little(fused, step("never timed")) == ""
+BITS, FUSION = step("weights"), step("fusion", Stage.FUSE)
 
 
-def test_what_a_fusion_takes_off_a_model_in_8_bits_makes_it_worth_its_time(promises):
-    original, best = (SimpleNamespace(digest=name) for name in ("original", "best"))
-    fusion = step("fusion", Stage.FUSE)
-    promises.note_ratio(fusion, 0.95)
-    promises.note_latency([Measured(original, 1.0), Measured(best, 0.4)])
-    promises.note_ratio(step("weights"), 0.4)
-    assert promises.adds_too_little(original, fusion) != "", "nobody knows whether 8 bits hold"
-    promises.note_held(step("weights"))
-    assert promises.adds_too_little(original, fusion) == ""
-    assert promises.adds_too_little(original, fusion, best_guess=False) != "", "one fusion stands for all"
-
-
-def test_a_fusion_of_what_was_cleaned_adds_nothing_where_it_is_there_without(promises):
-    fused, cleaned, best = (SimpleNamespace(digest=name) for name in ("fused", "cleaned", "best"))
-    fusion, weights = step("fusion", Stage.FUSE), step("weights")
-    promises.note_ratio(fusion, 0.9)
-    promises.note_ratio(weights, 0.4)
-    promises.note_held(weights)
-    promises.note_latency([Measured(cleaned, 0.99), Measured(best, 0.4)])
-    assert promises.adds_too_little(cleaned, fusion) == ""
+@pytest.mark.parametrize(
+    ("gained", "holds", "latency", "asked", "is_tried"),
+    [
+        ({"weights": 0.9}, False, {"parent": 0.8}, BITS, True),  # 0.72 may be the best
+        ({"weights": 0.9}, False, {"parent": 0.8, "best": 0.4}, BITS, False),
+        ({}, False, {"parent": 0.8, "best": 0.4}, BITS, True),  # nobody timed it
+        ({"weights": 0.6}, False, {"parent": 0.8, "best": 0.4}, BITS, True),  # 0.48 is within a third of 0.4
+        # a fusion is worth its time for what it takes off a model in 8 bits, if these hold and it gains anything
+        ({"fusion": 0.95, "weights": 0.4}, False, {"parent": 1.0, "best": 0.4}, FUSION, False),
+        ({"fusion": 0.95, "weights": 0.4}, True, {"parent": 1.0, "best": 0.4}, FUSION, True),
+        ({"fusion": 1.05, "weights": 0.4}, True, {"parent": 1.0, "best": 0.4}, FUSION, False),
+        # what is fused without a step before it is there already
+        ({"fusion": 0.9, "weights": 0.4}, True, {"parent": 0.99, "best": 0.4}, FUSION, True),
+        ({"fusion": 0.9, "weights": 0.4}, True, {"parent": 0.99, "best": 0.4, "fused": 0.9}, FUSION, False),
+    ],
+)
+def test_what_adds_too_little_is_not_tried_on_another_chain(promises, gained, holds, latency, asked, is_tried):
+    for one in (BITS, FUSION):
+        if one.pass_name in gained:
+            promises.note_ratio(one, gained[one.pass_name])
+    if holds:
+        promises.note_held(BITS)
     promises.note_fused("fused")
-    promises.note_latency([Measured(fused, 0.9)])
-    assert promises.adds_too_little(cleaned, fusion) != ""
-
-
-def test_a_fusion_that_gains_nothing_takes_nothing_off_8_bits(promises):
-    original, best = (SimpleNamespace(digest=name) for name in ("original", "best"))
-    fusion, weights = step("fusion", Stage.FUSE), step("weights")
-    promises.note_ratio(fusion, 1.05)
-    promises.note_ratio(weights, 0.4)
-    promises.note_held(weights)
-    promises.note_latency([Measured(original, 1.0), Measured(best, 0.4)])
-    assert promises.adds_too_little(original, fusion) != ""
-
-
-def test_a_step_that_comes_near_what_is_found_may_surprise(promises):
-    fused, best = (SimpleNamespace(digest=name) for name in ("fused", "best"))
-    promises.note_ratio(step("weights"), 0.6)
-    promises.note_latency([Measured(fused, 0.8), Measured(best, 0.4)])
-    assert promises.adds_too_little(fused, step("weights")) == ""  # 0.48 is within a third of it
+    promises.note_latency([Measured(SimpleNamespace(digest=name), ratio) for name, ratio in latency.items()])
+    reason = promises.adds_too_little(SimpleNamespace(digest="parent"), asked)
+    assert reason == "" if is_tried else reason.startswith("expected latency ratio about ")
+    if asked is FUSION:
+        assert promises.adds_too_little(SimpleNamespace(digest="parent"), asked, best_guess=False)
 
 
 def test_fusions_leave_time_for_8_bits_that_hold_and_are_made_anew_of_each(promises):

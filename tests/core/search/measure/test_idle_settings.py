@@ -1,16 +1,16 @@
-"""Settings under which the runtime makes the graph that it makes without them are no change, whatever a clock says."""
+"""Settings and steps with which the runtime makes the graph that it makes without them are no change."""
 
 from __future__ import annotations
 
-import time
+from dataclasses import replace
 
 import onnx
 import pytest
+from deadlines import search_of
 from timed_models import network
 
 from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.execute import execute
-from optim._engine.search.allowance import Allowance
 from optim._engine.search.measure.idle_settings import IdleSettings
 from optim._engine.search.rows import step_of
 from optim._engine.search.settings import Named, RunSettings
@@ -53,7 +53,9 @@ def tuned(bench):
 @pytest.fixture
 def reasons(bench):
     def found(*others, seconds=100.0):
-        idle = IdleSettings(bench, Allowance(seconds, time.monotonic)).reasons(bench.original, others)
+        time = search_of(100.0)
+        time.sameness_s = seconds
+        idle = IdleSettings(bench, time).reasons(bench.original, others)
         return [idle.get(one.digest) for one in others]
 
     return found
@@ -95,6 +97,47 @@ def test_where_there_is_no_time_to_tell_everything_counts_as_a_change(reasons, t
 def test_a_model_that_does_not_open_counts_as_a_change(reasons, tuned):
     broken = tuned("a", session_options={"no_such_option": 1})
     assert reasons(broken) == [None]
+
+
+def test_a_node_that_the_runtime_drops_itself_makes_no_difference_and_one_that_it_keeps_does(bench, tmp_path):
+    offered = bench.registry.find_pass("ort.clean", bench.target)
+
+    def made(name, change):
+        changed = network()
+        changed.graph.output[0].name = "same"
+        change(changed.graph)
+        onnx.save(changed, tmp_path / f"{name}.onnx")
+        found = bench.ingest_file(tmp_path / f"{name}.onnx")
+        return bench.original.after(step_of(offered, {"name": name}), found.model, found.size_bytes, None)
+
+    def without_it(graph):
+        graph.node[-1].output[0] = "same"
+
+    def with_another(graph):
+        graph.node.append(onnx.helper.make_node("Tanh", [graph.node[-1].output[0]], ["same"]))
+
+    def with_a_denormal_weight(graph):
+        without_it(graph)
+        weight = onnx.numpy_helper.to_array(graph.initializer[0]).copy()
+        weight.flat[0] = 1e-40
+        graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(weight, graph.initializer[0].name))
+
+    others = made("same", without_it), made("other", with_another), made("slower", with_a_denormal_weight)
+    same = others[0]
+    reasons = IdleSettings(bench, search_of(100.0), of_winner=True).reasons(bench.original, others)
+    assert reasons == {same.digest: "no change: the runtime builds the same graph from the model as without it"}
+
+
+def test_how_threads_wait_leaves_the_graph_and_a_level_does_not(bench):
+    def with_settings(**given):
+        model = bench.original.model.with_session(SessionConfig(**given))
+        return replace(bench.original, model=model)
+
+    waiting = with_settings(session_config={"session.intra_op.allow_spinning": "0"})
+    plain = with_settings(session_options={"graph_optimization_level": "ORT_DISABLE_ALL"})
+    idle = IdleSettings(bench, search_of(100.0), of_winner=True)
+    assert idle.same_graph(bench.original, waiting)
+    assert not idle.same_graph(bench.original, plain)
 
 
 @pytest.fixture

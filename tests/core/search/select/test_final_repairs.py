@@ -20,7 +20,7 @@ from optim.model import Model
 
 @pytest.mark.parametrize(("left_s", "asked"), [(30.0, ["small", "middle"]), (1.0, [])])
 def test_what_was_smallest_is_repaired_first_in_the_time_that_is_left(monkeypatch, left_s, asked):
-    monkeypatch.setattr(Deadline, "left_for_repairs", left_s)
+    monkeypatch.setattr(Deadline, "before", lambda *_: left_s)
     time, tried = search_of(60.0, 300.0), []
     repairs = Repairs(SimpleNamespace(budget=None), Board(Budget(0.05, 1e-4)), time, None, None)
     for name, size in (("large", 30), ("middle", 20), ("small", 10), ("tiny", 1)):

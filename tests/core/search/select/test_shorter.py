@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from optim._engine.search.select.shorter import ShorterChains
+from optim._engine.search.select.chains import Chains
 from optim._engine.search.state import Candidate, Step
 from optim.model import Model
 from optim.passes import Role, Stage
@@ -22,9 +22,7 @@ def test_a_chain_without_a_named_improving_pass_is_no_result(monkeypatch, named,
         settings=SimpleNamespace(named_options=lambda name: {} if name in named else None),
         target=SimpleNamespace(requires=()),
     )
-    chains = SimpleNamespace(apply=lambda steps: [step.pass_name for step in steps])
-    monkeypatch.setattr("optim._engine.search.select.shorter.Chains", lambda *_: chains)
-    monkeypatch.setattr("optim._engine.search.select.shorter.IdleSettings", lambda *_: None)
-    shorter = ShorterChains(bench, None, SimpleNamespace(last_sameness=None))
+    monkeypatch.setattr(Chains, "apply", lambda _, steps: [step.pass_name for step in steps])
+    shorter = Chains(bench, None, None)
     candidate = Candidate(Model(Path("m"), "m", (), (), {}, 9), 1, (FIX, FUSE))
     assert shorter.only_what_was_asked_for(candidate) == ([left] if left else [])

@@ -178,7 +178,7 @@ def test_what_there_was_no_time_to_time_goes_by_what_it_promises_also_where_the_
 
 def test_without_time_to_look_what_was_named_is_done_all_the_same(run, monkeypatch):
     monkeypatch.setattr(Deadline, "is_up", property(lambda time: True))
-    outcome, _ = run("cpu,swift", named=(Named("timed.drop-a"),), fresh=True)
+    outcome, _ = run("cpu,swift", named=(Named("timed.drop-a"),), stages=("fuse",), fresh=True)
     assert "timed.drop-a" in passes(outcome.result.candidate)
 
 
@@ -280,7 +280,7 @@ def test_where_no_target_is_better_the_original_on_the_baseline_is_the_result(ru
 
 
 def test_a_pass_that_was_named_must_hold_on_the_target_that_is_delivered(run):
-    outcome, _ = run("cpu,swift", named=(Named("timed.round-heavily"),))
+    outcome, _ = run("cpu,swift", named=(Named("timed.round-heavily"),), stages=("quantize",))
     assert outcome.status is RunStatus.FAILED
     assert {row.status for row in outcome.targets} == {TargetStatus.FAILED}
     assert outcome.reason.count("beyond the budget") == 2

@@ -43,34 +43,35 @@ def bench(
     generate: str | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Benchmark:
-    """Time models in turns, each in a process of its own.
+    """Times models in turns, each in a process of its own.
 
     Args:
-        models: one or several ``.onnx`` files, opened with the backend's defaults; run folders, opened with their
-            tuned settings; or sources, which are exported. Ratios are to the first. With ``generate`` others may be
-            folders of onnxruntime-genai, where that is installed.
-        data: as :func:`optim.run` takes it; by default the samples of a run folder, if it knows them, else made up.
-        seconds: of timing, at most.
-        target: where all run; one model may be timed on several, or with ``"auto"`` on all that can be timed here.
+        models: one or several models: ``.onnx`` files, opened with defaults; run folders, opened with their settings;
+            or sources, which optim exports. Ratios are relative to the first one. With ``generate``, later ones may be
+            folders of onnxruntime-genai, if it is installed.
+        data: input samples, as in ``optim.run``. By default the samples of a run folder if it has some, else
+            synthesized ones.
+        seconds: longest time for timing.
+        target: target of all models. For one model, several targets, or ``"auto"`` for all that can be timed here.
         beside: targets that run the source of the first model itself, e.g. ``torch-eager``.
-        component: of a source with several, e.g. ``decoder``.
-        seed: of made-up feeds, and of the order.
-        samples: how many are made up; 0: as many as usual.
-        sizes: of made-up samples, by dimension, as :func:`optim.verify` takes them.
-        mask: of made-up samples, as :func:`optim.verify` takes it.
-        throughput: also find how each does most samples a second: batch, sessions and threads.
-        max_latency_ms: what 95 of 100 of those calls must keep within.
-        generate: of decoders also time a whole answer, for a prompt and an answer of so many tokens:
+        component: component of a source that has several, e.g. ``decoder``.
+        seed: random seed for synthesized samples and for the order.
+        samples: number of synthesized samples; 0: the usual number.
+        sizes: sizes of synthesized samples by dimension, as in ``optim.verify``.
+        mask: mask of synthesized samples, as in ``optim.verify``.
+        throughput: also find the batch size, sessions and threads with the most samples per second.
+        max_latency_ms: time that 95 of 100 of those calls must keep.
+        generate: for decoders, also time a whole answer with so many tokens of prompt and answer:
             ``prompt=512,new=128``.
-        say: told what is going on, a line at a time.
+        say: function that gets progress, a line at a time.
 
     Returns:
         Each model with its latency, ratio, size and peak memory, or with the reason why it does not run.
 
     Raises:
-        OptimError: the first model, the feeds or the target cannot be used.
+        OptimError: the first model, the samples or the target cannot be used.
 
-    Example:
+    Examples:
         >>> found = optim.bench(["model.onnx", "out"])
         >>> [(timed.model, timed.latency_ratio) for timed in found.models]
         [('model.onnx', 1.0), ('out', 0.41)]
@@ -111,25 +112,26 @@ def bench_grid(
     max_latency_ms: float | None = None,
     say: Callable[[str], None] | None = None,
 ) -> GridBenchmark:
-    """Time models at every combination of sizes, on inputs that are made up in these sizes.
+    """Times models at every combination of sizes, on synthesized inputs.
 
     Args:
-        models: one or several ``.onnx`` files or run folders; ratios are to the first.
-        grid: sizes by dimension: by its name in the model, or by what it counts, such as ``batch`` and ``sequence``.
-        seconds: of timing at each point, at most.
-        target: where all run; of one model several with commas between.
-        seed: of the inputs, and of the order.
-        throughput: see :func:`optim.bench`.
-        max_latency_ms: see there.
-        say: told what is going on, a line at a time.
+        models: one or several ``.onnx`` files or run folders. Ratios are relative to the first one.
+        grid: sizes by dimension. Name a dimension as the model does, or by what it counts, such as ``batch`` and
+            ``sequence``.
+        seconds: longest time for timing at each point.
+        target: target of all models. For one model, several with commas between.
+        seed: random seed for the inputs and for the order.
+        throughput: as in ``optim.bench``.
+        max_latency_ms: as in ``optim.bench``.
+        say: function that gets progress, a line at a time.
 
     Returns:
-        Each point with its models, or with the reason why the first does not run there.
+        Each point with its models, or with the reason why the first model does not run there.
 
     Raises:
         OptimError: a model or the target cannot be used, or no dimension has such a name.
 
-    Example:
+    Examples:
         >>> found = optim.bench_grid(["model.onnx", "out"], {"batch": (1, 8)})
         >>> [(point.sizes, point.models[1].latency_ratio) for point in found.points]
         [({'batch': 1}, 0.41), ({'batch': 8}, 0.38)]

@@ -23,25 +23,26 @@ def deliver(
     data: Data | None = None,
     say: Callable[[str], None] | None = None,
 ) -> LayoutReport:
-    """Lay the result of a run out as another program opens it, have that open it, and compare.
+    """Writes the result of a run in the layout of another program, opens it with that program, and compares.
 
     Args:
-        run_folder: of a run that delivered a model.
-        layout: its name, and its options behind a colon: ``"triton:instances=2"``.
+        run_folder: folder of a run that delivered a model.
+        layout: name of the layout, with its options after a colon: ``"triton:instances=2"``.
         output: a new folder.
-        files: folder with config, tokenizer and the like, e.g. the one that the model was exported from.
-        opened_by: the Python that has the program; by default this one.
-        data: as :func:`optim.run` takes it; by default the feeds of the run, else made up.
-        say: told what is going on, a line at a time.
+        files: folder with config, tokenizer and similar files, e.g. the source of the model.
+        opened_by: Python that has the program; by default this one.
+        data: input samples, as in ``optim.run``. By default the samples of the run if it has some, else synthesized
+            ones.
+        say: function that gets progress, a line at a time.
 
     Returns:
-        What came of it; ``status`` is ``opened`` or, where the program is not installed, ``not-opened``.
+        The result. Its ``status`` is ``opened``, or ``not-opened`` if the program is not installed.
 
     Raises:
-        OptimError: the run, the layout or the folder cannot be used, or the program computes something else. Nothing
-            is written then.
+        OptimError: the run, the layout or the folder cannot be used, or the program computes something else. optim then
+            writes nothing.
 
-    Example:
+    Examples:
         >>> optim.deliver("out", "optimum", "encoder", files="MiniLM").text
         'by optimum-onnx 0.1.0, sentence-transformers 5.2.0'
     """

@@ -36,35 +36,35 @@ def export(
     fresh: bool = False,
     say: Callable[[str], None] | None = None,
 ) -> ExportedFolder:
-    """Turn a source into ONNX that is proved equal to it. Nothing is downloaded.
+    """Exports a source to ONNX and proves that the graphs are equal to it. Downloads nothing.
 
     Args:
         source: a Hugging Face folder, or ``package.module:factory``, which returns a module, or a module and inputs.
-        output: the folder for the graphs.
+        output: folder for the graphs.
         target: where the model will run.
         arguments: keyword arguments of the factory.
-        dynamic: by input, a name for each dimension; an empty name leaves it fixed.
-        state: arguments of the module that are its memory.
-        rename: by input or output of the module, its name in the graph.
-        task: of a Hugging Face model; by default what its architecture is for.
-        max_drift: of each output of the graph from the source's; by default what rounding explains.
-        weights: ``link``: the graph points into the user's safetensors files.
+        dynamic: names of the dimensions by input; an empty name leaves a dimension fixed.
+        state: arguments of the module that carry state from step to step.
+        rename: name in the graph, by input or output of the module.
+        task: task of a Hugging Face model; by default that of its architecture.
+        max_drift: largest drift of each output of the graph from the source; by default rounding only.
+        weights: ``copy``, or ``link``: the graph points into the user's safetensors files.
         allow_pickle: read weights from a pickle, which can run any code.
-        trust_remote_code: run the code that the folder brings.
-        passes: passes that must run, by name; a mapping gives their options.
+        trust_remote_code: run the code in the folder.
+        passes: required passes by name; a mapping gives their options.
         without: passes and exporters to leave out.
-        timeout: for each of the three jobs, in seconds.
-        seed: of everything random.
-        fresh: take nothing from the cache.
-        say: told what is going on, a line at a time.
+        timeout: time limit for each of the three jobs, in seconds.
+        seed: random seed.
+        fresh: ignore the cache.
+        say: function that gets progress, a line at a time.
 
     Returns:
-        Each component with its file, and how far it is from the source; ``load()`` opens the folder.
+        Each component with its file and its drift from the source. ``load()`` opens the folder.
 
     Raises:
-        OptimError: the source cannot be loaded or exported, or its graphs are not what it computes.
+        OptimError: the source cannot be loaded or exported, or its graphs compute something else.
 
-    Example:
+    Examples:
         >>> made = optim.export("path/to/gpt2", "exported")
         >>> made.components[0].drift
         2.4e-07
@@ -106,7 +106,7 @@ def export_request(
     Raises:
         OptimError: source-is-model, source-missing, source-without-config: there is nothing to export.
         OptimError[bad-budget]: the largest drift is no positive number.
-        OptimError: as :func:`export`.
+        OptimError: as ``export``.
     """
     from optim._engine.gate.max_loss import require_max_drift
     from optim._engine.plugins.registry import load_registry, require_target

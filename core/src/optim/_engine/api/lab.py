@@ -24,23 +24,24 @@ def lab(
     beside: Sequence[str | PathLike[str]] = (),
     say: Callable[[str], None] | None = None,
 ) -> Lab:
-    """Prepare a model: read it, read or make up its samples, and run it on them.
+    """Prepares a model for experiments: reads the model and its samples, and runs it on them.
 
     Args:
-        model: an ``.onnx`` file, a run folder, or a source, which is exported.
-        data: as :func:`optim.run` takes it; by default the samples of a run folder, if it knows them, else made up.
+        model: an ``.onnx`` file, a run folder, or a source, which optim exports.
+        data: input samples, as in ``optim.run``. By default the samples of a run folder if it has some, else
+            synthesized ones.
         target: where models run.
-        seed: of synthesized samples, and of passes.
-        beside: further models that will be looked at; samples of their run folders serve too.
-        say: told what is going on, a line at a time.
+        seed: random seed for synthesized samples and for passes.
+        beside: further models to look at. optim also uses the samples of their run folders.
+        say: function that gets progress, a line at a time.
 
     Returns:
-        The lab. It holds a place in the cache until it is closed, or until the program ends; ``with`` closes it.
+        The lab. It has a place in the cache until you close it or the program ends. A ``with`` block closes it.
 
     Raises:
         OptimError: the model, the samples or the target cannot be used.
 
-    Example:
+    Examples:
         >>> lab = optim.lab("model.onnx", data={"x": x})
         >>> smaller = lab.try_pass("ort.quantize-dynamic", per_channel=True)
         >>> smaller.drift, lab.time(lab.original, smaller).ratio

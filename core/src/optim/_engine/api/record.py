@@ -13,7 +13,7 @@ from typing import Any, Protocol, Self
 
 
 class PipelineRecorder(Protocol):
-    """Records a pipeline inside a ``with`` block. A class of it is made without arguments."""
+    """Records a pipeline inside a ``with`` block. Its class is made without arguments."""
 
     def watch(
         self,
@@ -22,7 +22,7 @@ class PipelineRecorder(Protocol):
         outputs: Callable[[Any], Any] | None,
         room: tuple[int, int, int],
     ) -> Self:
-        """Find the modules of a pipeline; arguments as those of :func:`record`."""
+        """Finds the modules of a pipeline. The arguments are those of ``record``."""
 
     def capture(
         self, folder: Path, module: Any, room: tuple[int, int, int], say: Callable[[str], None]
@@ -38,7 +38,7 @@ class PipelineRecorder(Protocol):
 
     @property
     def recorded(self) -> Any:
-        """The time of the pipeline, module by module."""
+        """Times of the pipeline, module by module."""
 
     def optimize(
         self,
@@ -49,10 +49,10 @@ class PipelineRecorder(Protocol):
         say: Callable[[str], None] | None = None,
         **run: Any,
     ) -> Any:
-        """Optimize the modules that pay, replace them in the pipeline, and prove what the pipeline returns."""
+        """Optimizes the modules that are worth it, replaces them in the pipeline, and compares its results."""
 
     def restore(self) -> None:
-        """Put the original modules back."""
+        """Puts the original modules back."""
 
 
 def record(
@@ -64,25 +64,26 @@ def record(
     max_bytes: int = 1 << 30,
     seed: int = 0,
 ) -> PipelineRecorder:
-    """Record the calls of a pipeline and of its modules: torch modules, and sessions of onnxruntime.
+    """Records the calls of a pipeline and of its modules: torch modules, and sessions of onnxruntime.
 
     Args:
-        pipe: any object or function; its calls are seen inside the ``with`` block, those of a function if they go
-            through the recorder.
-        modules: by name, the modules to record; by default the outermost that are found in the pipeline.
-        outputs: makes what is compared of what the pipeline returns; by default all arrays, numbers and texts in it.
-        limit: calls of each module, and of the pipeline, that are kept; of more a fair sample is kept.
-        max_bytes: that all of them may take in memory.
-        seed: of the choice among more calls.
+        pipe: any object or function. optim sees its calls inside the ``with`` block; call a function through the
+            recorder.
+        modules: modules to record, by name; by default the outermost ones in the pipeline.
+        outputs: selects the values to compare from the result of the pipeline; by default all arrays, numbers and
+            texts.
+        limit: calls to keep for each module and for the pipeline; if there are more, a fair sample of them.
+        max_bytes: largest memory of all calls together.
+        seed: random seed for the sample of calls.
 
     Returns:
-        What records. ``optimize`` optimizes the modules after the block.
+        The recorder. After the block, ``optimize`` optimizes the modules.
 
     Raises:
-        OptimError[no-module]: no module was found in the pipeline.
+        OptimError[no-module]: the pipeline has no module.
         OptimError[plugin-missing]: plugin ``record`` is not installed.
 
-    Example:
+    Examples:
         >>> with optim.record(pipe) as recorder:
         ...     pipe("a text")
         >>> found = recorder.optimize("optimized")
@@ -102,29 +103,29 @@ def capture(
     seed: int = 0,
     say: Callable[[str], None] = print,
 ) -> AbstractContextManager[Path]:
-    """Keep what goes into a model while a program runs, for ``data=`` and ``--data``.
+    """Keep the inputs of a model while a program runs, for ``data=`` and ``--data``.
 
-    Inside the block every call of ``InferenceSession.run`` is seen, or of ``module`` where one is given. Where several
-    sessions ran, each has a folder of its own in ``folder``.
+    Inside the block, optim sees every call of ``InferenceSession.run``, or of ``module``. If several sessions run, each
+    has a folder of its own in ``folder``.
 
     Args:
-        folder: a new or an empty one; gets an ``.npz`` file for each call that is kept.
-        limit: calls of each session; of more a fair sample is kept.
-        max_bytes: that all of it may take, as arrays; a call that does not fit any more is left out.
-        module: a torch module, whose inputs are called as the arguments of its ``forward``.
-        seed: of the choice among more calls.
-        say: told at the end what was kept.
+        folder: a new or an empty folder. It gets an ``.npz`` file for each call that optim keeps.
+        limit: calls to keep for each session; if there are more, a fair sample of them.
+        max_bytes: largest size of all arrays together. optim leaves out a call that does not fit any more.
+        module: a torch module. Its inputs have the names of the arguments of its ``forward``.
+        seed: random seed for the sample of calls.
+        say: function that gets a line at the end: the calls kept.
 
     Returns:
         A context manager that gives the folder.
 
     Raises:
         OptimError[bad-limit]: ``limit`` or ``max_bytes`` is below 1.
-        OptimError[capture-folder-taken]: there is something in the folder.
-        OptimError[nothing-captured]: no call was seen, or none that could be kept; a new folder is removed.
+        OptimError[capture-folder-taken]: the folder is not empty.
+        OptimError[nothing-captured]: there was no call, or none that optim could keep. optim removes a new folder.
         OptimError[plugin-missing]: plugin ``record`` is not installed.
 
-    Example:
+    Examples:
         >>> with optim.capture("feeds", limit=64):
         ...     pipeline("a text")
         captured 1 of 1 calls of model

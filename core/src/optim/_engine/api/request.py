@@ -44,7 +44,7 @@ def settings_from(
         source: the model.
         export: how it is exported, where it is no ONNX model.
         recipe: a recipe or a lock; tables of a program are its own, and what they name may run.
-        words: what the user said, by arguments of :func:`optim.run` or fields of :class:`RunSettings`; what is None
+        words: what the user said, by arguments of ``optim.run`` or fields of ``RunSettings``; what is None
             or an empty tuple was not said, and other words say nothing of settings.
         trust_code: whether a recipe may name code.
 
@@ -89,7 +89,7 @@ def settings_from(
 
 
 def _fields_said(words: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of :class:`RunSettings` that the user said, from words of the command line or of Python."""
+    """The fields of ``RunSettings`` that the user said, from words of the command line or of Python."""
     said = {name: value for name, value in words.items() if value is not None and value != ()}
     found = {field.name: said[field.name] for field in fields(RunSettings) if field.name in said}
     if "preset" in said:
@@ -159,7 +159,7 @@ def _require_models(models: Sequence[Path], data: str | None, target: str) -> No
     """Refuse models, run folders, feeds or a target that are not there.
 
     Raises:
-        OptimError: as :func:`require_run`.
+        OptimError: as ``require_run``.
     """
     for path in models:
         if not needs_export(str(path)):
@@ -176,7 +176,7 @@ def conditions_for(
     """Under which models are looked at without a search, after what is not there was refused.
 
     Args:
-        models: as :func:`_require_models` takes them.
+        models: as ``_require_models`` takes them.
         say: told what is going on.
         data: where feeds come from; None: synthesized from the first model.
         target: where all run.
@@ -184,7 +184,7 @@ def conditions_for(
         component: of a source with several.
 
     Raises:
-        OptimError: as :func:`_require_models`.
+        OptimError: as ``_require_models``.
     """
     _require_models(models, data, target)
     from optim.jobs.process import expect_workers

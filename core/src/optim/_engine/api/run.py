@@ -57,67 +57,66 @@ def run(
     trace: str | PathLike[str] | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Report:
-    """Make a model fast for a target, verify it, and leave a folder to deploy.
+    """Makes a model faster on a target, compares it with the original, and writes a folder to deploy.
 
-    What is None is decided by the recipe, and where that is silent as on the command line.
+    If an argument is None, the recipe decides; if the recipe has no such key, the default of the command line.
 
     Args:
-        model: an ``.onnx`` file, by its path, its URL or as ``hf://ORG/NAME/FILE``; a folder of :func:`optim.export`, a
-            Hugging Face folder, ``hf://ORG/NAME``, or ``package.module:factory``.
-        output: the run folder; absent, empty, or of an earlier run. By default ``MODEL-optim``.
-        target: where it will run, see ``optim targets``; by default ``cpu``. Of several, or of all that can be timed
-            here with ``"auto"``, the fastest is delivered.
-        data: feeds: an ``.npz``, a folder of them, or ``package.module:function``; a sample, which is a mapping of
-            names to arrays; several; or a function that returns them. By default they are made up.
-        goal: ``latency``, ``size``, ``memory``, ``startup``, ``throughput``, of a decoder ``generate``: the time of an
-            answer; or ``accuracy``: least drift, or best metric, within the bounds below. By default ``latency``, of a
-            decoder that takes tokens and its own past alone ``generate``.
-        generate: tokens of a decoder's prompt and answer, ``prompt=512,new=128`` by default; its goal is ``generate``.
-        max_latency_ms: largest latency of the result, in milliseconds; with ``goal="throughput"`` what 95 of 100 calls
-            keep within.
+        model: an ``.onnx`` file as a path, a URL or ``hf://ORG/NAME/FILE``; a folder of ``optim.export``; a Hugging
+            Face folder; ``hf://ORG/NAME``; or ``package.module:factory``.
+        output: the run folder: a new or empty folder, or one of an earlier run. By default ``MODEL-optim``.
+        target: where the model will run (see ``optim targets``); by default ``cpu``. With several, or with ``"auto"``
+            for all that can be timed here, optim delivers the fastest result.
+        data: input samples: an ``.npz`` file, a folder of them, or ``package.module:function``; one sample, which maps
+            names to arrays; several samples; or a function that returns them. By default optim synthesizes samples.
+        goal: property to improve: ``latency``, ``size``, ``memory``, ``startup``, ``throughput``, ``generate`` (the
+            time of a decoder's answer), or ``accuracy``: the least drift or the best metric within the limits. By
+            default ``latency``, or ``generate`` for a decoder.
+        generate: tokens of a decoder's prompt and answer, ``prompt=512,new=128`` by default. Implies the goal
+            ``generate``.
+        max_latency_ms: largest latency of the result in milliseconds; with ``goal="throughput"``, of 95 of 100 calls.
         max_size: largest size of the result on disk: ``"50MB"``, ``"48MiB"``, or bytes.
-        max_memory: largest peak memory of opening and running the result, likewise.
-        max_drift: largest drift of any output that lossy passes may cause; by default 0.1, or no bound where
-            ``max_loss`` is given.
-        metric: task metric: a name of ``optim metrics`` with its options, ``package.module:function``, a function
-            of ``outputs``, ``labels`` and ``feeds`` of one sample, or an :class:`optim.Metric`.
-        max_loss: how much worse the metric may get: ``"1%"`` of the original's value, or an amount.
-        max_mismatch: share of the texts or whole numbers of one output that may differ: ``0.01``, or ``"1%"``; by
+        max_memory: largest peak memory of opening and running the result, in the same units.
+        max_drift: largest drift of any output, for lossy passes. By default 0.1, or no limit with ``max_loss``.
+        metric: task metric: a name of ``optim metrics`` with its options, ``package.module:function``, a function of
+            ``outputs``, ``labels`` and ``feeds`` of one sample, or an ``optim.Metric``.
+        max_loss: largest loss of the metric: ``"1%"`` of the original's value, or an amount.
+        max_mismatch: share of the texts or whole numbers of an output that may differ: ``0.01``, or ``"1%"``. By
             default none.
-        lossless: admit only passes held to rounding error.
-        max_batch_drift: the largest drift of a sample between running alone and in a padded batch.
-        recipe: a recipe or a lock; or what a recipe says, as a mapping.
-        trust_code: let the file ``recipe`` name functions and classes that are imported and run.
-        passes: passes that must hold, by name; a mapping gives their options (None: what the pass proposes).
+        lossless: allow rounding error only.
+        max_batch_drift: largest drift of a sample between running alone and in a batch or with padding.
+        recipe: a recipe or a lock; or the contents of a recipe as a mapping.
+        trust_code: import and run the functions and classes that ``recipe`` names.
+        passes: required passes by name; a mapping gives their options (None: those that the pass proposes).
         without: passes to leave out.
         stages: only these stages; empty: all.
-        preset: how long to search: about 30 s, what the model needs (the default), or as long as anything promises a
-            gain, up to 30 minutes.
-        search_seconds: of the whole run, in place of those of the preset; ``auto`` is those of ``default``.
-        timeout: for one candidate, in seconds.
-        seed: of everything random.
-        fresh: take nothing from the cache.
-        pick: deliver another point of the front: ``fastest``, ``smallest``, ``most-accurate``, or its number.
-        source: how the source is exported, where it is no ``.onnx`` file and the defaults do not do.
-        deliver: layouts that the result is written in too, as :func:`optim.deliver` takes them.
-        files: what these layouts take along, as there; by default of the source.
-        opened_by: the Python that has their programs.
+        preset: length of the search: ``quick``, about 30 s; ``default``, as the model needs; ``best``, as long as
+            something promises a gain, up to 30 minutes.
+        search_seconds: time limit of the whole run, in place of ``preset``; ``auto``: that of ``default``.
+        timeout: time limit for one candidate, in seconds.
+        seed: random seed.
+        fresh: ignore the cache.
+        pick: deliver another proven result: ``fastest``, ``smallest``, ``most-accurate``, or its number.
+        source: how to export the source, if the defaults do not work.
+        deliver: further layouts for the result, as in ``optim.deliver``.
+        files: files for these layouts, as in ``optim.deliver``; by default those of the source.
+        opened_by: Python that has the programs of these layouts.
         cluster: machines that do the work: ``local:N``, ``tls://HOST:PORT``, ``tcp://localhost:PORT``, or
-            ``package.module:function``, which returns a client or a cluster of dask; by default this machine.
-        store_url: where these exchange files, such as ``file:///shared/optim``; by default this process carries them.
-        trace: file that takes all that the run does, for a replay; nothing is taken from the cache then.
-        say: told what is going on, a line at a time.
+            ``package.module:function``, which returns a client or a cluster of dask. By default this machine.
+        store_url: place where these machines exchange files, such as ``file:///shared/optim``. By default this process
+            carries them.
+        trace: file that records the run for a replay. optim then ignores the cache.
+        say: function that gets progress, a line at a time.
 
     Returns:
-        What ``report.json`` says; of a source with several components, of the one that fared worst.
-        ``report.status`` is ``budget-missed`` or ``failed`` where a pass that was named did not hold; the folder
-        then has a report and no model. A model that an earlier run delivered stays, with its own report: the new one
-        is then in ``not-delivered/``.
+        The contents of ``report.json``; for a source with several components, of the one with the worst status. If the
+            status is ``budget-missed`` or ``failed``, the folder has a report and no model. If it has the model of an
+            earlier run, that model stays with its report, and the new report is in ``not-delivered/``.
 
     Raises:
-        OptimError: the model, the feeds, the target, the folder or the request cannot be used.
+        OptimError: the model, the samples, the target, the folder or the request cannot be used.
 
-    Example:
+    Examples:
         >>> report = optim.run("model.onnx", "out", data={"x": x}, max_drift=0.02)
         >>> report.status, report.result.latency_ratio
         ('improved', 0.41)

@@ -34,32 +34,34 @@ def verify(
     mask: str = "",
     say: Callable[[str], None] | None = None,
 ) -> Verification:
-    """Run two models on the same feeds and compare every output.
+    """Runs two models on the same input samples and compares every output.
 
     Args:
-        reference: an ``.onnx`` file, a run folder, a source, which is exported, or a file of ``optim outputs``.
-        other: the same; by default the reference itself, on ``other_target``.
-        data: as :func:`optim.run` takes it; by default the samples of a run folder, if it knows them, else made up.
-        max_drift: largest drift of any output; by default 0.1, or no bound where ``max_loss`` is given.
-        metric: measured beside drift, as :func:`optim.run` takes it.
-        max_loss: how much worse it may be: ``"1%"`` of the reference's value, or an amount.
-        max_mismatch: share of the texts or whole numbers of one output that may differ: ``0.01``, or ``"1%"``.
-        target: where both run.
-        other_target: where ``other`` runs, if not there.
-        seed: of made-up feeds.
-        samples: how many are made up; 0: as many as usual.
-        sizes: of made-up samples, by dimension: its name in the model, or what it counts, such as ``batch``.
-        mask: what the mask of made-up samples hides: ``full`` nothing, ``end`` or ``start`` a part of each row there;
-            empty: a part of a few samples.
-        say: told what is going on, a line at a time.
+        reference: an ``.onnx`` file, a run folder, a source, which optim exports, or a file of ``optim outputs``.
+        other: model to compare; by default the reference itself, on ``other_target``.
+        data: input samples, as in ``optim.run``. By default the samples of a run folder if it has some, else
+            synthesized ones.
+        max_drift: largest drift of any output. By default 0.1, or no limit with ``max_loss``.
+        metric: task metric, as in ``optim.run``.
+        max_loss: largest loss of the metric: ``"1%"`` of the reference's value, or an amount.
+        max_mismatch: share of the texts or whole numbers of an output that may differ: ``0.01``, or ``"1%"``.
+        target: target of both models.
+        other_target: target of ``other``, if it is another one.
+        seed: random seed for synthesized samples.
+        samples: number of synthesized samples; 0: the usual number.
+        sizes: sizes of synthesized samples by dimension. Name a dimension as the model does, or by what it counts, such
+            as ``batch``.
+        mask: part that the mask of synthesized samples hides: ``full`` nothing, ``end`` or ``start`` a part of each row
+            there; empty: a part of a few samples.
+        say: function that gets progress, a line at a time.
 
     Returns:
-        Every output with its figures; ``within`` says whether they are within what was accepted.
+        Every output with its figures. ``within`` says whether they are within the limits.
 
     Raises:
-        OptimError: a model, the feeds, the metric or the target cannot be used.
+        OptimError: a model, the samples, the metric or the target cannot be used.
 
-    Example:
+    Examples:
         >>> found = optim.verify("model.onnx", "out", data={"x": x})
         >>> found.within, found.drift.relative_error
         (True, 0.0127)

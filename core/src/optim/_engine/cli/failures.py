@@ -14,6 +14,9 @@ import click
 from optim.cli_kit.output import echo, print_json, printable
 from optim.errors import ExitStatus, OptimError, disk_error, is_disk_full
 
+_PLAIN = "NO_COLOR"
+"""Environment variable: any value prints errors without colours."""
+
 _NO_MEMORY = re.compile(r"failed to map segment|annot allocate memory|paging file is too small|can't start new thread")
 """How loaders of libraries say that there is no memory, of Linux, of macOS, of Windows; and how threads do."""
 
@@ -120,7 +123,7 @@ def _usage(error: click.ClickException) -> OptimError:
 
 def _styled(text: str) -> str:
     """Red where a person reads it; click drops the colours where stderr is no terminal."""
-    if os.environ.get("NO_COLOR"):
+    if os.environ.get(_PLAIN):
         return text
     first, *rest = text.split("\n")
     head, colon, what = first.partition(": ")

@@ -1,4 +1,25 @@
-"""What the user names with ``--data``: whether there is such a thing, before anything heavy is imported."""
+"""Input samples: ``--data`` takes one of these forms.
+
+| form | contents |
+|---|---|
+| ``samples.npz`` | one sample: arrays with the names of the inputs |
+| ``samples.npz`` | many samples: arrays named ``<i>/<input>``, with a number for ``<i>`` |
+| ``folder/`` | ``.npz`` files with one sample or many each |
+| ``package.module:function`` | a function, with or without ``seed``, that returns samples: arrays by input name |
+
+This script writes eight samples for a model with the input ``x``:
+
+    import numpy as np
+
+    samples = [np.random.rand(1, 3, 224, 224).astype("float32") for _ in range(8)]
+    np.savez("samples.npz", **{f"{i}/x": x for i, x in enumerate(samples)})
+
+- Give real data. Without ``--data``, optim synthesizes inputs from the graph, and the report says how.
+- Give eight samples or more. With four or more, optim holds out every fourth one from calibration.
+- Give the shapes that matter. optim times the model on the first three different shapes.
+- Labels for a task metric are arrays whose names begin with ``label``.
+- An input with a default in the graph may be left out.
+"""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class ChosenTargets:
 def target_names(text: str) -> list[str]:
     """The names in what stands behind ``--target``; commas inside the settings of one are its own.
 
-    Example:
+    Examples:
         >>> target_names("cpu,openvino:device=GPU,streams=2")
         ['cpu', 'openvino:device=GPU,streams=2']
     """

@@ -26,6 +26,7 @@ from typing import NoReturn
 from optim.errors import ExitStatus, OptimError
 
 _LIMIT_VARIABLE = "OPTIM_PLUGIN_SECONDS"
+"""Environment variable: time limit for a plugin to load, in seconds. By default 20."""
 
 _LIMIT_S = 20.0
 """For one plugin to load, or to answer once: a cold import of torch from a slow disk takes half of it, and whoever

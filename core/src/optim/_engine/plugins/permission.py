@@ -20,7 +20,11 @@ from optim._engine.plugins.plugin import PluginInfo
 from optim.errors import OptimError
 
 DISABLE_VARIABLE = "OPTIM_DISABLE_PLUGINS"
+"""Environment variable: plugins that optim must not import: ``name,name``."""
+
 _ALLOW_VARIABLE = "OPTIM_ALLOW_PLUGINS"
+"""Environment variable: the only plugins that optim may import: ``name,package/name``. The variable cannot add a plugin
+that the file ``plugins.toml`` of the machine leaves out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,22 +39,22 @@ class _LockTable(BaseModel):
 class Header(_LockTable):
     """Marks the file as a lock."""
 
-    version: int = _LOCK_VERSION
+    version: int = Field(default=_LOCK_VERSION, description="an optim that is too old for a lock refuses it")
     made_by: str = Field(description="distribution and version, e.g. optim-core 0.1.0")
 
 
 class LockedSource(_LockTable):
     """The model that was optimized."""
 
-    file_name: str
+    file_name: str = Field(description="name of the model file")
     digest: str = Field(description="digest of the model: sha256 over graph and weights")
 
 
 class LockedTarget(_LockTable):
-    """Where it was optimized for."""
+    """The target of the run."""
 
-    name: str
-    backend: str
+    name: str = Field(description="target as in `optim targets`")
+    backend: str = Field(description="backend of the target")
     baseline: str | None = Field(
         default=None, description="target that it was timed against and compared with; absent if it is the same target"
     )
@@ -62,23 +62,23 @@ class LockedTarget(_LockTable):
 
 
 class LockedFeeds(_LockTable):
-    """What it was judged on."""
+    """The input samples."""
 
-    digest: str
+    digest: str = Field(description="digest of the samples")
     origin: str = Field(description="origin of the samples, as text")
-    seed: int
+    seed: int = Field(description="random seed")
     data: str | None = Field(default=None, description="samples that the user gave; absent if optim synthesized them")
 
 
 class LockedPass(_LockTable):
-    """One step of the chain, with every option's value."""
+    """One step of the chain."""
 
-    name: str
-    stage: str
-    options: Mapping[str, Any] = {}
+    name: str = Field(description="name of the pass")
+    stage: str = Field(description="stage of the pass")
+    options: Mapping[str, Any] = Field(default={}, description="every option with its value")
     none: tuple[str, ...] = Field(default=(), description="options without a value, because TOML has no null")
-    package: str
-    package_version: str
+    package: str = Field(description="distribution that has the pass")
+    package_version: str = Field(description="version of the distribution")
 
     @classmethod
     def of(cls, name: str, stage: str, options: Mapping[str, Any], package: str, package_version: str) -> LockedPass:
@@ -99,26 +99,31 @@ class LockedPass(_LockTable):
 
 
 class LockedResult(_LockTable):
-    """What came of it: the digest is what a repetition must reach, the figures inform."""
+    """The result: a repetition must reach the digest; the figures inform."""
 
     model_digest: str = Field(description="sha256 over graph, weights and session settings")
-    drift: float | None = None
-    task_value: float | None = None
-    latency_ratio: float | None = None
+    drift: float | None = Field(default=None, description="largest drift of any output")
+    task_value: float | None = Field(default=None, description="value of the task metric")
+    latency_ratio: float | None = Field(default=None, description="latency, relative to the original")
 
 
 class Lock(_LockTable):
-    """Everything needed to make and verify the same model again."""
+    """Record of a run, which repeats it.
+
+    Every run folder with a model has the file ``recipe.lock.toml``. A run with the lock applies exactly these passes
+    and options, compares the result with the original, and searches nothing. The same source, packages and lock give
+    the same ``result.model_digest``.
+    """
 
     lock: Header
     source: LockedSource
     target: LockedTarget
-    goal: str
-    generate: str | None = None
-    metric: str | None = None
+    goal: str = Field(description="property that the run improved")
+    generate: str | None = Field(default=None, description="tokens of the prompt and the answer, for goal generate")
+    metric: str | None = Field(default=None, description="task metric")
     budget: BudgetTable
     feeds: LockedFeeds
-    passes: tuple[LockedPass, ...] = ()
+    passes: tuple[LockedPass, ...] = Field(default=(), description="steps from the source to the result, in order")
     session: SessionConfig = Field(default=SessionConfig(), description="session settings of the result")
     result: LockedResult
 

@@ -20,9 +20,11 @@ class _Table(BaseModel):
 
 
 class BudgetTable(_Table):
-    """How much drift is accepted, or how much loss of the task metric; or neither beyond rounding."""
+    """Limits of the result: accuracy, latency, size and memory."""
 
-    max_drift: float | None = Field(default=None, gt=0, strict=True, description="largest drift of any output")
+    max_drift: float | None = Field(
+        default=None, gt=0, strict=True, description="largest drift of any output, for lossy passes"
+    )
     max_loss: str | StrictFloat | None = Field(
         default=None, description="largest loss of the metric: '1%' of the original's value, or an amount"
     )
@@ -40,7 +42,10 @@ class BudgetTable(_Table):
         default=None,
         gt=0,
         strict=True,
-        description="limit of the latency in milliseconds; for goal throughput of the p95 latency",
+        description=(
+            "limit of the latency in milliseconds; for goal throughput of the p95 latency; "
+            "the whole 95 % interval must be below the limit"
+        ),
     )
     max_size: str | StrictInt | None = Field(default=None, description="limit of the size on disk: '50MB', or bytes")
     max_memory: str | StrictInt | None = Field(
@@ -59,7 +64,7 @@ class BudgetTable(_Table):
 
 
 class NamedPass(_Table):
-    """A pass asked for by name: the run fails unless it holds."""
+    """A pass that the run must use."""
 
     name: str = Field(description="name as in `optim passes list`")
     options: Mapping[str, Any] | None = Field(
@@ -73,7 +78,23 @@ def _joined(target: Any) -> Any:
 
 
 class Recipe(_Table):
-    """Everything a recipe can say; a key that is left out is None or empty, and the command line goes before it."""
+    """Settings of a run.
+
+    All keys are optional. An unknown key is an error that names the nearest ones.
+
+        target = "cpu"
+        data = "samples.npz"
+        search_seconds = 120
+        without = ["ort.fuse-transformer"]
+
+        [budget]
+        max_loss = "1%"
+        max_size = "50MB"
+
+        [[passes]]
+        name = "ort.quantize-dynamic"
+        options = { per_channel = true }
+    """
 
     target: Annotated[str | None, BeforeValidator(_joined)] = Field(
         default=None,
@@ -85,18 +106,23 @@ class Recipe(_Table):
         default=None, description="for goal generate: tokens of the prompt and the answer, e.g. prompt=512,new=128"
     )
     goal: str | None = Field(
-        default=None, description="property to improve; by default latency, or generate for a decoder"
+        default=None,
+        description=(
+            "property to improve: latency, size, memory, accuracy (within the limits of budget), startup, throughput "
+            "or generate; by default latency, or generate for a decoder"
+        ),
     )
     data: str | None = Field(default=None, description="input samples; a path is relative to the recipe")
-    metric: str | None = Field(default=None, description="task metric, as after --metric")
+    metric: str | None = Field(default=None, description="task metric as in `optim metrics`, e.g. top-k:k=3")
     seed: int | None = Field(default=None, ge=0, strict=True, description="random seed")
     search_seconds: Annotated[float, Field(gt=0, strict=True)] | Literal["auto"] | None = Field(
-        default=None, description="time limit of the whole run in seconds, or auto"
+        default=None,
+        description="time limit of the whole run in seconds, or auto; the run tries its required passes in any case",
     )
     stages: tuple[Stage, ...] = Field(default=(), description="only these stages")
     without: tuple[str, ...] = Field(default=(), description="passes that should not run")
-    budget: BudgetTable = Field(default=BudgetTable(), description="accuracy budget")
-    passes: tuple[NamedPass, ...] = Field(default=(), description="required passes with their options")
+    budget: BudgetTable = Field(default=BudgetTable(), description="limits of the result, which work with every goal")
+    passes: tuple[NamedPass, ...] = Field(default=(), description="required passes; the run fails if one does not help")
 
     @model_validator(mode="after")
     def _no_contradiction(self) -> Self:

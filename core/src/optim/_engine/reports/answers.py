@@ -77,7 +77,7 @@ class ComparedTask(Answer):
 
 
 class Verification(TabledAnswer):
-    """One model against a reference."""
+    """Comparison of a model with a reference."""
 
     within: bool = Field(description="true if every output was judged, and drift and loss are within the limits")
     judged: bool = Field(description="true if the samples can show a difference in every output")
@@ -93,7 +93,7 @@ class Verification(TabledAnswer):
 
     @property
     def verdict(self) -> str:
-        """One line, e.g. ``equal up to rounding: drift 1e-07 (rounding explains 0.0001)``."""
+        """One line, such as ``equal up to rounding: drift 1e-07 (rounding explains 0.0001)``."""
         about = f"; {self.feeds.note}" if self.feeds.note else ""
         if not self.within:
             return f"{'beyond the limit' if self.judged else 'not judged'}: {self.reason}{about}"
@@ -154,7 +154,7 @@ class TimedModel(Answer):
 
 
 class Benchmark(TabledAnswer):
-    """Models timed in turns; the first is what the others are compared with."""
+    """Times of models in turns, relative to the first one."""
 
     target: str = Field(description="target; several with commas")
     feeds: str = Field(description="origin of the samples, as text")
@@ -162,12 +162,12 @@ class Benchmark(TabledAnswer):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What the rows are; of one model on several targets each begins with the target."""
+        """Names of the columns. For one model on several targets, the first column is the target."""
         target = ("target",) if any(timed.target for timed in self.models) else ()
         return (*target, *_COLUMNS, *(_SERVED if self._is_throughput else ()), *self._answer_columns)
 
     def rows(self) -> list[tuple[str, ...]]:
-        """A row for each model, as :attr:`columns` says."""
+        """Returns a row for each model, with the cells of ``columns``."""
         columns = len(self._answer_columns)
         return [
             (*filter(None, [timed.target]), *_row_of(timed), *self._served(timed), *_answer_texts(timed, columns))
@@ -175,7 +175,7 @@ class Benchmark(TabledAnswer):
         ]
 
     def as_csv(self) -> str:
-        """The rows as CSV, with a head."""
+        """Returns the rows as CSV with a header."""
         return csv_text(self.columns, self.rows())
 
     @property
@@ -263,7 +263,7 @@ class ExportedComponent(Answer):
 
 
 class ExportedFolder(TabledAnswer):
-    """What an export left behind."""
+    """Result of an export."""
 
     source: str
     output: str = Field(description="folder that was written")
@@ -275,7 +275,7 @@ class ExportedFolder(TabledAnswer):
     seconds: float
 
     def load(self) -> onnxruntime.InferenceSession | Decoder:
-        """Open it, as :func:`optim.load` does."""
+        """Opens the folder, as ``optim.load`` does."""
         from optim._engine.runs.load import load
 
         return load(Path(self.output))

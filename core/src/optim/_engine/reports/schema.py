@@ -296,7 +296,7 @@ class Assumption(Part):
 
 
 class FeedsReport(Part):
-    """What the models were run on."""
+    """The input samples of the run."""
 
     origin: str = Field(description="origin of the samples, as text")
     samples: int = Field(description="number of samples")
@@ -316,7 +316,7 @@ class DeviceReport(Part):
 
 
 class MachineReport(Part):
-    """Where it was timed."""
+    """The machine that timed the models."""
 
     cpu: str = Field(description="name of the processor")
     cores: int = Field(description="number of processors that the process may use")
@@ -334,7 +334,7 @@ class MachineReport(Part):
 
 
 class SearchReport(Part):
-    """What the search cost."""
+    """Costs of the search."""
 
     computed: int = Field(description="number of jobs that ran")
     from_cache: int = Field(description="number of answers from the cache")

@@ -19,7 +19,8 @@ from optim._engine.search.select.chains import repeat
 from optim._engine.search.select.selection import Selection
 from optim._engine.search.settings import AUTO, Named
 from optim._engine.search.state import LaneResult, Measured, StepStatus
-from optim._engine.search.targets.contest import Contender, Contest
+from optim._engine.search.targets.contest import Contest
+from optim._engine.search.targets.entrants import Entrant
 from optim._engine.search.workbench import Workbench
 from optim.cli_kit.output import size_text
 from optim.errors import ExitStatus, OptimError
@@ -82,7 +83,6 @@ def judge_contest(contest: Contest, base: Workbench) -> Verdict:
     """
     stopped = ""
     try:
-        contest.run()
         verdict = _decided(contest, base)
     except TimingFailed as failed:
         stopped = _STOPPED
@@ -90,15 +90,26 @@ def judge_contest(contest: Contest, base: Workbench) -> Verdict:
         verdict = Verdict(RunStatus.FAILED, what, None, [])
     result = verdict.result
     delivered = result.candidate if result is not None else base.original
-    for one in contest.contenders:
+    for one in contest.entrants:
         proven = result if result is not None and not delivered.is_original else None
         one.beam.board.conclude(delivered, proven, stopped)
     return replace(
         verdict,
-        attempts=[attempt for one in contest.contenders for attempt in one.beam.board.attempts],
-        points=points_of([point for one in contest.contenders for point in one.beam.board.found], delivered),
-        searches=tuple((one.bench, one.beam.board) for one in contest.contenders),
+        attempts=[attempt for one in contest.entrants for attempt in one.beam.board.attempts],
+        points=points_of([point for one in contest.entrants for point in one.beam.board.found], delivered),
+        searches=tuple((one.bench, one.beam.board) for one in contest.entrants),
     )
+
+
+def _won_again(contest: Contest) -> tuple[Measured, Entrant, _Ending] | None:
+    """What won in an earlier run, and is better than the original in the proof; None if there is nothing."""
+    recalled = contest.recalled()
+    if recalled is None:
+        return None
+    one, ranking = recalled
+    ending = _ending_of(one, one.bench)
+    winner = ending.decided(ranking)
+    return None if winner is None else (winner, one, ending)
 
 
 def _decided(contest: Contest, base: Workbench) -> Verdict:
@@ -107,32 +118,45 @@ def _decided(contest: Contest, base: Workbench) -> Verdict:
     Raises:
         TimingFailed: it cannot.
     """
-    best: tuple[Measured, Contender, _Ending] | None = None
-    undecided = ""
-    for one in contest.order:
-        if best is not None and not contest.may_beat(one, best[0], best[1]):
-            continue
-        ending = _ending_of(one, one.bench)
-        one.bench.say("deciding")
-        winner = ending.selection.decide(one.ranking)
-        if winner is None:
-            one.reason = "no candidate is better than the baseline in the final timing"
-            undecided = undecided or ending.selection.undecided
-        elif best is None or contest.is_better((winner, one), (best[0], best[1])):
-            best = winner, one, ending
+    contest.time_originals()
+    best, undecided = _won_again(contest), ""
+    if best is not None and best[1].beam.recall.stands(best[0]):
+        contest.end_with(best[1])
+    else:
+        contest.run()
+        best, undecided = _best_of(contest, best)
     if best is not None:
+        best[1].beam.recall.keep(best[0])
         return best[2].delivery(best[0])
-    left = [one for one in contest.contenders if not one.failed]
+    left = [one for one in contest.entrants if not one.failed]
     if not left:
-        reasons = "; ".join(f"{one.name}: {one.reason}" for one in contest.contenders)
+        reasons = "; ".join(f"{one.name}: {one.reason}" for one in contest.entrants)
         return Verdict(RunStatus.FAILED, reasons, None, [])
     promising = sorted(left, key=lambda one: one.promise)
     nearest = next((one for one in promising if one.beam.board.beyond(1)), left[0])
     return _ending_of(nearest, base).nothing_better(undecided)
 
 
-def _ending_of(one: Contender, bench: Workbench) -> _Ending:
-    return _Ending(bench, one.beam, one.entrant.plan, _selection(one.bench, one.beam))
+def _best_of(
+    contest: Contest, best: tuple[Measured, Entrant, _Ending] | None
+) -> tuple[tuple[Measured, Entrant, _Ending] | None, str]:
+    """The best that is proven on any target, and what is undecided; ``best`` was proven before."""
+    undecided = ""
+    for one in contest.order:
+        if best is not None and not contest.may_beat(one, best[0], best[1]):
+            continue
+        ending = _ending_of(one, one.bench)
+        winner = ending.decided(one.ranking)
+        if winner is None:
+            one.reason = "no candidate is better than the baseline in the final timing"
+            undecided = undecided or ending.selection.undecided
+        elif best is None or contest.is_better((winner, one), (best[0], best[1])):
+            best = winner, one, ending
+    return best, undecided
+
+
+def _ending_of(one: Entrant, bench: Workbench) -> _Ending:
+    return _Ending(bench, one.beam, one.plan, _selection(one.bench, one.beam))
 
 
 def _selection(bench: Workbench, beam: Beam) -> Selection:
@@ -292,7 +316,7 @@ class _Ending:
             score = self.selection.clock.board[self.bench.original]
             if score.result is not None and score.result.failure:
                 raise original_failed(self.bench, score.result.failure)
-            if self.selection.clock.ran_out(self.bench.original):
+            if score.out_of_time:
                 return Measured(self.bench.original, 1.0, 1.0, 1.0)
             raise not_reproducible(score.objection.text)
         base = timed or self.selection.clock.base

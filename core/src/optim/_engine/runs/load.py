@@ -27,36 +27,35 @@ if TYPE_CHECKING:
 def load(
     folder: str | PathLike[str], *, adapter: Adapters | None = None, packed: bool = False
 ) -> onnxruntime.InferenceSession | OwnSession | AdaptedSession | Decoder:
-    """Open what ``optim run`` or ``optim export`` left in ``folder``.
+    """Opens the model of a folder of ``optim run`` or ``optim export``.
 
-    ``load.py`` there opens the model without optim, where its runtime can.
+    ``load.py`` in the folder opens the model without optim, if its runtime can.
 
     Args:
-        folder: of a run or an export.
-        adapter: that every run brings which names no other: a file that ``optim adapters convert`` or a run wrote.
-            Of a model whose adapter is supplied with the session, the one that it is opened with; None: its own.
-        packed: map weights as onnxruntime packed them for this processor, which it does where that was not done yet:
-            it opens sooner, and processes share the memory. Of a run folder with one model on the CPU.
+        folder: folder of a run or an export.
+        adapter: adapter of every call that names no other: a file of ``optim adapters convert`` or of a run. If opening
+            the model supplies the adapter, this one takes its place. None: the model's own.
+        packed: map weights as onnxruntime packed them for this processor. If they are not packed yet, onnxruntime packs
+            them first. The model then opens sooner, and processes share the memory. Only for a run folder with one
+            model on the CPU.
 
     Returns:
-        A session of onnxruntime, or one with the same ``run``, ``get_inputs`` and ``get_outputs`` where the target has
-        a runtime of its own; where the model takes adapters, a :class:`optim.adapters.session.AdaptedSession`, whose
-        ``run`` takes ``adapter`` too; of a decoder that was exported from a source, whose past may be one buffer, or
-        that a runtime of its own opens, a :class:`optim.Decoder`, which generates text and has the session as
-        ``session``.
+        A session of onnxruntime, or of another runtime with the same ``run``, ``get_inputs`` and ``get_outputs``. If
+            the model takes adapters, an ``optim.adapters.AdaptedSession``, whose ``run`` also takes ``adapter``. For a
+            decoder that can generate, an ``optim.Decoder``, which has the session as ``session``.
 
     Raises:
         OptimError[bad-export-file]: somebody changed ``export.json``.
-        OptimError[not-a-run-folder]: nothing there is of a run.
+        OptimError[not-a-run-folder]: the folder is not of a run.
         OptimError[no-model]: the run delivered no model.
         OptimError[bad-session-file]: somebody changed ``session.json``.
         OptimError[provider-missing]: this onnxruntime does not have the provider.
-        OptimError[runtime-missing]: no plugin here brings the target.
-        OptimError[plugin-missing]: it is a source of several graphs that generates, and no plugin drives them.
+        OptimError[runtime-missing]: no plugin here has the target.
+        OptimError[plugin-missing]: the source has several graphs and generates, and no plugin drives them.
         OptimError[session-failed]: the runtime refuses the model.
-        OptimError[cannot-be-packed]: weights are to be packed that another runtime packs, or that are not the model's.
-        OptimError[adapter-not-taken]: the model takes no adapters. Others, of an adapter that cannot be read or does
-            not fit.
+        OptimError[cannot-be-packed]: another runtime packs the weights, or they are not the model's.
+        OptimError[adapter-not-taken]: the model takes no adapters. There are further errors for an adapter that cannot
+            be read or does not fit.
     """
     from optim._engine.sources.export_file import read_export_file
 
@@ -88,7 +87,7 @@ def load(
 
 
 def _generating(session: Any) -> Any:
-    """The session; where ``load.py`` has ``generate`` too, a :class:`optim.Decoder`."""
+    """The session; where ``load.py`` has ``generate`` too, a ``optim.Decoder``."""
     inputs, outputs = ([value.name for value in values] for values in (session.get_inputs(), session.get_outputs()))
     if not carried_by_name(inputs, outputs):
         return session  # no past: no plugin is asked
@@ -144,7 +143,7 @@ def _inputs_of(model: Path) -> tuple[AdapterInput, ...]:
 def _open_folder(
     path: Path, adapter: Adapters | None = None
 ) -> onnxruntime.InferenceSession | OwnSession | AdaptedSession:
-    """The session of a folder with one model, with its tuned settings; raises as :func:`load`."""
+    """The session of a folder with one model, with its tuned settings; raises as ``load``."""
     saved, model = _saved(path), path / MODEL_FILE
     if PACKED_WEIGHTS in saved.session_config:
         return _packed(path, adapter)
@@ -163,7 +162,7 @@ def _open_folder(
 
 
 def _saved(path: Path) -> SessionFile:
-    """What ``session.json`` says of a folder that has a model; raises as :func:`load`."""
+    """What ``session.json`` says of a folder that has a model; raises as ``load``."""
     if not (path / MODEL_FILE).is_file() and (read_mark(path) is not None or (path / SESSION_FILE).is_file()):
         from optim._engine.runs.folder import report_page
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optim._engine.goals.bounds import merged
+from optim._engine.goals.bounds import FIELDS, Bound, merged, parse_bound
 from optim._engine.goals.known import find_goal
 from optim._engine.json_file import read_json
 from optim._engine.plugins.registry import Registry, load_registry
@@ -17,19 +17,98 @@ from optim._engine.runs.execute import finished_run
 from optim._engine.runs.folder import RunFolder
 from optim._engine.runs.mark import read_mark
 from optim._engine.runs.publish import publish
-from optim._engine.search.front import Pick, choose, nothing_to_pick
+from optim._engine.search.front import speed
 from optim._engine.search.objective import Objective
 from optim._engine.search.rows import chain_key, missing_rows
-from optim._engine.search.state import Attempt, Candidate, Measured, StepStatus
+from optim._engine.search.state import Attempt, Candidate, Measured, StepStatus, inaccuracy
 from optim._engine.sources.kept_files import files_of
 from optim._engine.store import Store
-from optim.errors import OptimError
+from optim.errors import OptimError, unknown_name
 from optim.onnx.operators import operator_counts
 from optim.source import CONFIG_FILE
 
 if TYPE_CHECKING:
     from optim._engine.reports.schema import Report
     from optim._engine.runs.delivering import LayoutRequest
+
+_PICKS = ("fastest", "smallest", "most-accurate")
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """What ``--pick`` says: a point, and bounds that it keeps within.
+
+    Attributes:
+        word: ``fastest``, ``smallest``, ``most-accurate``, or a number of the front.
+        bounds: that only points within are chosen from.
+    """
+
+    word: str
+    bounds: tuple[Bound, ...] = ()
+
+    @classmethod
+    def parse(cls, wanted: str) -> Pick:
+        """``smallest``, ``2``, or bounds, with a word before them: ``fastest,max-size=50MB``; else ``most-accurate``.
+
+        Raises:
+            OptimError[unknown-point]: it can be no point of any run.
+            OptimError[bad-budget]: a bound is none.
+        """
+        words = [word.strip() for word in wanted.split(",")]
+        said = dict(word.split("=", 1) for word in words if "=" in word)
+        figures = {f"max-{figure}": figure for figure in FIELDS}
+        plain = [word for word in words if "=" not in word] or ["most-accurate"]
+        word = plain[0]
+        is_number = word.isdecimal() and int(word) > 0
+        if len(plain) > 1 or set(said) - set(figures) or not (word in _PICKS or (is_number and not said)):
+            raise _unknown_point(wanted, [*_PICKS, *(f"{name}=" for name in figures), "1", "2"])
+        return cls(word, merged((), (parse_bound(figures[name], text) for name, text in said.items())))
+
+
+def choose(points: Sequence[Measured], wanted: str) -> Measured:
+    """The point that a word or a number names.
+
+    Args:
+        points: of a run.
+        wanted: as :attr:`Pick.word`.
+
+    Raises:
+        OptimError[no-points]: the run found nothing that could be delivered.
+        OptimError[unknown-point]: there is none of that name.
+    """
+    front = [point for point in points if point.number]
+    if not front:
+        raise nothing_to_pick(wanted)
+    if wanted == "fastest":
+        return min(front, key=speed)
+    if wanted == "smallest":
+        return min(front, key=lambda point: (point.candidate.size_bytes, speed(point)))
+    if wanted == "most-accurate":
+        return min(front, key=lambda point: (inaccuracy(point), speed(point)))
+    for point in front:
+        if wanted == str(point.number):
+            return point
+    numbers = [str(point.number) for point in front]
+    raise _unknown_point(wanted, [*_PICKS, *numbers])
+
+
+def _unknown_point(wanted: str, known: Sequence[str]) -> OptimError:
+    return unknown_name(
+        "point",
+        wanted,
+        known,
+        fix="give a number of report.html, fastest, smallest, most-accurate, or limits: max-size=50MB,max-latency=20ms",
+    )
+
+
+def nothing_to_pick(wanted: str) -> OptimError:
+    """The error for a run without points, of its front at least."""
+    return OptimError.usage(
+        "no-points",
+        f"this run has no result to pick: {wanted}",
+        "the run found no better model within its budget",
+        "run it again with a larger --max-drift, or with more --search-seconds",
+    )
 
 
 def pick_from(

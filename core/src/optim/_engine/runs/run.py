@@ -18,10 +18,9 @@ from optim._engine.reports.outcome import Outcome
 from optim._engine.runs.execute import execute
 from optim._engine.runs.folder import RunFolder
 from optim._engine.runs.locking import require_source
-from optim._engine.runs.pick import picked
+from optim._engine.runs.pick import Pick, picked
 from optim._engine.runs.publish import publish
 from optim._engine.search.deadline import start_of_command
-from optim._engine.search.front import Pick
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.time_estimate import PassCosts
 from optim._engine.store import Store, cache_key

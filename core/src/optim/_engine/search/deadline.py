@@ -30,7 +30,6 @@ from time import time as wall_clock
 
 from optim._engine.jobs.prepare import Answer as Prepared
 from optim._engine.plugins.guard import is_a_command
-from optim._engine.search.allowance import Allowance
 from optim._engine.search.lane_costs import AGAIN_LANES, LaneCosts
 from optim._engine.search.settings import AUTO, SearchSeconds
 
@@ -73,7 +72,7 @@ _CLOSING_S, _WRITTEN_BYTES_A_SECOND = 1.5, 300e6
 _RACES_SHARE = 0.2
 """Share of the search that is kept for races: candidates that nobody times are worth nothing."""
 
-_PROVEN_LANES, _MOST_FOR_THE_END, _LEAST_FOR_THE_END = 5, 0.5, 1 / 3
+PROVEN_LANES, _MOST_FOR_THE_END, _LEAST_FOR_THE_END = 5, 0.5, 1 / 3
 """Models whose proof is reserved, and shares of what is left when the search begins. With more than the first share,
 nothing is found that an end could prove. A proof of five models has no more than the second, if one of two fits in:
 runs of 30 s ended with 5 to 10 s unused."""
@@ -85,9 +84,9 @@ LEAST_REPAIR_S = 2.0
 """A repair with less does not get to its first evaluation. Small models are opened twice in that, whatever the time, to
 tell that what won is no change."""
 
-_REPAIR_SHARE, _SAMENESS_SHARE = 0.4, 0.08
-"""Of the time for candidates, for repairs: with more, other passes do not have their turn. Of the search, for telling
-settings that change nothing: it saves more than that in races, but not on models that take seconds to open."""
+_SAMENESS_SHARE = 0.08
+"""Of the search, for telling settings that change nothing: it saves more than that in races, but not on models that
+take seconds to open."""
 
 
 class Deadline:
@@ -108,9 +107,7 @@ class Deadline:
         search_s: that the search began with.
         timeout_s: the most that one candidate may take, and one model to open.
         must: whether something was named: that is proven, whatever the time.
-        repairs: for repairs while exploring.
-        sameness: for telling settings that change nothing, while exploring.
-        last_sameness: for the same of what won, within what the proof may take.
+        sameness_s: left for telling settings that change nothing, while exploring.
     """
 
     def __init__(
@@ -158,7 +155,7 @@ class Deadline:
             self.announce(MOST_S)
         one = self.to_prove(prepared, timeout_s, races=races, must=must)
         left, writing_s = max(0.0, one.left), one.left - one.spare_s
-        end_s = writing_s + one.lanes.proof_s(_PROVEN_LANES if races else 1)  # a size needs no race, its latency does
+        end_s = writing_s + one.lanes.proof_s(PROVEN_LANES if races else 1)  # a size needs no race, its latency does
         two_s = writing_s + one.lanes.proof_s(AGAIN_LANES if races else 1)
         end_s = min(end_s, max(two_s, _LEAST_FOR_THE_END * left), _MOST_FOR_THE_END * left)
         one.reserve(PROOF, end_s - writing_s)
@@ -180,16 +177,14 @@ class Deadline:
             prepared.open_s, prepared.run_s, len(prepared.timed), comparing_s=self.comparing_s, part=part, races=races
         )
         self.grace_s = part * GRACE_S
-        self.repairs, self.sameness = Allowance(0.0, self.now), Allowance(0.0, self.now)
-        self.last_sameness = Allowance(math.inf, self.now, lambda: max(LEAST_REPAIR_S, self.end_s))
+        self.sameness_s = 0.0
 
     def explore(self, seconds: float) -> None:
         """Explore for so many seconds from now on; of several targets the others have the rest."""
         self.search_s, self.explores_since = seconds, self.now()
         self.reserve(OTHERS, self.before(PROOF) - seconds)
         self.reserve(RACES, _RACES_SHARE * seconds if self._races else 0.0)
-        self.repairs.give(_REPAIR_SHARE * (seconds - self._reserves[RACES]))
-        self.sameness.give(_SAMENESS_SHARE * seconds)
+        self.sameness_s = _SAMENESS_SHARE * seconds
 
     # what is left
 
@@ -251,18 +246,16 @@ class Deadline:
 
     @contextmanager
     def lending(self, *, proof: bool = True) -> Iterator[None]:
-        """Repair in all that is left of the search; with ``proof`` in the time of the end, but for the least proof."""
-        before, repairs_s = self._reserves, self.repairs.left_of_its_own
+        """Repair in the time for races too; with ``proof`` in the time of the end, but for the least proof."""
+        before = self._reserves
         self._reserves = {**before, RACES: 0.0}
         if proof:  # nothing is there yet to prove
             least_s = min(before.get(PROOF, math.inf), self.lanes.least_proof_s)
             self._reserves |= {OTHERS: 0.0, PROOF: least_s}
-        self.repairs.give(self.to_explore)
         try:
             yield
         finally:
             self._reserves = before
-            self.repairs.give(repairs_s)
 
     # how long something may take
 
@@ -279,11 +272,6 @@ class Deadline:
         if named:
             return min(self.timeout_s, max(self.spare_s, GRACE_S)) if self._is_given else self.timeout_s
         return min(self.timeout_s, self.before(LATER) + self.grace_s)
-
-    @property
-    def left_for_repairs(self) -> float:
-        """Seconds that repairs may take while exploring."""
-        return min(self.repairs.left, self.before(LATER))
 
     def most_for_repair(self, took_s: float) -> float:
         """Seconds after which a repair is stopped: what it finds must be made as before, in so long, and proven."""

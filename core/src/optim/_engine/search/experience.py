@@ -7,6 +7,7 @@ the same shapes, on inputs of about the same size: with other weights, in anothe
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
@@ -15,8 +16,9 @@ from typing import Any
 from optim._engine.machine import instruction_sets
 from optim._engine.plugins.versions import core_digest, version_keys
 from optim._engine.search.keys import machine_kind
-from optim._engine.search.settings import AUTO
+from optim._engine.search.settings import AUTO, SearchSeconds
 from optim._engine.search.state import Measured
+from optim._engine.search.taste import BUSY
 from optim._engine.search.workbench import Workbench
 from optim._engine.store import Store, cache_key
 from optim.errors import OptimError
@@ -77,8 +79,10 @@ class Experience:
         made_with: digest of the versions of core, plugins and runtimes.
         searched_s: seconds that the run had.
         chain: that won.
-        ratio: latency of the result to the original's.
+        ratio: the goal's figure of the result to the original's, such as latency or bytes.
         drift: of the result.
+        asked_s: the seconds that the user gave the run, or ``auto``.
+        disturbed: share of the rounds of the final timing in which other programs used the machine, 0..1.
     """
 
     model: str
@@ -95,12 +99,28 @@ class Experience:
     chain: tuple[WonStep, ...] = ()
     ratio: float = 1.0
     drift: float = 0.0
+    asked_s: SearchSeconds = 0.0
+    disturbed: float = 0.0
 
-    def with_result(self, won: Measured, searched_s: float) -> Experience:
-        """The same with what was found in so many seconds."""
+    def with_result(self, won: Measured, ratio: float) -> Experience:
+        """The same with what was found, and the goal's figure of it to the original's."""
         chain = tuple(WonStep(step.pass_name, step.options) for step in won.candidate.steps)
         drift = won.candidate.drift.relative_error
-        return replace(self, chain=chain, ratio=won.ratio or 1.0, drift=drift, searched_s=searched_s)
+        return replace(self, chain=chain, ratio=ratio, drift=drift, disturbed=won.disturbed)
+
+    def after_search_of(self, others: list[Experience]) -> Experience:
+        """The same, said to be found by the search of others that tells most: on a quiet machine, with most seconds."""
+        best = max(others, key=lambda one: (one.disturbed <= BUSY, one.searched_s))
+        return replace(self, searched_s=best.searched_s, asked_s=best.asked_s, disturbed=best.disturbed)
+
+    def may_end(self, run: Experience) -> bool:
+        """Whether a run with the same request would find no more than this one did.
+
+        It has no more seconds and the same versions, and other programs did not use the machine in the final timing
+        of this one: a busy machine finds less.
+        """
+        has_time = self.asked_s == run.asked_s or self.searched_s >= run.searched_s
+        return has_time and self.made_with == run.made_with and self.disturbed <= BUSY
 
     @property
     def text(self) -> str:
@@ -120,12 +140,17 @@ class Experience:
     @property
     def key(self) -> str:
         """The key of the record in the cache: a later run that finds the same for the same takes its place."""
-        wire = to_wire(replace(self, model="", day="", ratio=0.0, drift=0.0, searched_s=0.0, made_with=""))
-        return cache_key(SHELF, wire)
+        same = replace(self, model="", day="", ratio=0.0, drift=0.0, searched_s=0.0, made_with="")
+        return cache_key(SHELF, to_wire(replace(same, asked_s=0.0, disturbed=0.0)))
 
 
-def of_run(bench: Workbench) -> Experience:
-    """What is known of a run before its search: it is compared with earlier ones, and what is found is added."""
+def of_run(bench: Workbench, targets: Sequence[str] = ()) -> Experience:
+    """What is known of a run before its search: it is compared with earlier ones, and what is found is added.
+
+    Args:
+        bench: the run on its target.
+        targets: names of all targets of the run, if it has several.
+    """
     settings, prepared = bench.settings, bench.prepared
     sample = bench.reference.feed_set().sample(prepared.timed[0])
     elements = max((array.size for array in sample.values()), default=0)
@@ -141,22 +166,23 @@ def of_run(bench: Workbench) -> Experience:
         target=bench.target.name,
         goal=settings.goal,
         budget="rounding error" if settings.lossless else settings.budget(0.0).text,
-        asked=cache_key("asked", to_wire(asked), to_wire(bench.target))[:16],
+        asked=cache_key("asked", to_wire(asked), to_wire(bench.target), sorted(targets))[:16],
         made_with=cache_key("made with", prepared.versions, plugins, core_digest())[:16],
         searched_s=bench.deadline.announced_s,
+        asked_s=settings.search_seconds,
     )
 
 
 def nearest(known: list[Experience], run: Experience) -> list[Experience]:
-    """Those of the same request on the same processor whose model is near, the nearest first, each chain once."""
-    found: dict[str, tuple[float, Experience]] = {}
+    """Those of the same request on the same processor whose model is near, the best chain first, each chain once."""
+    found: dict[str, Experience] = {}
     for one in known:
         alike = (one.processor, one.kernels, one.asked) == (run.processor, run.kernels, run.asked)
         likeness = one.architecture.likeness(run.architecture) if alike and one.chain else 0.0
         chain = repr(one.chain)
-        if likeness >= _NEAR and (chain not in found or found[chain][1].searched_s < one.searched_s):
-            found[chain] = likeness, one
-    return [one for _, one in sorted(found.values(), key=lambda pair: (-round(pair[0], 1), pair[1].ratio))]
+        if likeness >= _NEAR and (chain not in found or found[chain].searched_s < one.searched_s):
+            found[chain] = one
+    return sorted(found.values(), key=lambda one: one.ratio)
 
 
 def keep(store: Store, new: Experience) -> str:

@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from optim._engine.goals.bounds import FIELDS, Bound, merged, parse_bound
 from optim._engine.search.state import Candidate, Measured, inaccuracy, unique
 from optim._engine.search.taste import SAME
-from optim.errors import OptimError, unknown_name
-
-_PICKS = ("fastest", "smallest", "most-accurate")
 
 
 def worth_proving(held: Iterable[Measured], besides: Sequence[Candidate], most: int) -> list[Candidate]:
@@ -40,96 +36,19 @@ def points_of(points: Sequence[Measured], delivered: Candidate | None = None) ->
     front = _front(proven)
     for ours in [point for point in proven if delivered and _place(point.candidate) == _place(delivered)]:
         front = [item for item in front if item is not ours and not _is_ahead_by_noise(item, ours)] + [ours]
-    order = [_place(item.candidate) for item in sorted(front, key=_speed)]
+    order = [_place(item.candidate) for item in sorted(front, key=speed)]
     numbered = [
         replace(point, number=order.index(place) + 1 if (place := _place(point.candidate)) in order else 0)
         for point in proven
     ]
-    numbered.sort(key=lambda point: (not point.number, point.number, _speed(point)))
+    numbered.sort(key=lambda point: (not point.number, point.number, speed(point)))
     rest = [point for point in points if not (point.proven and point.within)]
-    return numbered + sorted(rest, key=lambda point: (not point.proven, _speed(point)))
+    return numbered + sorted(rest, key=lambda point: (not point.proven, speed(point)))
 
 
 def _place(candidate: Candidate) -> tuple[str, str]:
     """What tells points apart: one model on two targets is two."""
     return candidate.target, candidate.digest
-
-
-@dataclass(frozen=True, slots=True)
-class Pick:
-    """What ``--pick`` says: a point, and bounds that it keeps within.
-
-    Attributes:
-        word: ``fastest``, ``smallest``, ``most-accurate``, or a number of the front.
-        bounds: that only points within are chosen from.
-    """
-
-    word: str
-    bounds: tuple[Bound, ...] = ()
-
-    @classmethod
-    def parse(cls, wanted: str) -> Pick:
-        """``smallest``, ``2``, or bounds, with a word before them: ``fastest,max-size=50MB``; else ``most-accurate``.
-
-        Raises:
-            OptimError[unknown-point]: it can be no point of any run.
-            OptimError[bad-budget]: a bound is none.
-        """
-        words = [word.strip() for word in wanted.split(",")]
-        said = dict(word.split("=", 1) for word in words if "=" in word)
-        figures = {f"max-{figure}": figure for figure in FIELDS}
-        plain = [word for word in words if "=" not in word] or ["most-accurate"]
-        word = plain[0]
-        is_number = word.isdecimal() and int(word) > 0
-        if len(plain) > 1 or set(said) - set(figures) or not (word in _PICKS or (is_number and not said)):
-            raise _unknown_point(wanted, [*_PICKS, *(f"{name}=" for name in figures), "1", "2"])
-        return cls(word, merged((), (parse_bound(figures[name], text) for name, text in said.items())))
-
-
-def choose(points: Sequence[Measured], wanted: str) -> Measured:
-    """The point that a word or a number names.
-
-    Args:
-        points: of a run.
-        wanted: as :attr:`Pick.word`.
-
-    Raises:
-        OptimError[no-points]: the run found nothing that could be delivered.
-        OptimError[unknown-point]: there is none of that name.
-    """
-    front = [point for point in points if point.number]
-    if not front:
-        raise nothing_to_pick(wanted)
-    if wanted == "fastest":
-        return min(front, key=_speed)
-    if wanted == "smallest":
-        return min(front, key=lambda point: (point.candidate.size_bytes, _speed(point)))
-    if wanted == "most-accurate":
-        return min(front, key=lambda point: (inaccuracy(point), _speed(point)))
-    for point in front:
-        if wanted == str(point.number):
-            return point
-    numbers = [str(point.number) for point in front]
-    raise _unknown_point(wanted, [*_PICKS, *numbers])
-
-
-def _unknown_point(wanted: str, known: Sequence[str]) -> OptimError:
-    return unknown_name(
-        "point",
-        wanted,
-        known,
-        fix="give a number of report.html, fastest, smallest, most-accurate, or limits: max-size=50MB,max-latency=20ms",
-    )
-
-
-def nothing_to_pick(wanted: str) -> OptimError:
-    """The error for a run without points, of its front at least."""
-    return OptimError.usage(
-        "no-points",
-        f"this run has no result to pick: {wanted}",
-        "the run found no better model within its budget",
-        "run it again with a larger --max-drift, or with more --search-seconds",
-    )
 
 
 def _front(items: Sequence[Measured]) -> list[Measured]:
@@ -140,9 +59,9 @@ def beats(one: Measured, other: Measured) -> bool:
     """Whether one is nowhere worse and somewhere clearly better; where both are the same, the shorter chain stays."""
     if one is other:
         return False
-    if _is_clearly_less(_speed(other), _speed(one)) or _is_smaller_or_nearer(other, one):
+    if _is_clearly_less(speed(other), speed(one)) or _is_smaller_or_nearer(other, one):
         return False
-    if _is_clearly_less(_speed(one), _speed(other)) or _is_smaller_or_nearer(one, other):
+    if _is_clearly_less(speed(one), speed(other)) or _is_smaller_or_nearer(one, other):
         return True
     return (len(one.candidate.steps), one.digest) < (len(other.candidate.steps), other.digest)
 
@@ -179,5 +98,6 @@ def tie_of(item: Measured) -> tuple[float, int, str]:
     return inaccuracy(item), len(steps), json.dumps(steps, sort_keys=True, default=str)
 
 
-def _speed(item: Measured) -> float:
+def speed(item: Measured) -> float:
+    """Returns the latency ratio; 1 if it was not timed."""
     return item.ratio if item.ratio is not None else 1.0

@@ -79,15 +79,10 @@ class LaneCosts:
         self.round_s = run_s if self.is_long else _RUNS_A_ROUND * run_s * max(1, samples)
         self.lane_s = _START_S + _STARTING_SHARE * open_s + self._runs_s
         self.race_s = part * RACE_S
-        self._proven_lane_s = 0.0
 
     def note_lanes(self, open_s: float) -> None:
         """Note what a lane of the last race took to open; half of the expectation goes by it."""
         self.lane_s = 0.5 * self.lane_s + 0.5 * (open_s + self._runs_s)
-
-    def note_proof(self, open_s: float) -> None:
-        """Note what a lane of what may be delivered took to open, as a program that compares all samples."""
-        self._proven_lane_s = max(self._proven_lane_s, open_s)
 
     @property
     def _runs_s(self) -> float:
@@ -117,8 +112,7 @@ class LaneCosts:
 
     def opened_s(self, lanes: int) -> float:
         """Seconds until so many models are open beside the original, and compared on all samples."""
-        expected_s = (lanes + 1) * self._program_s + lanes * self._comparing_s
-        return max(expected_s, (lanes + 1) * self._proven_lane_s)
+        return (lanes + 1) * self._program_s + lanes * self._comparing_s
 
     def proof_s(self, lanes: int) -> float:
         """Seconds that proving so many models takes: opened, compared on all samples, timed, some of them again."""

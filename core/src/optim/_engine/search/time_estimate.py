@@ -13,7 +13,7 @@ from statistics import geometric_mean, median
 
 from optim._engine.compare.chosen_samples import spread_of
 from optim._engine.jobs.prepare import Answer as Prepared
-from optim._engine.search.deadline import LEAST_S, MOST_S, Deadline
+from optim._engine.search.deadline import LEAST_S, MOST_S, PROVEN_LANES, Deadline
 from optim._engine.search.keys import machine_key
 from optim._engine.search.lane_costs import LaneCosts
 from optim._engine.search.state import Attempt
@@ -26,9 +26,6 @@ several chains (37 to 74 candidates of 15 passes on MiniLM), and two processes s
 
 _CANDIDATE_S, _BYTES_A_SECOND, _NODES_A_SECOND, _RUNS_A_CANDIDATE = 0.3, 150e6, 2000.0, 4
 """A candidate: a process, its weights read and written, its nodes walked through, and runs of it."""
-
-_END_S, _OPENINGS_IN_THE_END = 25.0, 10
-"""The end: races of 14 s at most and what goes with them, and models opened in programs of their own."""
 
 _LOOKS = 0.25
 """Share of the seconds of a search on one target that its first looks take: what is behind gets no more."""
@@ -134,8 +131,8 @@ def _key() -> str:
 def estimate_s(load: Load, passes: Sequence[str], costs: PassCosts, spent_s: float = 0.0) -> float:
     """Seconds of a whole run that has been going on for so long, 30 to 300."""
     tries_s = _TRIES_A_PASS * (costs.of(passes) * load.candidate_s + len(passes) * load.lane_s)
-    end_s = _END_S + _OPENINGS_IN_THE_END * (load.lane_s + load.samples * load.run_s)
-    return min(MOST_S, max(LEAST_S, spent_s + tries_s + end_s))
+    lanes = LaneCosts(load.open_s, load.run_s, comparing_s=load.samples * load.run_s)
+    return min(MOST_S, max(LEAST_S, spent_s + tries_s + lanes.proof_s(PROVEN_LANES)))
 
 
 def of_several(estimates: Sequence[float]) -> float:

@@ -11,6 +11,10 @@ from optim.errors import OptimError
 _HUB = re.compile(r"hf://([\w.-]+/[\w.-]+)(?:@([^/]+))?(?:/(.+?))?/?")
 _SET = ("1", "ON", "YES", "TRUE")
 
+_OFFLINE = "HF_HUB_OFFLINE"
+"""Environment variable: ``1`` forbids downloads from addresses. optim then only uses files that it downloaded before.
+For the address of the hub and a token, set ``HF_ENDPOINT`` and ``HF_TOKEN``."""
+
 
 @dataclass(frozen=True, slots=True)
 class HubAddress:
@@ -51,7 +55,7 @@ def bad_hub_address(spec: str, why: str) -> OptimError:
 
 def is_offline() -> bool:
     """Whether the user forbids the network, as huggingface_hub reads it."""
-    return any(os.environ.get(name, "").upper() in _SET for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"))
+    return any(os.environ.get(name, "").upper() in _SET for name in (_OFFLINE, "TRANSFORMERS_OFFLINE"))
 
 
 def offline(spec: str, lacks: str) -> OptimError:

@@ -3,7 +3,7 @@
 The fusions that every provider of ONNX Runtime's own kernels reads are ``ort.fuse-transformer``'s, with CUDA's choices.
 These come after them: attention with queries, keys and values packed into one
 (:mod:`optim_plugins.nvidia.cuda.packed_attention`), and group normalization in channels-last
-(:mod:`optim_plugins.nvidia.cuda.group_norm`). The CPU has kernels for neither. Where the caller says that nothing is
+(:mod:`optim_plugins.nvidia.cuda.group_norm`). The CPU has kernels for neither. If the caller says that nothing is
 padded, attention over a shared past loses its mask (:mod:`optim_plugins.nvidia.cuda.grouped_query`).
 """
 

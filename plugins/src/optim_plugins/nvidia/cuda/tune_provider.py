@@ -4,10 +4,10 @@ Each setting is proposed alone; the search races them, drops what is beaten, and
 without a GPU they change nothing that could be measured, so nothing is proposed there: what is named is written.
 
 Strict mode (``strict_skip_layer_norm``) is not proposed, for two reasons. Settings are tuned on models that met the
-budget, so a proposal would never reach a float16 model that broke it. And strict mode hardly changes the drift: the
-sums in half that it avoids, emulated in numpy, gave a small float16 GPT-2 a relative error of 0.0015, and sums in
-float32 gave it 0.0012. It matters if the mean square of a row exceeds 65504, the largest half: one hidden value of 8000
-among 768 loses the whole row. Name the option for such a decoder. No GPU has run this
+budget, so a proposal would never reach a float16 model that broke it. And strict mode hardly changes the drift. We
+emulated both kinds of sums in numpy, on a small float16 GPT-2. Sums in half gave a relative error of 0.0015, sums in
+float32 one of 0.0012. Strict mode matters if the mean square of a row exceeds 65504, the largest half. One hidden value
+of 8000 among 768 loses the whole row. Name the option for such a decoder. No GPU has run this
 (``tests/plugins/nvidia/test_strict_mode.py``).
 
 Options: https://onnxruntime.ai/docs/execution-providers/CUDA-ExecutionProvider.html

@@ -1,9 +1,9 @@
 """``tensorrt.prepare``: a graph as TensorRT reads it.
 
-1. constants are folded and shapes inferred: ONNX Runtime gives TensorRT no part of a graph whose shapes it cannot tell;
-2. operators of ONNX Runtime's own are written in standard ones
-   (:mod:`optim_plugins.nvidia.tensorrt.plain_operators`); what is left of them runs on CUDA, and is named;
-3. TensorRT is told which types beside float32 are in the graph.
+- The pass folds constants and infers shapes, because ONNX Runtime gives TensorRT no part with unknown shapes.
+- The pass writes ONNX Runtime's own operators as standard ones
+  (:mod:`optim_plugins.nvidia.tensorrt.plain_operators`). CUDA runs the others, and a note names them.
+- The pass tells TensorRT which types beside float32 are in the graph.
 """
 
 from __future__ import annotations

@@ -10,10 +10,10 @@ After, every zero point 0 and W and V with a scale for each output channel::
     p = Add(MatMul(DQ(Q(a)), DQ(V_q)), c)
 
 TensorRT takes symmetric integers only, and biases in float: it puts them into the accumulator itself. The graph is
-written by ``ort.quantize-static``'s writer of pairs. Where pairs help differs from engine to engine, so the search
-tries several placements, and repairs with ``keep``. With ``format=float8`` the same pairs hold floats of 8 bits, with
-``format=int4-weights`` weights alone are rounded (:mod:`optim_plugins.nvidia.tensorrt.four_bit_weights`).
-Placement: https://docs.nvidia.com/deeplearning/tensorrt/latest/inference-library/work-quantized-types.html
+written by ``ort.quantize-static``'s writer of pairs. Engines differ in where pairs help, so the search tries several
+placements, and repairs with ``keep``. With ``format=float8`` the same pairs hold floats of 8 bits, with
+``format=int4-weights`` weights alone are rounded (:mod:`optim_plugins.nvidia.tensorrt.four_bit_weights`). Placement:
+https://docs.nvidia.com/deeplearning/tensorrt/latest/inference-library/work-quantized-types.html
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """``ort.fuse-transformer``: attention, normalization and activation as single operators of ONNX Runtime.
 
-Two engines. ``optim`` runs the fusions of :mod:`optim_plugins.ort.fuse.fusions`, each of which can be left out: a fused
-kernel is not always faster than its parts (SkipLayerNormalization on CPU), and an Attention operator that takes its
-projections in cannot be quantized like matrix products can. ``onnxruntime`` runs
+Two engines. ``optim`` runs the fusions of :mod:`optim_plugins.ort.fuse.fusions`. Each fusion can be left out: a fused
+kernel is not always faster than its parts (SkipLayerNormalization on CPU), and an Attention operator with its
+projections inside cannot be quantized like matrix products. ``onnxruntime`` runs
 ``onnxruntime.transformers.optimizer`` with the model type found from the graph. Its switches have options by their
 names. Only ``force_fp16_inputs`` and int32 inputs have none: ``ort.convert-float16`` converts afterwards, and the
 inputs keep their types so that your program stays as it is.

@@ -103,16 +103,16 @@ class FuseTransformerOptions(PassOptions):
     flags: dict[Flag, Annotated[bool, Field(strict=True)]] = Field(
         default_factory=dict,
         description=(
-            "switches of engine onnxruntime by their names in FusionOptions, e.g. {gelu_approximation=true}; gelu "
-            f"includes QuickGelu; for model_type unet, vae or clip: {', '.join(_OF_DIFFUSION)}; for all: "
-            f"{', '.join(name for name in get_args(Flag) if name not in _OF_DIFFUSION)}"
+            "switches of engine onnxruntime by their names in FusionOptions, e.g. `{gelu_approximation=true}`. "
+            f"For model_type unet, vae or clip: `{', '.join(_OF_DIFFUSION)}`. For all: "
+            f"`{', '.join(name for name in get_args(Flag) if name not in _OF_DIFFUSION)}`. Here gelu includes QuickGelu"
         ),
     )
     mask: Literal["index", "raw", "none"] | None = Field(
         None,
         description=(
-            "mask of attention for engine onnxruntime: index has the number of tokens of each row, raw has a number "
-            "for each token, none promises that nothing is padded; by default as the model type has it"
+            "mask of attention for engine onnxruntime, by default that of the model type. `index` has the number of "
+            "tokens of each row, `raw` has a number for each token, and `none` promises that nothing is padded"
         ),
     )
     packing: bool = Field(

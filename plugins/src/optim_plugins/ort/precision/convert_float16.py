@@ -8,9 +8,9 @@ After, with inputs and outputs kept::
 
     x -> Cast -> MatMul(w as float16) -> Softmax -> Cast -> y
 
-What goes beyond 65504 on the samples, computes indices or angles, or has constants that rounding destroys stays in
-float32, with Casts between; constants beyond the range (masks of -3e38) are brought into it. Types come from the
-operators' own definitions and from the kernels that onnxruntime lists, so the graph is valid on any provider.
+Nodes stay in float32, with Casts between, if they exceed 65504 on the samples, compute indices or angles, or have
+constants that rounding destroys. The pass brings constants beyond the range (masks of -3e38) into it. Types come from
+the operators' own definitions and from the kernels that onnxruntime lists, so the graph is valid on any provider.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``ort.convert-float32``: a model that comes in 16 bits in float32, which makes way for fusions and quantization.
+"""``ort.convert-float32``: a 16-bit model in float32, which fusions and quantization need.
 
 Before::
 
@@ -8,9 +8,9 @@ After::
 
     x(float16) -> Cast -> MatMul(w as float32) -> LayerNormalization -> Cast -> y(float16)
 
-Where onnxruntime has no kernels in float16 it computes such a model in float32 between casts already. Written out, its
-attention is fused and its weights are quantized as those of any other model. Weights keep their numbers; what lies
-between is no longer rounded to 16 bits, so the outputs differ from the original's by what that rounding did.
+Without kernels in float16, onnxruntime computes such a model in float32 between casts anyway. In a float32 graph,
+passes fuse its attention and quantize its weights as in any other model. Weights keep their numbers; what lies between
+is no longer rounded to 16 bits, so the outputs differ from the original's by what that rounding did.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ After::
 
     x -> LayerNormalization -> Cast -> MatMul(w16) -> Gelu -> MatMul(v16) -> Cast -> Softmax -> y
 
-Where ``ort.convert-float16`` begins with everything and leaves out what must be, this begins with what
-is safe, as automatic mixed precision in training does: sums, exponentials, normalizations and divisions stay float32.
+``ort.convert-float16`` begins with all nodes and leaves some out. This pass begins with safe nodes, as automatic mixed
+precision in training does: sums, exponentials, normalizations and divisions stay float32.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ A product with a one-hot matrix, as jax embeds by, takes rows of the weight by n
 The steps of an LSTM that an exporter wrote out become one operator
 (:mod:`optim_plugins.ort.prepare.recurrent.roll_lstms`).
 
-Old exporters list every weight among the inputs, where a run may replace it, so that nothing can be folded into it;
-there they are taken out; what has a default so that a run may choose it stays.
+Old exporters list every weight among the inputs. A run may replace an input, so nothing can be folded into it. The pass
+takes these weights out of the inputs. An input with a default that a run may choose stays.
 
 Denormal weights become zeros (:mod:`optim_plugins.ort.prepare.denormal_weights`). Folding stops at 16,384 elements. The
 pass writes other weights only if it changes them.

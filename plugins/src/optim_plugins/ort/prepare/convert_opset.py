@@ -8,10 +8,10 @@ After, opset 17::
 
     y = ReduceSum(x, [1])                   z = Squeeze(y, [0])
 
-Makes way for passes that need newer operators: quantization per channel and bfloat16 came with opset 13, quantization
-to 16 bits with opset 21. The conversion is that of onnxscript, and of onnx where that begins too late; weights are not
-read. Operators of other domains stay as they are. What a version cannot say, or this onnxruntime has no kernel for in
-it, is not converted.
+Some passes need newer operators. Quantization per channel and bfloat16 came with opset 13, quantization to 16 bits with
+opset 21. The conversion is that of onnxscript, or of onnx for an opset that onnxscript does not convert. The pass reads
+no weights. Operators of other domains stay as they are. The pass does not convert an operator that the version lacks,
+or that has no kernel in this onnxruntime.
 """
 
 from __future__ import annotations

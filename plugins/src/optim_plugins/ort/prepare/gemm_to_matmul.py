@@ -1,4 +1,4 @@
-"""``ort.gemm-to-matmul``: makes way for quantization, which reaches MatMul only.
+"""``ort.gemm-to-matmul``: a Gemm as a MatMul, because quantization only reaches MatMul.
 
 Before::
 
@@ -8,7 +8,7 @@ After::
 
     y = Add(MatMul(a, W), bias)                 W transposed once, when it is a constant and t is 1
 
-A transposed weight is new data; it is worth that only if something kept reads it, which the gate finds out.
+A transposed weight is new data. The gate keeps it only if a later pass needs it.
 """
 
 from __future__ import annotations

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 
 import click
+from click.core import ParameterSource
 
 from optim.cli_kit.output import echo, json_option, print_json, print_table
+from optim.errors import OptimError
 
 _UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
 
@@ -57,7 +59,7 @@ def show(as_json: bool) -> None:
     if known:
         echo("")
         won = [[one.origin, f"{one.target}, {one.goal}", one.budget, one.text, f"{one.ratio:.2f}"] for one in known]
-        print_table(["won on", "for", "budget", "passes", "latency ratio"], won)
+        print_table(["won on", "for", "budget", "passes", "ratio to the original"], won)
 
 
 @cache.command
@@ -69,14 +71,27 @@ def show(as_json: bool) -> None:
     metavar="SIZE",
     help="Size to keep: 20GB, 500MB or bytes. 0 empties the cache.",
 )
-@click.option("--experience", is_flag=True, help="Delete what won in earlier runs, and nothing else.")
+@click.option(
+    "--experience",
+    is_flag=True,
+    help="Delete what won in earlier runs, all of it and nothing else; without --max-size.",
+)
 @json_option
-def prune(max_size: int, experience: bool, as_json: bool) -> None:
+@click.pass_context
+def prune(context: click.Context, max_size: int, experience: bool, as_json: bool) -> None:
     """Delete the least recently used entries until the cache fits --max-size.
 
     The command is refused during a run.
     """
     from optim._engine.store import Store
+
+    if experience and context.get_parameter_source("max_size") is ParameterSource.COMMANDLINE:
+        raise OptimError.usage(
+            "conflicting-request",
+            "--experience and --max-size exclude each other",
+            "--experience deletes every record of what won, and --max-size says how much to keep",
+            "leave one of the two out",
+        )
 
     deleted, freed = Store().clear("experience") if experience else Store().prune(max_size)
     if as_json:

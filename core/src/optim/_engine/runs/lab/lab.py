@@ -23,10 +23,10 @@ from optim._engine.runs.compare.conditions import (
     require_timed,
     workbench_for,
 )
+from optim._engine.runs.lab import nodes_timed
 from optim._engine.runs.lab.setup import LabSetup
 from optim._engine.search.effort import Effort
 from optim._engine.search.lane_costs import LaneCosts
-from optim._engine.search.measure import nodes_timed
 from optim._engine.search.measure.racing import Wanted, check_candidate, race_candidates, where_timed
 from optim._engine.search.rows import step_of
 from optim._engine.search.state import Candidate, LaneResult, Trial
@@ -50,18 +50,18 @@ Chosen: TypeAlias = LabModel | str | PathLike[str]
 
 
 class Lab:
-    """A model that is prepared: it has samples and its outputs on them, and everything here is held against those.
+    """A model that is ready for experiments: its samples, its outputs on them, and comparisons with it.
 
-    :func:`optim.lab` makes one. It holds a place in the cache until it is closed; it is a context manager.
+    ``optim.lab`` makes a lab. It has a place in the cache until you close it; use it in a ``with`` block.
 
     Attributes:
         original: the model.
-        setup: what jobs in processes of their own are told.
-        origin: where its samples came from.
-        available: samples that there are.
-        open_s: seconds that opening the model took.
+        setup: facts for jobs in processes of their own.
+        origin: origin of the samples.
+        available: number of samples.
+        open_s: seconds to open the model.
         run_s: seconds of a run.
-        versions: of the libraries that run it, by distribution.
+        versions: versions of the libraries that run it, by distribution.
     """
 
     def __init__(self, bench: Workbench, first: Candidate, name: str, *, code: str = "") -> None:
@@ -84,11 +84,11 @@ class Lab:
 
     @classmethod
     def of(cls, models: Sequence[Path], conditions: Conditions) -> Self:
-        """Prepare the first of some models.
+        """Prepares the first of some models.
 
         Args:
-            models: the first is prepared; samples of the others' run folders serve too.
-            conditions: under which it runs.
+            models: the first one is prepared. optim also uses the samples of the run folders of the others.
+            conditions: conditions of its runs.
 
         Raises:
             OptimError: the model, the samples or the target cannot be used.
@@ -106,38 +106,38 @@ class Lab:
         self.close()
 
     def close(self) -> None:
-        """Give its place in the cache back; models of the lab may be deleted after that."""
+        """Gives its place in the cache back. optim may then delete models of the lab."""
         self._closing.close()
 
     def __repr__(self) -> str:
         return f"Lab({self.original.name!r}, target={self.setup.target.name!r}, samples={self.available})"
 
     def sample(self, number: int = 0) -> Feeds:
-        """The inputs of one sample, by name."""
+        """Returns the inputs of one sample by name."""
         return self.setup.sample(number)
 
     def probes(self, number: int = 0) -> tuple[Feeds, ...]:
-        """What a comparison runs the original on beside a sample: its last bits moved, other values below padding."""
+        """Returns variations of a sample for a comparison: moved last bits, and other values below padding."""
         feeds, inputs = self.sample(number), self.original.model.inputs
         return next_numbers(feeds), with_other_padding(feeds, inputs)
 
     def expected(self, number: int = 0) -> Outputs:
-        """What the original computed on one of :attr:`optim.LabSetup.samples`."""
+        """Returns the outputs of the original on one of ``optim.LabSetup.samples``."""
         return self._bench.reference.expected(number)
 
     def model(
         self, path: str | PathLike[str], *, renamed: bool = False, session: SessionConfig | None = None
     ) -> LabModel:
-        """A further model.
+        """Reads a further model.
 
         Args:
-            path: an ``.onnx`` file, a run folder, or a source, which is exported.
-            renamed: its inputs may have other names.
-            session: settings that it is opened with; None: its own.
+            path: an ``.onnx`` file, a run folder, or a source, which optim exports.
+            renamed: whether its inputs may have other names.
+            session: settings to open it with; None: its own.
 
         Raises:
-            OptimError[other-inputs]: the samples lack an input of it.
-            OptimError: it cannot be used.
+            OptimError[other-inputs]: the samples do not have all its inputs.
+            OptimError: the model cannot be used.
         """
         found = other_model(self._bench, Path(path), renamed=renamed)
         if session is not None:
@@ -145,10 +145,10 @@ class Lab:
         return self._named(str(path), found)
 
     def open(self, model: Chosen | None = None) -> AbstractContextManager[Session]:
-        """A session of a model in this process, on the target: ``session.run(lab.sample())``.
+        """Opens a model in this process, on the target: ``session.run(lab.sample())``.
 
         Args:
-            model: of this lab, or its path; by default the original.
+            model: a model of this lab, or a path; by default the original.
         """
         one = self._known(model)
         place = one._place or self._bench.place
@@ -156,20 +156,20 @@ class Lab:
         return cast("AbstractContextManager[Session]", session)
 
     def compare(self, model: Chosen) -> LabModel:
-        """The same model, with its drift from the original on all samples that a run compares.
+        """Returns the model with its drift from the original on all samples that a run compares.
 
         Raises:
-            OptimError[other-failed]: it does not run.
+            OptimError[other-failed]: the model does not run.
         """
         one = self._known(model)
         found = check_candidate(self._bench, one._candidate, batched=False)
         return _with_drift(one, self._ready(one, found))
 
     def compare_outputs(self, runs: Iterable[tuple[Feeds, Outputs, Outputs]]) -> tuple[OutputComparison, ...]:
-        """What another program computed, beside what the original does: each output over all runs, as the gate counts.
+        """Compares outputs of another program with those of the original, each over all runs, as the gate does.
 
         Args:
-            runs: of each what it was fed, what is expected, and what the program computed.
+            runs: for each run its inputs, the expected outputs, and the outputs of the program.
         """
         reference, model = self._bench.reference, self.original.model
         variations = reference.variations()
@@ -180,16 +180,16 @@ class Lab:
         return tuple(found.values())
 
     def time(self, first: Chosen, second: Chosen, *, seconds: float = 5.0) -> LabTiming:
-        """Time two models in turns, each in a process of its own.
+        """Times two models in turns, each in a process of its own.
 
         Args:
-            first: what the ratio is to: a model of this lab, or a path.
-            second: the other.
-            seconds: of timing, at most.
+            first: model for the ratio to be relative to: a model of this lab, or a path.
+            second: the other model.
+            seconds: longest time for timing.
 
         Raises:
             OptimError[not-timed]: time means nothing on the target.
-            OptimError[other-failed]: one of them does not run.
+            OptimError[other-failed]: one of the models does not run.
         """
         require_timed(self._bench.target)
         bench = copy(self._bench)
@@ -206,24 +206,24 @@ class Lab:
         return LabTiming(ratio.value, ratio.interval, (base.latency_ms, found.latency_ms), ratio.rounds)
 
     def passes(self) -> tuple[type[Pass], ...]:
-        """The passes over models that can be tried here; those of the plugin that runs the target come first."""
+        """Returns the passes that can be tried here, first those of the plugin that runs the target."""
         offers = [offered for offered in self._bench.registry.offers(self._bench.target) if _is_over_models(offered)]
         own = self.setup.backend_plugin
         return tuple(one.over_models for one in sorted(offers, key=lambda offered: offered.plugin.name != own))
 
     def try_pass(self, name: str, *, on: LabModel | None = None, **options: Any) -> LabModel:
-        """Apply a pass as a run does: in a process of its own, with its result checked, opened and compared.
+        """Applies a pass as a run does: in a process of its own, with its result checked, opened and compared.
 
         Args:
-            name: of the pass.
-            on: the model that it is applied to; by default the original.
-            options: of the pass.
+            name: name of the pass.
+            on: model to change; by default the original.
+            options: options of the pass.
 
         Returns:
-            What it made, with its drift on the samples that a run explores candidates on.
+            The new model, with its drift on the samples that a run explores candidates on.
 
         Raises:
-            OptimError[pass-failed]: it failed, or what it made cannot be used.
+            OptimError[pass-failed]: the pass failed, or its result cannot be used.
             OptimError: there is no such pass or option.
         """
         trial = self._trial(name, options, on)
@@ -249,12 +249,12 @@ class Lab:
     def sensitivity(
         self, name: str, options: Mapping[str, Any] | None = None, *, seconds: float = 30.0, exact: bool = False
     ) -> Sensitivity:
-        """What a lossy pass costs at each node that it can leave alone.
+        """Measures the cost of a lossy pass at each node that it can leave alone.
 
         Args:
-            name: of the pass.
-            options: of it.
-            seconds: about how long; where that is too short for every node, neighbours are measured together.
+            name: name of the pass.
+            options: options of the pass.
+            seconds: approximate time. If it is too short for every node, optim measures neighbours together.
             exact: apply the pass for every figure, instead of estimating by replaying nodes.
 
         Raises:
@@ -263,14 +263,14 @@ class Lab:
         return self._bench.sensitivity(self._trial(name, dict(options or {}), None), seconds=seconds, exact=exact)
 
     def profile(self, model: Chosen | None = None, *, seconds: float = 1.0) -> tuple[NodeTime, ...]:
-        """The times of a model's nodes, the dearest first; they add up to a run without the profiler.
+        """Measures the times of a model's nodes, the longest first. They add up to a run without the profiler.
 
         Args:
-            model: of this lab, or its path; by default the original.
-            seconds: of runs, about.
+            model: a model of this lab, or a path; by default the original.
+            seconds: approximate time of the runs.
 
         Raises:
-            OptimError[not-profiled]: the target's runtime says nothing of its nodes.
+            OptimError[not-profiled]: the runtime of the target does not tell the times of nodes.
         """
         try:
             (nodes,) = self.profiles([self._known(model)], seconds=seconds, within_s=self._bench.settings.timeout_s)
@@ -286,15 +286,15 @@ class Lab:
     def profiles(
         self, models: Sequence[LabModel], *, seconds: float, within_s: float
     ) -> tuple[tuple[NodeTime, ...], ...]:
-        """The times of the nodes of some models on one sample; it may end before the last that is no original.
+        """Measures the times of the nodes of some models on one sample. It may leave out the last ones.
 
         Args:
-            models: of this lab.
-            seconds: of runs of each, about.
-            within_s: for all of it, the wait for the machine's clock left out.
+            models: models of this lab.
+            seconds: approximate time of the runs of each.
+            within_s: time limit for all of it, without the wait for the machine's clock.
 
         Raises:
-            WorkerFailed: it did not come back.
+            WorkerFailed: the job did not come back.
         """
         bench, sample = self._bench, self._bench.prepared.timed[0]
         asked = [
@@ -314,44 +314,45 @@ class Lab:
         return answer.models
 
     def call(self, module: str, request: object, answer: type[T], *, timeout_s: float, key: object = None) -> T:
-        """Have a job done in a process of its own, on this machine or where the jobs of the run are done.
+        """Does a job in a process of its own, on this machine or where the jobs of the run are done.
 
         Args:
-            module: of the job: it has the class ``Request`` of the request, and ``run(request, channel)``.
-            request: what it is told.
-            answer: class of what it answers.
-            timeout_s: seconds that it may take.
-            key: what its answer depends on, the samples and the code of the plugin left out; None: it is not kept.
+            module: module of the job, with the class ``Request`` and ``run(request, channel)``.
+            request: request of the job.
+            answer: class of the answer.
+            timeout_s: time limit in seconds.
+            key: what the answer depends on, beside the samples and the code of the plugin; None: optim does not keep
+                the answer.
 
         Raises:
-            WorkerFailed: it did not come back.
+            WorkerFailed: the job did not come back.
         """
         kept = None if key is None else self._bench.keys.found("of plugin", module, key, self._code)
         return self._bench.runner.call(Job(module, type(request), answer), request, timeout_s=timeout_s, key=kept)
 
     def need(self, module: str, request: object, answer: type[T], what: str, *, timed: bool = False) -> T:
-        """As :meth:`call`, for a job that all depends on.
+        """Does a job like ``call``, and raises an error if the job fails.
 
         Args:
-            module: of the job.
-            request: what it is told.
-            answer: class of what it answers.
-            what: the job does, one verb: of ``blame`` the error is ``blame-failed``.
-            timed: whether it takes times: it waits for the machine's clock.
+            module: module of the job.
+            request: request of the job.
+            answer: class of the answer.
+            what: one verb for the job. For ``blame`` the error is ``blame-failed``.
+            timed: whether the job takes times, so that it waits for the machine's clock.
 
         Raises:
-            OptimError: the job's own, or that it did not come back.
+            OptimError: the error of the job, or that the job did not come back.
         """
         bench = self._bench
         with bench.turns.turn() if timed else nullcontext():
             return bench.need(Job(module, type(request), answer), request, what)
 
     def say(self, text: str) -> None:
-        """Tell whoever waits what is going on."""
+        """Tells the caller about progress."""
         self._bench.say(text)
 
     def notes_on(self, models: Sequence[LabModel]) -> tuple[str, ...]:
-        """A note for each result that another runtime runs here than the one that it was made for."""
+        """Returns a note for each result that another runtime runs here than the one it was made for."""
         paths = [Path(one.name) for one in models]
         return notes_on_targets(self._bench, paths, [one._candidate for one in models])
 

@@ -24,13 +24,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class LabSetup:
-    """What a job is told of a lab: where models run, and on which samples.
+    """Facts about a lab for a job: where models run, and on which samples.
 
     Attributes:
-        target: where they run.
-        backend_plugin: the plugin that has the target's backend.
-        feeds: folder of the samples, named as the original's inputs.
-        samples: numbers of those that models are compared on.
+        target: where models run.
+        backend_plugin: plugin with the backend of the target.
+        feeds: folder of the samples, with the input names of the original.
+        samples: numbers of the samples to compare on.
         store: folder for graphs that are opened once.
         tolerance: drift of rounding alone, as measured on the original.
     """
@@ -49,7 +49,7 @@ class LabSetup:
         return Place(self.target, self.backend_plugin)
 
     def sample(self, number: int) -> Feeds:
-        """The arrays of one sample, by the names of the original's inputs."""
+        """Returns the arrays of one sample, by the input names of the original."""
         from optim._engine.feeds.feedset import FeedSet
 
         return FeedSet.open(self.feeds).sample(number)
@@ -59,7 +59,7 @@ class LabSetup:
         return self._at.backend().open_reference(model, self.target)
 
     def executed_graph(self, model: Model) -> onnx.ModelProto | None:
-        """The graph that the runtime makes of a model, without its weights; None where it writes none."""
+        """Returns the graph that the runtime makes of a model, without its weights; None if it writes none."""
         from optim._engine.timing.profiled import executed_graph
 
         return executed_graph(self._at, model)
@@ -72,17 +72,20 @@ class LabSetup:
         warm_up: Callable[[Session, float], T],
         graph: onnx.ModelProto | None = None,
     ) -> tuple[NodeTimes, T]:
-        """The times of a model's nodes, which add up to a run without the profiler; and what the warm-up tells.
+        """Measures the times of a model's nodes, which add up to a run without the profiler.
 
         Args:
-            model: with its session settings.
-            feeds: of every run.
-            seconds: of runs, about.
-            warm_up: what first runs the session without the profiler; given the milliseconds of opening it, too.
-            graph: as it is executed, for the weights that nodes read.
+            model: the model with its session settings.
+            feeds: inputs of every run.
+            seconds: approximate time of the runs.
+            warm_up: runs the session first without the profiler. It gets the milliseconds of opening the session, too.
+            graph: the executed graph, for the weights that nodes read.
+
+        Returns:
+            The times, and the result of the warm-up.
 
         Raises:
-            OptimError[not-profiled]: the target's runtime says nothing of its nodes.
+            OptimError[not-profiled]: the runtime of the target does not tell the times of nodes.
         """
         from optim._engine.timing.in_turns import timed
         from optim._engine.timing.profiled import Runs, largest_weights

@@ -8,7 +8,7 @@ session settings that the tune stage proposes, and the clock decides at the end.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from optim._engine.search.board import Board
@@ -18,7 +18,7 @@ from optim._engine.search.explore.first_looks import FirstLooks
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.ranking import Ranking
 from optim._engine.search.explore.recall import Recall
-from optim._engine.search.explore.rest import NOT_TIMED, OUT_OF_TIME, run_out, share_of_later
+from optim._engine.search.explore.rest import NOT_TIMED, run_out, share_of_later
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.plan import Plan, Planned, legs, slots
 from optim._engine.search.rows import chain_key, failing_of, failures, step_of
@@ -95,6 +95,7 @@ class Beam:
         start: the original where candidates run: its ratio is 1, unless that is another target than the baseline's.
         repairs: of what is beyond the budget by little.
         recall: what earlier runs found on near models.
+        rank: the order of what was found.
     """
 
     def __init__(self, bench: Workbench, plan: Plan) -> None:
@@ -114,8 +115,8 @@ class Beam:
         self._expander = Expander(bench, self.board, self.time, self._promises)
         self._asker, self.repairs = self._expander.asker, self._expander.repairs
         self.clock = Clock(bench, self.board, self.time)
-        self.recall = Recall(bench, plan, self._expander, self.clock, self.board, self.time)
-        self._rank = Ranking(self._objective, self.clock, bench.original, timed=bench.target.timed)
+        self.rank = Ranking(self._objective, self.clock, bench.original, timed=bench.target.timed)
+        self.recall = Recall(bench, plan, self._expander, self.clock, self.board, self.time, self.rank.figure)
         self.start = Measured(bench.original, 1.0, 1.0, 1.0)
         self._looked: dict[str, Measured] = {}
         self._small: list[Measured] = []
@@ -165,7 +166,8 @@ class Beam:
                 looked += self._looked.values()
                 break
             if place and self._legs[place - 1][0] is stage and not passes[0].forced:
-                ranking = self._settings_on_top(stage, passes, ranking)
+                # more settings for the best chain alone, each for itself: the race drops what is beaten
+                ranking = self.rank.joined(self._stage(stage, passes, [ranking[0]]), ranking)
             else:
                 ranking = self._stage(stage, passes, beam)
             if not ranking:
@@ -173,7 +175,7 @@ class Beam:
             self._promises.note_latency(ranking)
             beam = self._select(ranking, beam, stage)
         self._bench.teller.stage("", lambda: self._bench.deadline.left)
-        ranking = self._rank.joined(ranking, looked)
+        ranking = self.rank.joined(ranking, looked)
         return self._nearer(ranking) if self._objective.is_accuracy else ranking
 
     def _repaired_on(self, ranking: list[Measured]) -> list[Measured]:
@@ -185,7 +187,7 @@ class Beam:
             return one.made_bytes < best.candidate.size_bytes and there >= required
 
         found = self.repairs.repair_on(is_wanted)
-        return ranking if found is None else self._rank.of([Measured(found, None), *ranking])
+        return ranking if found is None else self.rank.of([Measured(found, None), *ranking])
 
     def _nearer(self, ranking: list[Measured]) -> list[Measured]:
         """With models that use up what a bound leaves: the nearest within the bounds, with fewer lossy nodes."""
@@ -194,7 +196,7 @@ class Beam:
             return ranking
         with self.time.lending(proof=False):
             found = self.repairs.nearer(best.candidate, self._fits)
-        return self._rank.joined(ranking, [Measured(one, None) for one in found])
+        return self.rank.joined(ranking, [Measured(one, None) for one in found])
 
     def _fits(self, candidate: Candidate) -> bool:
         """Whether a model keeps within the bounds, timed where a bound needs it."""
@@ -208,30 +210,10 @@ class Beam:
         """Have the rows of all passes say that there was no time for them."""
         run_out(self._legs, self.board, self._bench.original)
 
-    def figure(self, item: Measured) -> float:
-        """What is made small, of what was found here: of what was not timed what is hoped for."""
-        return self._rank.figure(item)
-
-    def ranked(self, items: Iterable[Measured]) -> list[Measured]:
-        """Items of this search, the best first: what may keep within the bounds before what breaks one."""
-        return self._rank.of(items)
-
     def _is_over(self, passes: Sequence[Planned]) -> bool:
         """Whether the time is over before a stage, and first looks found something that may be delivered."""
         looked, left = (self._small, self.time.before(LATER)) if self._small else (self._looked, self.time.to_explore)
         return bool(looked) and left <= 0 and not any(planned.forced for planned in passes)
-
-    def _settings_on_top(self, stage: Stage, passes: Sequence[Planned], ranking: list[Measured]) -> list[Measured]:
-        """More settings for the best chain alone, while there is time, each for itself.
-
-        The race drops what is beaten, so that those that contend get the time.
-        """
-        if not self.time.to_explore:
-            for planned in passes:
-                attempt = self.board.open(step_of(planned.offered), ranking[0].candidate)
-                attempt.run_out(OUT_OF_TIME)
-            return ranking
-        return self._rank.joined(self._stage(stage, passes, [ranking[0]]), ranking)
 
     def _try_recasts(self) -> None:
         """Passes that change what goes in and comes out, on the original: what cannot work is said at once."""
@@ -260,12 +242,12 @@ class Beam:
         if self._objective.is_size:
             sized = [Measured(candidate, None) for candidate in grown.candidates]
             self.board.explored(sized)
-            return self._rank.of(sized)
+            return self.rank.of(sized)
         if grown.is_still(beam):
             return list(beam)
         best = self._race(grown, beam, stage)
         self._write_rows(grown, best)
-        return self._rank.of(list(best.values()))
+        return self.rank.of(list(best.values()))
 
     def _grow(self, passes: Sequence[Planned], beam: Sequence[Measured]) -> Grown:
         """Tries the passes of a stage on every candidate of the beam."""
@@ -310,10 +292,8 @@ class Beam:
         """Each candidate as its first look left it, or not timed at all, where only the last race fits in."""
         there = {one.digest for one in grown.candidates}  # without the beam, where a pass of the stage was named
         best = {parent.digest: parent for parent in beam if parent.digest in there}
-        new = [one for one in grown.candidates if one.digest not in best]
-        for one in sorted(new, key=lambda one: -self._promises.gain(one.steps[-1])):
-            best[one.digest] = self._looked.get(one.digest, Measured(one, None))
-        return best
+        new = {one.digest: self._looked.get(one.digest, Measured(one, None)) for one in grown.candidates}
+        return {**new, **best}
 
     def _variants(self, candidates: Sequence[Candidate], stage: Stage) -> dict[str, list[Candidate]]:
         """Each candidate, by its digest, under the first settings that the tune stage proposes for it."""
@@ -339,7 +319,7 @@ class Beam:
         for item in measured:
             candidate = owner[item.digest]
             known = best.get(candidate.digest)
-            if known is None or known.ratio is None or self.figure(item) < self.figure(known):
+            if known is None or known.ratio is None or self.rank.figure(item) < self.rank.figure(known):
                 drift = item.candidate.drift if item.digest == candidate.digest else candidate.drift
                 best[candidate.digest] = replace(item, candidate=replace(candidate, drift=drift))
         return best
@@ -375,14 +355,14 @@ class Beam:
             item for item in ranking if not item.candidate.steps or item.candidate.steps[-1].role is not Role.ENABLE
         ]
         later = self._promises if stage is Stage.FUSE else None
-        chosen = self._rank.leading(ready, self._bench.settings.beam, later, self._looked.values())
+        chosen = self.rank.leading(ready, self._bench.settings.beam, later, self._looked.values())
         before = {parent.digest for parent in beam}
         if all(item.digest not in before for item in chosen):
             chosen += [item for item in ranking if item.digest in before][:1]
         enabling = [item for item in ranking if item.candidate.steps and item.candidate.steps[-1].role is Role.ENABLE]
         if stage is not Stage.POST_PROCESS:
             chosen += [one for one in enabling[:1] if one not in chosen and one.candidate.steps[-1].stage is stage]
-        return self._rank.within_reach(chosen)
+        return self.rank.within_reach(chosen)
 
     def _fail(self, passes: Sequence[Planned]) -> None:
         first = failing_of([planned for planned in passes if planned.forced] or passes, self.board.attempts)

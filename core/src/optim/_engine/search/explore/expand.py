@@ -59,7 +59,7 @@ class Expander:
         self._time = time
         self._source = SourceGate(bench, self._board)
         self.repairs = Repairs(bench, self._board, time, self.judge, promises.note_repaired)
-        self._idle = IdleSettings(bench, time.sameness)
+        self._idle = IdleSettings(bench, time)
         self._broken: dict[StepKey, tuple[str, str]] = {}
         self.promises = promises
         self.kernels = KernelGains(bench, bench.work)
@@ -274,7 +274,6 @@ class Expander:
         if tried.ran_out and tried.seconds < self._bench.settings.timeout_s:
             attempt.seconds += tried.seconds
             attempt.run_out(_STOPPED.format(failure=tried.failure))
-            self.promises.note_stopped(attempt.step.pass_name)
             return None
         new = self._board.applied(attempt, candidate, tried)
         if new is None or tried.answer is None:

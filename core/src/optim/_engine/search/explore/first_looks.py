@@ -26,7 +26,7 @@ from optim._engine.jobs.offer import Proposal
 from optim._engine.search.board import Board
 from optim._engine.search.deadline import Deadline
 from optim._engine.search.explore.expand import Expander
-from optim._engine.search.explore.promise import Promises, best_first, fair_order, for_goal, leading_of
+from optim._engine.search.explore.promise import Promises, fair_order, for_goal, leading_of
 from optim._engine.search.explore.rest import OUT_OF_TIME
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.efforts import LOOK_S
@@ -95,15 +95,14 @@ class FirstLooks:
         several = len([one for one in passes if one.offered.stage is not Stage.TUNE]) > 1
         if not _is_chain(begin) and (not several or plan.forced()):
             return []
-        self._bench.say("first looks")
-        self._bench.teller.stage("first looks", lambda: self._bench.deadline.left)
-        chain = self._named_chain(plan, begin)
-        if chain is None:
+        made = self._named_chain(plan, begin)
+        if made is None:
             return self.run(plan, start, likeliest=False) if begin != plan.forced() else []
-        found = self._try(passes, chain.before)
+        before, whole = made
+        found = self._try(passes, before)
         if not begin:
             found += self._behind_what_makes_way(plan, passes)
-        return self._timed(found, start, chain.whole)
+        return self._timed(found, start, whole)
 
     def _timed(self, found: Sequence[Look], start: float, whole: Candidate) -> list[Measured]:
         """Times what was found, and the named chain; repairs what is fast and near the budget.
@@ -172,18 +171,17 @@ class FirstLooks:
         passes = [planned for planned in fair_order(plan, self._objective.goal.name) if planned.pass_class.lossy]
         if not passes or (plan.forced() and not _is_chain(plan.forced())):
             return []
-        self._bench.say("first looks")
-        self._bench.teller.stage("first looks", lambda: self._bench.deadline.left)
-        chain = self._named_chain(plan, plan.forced())
-        if chain is None:
+        made = self._named_chain(plan, plan.forced())
+        if made is None:
             return []
+        before, whole = made
         gains = {one.ordered.name: float(one.ordered.offered.stage is Stage.CONVERT_PRECISION) for one in passes}
-        looks = self._try(passes, chain.before, gains)
+        looks = self._try(passes, before, gains)
         for one in looks:
             if not one.holds:
                 self._repairs.leave(one)
-        held = [one.candidate for one in looks if one.holds and _begins_with(one.candidate, chain.whole)]
-        held += [chain.whole] if chain.whole.steps else []
+        held = [one.candidate for one in looks if one.holds and _begins_with(one.candidate, whole)]
+        held += [whole] if whole.steps else []
         return sorted((Measured(one, None) for one in held), key=lambda item: item.candidate.size_bytes)
 
     def _look(
@@ -292,22 +290,19 @@ class FirstLooks:
         return max(self._for_looks, self._time.grace_s, _FIRST_SHARE * self._time.for_candidate())
 
     def _try(
-        self,
-        passes: Sequence[Planned],
-        before: Callable[[Planned], Candidate],
-        sizes: Mapping[str, float] | None = None,
+        self, passes: Sequence[Planned], before: Mapping[str, Candidate], sizes: Mapping[str, float] | None = None
     ) -> list[Look]:
         """The best guess of each pass on the original, what promises most per second first.
 
         Args:
             passes: that are asked for a guess.
-            before: the chain that a pass is tried on: passes that were named, else the original.
+            before: the chain that each is tried on, by name: passes that were named, else the original.
             sizes: where size is the goal and nothing is timed, what passes promise, by name.
         """
         wanted: list[tuple[Planned, Candidate, Attempt]] = []
         others: dict[str, list[Proposal]] = {}
-        for parent in unique(before(planned) for planned in passes):
-            behind = [planned for planned in passes if before(planned).digest == parent.digest]
+        for parent in unique(before[planned.ordered.name] for planned in passes):
+            behind = [planned for planned in passes if before[planned.ordered.name].digest == parent.digest]
             asked = self._expander.asker.ask(parent, [planned.offered for planned in behind])
             for planned in behind:
                 answer = asked[planned.ordered.name]
@@ -321,7 +316,7 @@ class FirstLooks:
                 wanted.append((planned, parent, attempt))
                 others[planned.ordered.name] = proposals[1:]
         values = sizes or {planned.ordered.name: self._per_second(planned, attempt) for planned, _, attempt in wanted}
-        order = best_first([planned for planned, _, _ in wanted], values)
+        order = sorted((planned for planned, _, _ in wanted), key=lambda one: -values[one.ordered.name])
         promised = sizes or {planned.ordered.name: self._gain(planned, attempt) for planned, _, attempt in wanted}
         leading = leading_of(order, [planned for planned, _, _ in wanted], promised)
         names = [planned.ordered.name for planned in (*leading, *(one for one in order if one not in leading))]
@@ -336,16 +331,24 @@ class FirstLooks:
                 looks.append(self._look(planned, parent, attempt, tried, others[planned.ordered.name]))
         return [look for look in looks if look is not None and not self._is_idle(look)]
 
-    def _named_chain(self, plan: Plan, named: Sequence[Planned]) -> MadeChain | None:
-        """The chain of passes that were named; the original alone where none was, None where one does not hold."""
-        parts, order = [(0, self._bench.original)], [planned for those in plan.stages.values() for planned in those]
-        for place, planned in enumerate(order):
+    def _named_chain(self, plan: Plan, named: Sequence[Planned]) -> tuple[dict[str, Candidate], Candidate] | None:
+        """Makes the chain of passes that were named; the original alone where none was, None where one does not hold.
+
+        Returns:
+            The part of it that stands before each pass of the plan, by name, and the whole.
+        """
+        self._bench.say("first looks")
+        self._bench.teller.stage("first looks", lambda: self._bench.deadline.left)
+        chain = self._bench.original
+        before: dict[str, Candidate] = {}
+        for planned in (planned for those in plan.stages.values() for planned in those):
+            before[planned.ordered.name] = chain
             if planned in named:
-                longer = self._after(parts[-1][1], planned)
+                longer = self._after(chain, planned)
                 if longer is None:
                     return None
-                parts.append((place + 1, longer))
-        return MadeChain(tuple(parts), {planned.ordered.name: place for place, planned in enumerate(order)})
+                chain = longer
+        return before, chain
 
     def _after(self, parent: Candidate, planned: Planned) -> Candidate | None:
         """A chain with the first guess of one more pass, repaired if need be."""
@@ -422,26 +425,3 @@ def _is_chain(named: Sequence[Planned]) -> bool:
 def _begins_with(candidate: Candidate, chain: Candidate) -> bool:
     """Whether a candidate was made of a chain: what was named is in it."""
     return candidate.steps[: len(chain.steps)] == chain.steps
-
-
-@dataclass(frozen=True, slots=True)
-class MadeChain:
-    """The chain after each pass that was named, the original first.
-
-    Attributes:
-        parts: the place in the plan from which on passes are tried on a chain, and that chain.
-        places: of all passes in the plan, by name.
-    """
-
-    parts: tuple[tuple[int, Candidate], ...]
-    places: dict[str, int]
-
-    @property
-    def whole(self) -> Candidate:
-        """The chain with all that was named; the original where nothing was."""
-        return self.parts[-1][1]
-
-    def before(self, planned: Planned) -> Candidate:
-        """The chain with what was named and comes before a pass."""
-        place = self.places[planned.ordered.name]
-        return next(chain for begin, chain in reversed(self.parts) if begin <= place)

@@ -8,7 +8,6 @@ which it was compared counts if it was clearly faster, and otherwise a guess by 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from optim._engine.search.plan import Plan, Planned
@@ -35,9 +34,6 @@ runs on this machine found of it."""
 _CALIBRATION = 4.0
 """Times as long, where it runs the model on samples: MiniLM took 2.3 s in 8 bits without, and 11.7 with them."""
 
-_NO_GAIN = math.log(1.1)
-"""Slower by more on its first chain: such a pass is not tried on the next. With less, noise decides."""
-
 _DEAR = 0.1
 """Share of the search: a pass that takes longer for a candidate must have shown a gain."""
 
@@ -61,7 +57,6 @@ class Promises:
         self._gain_of_step: dict[StepKey, float] = {}
         self._gain_of_pass: dict[str, float] = {}
         self._seconds: dict[str, float] = {}
-        self._stopped: set[str] = set()
         self._held: dict[StepKey, Step] = {}
         self._expected: dict[StepKey, float] = {}
         self._repaired: dict[StepKey, tuple[Step, float]] = {}
@@ -102,10 +97,6 @@ class Promises:
         """Notes what a candidate of a pass took, where it was not known already."""
         if seconds > 0:
             self._seconds[name] = max(seconds, self._seconds.get(name, 0.0))
-
-    def note_stopped(self, name: str) -> None:
-        """Notes that a candidate of a pass was stopped for its time: it may be made with more."""
-        self._stopped.add(name)
 
     def note_ratio(self, step: Step, ratio: float) -> None:
         """Notes the latency of a chain with a step to that without it."""
@@ -209,12 +200,10 @@ class Promises:
 
     def reason_against(self, planned: Planned) -> str:
         """Returns why a pass is tried on no further chain, in one sentence; empty where nothing speaks against it."""
-        name, pass_class = planned.ordered.name, planned.pass_class
+        name = planned.ordered.name
         gain, seconds = self._gain_of_pass.get(name), self._seconds.get(name, 0.0)
-        if gain is not None and gain < -_NO_GAIN and pass_class.lossy:
-            return f"it made the original slower (latency ratio {math.exp(-gain):.2f}): other passes promise more"
         useless = gain <= -math.log(CLEARLY_FASTER) if gain is not None else not self.holds(name)
-        if seconds > _DEAR * self._search_s and useless and (gain is not None or name not in self._stopped):
+        if seconds > _DEAR * self._search_s and useless:
             found = "led to no valid model" if gain is None else f"latency ratio {math.exp(-gain):.2f}"
             return (
                 f"its first candidate took {seconds:.0f} s and {found}: other passes promise more in that time; "
@@ -233,17 +222,15 @@ def fair_order(plan: Plan, goal: str = "latency") -> list[Planned]:
         for stage, those in plan.stages.items()
     }
     passes = [one for stage, those in found.items() for one in (those[:1] if stage is Stage.TUNE else those)]
-    guessed = {one.ordered.name: GUESSES.get(one.ordered.offered.stage, 0.0) + for_goal(one, goal) for one in passes}
-    return best_first(passes, guessed)
+    return sorted(passes, key=lambda one: -GUESSES.get(one.offered.stage, 0.0) - for_goal(one, goal))
 
 
 def leading_of(passes: Sequence[Planned], plan: Sequence[Planned], gains: Mapping[str, float]) -> list[Planned]:
     """The best guess of each plugin and of each stage, and settings: what is looked at however slow the machine is.
 
-    Of two that promise as much for a stage, the one of the plugin that leads less comes first, then the later one in
-    the plan: those before it make way for it. Of a plugin all lossless ones that promise as much lead, since they take
-    little and need no repair: on a busy machine an OCR net had the time for one of two fusions, and the other was the
-    one that halves its time. What makes a model slower leads nothing; nor does the stage tune, which promises least.
+    Of two that promise as much for a stage, the later one in the plan comes first: those before it make way for it. All
+    lossless ones of its plugin that promise as much lead too, since they take little and need no repair. A pass that
+    makes a model slower leads nothing; nor does the stage tune, which promises least.
 
     Args:
         passes: the best first.
@@ -251,33 +238,25 @@ def leading_of(passes: Sequence[Planned], plan: Sequence[Planned], gains: Mappin
         gains: what they promise, by name.
     """
     useful = [one for one in passes if gains[one.ordered.name] >= 0 and one.offered.stage is not Stage.TUNE]
-    found = [one for one in passes if _is_lossy_setting(one)]
+    found: list[Planned] = []
     for one in useful:
-        if one.offered.plugin.name not in {other.offered.plugin.name for other in found}:
+        if _plugin_of(one) not in map(_plugin_of, found):
             found.append(one)
     for stage in dict.fromkeys(one.offered.stage for one in useful):
-        if stage not in {other.offered.stage for other in found}:
-            plugins = Counter(other.offered.plugin.name for other in found)
+        if stage not in [other.offered.stage for other in found]:
             of_stage = [one for one in reversed(plan) if one in useful and one.offered.stage is stage]
-            best = min(of_stage, key=lambda one: (-gains[one.ordered.name], plugins[one.offered.plugin.name]))
-            found += [one for one in of_stage if one is best or _is_as_good(one, best, gains)]
+            best = max(of_stage, key=lambda one: gains[one.ordered.name])
+            alike = [one for one in of_stage if gains[one.ordered.name] == gains[best.ordered.name]]
+            found += [
+                one
+                for one in alike
+                if one is best or (not one.pass_class.lossy and _plugin_of(one) == _plugin_of(best))
+            ]
     return found
 
 
-def _is_lossy_setting(one: Planned) -> bool:
-    """Whether it costs next to nothing and moves outputs, such as a runtime's bfloat16."""
-    return one.pass_class.session_only and one.pass_class.lossy
-
-
-def _is_as_good(one: Planned, best: Planned, gains: Mapping[str, float]) -> bool:
-    """Whether a pass that rounds nothing, of the same plugin, promises as much as the best of its stage."""
-    is_sure = not one.pass_class.lossy and one.offered.plugin.name == best.offered.plugin.name
-    return is_sure and gains[one.ordered.name] >= gains[best.ordered.name]
-
-
-def best_first(passes: Sequence[Planned], gains: Mapping[str, float]) -> list[Planned]:
-    """Lossy settings first, which cost next to nothing, then what promises most."""
-    return sorted(passes, key=lambda one: (not _is_lossy_setting(one), -gains[one.ordered.name]))
+def _plugin_of(one: Planned) -> str:
+    return one.offered.plugin.name
 
 
 def for_goal(planned: Planned, goal: str) -> float:

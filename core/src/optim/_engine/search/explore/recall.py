@@ -1,16 +1,18 @@
 """Chains that won on near models in earlier runs: they are tried before anything else is.
 
 A chain is applied to the original step by step, compared, and timed for a few rounds, as first looks are. If it is as
-fast here as it was there, the search need find nothing else: it goes to the proof, and ends the run if the proof says
-the same. In every other case the search begins as if nothing had been tried; what holds is on the board. So a wrong
-record costs the seconds of its candidates.
+good by the goal here as it was there, the search need find nothing else: it goes to the proof, and ends the run if the
+proof says the same. In every other case the search begins as if nothing had been tried; what holds is on the board. So
+a wrong record costs the seconds of its candidates.
 
-A record of a search with less time, or of other versions, has its chain tried, and ends no search.
+A record of a search with less time, of other versions, or beside other programs has its chain tried, and ends no
+search. A chain without a pass that must hold is not tried.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from optim._engine.search.board import Board
@@ -33,12 +35,18 @@ from optim.passes import Role
 _MOST = 2
 """Chains that are tried: a third one won on the nearest models seldomer than what the search looks at first."""
 
-_AS_LONG = 2.0
-"""Factor by which the seconds of two runs of one architecture differ: an estimate of a model learns from run to run."""
-
 
 class Recall:
-    """What earlier runs tell one search; of a search of latency on one target, without passes that must hold.
+    """What earlier runs on this machine tell one search.
+
+    Args:
+        bench: the run on its target.
+        plan: its passes.
+        expander: has steps tried.
+        clock: of the search.
+        board: of the search.
+        time: of the search.
+        figure: tells what the goal makes small, of a model that was measured.
 
     Attributes:
         is_on: whether records are read and written; tests of searches go without.
@@ -48,7 +56,14 @@ class Recall:
     is_on: ClassVar[bool] = True
 
     def __init__(
-        self, bench: Workbench, plan: Plan, expander: Expander, clock: Clock, board: Board, time: Deadline
+        self,
+        bench: Workbench,
+        plan: Plan,
+        expander: Expander,
+        clock: Clock,
+        board: Board,
+        time: Deadline,
+        figure: Callable[[Measured], float],
     ) -> None:
         self._bench = bench
         self._plan = plan
@@ -56,69 +71,104 @@ class Recall:
         self._clock = clock
         self._board = board
         self._time = time
+        self._figure = figure
         self.won: Experience | None = None
         self._run: Experience | None = None
         self._known: list[Experience] = []
 
-    def run(self) -> list[Measured]:
-        """Returns the chain that won again, to be proven; nothing if the search is to begin."""
-        if not self._may_learn:
+    def run(self, targets: Sequence[str] = ()) -> list[Measured]:
+        """Returns the chain that won again, to be proven; nothing if the search is to begin.
+
+        Args:
+            targets: names of all targets of the run, if it has several.
+        """
+        if not self.may_learn:
             return []
-        self._run = of_run(self._bench)
+        self._run = of_run(self._bench, targets)
         if self._bench.settings.fresh:
             return []
         self._known, damaged = read(self._bench.store)
         self._bench.deadline.note(damaged)
-        chosen = nearest(self._known, self._run)[:_MOST]
+        required = {planned.ordered.name for planned in self._plan.forced()}
+        near = nearest(self._known, self._run)
+        chosen = [one for one in near if required <= {step.name for step in one.chain}][:_MOST]
         if not chosen:
             return []
         self._bench.say(f"trying what won on {chosen[0].model}")
         for one in chosen:
-            candidate = self._made(one)
-            items = self._clock.first_look([candidate], 2 * LOOK_S) if candidate is not None else []
-            self._board.explored(items)
-            for item in items:
-                self._board.timed(item, None)
-                if self._is_whole(one) and _is_as_fast(item, one, item.low):
-                    self.won = one
-                    return [item, Measured(self._bench.original, 1.0, 1.0, 1.0)]
+            item = self._looked_at(one)
+            if item is not None and one.may_end(self._run) and _is_as_good(self._at_best(item), one):
+                self.won = one
+                return [item]
         self._time.explore(self._time.to_explore)  # first looks have their share of what is left
         return []
 
+    @property
+    def may_learn(self) -> bool:
+        """Whether records are read and written; other machines have other winners."""
+        return self.is_on and self._bench.elsewhere is None
+
     def stands(self, winner: Measured | None) -> bool:
         """Whether the proof of the chain says what its record said: then nothing else is tried, and rows say so."""
-        if self.won is None or winner is None or not _is_as_fast(winner, self.won, winner.ratio):
+        if self.won is None or winner is None or not _is_as_good(self._to_original(winner), self.won):
             self.won = None
             return False
-        why = f"{self.won.text} won on {self.won.origin}, and again here"
-        self._bench.deadline.note(f"the search ended early: {why}; --no-cache searches everything")
+        self._bench.deadline.note(f"the search ended early: {self.why}; --no-cache searches everything")
+        self.skip(self.why)
+        return True
+
+    @property
+    def why(self) -> str:
+        """What is said of passes, and targets, that are not tried; empty if the search does not end early."""
+        return f"{self.won.text} won on {self.won.origin}, and again here" if self.won is not None else ""
+
+    def skip(self, why: str) -> None:
+        """Has the rows of all passes that were not tried say why."""
         tried = {attempt.step.pass_name for attempt in self._board.attempts}
         for planned in (planned for those in self._plan.stages.values() for planned in those):
             if planned.ordered.name not in tried:
                 row = self._board.open(step_of(planned.offered), self._bench.original)
                 row.settle(StepStatus.SKIPPED, f"not tried: {why}; --no-cache tries it")
-        return True
 
     def keep(self, winner: Measured | None) -> None:
         """Has later runs know what won; a result that only prepares tells them nothing."""
-        if self._run is None or winner is None or winner.ratio is None or winner.ratio > CLEARLY_FASTER:
+        if self._run is None or winner is None:
+            return
+        ratio = self._to_original(winner)
+        if ratio is None or ratio > CLEARLY_FASTER:
             return
         if all(step.role is not Role.IMPROVE for step in winner.candidate.steps):
             return
-        new = self._run.with_result(winner, (self.won or self._run).searched_s)
-        same = [one.searched_s for one in self._known if (one.key, one.made_with) == (new.key, new.made_with)]
-        self._bench.deadline.note(keep(self._bench.store, replace(new, searched_s=max([new.searched_s, *same]))))
+        new = self._run.with_result(winner, ratio)
+        same = [one for one in self._known if (one.key, one.made_with) == (new.key, new.made_with)]
+        new = new.after_search_of([self.won or new, *same])
+        self._bench.deadline.note(keep(self._bench.store, new))
 
-    @property
-    def _may_learn(self) -> bool:
-        bench = self._bench
-        here = bench.elsewhere is None and bench.target.timed and not bench.original.target
-        return self.is_on and here and bench.objective.is_latency and not self._plan.forced()
+    def _looked_at(self, one: Experience) -> Measured | None:
+        """The chain of a record here, after a first look at its latency; None if it does not hold or was not timed."""
+        candidate = self._made(one)
+        if candidate is None:
+            return None
+        if self._bench.objective.is_size:  # no race tells which is smaller
+            items = [Measured(candidate, None)]
+        else:
+            items = self._clock.first_look([candidate], 2 * LOOK_S)
+        self._board.explored(items)
+        for item in items:
+            self._board.timed(item, None)
+        return items[0] if items else None
 
-    def _is_whole(self, one: Experience) -> bool:
-        """Whether a record is of as much time as this run has, and of the same versions."""
-        run = self._run
-        return run is not None and one.made_with == run.made_with and _AS_LONG * one.searched_s >= run.searched_s
+    def _at_best(self, item: Measured) -> float | None:
+        """The goal's figure to the original's that a first look allows."""
+        if self._bench.objective.is_latency:
+            return item.low
+        hoped = self._board[item.candidate].hoped
+        return hoped if hoped is not None else self._to_original(item)
+
+    def _to_original(self, item: Measured) -> float | None:
+        """The goal's figure to the original's; None if one of them is not known."""
+        found, before = self._figure(item), self._figure(Measured(self._bench.original, 1.0, 1.0, 1.0))
+        return found / before if 0 < before < math.inf and found < math.inf else None
 
     def _made(self, one: Experience) -> Candidate | None:
         """The chain of a record on this original, repaired if need be; None if a step of it does not hold here."""
@@ -144,15 +194,13 @@ class Recall:
         attempt = self._board.open(step_of(planned.offered, options), parent)
         attempt.notes = (f"tried first, because it won on {one.origin}",)
         trial = Trial(parent, planned.offered, attempt.step.options)
-        tried = self._bench.try_one(trial, self._time.for_candidate())
+        tried = self._bench.try_one(trial, self._time.for_candidate(named=planned.forced))
         made = self._expander.judge(parent, attempt, tried)
         if made is None and self._expander.repairs.is_near(attempt, tried):
             made = self._expander.repairs.repair(Near(planned, parent, attempt, tried))
         return made
 
 
-def _is_as_fast(item: Measured, one: Experience, ratio: float | None) -> bool:
-    """Whether a chain is clearly faster than the original, and not clearly slower than where it won."""
-    if item.ratio is None or ratio is None:
-        return False
-    return item.ratio <= CLEARLY_FASTER and CLEARLY_FASTER * ratio <= one.ratio
+def _is_as_good(ratio: float | None, one: Experience) -> bool:
+    """Whether a chain is clearly better than the original, and not clearly worse than where it won."""
+    return ratio is not None and ratio <= CLEARLY_FASTER and CLEARLY_FASTER * ratio <= one.ratio

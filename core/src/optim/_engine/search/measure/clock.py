@@ -132,9 +132,7 @@ class Clock:
         """Fresh rounds for what may be delivered, compared on every sample that the gate uses."""
         effort = self._decided(efforts.final(self._time, len(candidates), drop=len(candidates) > 1))
         samples = self._bench.prepared.compared
-        found = self.measure(candidates, effort, Wanted("final", samples, measure_task=True, gated=True))
-        self._time.lanes.note_proof(self.base.open_s if self.base else 0.0)
-        return found
+        return self.measure(candidates, effort, Wanted("final", samples, measure_task=True, gated=True))
 
     def measure(self, candidates: Sequence[Candidate], effort: Effort, wanted: Wanted) -> list[Measured]:
         """One race; a candidate that does not run, or is not right with its session settings, has an objection."""
@@ -157,10 +155,6 @@ class Clock:
             found.append(Measured.of(candidate, result))
             self._bench.teller.measured(found[-1].ratio, found[-1].candidate.drift.relative_error)
         return found
-
-    def ran_out(self, candidate: Candidate) -> bool:
-        """Whether a candidate has no figure because the time of the run was over."""
-        return self.board[candidate].out_of_time
 
     def again(self, items: Sequence[Measured]) -> list[Measured]:
         """Times the same models in fresh processes: the same graph differs by some per cent from one to the next.

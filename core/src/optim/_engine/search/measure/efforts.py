@@ -26,33 +26,25 @@ _OPENING_SHARE = 0.4
 
 def look(time: Deadline, seconds: float, lanes: int, *, memory_only: bool = False) -> Effort:
     """A quick look at some lanes in ``seconds``, opening them included; memory is known when a lane is open."""
-    costs = time.lanes
-    whole_s = time.at_least(time.look_floor_s, time.before_last_race)
-    seconds = costs.pace * max(LOOK_S, seconds - _OPENING_SHARE * costs.lane_s * lanes)
-    if memory_only:
-        return Effort(seconds, least_rounds=3, most_rounds=5, drop=False, fresh=False, whole_s=whole_s)
+    seconds = max(LOOK_S, seconds - _OPENING_SHARE * time.lanes.lane_s * lanes)
+    effort = _look(time, seconds, one_sample=time.lanes.is_slow)
+    return replace(effort, least_rounds=3, most_rounds=5, drop=False) if memory_only else effort
+
+
+def first_look(time: Deadline, seconds: float = 2 * LOOK_S) -> Effort:
+    """A few rounds on one sample."""
+    return _look(time, min(seconds, 2 * LOOK_S), one_sample=True)
+
+
+def _look(time: Deadline, seconds: float, *, one_sample: bool) -> Effort:
     return Effort(
-        seconds,
-        least_rounds=3 if costs.is_slow else 5,
+        time.lanes.pace * seconds,
+        least_rounds=3 if one_sample else 5,
         most_rounds=20,
         width=0.03,
         gain_width=_LOOK_WIDTH,
         fresh=False,
-        most_samples=1 if costs.is_slow else None,
-        whole_s=whole_s,
-    )
-
-
-def first_look(time: Deadline, seconds: float = 2 * LOOK_S) -> Effort:
-    """Three rounds on one sample, and a few more where they are short."""
-    return Effort(
-        time.lanes.pace * min(seconds, 2 * LOOK_S),
-        least_rounds=3,
-        most_rounds=7,
-        width=0.05,
-        gain_width=_LOOK_WIDTH,
-        fresh=False,
-        most_samples=1,
+        most_samples=1 if one_sample else None,
         whole_s=time.at_least(time.look_floor_s, time.before_last_race),
     )
 

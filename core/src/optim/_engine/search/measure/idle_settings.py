@@ -10,8 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from optim._engine.jobs import session_digests
-from optim._engine.search.allowance import Allowance
-from optim._engine.search.deadline import GRACE_S
+from optim._engine.search.deadline import GRACE_S, LEAST_REPAIR_S, Deadline
 from optim._engine.search.state import Candidate
 from optim._engine.search.workbench import Workbench
 from optim.jobs.process import WorkerFailed
@@ -21,11 +20,19 @@ _IDLE = "no change: the runtime builds the same graph from the model "
 
 
 class IdleSettings:
-    """Finds them for one search, in the seconds that it is allowed."""
+    """Finds them for one search: in a share of its time, and of what won in what the proof may take.
 
-    def __init__(self, bench: Workbench, allowed: Allowance) -> None:
+    Args:
+        bench: of the run.
+        time: of the search.
+        of_winner: whether it is about what won.
+    """
+
+    def __init__(self, bench: Workbench, time: Deadline, *, of_winner: bool = False) -> None:
         self._bench = bench
-        self._allowed = allowed
+        self._time = time
+        self._of_winner = of_winner
+        self._spent_until = 0.0
         self._digests: dict[str, str] = {}
 
     def reasons(self, candidate: Candidate, others: Sequence[Candidate]) -> dict[str, str]:
@@ -75,17 +82,19 @@ class IdleSettings:
         return {model.digest: self._digests.get(model.digest, "") for model in models}
 
     def _ask(self, models: Sequence[Model]) -> None:
-        seconds = self._allowed.left
+        bench, time = self._bench, self._time
+        seconds, began = max(LEAST_REPAIR_S, time.end_s) if self._of_winner else time.sameness_s, time.now()
         if not models or seconds <= 0:
             return
-        bench = self._bench
         request = session_digests.Request(tuple(models), bench.place, bench.store.models, seconds)
         try:
-            with self._allowed.spending():
-                most_s = min(seconds + GRACE_S, max(seconds, bench.deadline.end_s))
-                answer = bench.runner.call(session_digests.JOB, request, timeout_s=most_s)
+            most_s = min(seconds + GRACE_S, max(seconds, bench.deadline.end_s))
+            answer = bench.runner.call(session_digests.JOB, request, timeout_s=most_s)
         except WorkerFailed:  # it will fail as a candidate too, and say why
             return
+        finally:  # threads that ask at the same time spend it once
+            time.sameness_s -= time.now() - max(began, self._spent_until)
+            self._spent_until = time.now()
         for model, digest in zip(models, answer.digests, strict=True):
             self._digests[model.digest] = digest
             if digest:

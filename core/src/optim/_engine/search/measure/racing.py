@@ -41,10 +41,6 @@ not measured. What the original took with its inputs, where that is more, is tak
 _FREE_SHARE = 0.5
 """Other programs start while a race runs, and a candidate may take more than the original."""
 
-_BESIDE_SHARE = 0.25
-"""Of the free memory, for lanes that are opened while another run races, which has its own open: runs that begin
-together count the same memory as free. What needs more is opened at the run's own turn."""
-
 _MOST_LANES = 24
 """A round with more takes so long that the machine changes within it."""
 
@@ -236,7 +232,8 @@ def lanes_at_once(bench: Workbench) -> int:
 
 
 def _fit_beside_others(bench: Workbench, lanes: int) -> bool:
-    return lanes <= _room(bench) * _BESIDE_SHARE
+    """Whether half of the memory for lanes takes these: runs that begin together count the same memory as free."""
+    return lanes <= _room(bench) * _FREE_SHARE / 2
 
 
 def _room(bench: Workbench) -> float:

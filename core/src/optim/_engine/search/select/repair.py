@@ -16,7 +16,7 @@ from typing import Any
 from optim._engine.gate.drift import worst_drift
 from optim._engine.repair.found import FINER_PRICE, MOST_WORK_KEPT, PART_FOR_THE_METRIC, REPAIRABLE, Repair, why_none
 from optim._engine.search.board import Board
-from optim._engine.search.deadline import LEAST_REPAIR_S, Deadline
+from optim._engine.search.deadline import LATER, LEAST_REPAIR_S, Deadline
 from optim._engine.search.plan import Planned
 from optim._engine.search.rows import step_of
 from optim._engine.search.select.chains import Chains
@@ -31,8 +31,8 @@ samples, from the source, or under other session settings."""
 _NO_NEARER = 0.9
 """Of a drift: a tenth less is not worth a repair."""
 
-_FIRST_SHARE = 0.7
-"""Share of what is left for repairs that the next one gets: what it finds is tried on other candidates too."""
+_SHARE = 0.5
+"""Of the time that is left, for one repair: what it finds is made and timed, and other passes have their turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class Repairs:
         """Returns what a repair finds in all the time but the least proof, of what was smallest before it first."""
         with self._time.lending():
             for one in sorted(self.near.values(), key=lambda one: one.made_bytes):
-                if self._time.left_for_repairs < LEAST_REPAIR_S:
+                if self._time.before(LATER) < LEAST_REPAIR_S:
                     break
                 if is_wanted(one):
                     self._found.pop(one.key, None)
@@ -158,13 +158,12 @@ class Repairs:
         The report gets a row for it, or the reason why there is none.
         """
         broken, offered = one.attempt, one.planned.offered
-        seconds, most_s = self._time.left_for_repairs, self._time.most_for_repair(broken.seconds)
+        seconds, most_s = self._time.before(LATER), self._time.most_for_repair(broken.seconds)
         if seconds <= 0 or most_s <= 0:
             broken.unrepaired = "not repaired: no search time left"
             return None
-        trial, within_s = Trial(one.parent, offered, broken.step.options), (seconds * _FIRST_SHARE, most_s)
-        with self._time.repairs.spending():
-            repair = self._find(trial, one.tried, broken, self.aim(one.tried), within_s)
+        trial, within_s = Trial(one.parent, offered, broken.step.options), (seconds * _SHARE, most_s)
+        repair = self._find(trial, one.tried, broken, self.aim(one.tried), within_s)
         if repair is None:
             return None
         options = self._repaired_as[broken.step.key] = _keeping(broken.step, repair)
@@ -213,7 +212,7 @@ class Repairs:
         if held > REPAIRABLE * limit or self._time.before_last_race < LEAST_REPAIR_S:
             return None
         aim = candidate.drift.relative_error * (PART_FOR_THE_METRIC if held <= limit else limit * MARGIN / held)
-        return self._repaired(candidate, aim, _FIRST_SHARE * self._time.before_last_race, "for all samples")
+        return self._repaired(candidate, aim, _SHARE * self._time.before_last_race, "for all samples")
 
     def nearer(self, candidate: Candidate, fits: Callable[[Candidate], bool]) -> list[Candidate]:
         """Returns what repairs make of a candidate that fits and drifts less, each less than the one before it.
@@ -222,12 +221,11 @@ class Repairs:
         """
         found: list[Candidate] = []
         drift, beyond = candidate.drift.relative_error, 0.0
-        while (left_s := self._time.left_for_repairs) >= LEAST_REPAIR_S:
+        while (left_s := self._time.before(LATER)) >= LEAST_REPAIR_S:
             aim = math.sqrt(beyond * drift) if beyond else drift / 2
             if aim >= _NO_NEARER * drift:
                 break
-            with self._time.repairs.spending():
-                new = self._repaired(candidate, aim, left_s, "for less drift within the bounds")
+            new = self._repaired(candidate, aim, left_s, "for less drift within the bounds")
             if new is not None and new.drift.relative_error < drift and fits(new):
                 found.append(new)
                 drift = new.drift.relative_error

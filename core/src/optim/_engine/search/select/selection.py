@@ -21,8 +21,8 @@ from optim._engine.search.select.all_samples import (
     note_no_faster,
     note_objections,
 )
+from optim._engine.search.select.chains import Chains
 from optim._engine.search.select.repair import Repairs
-from optim._engine.search.select.shorter import ShorterChains
 from optim._engine.search.state import Candidate, Measured, unique
 from optim._engine.search.taste import DIFFER, FEW, SAME
 from optim._engine.search.workbench import Workbench
@@ -48,7 +48,7 @@ class Selection:
         self._repairs = repairs
         self.objective = bench.objective
         self.clock = Clock(bench, board, time)
-        self._shorter = ShorterChains(bench, board, time)
+        self._chains = Chains(bench, board, time)
         self._source = SourceGate(bench, self._board)
         self._proven: dict[str, Measured] = {}
         self._judged: list[Candidate] = []
@@ -71,16 +71,16 @@ class Selection:
         if self._bench.target.timed and not self._time.may_prove:
             self._bench.deadline.note(NOT_TIMED)
             return None
-        asked = self._shorter.only_what_was_asked_for(finalists[0])
-        shorter = self._shorter.without_doubtful(finalists[0])
-        plain = [one for one in shorter if self._shorter.only_set(finalists[0].steps[len(one.steps) :])]
+        asked = self._chains.only_what_was_asked_for(finalists[0])
+        shorter = self._chains.without_doubtful(finalists[0])
+        plain = [one for one in shorter if self._chains.only_set(finalists[0].steps[len(one.steps) :])]
         beside = self._beside(finalists, ranking)
         finalists = unique([finalists[0], *asked, *beside, *plain, *finalists[1:], *shorter])
         finalists = finalists[: max(1 + len(asked) + len(beside), self._time.lanes_at_the_end(len(finalists)))]
         measured = self._timed(ranking, finalists) if self._bench.target.timed else self._first_right(finalists)
         while (chosen := self._choose(measured)) is not None and self._is_for_speed:
-            rest = self._shorter.without_gains_of_load(chosen)
-            if rest is None and not self._shorter.changes_nothing(chosen.candidate):
+            rest = self._chains.without_gains_of_load(chosen)
+            if rest is None and not self._chains.changes_nothing(chosen.candidate):
                 break
             self._of_load = self._of_load or (chosen if rest is not None else None)
             measured = [item for item in measured if item.digest != chosen.digest]
@@ -129,7 +129,7 @@ class Selection:
             self._bench.deadline.note(SIZE_ALONE)
             return self._choose(right)
         first = right[0].candidate
-        simpler = (*self._shorter.only_what_was_asked_for(first), *self._shorter.without_doubtful(first))
+        simpler = (*self._chains.only_what_was_asked_for(first), *self._chains.without_doubtful(first))
         rivals = unique([first, *simpler, *ranked])[: self._time.lanes_at_the_end(FEW)]
         timed = self._timed([], [one for one in rivals if is_alike(one, first)])
         if all(item.digest != first.digest for item in timed):
@@ -145,7 +145,7 @@ class Selection:
         if self.objective.is_size:
             return self._unbeaten(better)
         best = min(better, key=lambda item: (self._rank(item), item.ratio or 1.0))
-        as_good = [item for item in better if self._is_as_good(item, best)]
+        as_good = [item for item in better if self._rank(item) <= self._rank(best) * (1 + SAME)]
         return min(unbeaten_beside_speed(as_good), key=lambda item: len(item.candidate.steps))
 
     def _unbeaten(self, better: Sequence[Measured]) -> Measured:
@@ -251,7 +251,7 @@ class Selection:
             return False
         if not self._bench.target.timed and self._bench.target.requires:
             return bool(steps)
-        if steps and all(step.role is not Role.IMPROVE and self._shorter.was_asked_for(step) for step in steps):
+        if steps and all(step.role is not Role.IMPROVE and self._chains.was_asked_for(step) for step in steps):
             return True
         return self.would_help(item)
 
@@ -261,13 +261,13 @@ class Selection:
 
         That is one whose interval reaches the line, or settings that gained beside other programs.
         """
-        held = [item for item in self._proven.values() if not self._shorter.only_makes_way(item.candidate)]
+        held = [item for item in self._proven.values() if not self._chains.only_makes_way(item.candidate)]
         while (best := self.objective.best_undecided(held)) is not None:
-            if not self._shorter.changes_nothing(best.candidate):
+            if not self._chains.changes_nothing(best.candidate):
                 return self.objective.why_undecided(best, self._bench.deadline)
             held.remove(best)
         best = self._of_load
-        if best is None or self._shorter.changes_nothing(best.candidate):
+        if best is None or self._chains.changes_nothing(best.candidate):
             return ""
         return self.objective.why_undecided(best, self._bench.deadline)
 
@@ -291,7 +291,7 @@ class Selection:
         measured += self._prove([repaired]) if repaired is not None else []
         known = {candidate.digest for candidate in finalists}
         for _ in range(FEW):
-            explored = [item for item in ranking if not self._shorter.only_makes_way(item.candidate)]
+            explored = [item for item in ranking if not self._chains.only_makes_way(item.candidate)]
             explored += [item for item in self._board.held() if is_alike(item.candidate, finalists[0])]
             new = [item for item in explored if item.digest not in known]
             waiting = self._promising(new, measured)
@@ -370,7 +370,7 @@ class Selection:
 
     def _may_win(self, item: Measured) -> bool:
         """Whether a candidate does more than make way, came back in time, and may keep within the bounds."""
-        wrong = self._shorter.only_makes_way(item.candidate) or self._board[item.candidate].is_late
+        wrong = self._chains.only_makes_way(item.candidate) or self._board[item.candidate].is_late
         return not wrong and self._excess(item) <= 0
 
     def _held_against_source(self, items: Sequence[Measured]) -> list[Measured]:
@@ -412,14 +412,3 @@ class Selection:
     def _best(self, measured: Sequence[Measured]) -> float:
         """The figure of the best that is better than the original; infinite where none is."""
         return min((self._rank(item) for item in measured if self.is_better(item)), default=math.inf)
-
-    def _is_as_good(self, item: Measured, best: Measured) -> bool:
-        if item is best:
-            return True
-        if self.objective.is_size:
-            return False
-        if self._rank(item) <= self._rank(best) * (1 + SAME):
-            return True
-        more = [step for step in best.candidate.steps if step not in item.candidate.steps]
-        fits = all(step in best.candidate.steps for step in item.candidate.steps)
-        return fits and self._shorter.make_way(more) and self._rank(item) <= self._rank(best) * DIFFER

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from optim._engine.search.explore.beam import Beam, NamedPassError
 from optim._engine.search.front import beats
@@ -21,70 +21,7 @@ from optim._engine.search.targets.entrants import Entrant, TargetOutcome, Target
 from optim._engine.search.taste import DIFFER, SAME
 from optim._engine.search.workbench import Workbench
 
-_NOT_LOOKED_AT = "the run ended before a candidate on this target was timed"
-
 _NOT_TIMED = "the run ended before the original was timed on this target"
-
-
-@dataclass
-class Contender:
-    """One target of several.
-
-    Attributes:
-        entrant: the run on this target.
-        beam: its search.
-        promise: the best ratio to hope for after first looks, also of what does not hold yet.
-        ranking: what held, best first.
-        reason: why it had no more time, or was not proven.
-        failed: whether it cannot take part.
-    """
-
-    entrant: Entrant
-    beam: Beam
-    promise: float = math.inf
-    ranking: list[Measured] = field(default_factory=list)
-    reason: str = ""
-    failed: bool = False
-
-    @property
-    def bench(self) -> Workbench:
-        """The run on its target."""
-        return self.entrant.bench
-
-    @property
-    def name(self) -> str:
-        """Of its target."""
-        return self.bench.target.name
-
-    def fail(self, reason: str) -> None:
-        """It cannot take part."""
-        self.failed, self.reason, self.ranking = True, reason, []
-
-    def leave(self) -> None:
-        """There is no time to look at more of it than the original there."""
-        self.beam.leave()
-        self.reason, self.ranking = _NOT_LOOKED_AT, [self.beam.start] if not self.entrant.objection else []
-
-    def row(self, *, delivered: bool) -> TargetOutcome:
-        """What became of it."""
-        status = TargetStatus.FAILED if self.failed else TargetStatus.BEATEN
-        start = self.beam.start
-        right = [] if self.failed or self.entrant.objection else [start]
-        proven = [point for point in self.beam.board.found if point.proven and point.within]
-        ratios = [item.ratio for item in (*right, *self.ranking, *proven) if item.ratio is not None]
-        return TargetOutcome(
-            self.name,
-            TargetStatus.DELIVERED if delivered else status,
-            self.entrant.objection if delivered else self.reason or self.entrant.objection,
-            self.bench.target,
-            is_baseline=not self.bench.original.target,
-            ratio=None if self.failed else start.ratio,
-            interval=start.timing.interval if start.timing is not None else None,
-            drift=self.entrant.drift,
-            best_ratio=min(ratios, default=None),
-            versions=self.bench.prepared.versions,
-            requirements=self.bench.prepared.requirements,
-        )
 
 
 class Contest:
@@ -100,25 +37,43 @@ class Contest:
         must = any(one.plan.forced() for one in entrants)
         races = not self._objective.is_size
         self._time = bench.deadline.of_search(bench.prepared, bench.settings.timeout_s, races=races, must=must)
-        self.contenders = [Contender(one, Beam(one.bench, one.plan)) for one in entrants]
+        self.entrants = entrants
+        for one in entrants:
+            one.beam = Beam(one.bench, one.plan)
+
+    def time_originals(self) -> None:
+        """Time the original on each."""
+        for one in self.entrants:
+            self._time_original(one)
+
+    def recalled(self) -> tuple[Entrant, list[Measured]] | None:
+        """The target whose best won again that won in an earlier run, with what is to be proven; None: search all."""
+        names, there = [one.name for one in self.entrants], [one for one in self.entrants if not one.failed]
+        found = [(one, items) for one in there if (items := one.beam.recall.run(names))]
+        return min(found, key=lambda pair: pair[0].beam.rank.figure(pair[1][0]), default=None)
+
+    def end_with(self, winner: Entrant) -> None:
+        """Have the other targets say that they were not searched, because what won before on this one won again."""
+        for one in self.entrants:
+            if one is not winner and not one.failed:
+                one.beam.recall.skip(winner.beam.recall.why)
+                one.reason = f"not searched: {winner.beam.recall.why}"
 
     def run(self) -> None:
-        """Time the original on each, have all look, then search the one that promises most."""
-        for one in self.contenders:
-            self._time_original(one)
-        looking = [one for one in self.contenders if not one.failed]
+        """Have all look, after :meth:`time_originals`, then search the one that promises most."""
+        looking = [one for one in self.entrants if not one.failed]
         looking.sort(key=lambda one: one.beam.start.ratio or 1.0)  # where time is short the last may have none
         share_s = self._time.to_explore / max(1, len(looking))
         best = min((one.beam.start.ratio or 1.0 for one in looking), default=1.0)
         for one in looking:
-            if best < 1 and one.beam.time.is_up and not one.entrant.plan.forced():
+            if best < 1 and one.beam.time.is_up and not one.plan.forced():
                 one.leave()
                 continue
             one.beam.time.explore(share_s)
             self._look(one)
             best = min(best, one.promise)
         going = sorted((one for one in looking if not one.failed and not one.reason), key=lambda one: one.promise)
-        leader: Contender | None = None
+        leader: Entrant | None = None
         for one in going:
             if leader is not None:
                 one.reason = (
@@ -133,7 +88,7 @@ class Contest:
     def rows(self, delivered: Candidate | None, base: Workbench) -> list[TargetOutcome]:
         """What became of each, and of the baseline where that was not among them."""
         target = delivered.target if delivered is not None else None
-        rows = [one.row(delivered=one.bench.original.target == target) for one in self.contenders]
+        rows = [one.row(delivered=one.bench.original.target == target) for one in self.entrants]
         if not any(row.is_baseline for row in rows):
             status = TargetStatus.DELIVERED if target == "" else TargetStatus.BEATEN
             about = "it is only the baseline"
@@ -145,41 +100,37 @@ class Contest:
     def bench_of(self, delivered: Candidate | None, base: Workbench) -> Workbench:
         """The run on the target that a candidate is for; ``base`` where nothing is delivered."""
         target = delivered.target if delivered is not None else ""
-        return next((one.bench for one in self.contenders if one.bench.original.target == target), base)
+        return next((one.bench for one in self.entrants if one.bench.original.target == target), base)
 
     @property
-    def order(self) -> list[Contender]:
+    def order(self) -> list[Entrant]:
         """Those of which something held, the best first."""
-        return sorted((one for one in self.contenders if one.ranking), key=self._best)
+        return sorted((one for one in self.entrants if one.ranking), key=self._best)
 
-    def may_beat(self, one: Contender, winner: Measured, of: Contender) -> bool:
+    def may_beat(self, one: Entrant, winner: Measured, of: Entrant) -> bool:
         """Whether the best of a target may be better than what was proven on another; else the reason is noted."""
-        best, proven = self._best(one), self.figure(winner, of)
+        best, proven = self._best(one), of.beam.rank.figure(winner)
         if best <= DIFFER * proven:
             return True
         if self._objective.is_latency:
             one.reason = one.reason or f"{best:.2f} at best in the search; {of.name} has {proven:.2f}"
         return False
 
-    def is_better(self, one: tuple[Measured, Contender], other: tuple[Measured, Contender]) -> bool:
+    def is_better(self, one: tuple[Measured, Entrant], other: tuple[Measured, Entrant]) -> bool:
         """Whether a result is better than that of another target: by the goal, else by what the report compares."""
-        figure, others = self.figure(*one), self.figure(*other)
+        figure, others = (of.beam.rank.figure(item) for item, of in (one, other))
         if abs(figure - others) > SAME * others:
             return figure < others
         return beats(one[0], other[0])
 
-    def figure(self, item: Measured, of: Contender) -> float:
-        """What is made small, of a candidate of one target; of what was not timed there what is hoped for."""
-        return of.beam.figure(item)
-
-    def _best(self, one: Contender) -> float:
+    def _best(self, one: Entrant) -> float:
         """The best figure of what held on a target; infinite where nothing did, or a bound is broken."""
         best = next(iter(one.ranking), None)
         if best is None or self._objective.excess(best, one.beam.clock.base):
             return math.inf
-        return self.figure(best, one)
+        return one.beam.rank.figure(best)
 
-    def _time_original(self, one: Contender) -> None:
+    def _time_original(self, one: Entrant) -> None:
         """Time the original there beside the baseline, in a few rounds; on the baseline its ratio is 1."""
         if not one.bench.original.target:
             return
@@ -191,24 +142,24 @@ class Contest:
             return
         one.beam.clock.base = base
         one.beam.start = one.beam.start.timed(result)
-        if not one.entrant.objection:
+        if not one.objection:
             one.beam.board.explored([one.beam.start])
 
-    def _look(self, one: Contender) -> None:
+    def _look(self, one: Entrant) -> None:
         one.bench.teller.on_target(one.name)
         try:
             one.promise = one.beam.look()
         except NamedPassError as failed:
             one.fail(f"{failed.what}: {failed.cause}")
 
-    def _search(self, one: Contender) -> None:
+    def _search(self, one: Entrant) -> None:
         one.bench.teller.on_target(one.name)
         try:
             one.ranking = self._held(one, one.beam.search())
         except NamedPassError as failed:
             one.fail(f"{failed.what}: {failed.cause}")
 
-    def _held(self, one: Contender, items: Sequence[Measured]) -> list[Measured]:
+    def _held(self, one: Entrant, items: Sequence[Measured]) -> list[Measured]:
         """What may be delivered, best first: the original there only where it is right."""
-        found = [item for item in items if item.candidate.steps or not one.entrant.objection]
-        return one.beam.ranked(found)
+        found = [item for item in items if item.candidate.steps or not one.objection]
+        return one.beam.rank.of(found)

@@ -21,7 +21,7 @@ products, of ``a_q`` and of what that leaves over::
     r_q, r_scale, r_zero = DynamicQuantizeLinear(a - DequantizeLinear(a_q, a_scale, a_zero))
     y = MatMulIntegerToFloat(a_q, W_q, ..., bias) + MatMulIntegerToFloat(r_q, W_q, ...)
 
-What is left of the error is that of the weights, in half to three quarters of the time of floats (AVX512-VNNI).
+Only the error of the weights is left, in half to three quarters of the time of floats (AVX512-VNNI).
 
 LSTMs of large weights become com.microsoft.DynamicQuantizeLSTM (:mod:`optim_plugins.ort.quantize.dynamic.recurrent`).
 
@@ -34,8 +34,8 @@ With ``correct_bias`` what rounding weights adds on average is taken off the bia
 With ``scale_rows`` each row of what a product alone is given has a scale of its own: see
 :mod:`optim_plugins.ort.quantize.dynamic.row_scales`.
 
-With ``smoothing`` channels of few huge values are scaled down before they are rounded, and their weights up; see
-:mod:`optim_plugins.ort.quantize.smoothing`. That takes samples.
+With ``smoothing``, which needs samples, channels of few huge values are scaled down before they are rounded, and their
+weights up; see :mod:`optim_plugins.ort.quantize.smoothing`.
 """
 
 from __future__ import annotations

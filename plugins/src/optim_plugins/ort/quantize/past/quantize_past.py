@@ -9,9 +9,8 @@ After, with past and present as integers, and a scale for each channel of each k
     y, present_k, present_v = com.microsoft.GroupQueryAttention(..., k_scale, v_scale)      int8, or uint8 of two each
 
 A token reads the whole past in every layer, so its bytes are what a deep past costs. The operator rounds new tokens
-when it writes them, and computes with the past as it lies there. What was rounded once stays as it is. The scales are
-found on samples (:mod:`optim_plugins.ort.quantize.past.past_scales`). Operator: onnxruntime
-``docs/ContribOperators.md``.
+when it writes them, and computes with the past as it lies there. A rounded token stays as it is. The scales are found
+on samples (:mod:`optim_plugins.ort.quantize.past.past_scales`). Operator: onnxruntime ``docs/ContribOperators.md``.
 """
 
 from __future__ import annotations

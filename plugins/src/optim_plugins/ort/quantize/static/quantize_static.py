@@ -1,8 +1,8 @@
 """``ort.quantize-static``: activations and weights in 8 bits, ranges of activations fixed on samples beforehand.
 
-What becomes integers is in ``static_plan``, the two ways to write it, with patterns before and after, in
-``qoperator_writer`` and ``qdq_writer``. The graph is first put into operators that have 8-bit forms
-(``quantizable_operators``), and its opset is raised where it must be.
+``static_plan`` chooses the nodes. ``qoperator_writer`` and ``qdq_writer`` write them, each with its patterns before and
+after. The pass first puts the graph into operators that have 8-bit forms (``quantizable_operators``), and raises its
+opset if it must.
 
 It suits convolutional nets. In transformers ``ort.quantize-dynamic`` is about as fast and takes its ranges from each
 input; outliers of some channels hurt both, and ``smoothing`` helps both.

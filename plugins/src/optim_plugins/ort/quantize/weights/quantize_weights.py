@@ -14,8 +14,8 @@ Each block of 16 to 256 weights of a column has a scale of its own. At accuracy 
 while running, block by block, so no data is needed and outliers of one block do not hurt the others. Weights are worked
 on some columns at a time, one weight after the other. Operators: onnxruntime ``docs/ContribOperators.md``.
 
-Where this is fast: one or a few rows at a time (a decoder's step), which wait for weights to come from memory. With
-many rows ``ort.quantize-dynamic`` is faster. A Gemm and a head tied to the embedding are quantized as they are; where
+The pass is fast for one or a few rows at a time (a decoder's step), which wait for weights to come from memory. With
+many rows ``ort.quantize-dynamic`` is faster. A Gemm and a head tied to the embedding are quantized as they are. If
 table and head are rounded alike, a file holds their bytes once.
 """
 

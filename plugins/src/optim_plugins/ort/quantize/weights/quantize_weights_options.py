@@ -20,9 +20,9 @@ class QuantizeWeightsOptions(PassOptions):
     method: Literal["rtn", "k-quant", "scale-estimation", "hqq", "gptq"] = Field(
         "rtn",
         description=(
-            "rtn rounds to nearest; k-quant searches each scale; scale-estimation also weighs errors by their "
-            "inputs; gptq also compensates each error in the weights that follow; hqq gives each block a "
-            "fractional zero point, for which onnxruntime has no fast kernel. scale-estimation and gptq need "
+            "`rtn` rounds to nearest. `k-quant` searches each scale. `scale-estimation` also weighs errors by their "
+            "inputs. `gptq` also compensates each error in the weights that follow. `hqq` gives each block a "
+            "fractional zero point, for which onnxruntime has no fast kernel. `scale-estimation` and `gptq` need "
             "samples"
         ),
     )
