@@ -1,4 +1,4 @@
-"""What plots and graphs are drawn with: SVG inside a page, coloured by its variables, or as a file of its own."""
+"""Parts of plots and graphs: SVG inside a page, coloured by its variables, or as a file of its own."""
 
 from __future__ import annotations
 
