@@ -70,7 +70,7 @@ class Request:
 class Answer:
     """What the pass did, and how far the result is from the original; no comparisons where nothing changed.
 
-    ``run_s`` is the fastest run of the comparison in seconds, by the wall; 0 without a run.
+    ``run_s`` is the fastest run of the comparison, in seconds of processor time; 0 without a run.
     """
 
     result: PassResult

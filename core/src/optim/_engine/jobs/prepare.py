@@ -102,7 +102,7 @@ class Answer:
         requirements: what opens a result needs, as pip takes it.
         open_s: how long the original took to open, in seconds.
         run_s: how long one run of it took on average, in seconds.
-        least_run_s: its fastest run on these samples, in seconds, by the wall.
+        least_run_s: its fastest run on these samples, in seconds of processor time.
         device_bytes: memory that it took on a device or in a process of its backend's own; 0 where that has none.
         cut_short: whether more samples, settings or figures were left out for their time.
         held_out: samples that no pass sees, and that the gate compares on first.
