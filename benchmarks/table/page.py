@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pictures import THEMES, bars, scatter
-from plan import DEFAULT, HERE, LOSSLESS, MODELS, RANDOM, README, ROOT, TRAINED, class_folder
+from plan import DEFAULT, HERE, LOSSLESS, MODELS, RANDOM, README, RESULTS, ROOT, TRAINED, class_folder
 from plan import effort as effort_of
 from rows import Loss, Result, Row, beyond, losses, results
 
@@ -169,10 +169,11 @@ def interval(row: Row) -> str:
 
 
 def section(name: str, taken: list[Result], kind: str) -> str:
-    """One class of processors."""
+    """One class of processors; ``remark.txt`` beside its results says what a reader must know of them."""
     left = [m.title for m in MODELS.values() if m.weights == kind and m.name not in {one.model.name for one in taken}]
-    parts = [f"### {name}\n"]
+    parts, remark = [f"### {name}\n"], RESULTS / class_folder(name) / "remark.txt"
     if taken:
+        parts += [remark.read_text()] if remark.exists() else []
         picture = picture_name(name, "trained" if kind == TRAINED else "random")
         parts += [f"{taken[0].kept['machine']}.\n", f"![speed against drift]({picture})\n", *summary(taken), ""]
     parts += [f"Not taken: {'; '.join(left)}.\n"] if left else []
