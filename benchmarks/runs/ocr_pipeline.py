@@ -14,18 +14,18 @@ import time
 from pathlib import Path
 from typing import Any
 
+import optim
+
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks" / "models"))
 sys.path.append(str(next((ROOT / ".cache" / "bench" / "wheels" / "lib").glob("python3*/site-packages"))))
 
-import wheel_cases
-from rapidocr import RapidOCR
-
-import optim
-
 
 def main() -> None:
     """Record, optimize, compare."""
+    import wheel_cases
+    from rapidocr import RapidOCR
+
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=Path, required=True, help="a new folder for the results")
     folder = parser.parse_args().work
