@@ -256,12 +256,16 @@ def test_denormal_weights_become_zeros_unless_something_divides_by_them(tmp_path
     nodes = [
         helper.make_node("MatMul", ["x", "weight"], ["product"]),
         helper.make_node("Add", ["product", "bias"], ["sum"]),
-        helper.make_node("Div", ["sum", "tiny"], ["y"]),
+        helper.make_node("Add", ["x", "guard"], ["guarded"]),
+        helper.make_node("ReduceSum", ["guarded"], ["total"]),
+        helper.make_node("Div", ["sum", "total"], ["share"]),
+        helper.make_node("Div", ["share", "tiny"], ["y"]),
     ]
-    weights = {"weight": weight, "bias": bias, "tiny": tiny}
+    guard = np.full(8, 1e-39, np.float32)
+    weights = {"weight": weight, "bias": bias, "tiny": tiny, "guard": guard}
     result = apply(Clean, build(tmp_path, nodes, weights, {"x": [2, 8]}, {"y": [2, 4]}), tmp_path)
     assert result.counts["denormal weights set to zero"] == 13
     left = {one.name: onnx.numpy_helper.to_array(one) for one in proto(result.model).graph.initializer}
     assert not left["weight"][3:6].any() and (left["weight"][:3] == weight[:3]).all()
     assert left["bias"].tolist() == [0, 1, -2, bias[3]]
-    assert left["tiny"].tolist() == tiny.tolist()
+    assert left["tiny"].tolist() == tiny.tolist() and left["guard"].tolist() == guard.tolist()
