@@ -137,7 +137,7 @@ def verdict_of(
     asked_s: SearchSeconds | None = None,
     records: Sequence[Experience] | None = None,
 ) -> Verdict:
-    """What the search of this revision delivers on a trace; ``others`` answer what it lacks. See ``replay``.
+    """The result of this revision's search on a trace; ``others`` answer what the trace lacks. See ``replay``.
 
     With other seconds than its own a trace may be put together from races that do not fit: then all is unknown.
     """
@@ -346,7 +346,7 @@ def _seconds_to_95(verdict: Verdict, known: Mapping[str, Known], ratio: float) -
 
 
 def _record(path: Path) -> Experience | None:
-    """What a run delivered, as it stands in a cache; None if that is the original."""
+    """The record of a run's result, as a cache has it; None if the original was delivered."""
     trace = _trace(path)
     point = next((one for one in trace.end["points"] if one["digest"] == trace.end["delivered"] and one["chain"]), None)
     if point is None or not point["ratio"]:
@@ -370,7 +370,7 @@ def _record(path: Path) -> Experience | None:
 
 
 def _nearest(path: Path, judged: Sequence[Path]) -> list[Experience]:
-    """What won on the other models with the same budget and processor, the nearest first."""
+    """The winners on other models with the same budget and processor, the nearest first."""
     this = _record(path)
     if this is None:
         return []

@@ -1,4 +1,4 @@
-"""What keeps the house in order: who imports what, how large a room gets, and that no folders import in circles."""
+"""Rules of the house: imports, the size of each room, and no circles between folders."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ print("files", sum(name.startswith("optim.") and not hasattr(one, "__path__") fo
 print("digest", outcome.result.candidate.model.digest)
 """
 MOST_FILES = 260
-"""Of core, which a run imports without writing its folder: whoever follows a run may have to read each of them."""
+"""Most files of core that a run imports without writing its folder. A reader of a run may have to open each."""
 
 
 @pytest.fixture(scope="module")

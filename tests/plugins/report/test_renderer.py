@@ -1,4 +1,4 @@
-"""What a run folder has for people, with the plugin ``report`` and without it."""
+"""Files of a run folder for people, with the plugin ``report`` and without it."""
 
 from __future__ import annotations
 

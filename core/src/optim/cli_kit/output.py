@@ -60,7 +60,7 @@ def echo_json(text: str) -> None:
 def print_rich(show: Callable[[Any], object]) -> None:
     """Print what ``show`` prints on a console of rich; it is given the console.
 
-    Where stdout is no terminal, no line is broken: grep finds it whole. Tables are then for ``tabbed``.
+    If stdout is no terminal, no line is broken: grep finds it whole. Tables are then for ``tabbed``.
     """
     from rich.console import Console
 

@@ -33,7 +33,7 @@ _MODULES = "[0-9]_*"
 """Folders of sentence-transformers' modules, e.g. ``1_Pooling``."""
 
 CARRIED = (*_OTHERS, *TOKENIZER_FILES, *_HEAD, f"{_MODULES}/*.json", f"{_MODULES}/*.safetensors")
-"""What ``carry_files`` copies, as patterns of names in a repository: no pickles among them."""
+"""Patterns of the names of files that ``carry_files`` copies: no pickles among them."""
 
 LARGEST_BYTES = 100 << 20
 """The largest tokenizers have 35 MB, a dense layer of sentence-transformers some: what is larger is weights."""

@@ -32,7 +32,7 @@ _DRIVER = ("libcuda.so.1", "nvcuda.dll")
 def preload(provider: str) -> None:
     """Load the libraries of NVIDIA's Python packages that a provider needs; nothing for other providers.
 
-    What is not there is not said: onnxruntime then fails to start the provider, and ``missing_library`` tells.
+    A missing library is not named here: onnxruntime fails to start the provider, and ``missing_library`` tells.
     """
     if provider not in _FILES:
         return

@@ -65,7 +65,7 @@ _WORDS = {
         *(size_text, worst_text),
     )
 }
-"""What the template writes figures with."""
+"""The functions with which the template writes figures."""
 
 _OPEN_UP_TO = 8
 """Longer lists of what is not in the result are folded."""

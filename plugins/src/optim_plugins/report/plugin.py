@@ -11,5 +11,5 @@ OPTIM_HOOK_API = 1
 
 @hookimpl
 def optim_renderers() -> Sequence[str]:
-    """What makes a page, a model card and plots of a report."""
+    """The class that makes a page, a model card and plots of a report."""
     return ("optim_plugins.report.renderer:PageRenderer",)

@@ -1,4 +1,4 @@
-"""What core asks for: the files of a run folder that people read, the report in a notebook, and a plot of a bench."""
+"""The renderer of core: files of a run folder that people read, the report in a notebook, and a plot of a bench."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from optim._engine.runs.compare.grid_answer import GridBenchmark
 
 _MOST_POINTS = 100
-"""Of a grid; each takes seconds to prepare and to time: more is a mistake in the command."""
+"""Most points of a grid. Each takes seconds to prepare and to time, so more is a mistake in the command."""
 
 
 def bench(

@@ -68,7 +68,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the pass did, and how far the result is from the original; no comparisons where nothing changed.
+    """The result of the pass, and its distance from the original; no comparisons if nothing changed.
 
     ``run_s`` is the fastest run of the comparison, in seconds of processor time; 0 without a run.
     """

@@ -1,1 +1,1 @@
-"""What a run has to say: ``report.json``, and a few lines in the terminal."""
+"""The report of a run: ``report.json``, and a few lines in the terminal."""

@@ -146,7 +146,7 @@ def _drift_or_inf(step: StepReport) -> float:
 
 
 def generation_figures(before: GenerationReport, after: GenerationReport) -> Iterator[tuple[str, str, str]]:
-    """What a person looks for: a title, and the figure before and after."""
+    """A headline: a title, and the figure before and after."""
     yield "first token", latency_text(before.first_ms), latency_text(after.first_ms)
     for old, new in zip(before.depths, after.depths, strict=True):
         yield f"tokens/s at {old.tokens}", f"{old.tokens_per_s:.1f}", f"{new.tokens_per_s:.1f}"
@@ -164,7 +164,7 @@ def target_rows(report: Report) -> list[tuple[str, ...]]:
 
 
 def about_targets(report: Report) -> str:
-    """What the figures of the table are, in a sentence."""
+    """The sentence that explains the figures of the table."""
     return f"ratios are to the original on {report.baseline}; columns original and drift: each target with its defaults"
 
 

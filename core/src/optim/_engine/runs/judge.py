@@ -102,7 +102,7 @@ def judge_contest(contest: Contest, base: Workbench) -> Verdict:
 
 
 def _won_again(contest: Contest) -> tuple[Measured, Entrant, _Ending] | None:
-    """What won in an earlier run, and is better than the original in the proof; None if there is nothing."""
+    """The winner of an earlier run, if it is better than the original in the proof; None otherwise."""
     recalled = contest.recalled()
     if recalled is None:
         return None

@@ -162,7 +162,7 @@ def _open_folder(
 
 
 def _saved(path: Path) -> SessionFile:
-    """What ``session.json`` says of a folder that has a model; raises as ``load``."""
+    """The contents of ``session.json`` in a folder with a model; raises as ``load``."""
     if not (path / MODEL_FILE).is_file() and (read_mark(path) is not None or (path / SESSION_FILE).is_file()):
         from optim._engine.runs.folder import report_page
 

@@ -36,7 +36,7 @@ _PICKS = ("fastest", "smallest", "most-accurate")
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """What ``--pick`` says: a point, and bounds that it keeps within.
+    """The value of ``--pick``: a point, and bounds that it keeps within.
 
     Attributes:
         word: ``fastest``, ``smallest``, ``most-accurate``, or a number of the front.

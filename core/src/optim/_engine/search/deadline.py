@@ -85,7 +85,7 @@ LEAST_REPAIR_S = 2.0
 tell that what won is no change."""
 
 _SAMENESS_SHARE = 0.08
-"""Of the search, for telling settings that change nothing: it saves more than that in races, but not on models that
+"""Share of the search for finding settings that change nothing. Races then save more than that, except on models that
 take seconds to open."""
 
 

@@ -145,7 +145,7 @@ class Experience:
 
 
 def of_run(bench: Workbench, targets: Sequence[str] = ()) -> Experience:
-    """What is known of a run before its search: it is compared with earlier ones, and what is found is added.
+    """The record of a run before its search: optim compares it with earlier ones, and adds the result.
 
     Args:
         bench: the run on its target.

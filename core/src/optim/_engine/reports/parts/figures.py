@@ -1,4 +1,4 @@
-"""What every part of ``report.json`` is made of, and the part that most others have: how far outputs are."""
+"""The base of every part of ``report.json``, and the part that most others have: the distance of outputs."""
 
 from __future__ import annotations
 

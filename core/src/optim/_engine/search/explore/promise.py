@@ -228,7 +228,7 @@ def fair_order(plan: Plan, goal: str = "latency") -> list[Planned]:
 def leading_of(passes: Sequence[Planned], plan: Sequence[Planned], gains: Mapping[str, float]) -> list[Planned]:
     """The best guess of each plugin and of each stage, and settings: what is looked at however slow the machine is.
 
-    Of two that promise as much for a stage, the later one in the plan comes first: those before it make way for it. All
+    If two promise as much for a stage, the later one in the plan comes first: those before it make way for it. All
     lossless ones of its plugin that promise as much lead too, since they take little and need no repair. A pass that
     makes a model slower leads nothing; nor does the stage tune, which promises least.
 

@@ -37,7 +37,7 @@ _MOST = 2
 
 
 class Recall:
-    """What earlier runs on this machine tell one search.
+    """The experience of earlier runs on this machine, for one search.
 
     Args:
         bench: the run on its target.
@@ -119,7 +119,7 @@ class Recall:
 
     @property
     def why(self) -> str:
-        """What is said of passes, and targets, that are not tried; empty if the search does not end early."""
+        """The reason of passes and targets that are not tried; empty if the search does not end early."""
         return f"{self.won.text} won on {self.won.origin}, and again here" if self.won is not None else ""
 
     def skip(self, why: str) -> None:

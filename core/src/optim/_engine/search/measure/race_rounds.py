@@ -172,7 +172,7 @@ class _Running:
 
     @property
     def _base_round_s(self) -> float:
-        """What a round of the original takes; 0 before its first. A lane with less time than that is not late."""
+        """Seconds of a round of the original; 0 before its first. A lane that got less time than that is not late."""
         base = self.lanes[0]
         return base.spent_s / len(base.times) if base.times else 0.0
 

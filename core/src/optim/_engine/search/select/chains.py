@@ -116,7 +116,7 @@ class Chains:
     def without_doubtful(self, candidate: Candidate) -> list[Candidate]:
         """Takes each step out that has not shown its worth, as far as the steps after it still apply.
 
-        What makes way and can go stays out of the shorter chains that follow: nothing needs it.
+        A step that can go stays out of the shorter chains that follow, because nothing needs it.
         """
         found, steps = [], list(candidate.steps)
         for place, step in reversed(list(enumerate(candidate.steps))):

@@ -32,7 +32,7 @@ _NO_NEARER = 0.9
 """Of a drift: a tenth less is not worth a repair."""
 
 _SHARE = 0.5
-"""Of the time that is left, for one repair: what it finds is made and timed, and other passes have their turn."""
+"""Share of the remaining time for one repair: its result is made and timed, and other passes have their turn."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ class Entrant:
 
     @property
     def name(self) -> str:
-        """Of its target."""
+        """The name of its target."""
         return self.bench.target.name
 
     def fail(self, reason: str) -> None:
@@ -105,7 +105,7 @@ class Entrant:
         self.reason, self.ranking = _NOT_LOOKED_AT, [self.beam.start] if not self.objection else []
 
     def row(self, *, delivered: bool) -> TargetOutcome:
-        """What became of it."""
+        """The outcome on this target, for the report."""
         status = TargetStatus.FAILED if self.failed else TargetStatus.BEATEN
         start = self.beam.start
         right = [] if self.failed or self.objection else [start]
