@@ -70,7 +70,10 @@ class HeldSession(Session):
         self._used_s = 0.0
         self._mark_s = 0.0
         self.least_run_s = 0.0
-        """The fastest run so far, in seconds of processor time, since other jobs run meanwhile. 0 before the first."""
+        """The fastest run so far, in seconds of processor time, since other jobs run meanwhile; 0 before the first.
+
+        Of a device it has the host's share alone. The order of a search goes by it, and no verdict.
+        """
         try:
             self._live()
         except BaseException:
