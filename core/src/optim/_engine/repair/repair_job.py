@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 
@@ -230,22 +230,51 @@ class _Measured:
             if time.monotonic() > self.deadline:
                 raise OutOfEvaluations
             began = time.monotonic()
-            drift = self._known[asked] = self.probe.drift(keep, self.samples, finer)
-            self.evaluation_s = max(self.evaluation_s, time.monotonic() - began)
+            found: list[float] = []
+
+            def samples() -> Iterator[int]:
+                yield from self.samples
+                self.evaluation_s = max(self.evaluation_s, time.monotonic() - began)
+                if max(found) <= self.aim and not self.probe.is_estimate and self._is_cheapest(keep, finer):
+                    yield from self._others
+
+            for _, one in self.probe.drifts(keep, samples(), finer):
+                found.append(one)
+                if self.left_s + _CHECK_S < 0 and len(found) >= len(self.samples):
+                    break
+            drift = self._known[asked] = max(found[: len(self.samples)])
+            if len(found) > len(self.samples):
+                self._judged[asked] = max(found)
             self.channel.event(MEASURED, keep=len(keep), of=len(self.probe.nodes), drift=drift)
             if drift <= self.aim:
                 self._note(keep, finer, drift)
         return self._known[asked]
 
+    @property
+    def _others(self) -> list[int]:
+        """Samples that the gate compares, and sets are not measured on."""
+        compared = self.request.candidate.comparison.reference.compared
+        return [sample for sample in compared if sample not in self.samples]
+
+    @property
+    def _prices(self) -> Prices:
+        return Prices(self.probe.nodes, self.work, self.chained)
+
+    def _is_cheapest(self, keep: frozenset[str], finer: frozenset[str]) -> bool:
+        """Whether a set gains something, and more than the best so far."""
+        prices, choice = self._prices, NodePrecisions(keep, finer)
+        if prices.share(keep) > MOST_WORK_KEPT:
+            return False
+        return self._best is None or prices.cost(choice) < prices.cost(self._best)
+
     def _note(self, keep: frozenset[str], finer: frozenset[str], drift: float) -> None:
         """Keep and tell a set that holds, where it is the cheapest so far."""
-        prices, choice = Prices(self.probe.nodes, self.work, self.chained), NodePrecisions(keep, finer)
-        if prices.share(keep) > MOST_WORK_KEPT or (self._best and prices.cost(choice) >= prices.cost(self._best)):
+        if not self._is_cheapest(keep, finer):
             return
         drift = max(drift, self.judged(keep, finer))
         if drift <= self.request.limit:
-            self._best = choice
-            self.best = prices.repair(choice, drift, len(self._known), rough=True)
+            self._best = NodePrecisions(keep, finer)
+            self.best = self._prices.repair(self._best, drift, len(self._known), rough=True)
             self.channel.event(HOLDS, repair=to_wire(self.best))
 
     def look_for_the_worst(self) -> float:
@@ -271,11 +300,9 @@ class _Measured:
         """
         asked = frozenset(keep), frozenset(finer), self.samples
         if asked not in self._judged:
-            compared, is_estimate = self.probe.request.comparison.reference.compared, self.probe.is_estimate
-            samples = [*self.samples, *(sample for sample in compared if sample not in self.samples)]
-            others = samples if is_estimate else samples[len(self.samples) :]
+            samples = [*self.samples, *self._others] if self.probe.is_estimate else self._others
             worst = 0.0
-            for _, drift in self.probe.drifts(keep, others, finer, on_target=True) if others else ():
+            for _, drift in self.probe.drifts(keep, samples, finer, on_target=True) if samples else ():
                 worst = max(worst, drift)
                 if self.left_s + _CHECK_S < 0:
                     break

@@ -172,11 +172,17 @@ class Beam:
                 ranking = self._stage(stage, passes, beam)
             if not ranking:
                 self._fail(passes)
+            ranking = self.rank.joined(ranking, self._looked_at(stage))
             self._promises.note_latency(ranking)
             beam = self._select(ranking, beam, stage)
         self._bench.teller.stage("", lambda: self._bench.deadline.left)
         ranking = self.rank.joined(ranking, looked)
         return self._nearer(ranking) if self._objective.is_accuracy else ranking
+
+    def _looked_at(self, stage: Stage) -> list[Measured]:
+        """Returns what first looks found for a stage, and timed: there may have been no time to come to it again."""
+        found = [item for item in self._looked.values() if item.ratio is not None and item.candidate.steps]
+        return [item for item in found if item.candidate.steps[-1].stage is stage and self._objective.is_latency]
 
     def _repaired_on(self, ranking: list[Measured]) -> list[Measured]:
         """Models found for size, and a smaller one that a repair makes in the time left: no race waits for it."""
@@ -270,6 +276,8 @@ class Beam:
         owner = {lane.digest: one for one in grown.candidates for lane in (one, *variants[one.digest])}
         least = min(_LEAST_LANES, 2 * sum(map(grown.is_new, racing)))
         measured = self.clock.explore(lanes, _SHARE_OF_A_STAGE / self._legs_left, least)
+        if alone := self._wrong_with_settings(lanes, owner, measured):
+            measured += self.clock.explore(alone, 0.0, len(alone))
         self.board.explored(measured)
         for lane in lanes:  # a graph that was wrong under every setting it was looked at with
             score = self.clock.board[owner[lane.digest]]
@@ -280,6 +288,14 @@ class Beam:
             if one.steps and one not in racing and one.digest not in best:
                 best[one.digest] = replace(grown.parents[one.digest], candidate=one)
         return best
+
+    def _wrong_with_settings(
+        self, lanes: Sequence[Candidate], owner: Mapping[str, Candidate], measured: Sequence[Measured]
+    ) -> list[Candidate]:
+        """Returns graphs that broke the budget with settings, and have no time: without settings they may be right."""
+        wrong = unique(owner[lane.digest] for lane in lanes if self.board[lane].broken is not None)
+        timed = {owner[item.digest].digest for item in measured}
+        return [one for one in wrong if one.digest not in timed and not self.board.is_wrong(one)]
 
     def _note_settings(self, measured: Sequence[Measured], owner: Mapping[str, Candidate]) -> None:
         """Notes what the settings that graphs were looked at through gained, for the tune stage."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from optim._engine.jobs.offer import Proposal
 from optim._engine.search.board import Board
@@ -158,6 +159,15 @@ class Expander:
         """
         chain, reason = self._broken.get(step.key, ("", ""))
         return "" if self._bench.goal.basis is Basis.SIZE and chain == candidate.digest else reason
+
+    def step(self, parent: Candidate, planned: Planned, options: dict[str, Any], seconds: float) -> Candidate | None:
+        """Tries one step on a candidate; returns the chain, repaired if need be, or None if it does not hold."""
+        attempt = self._board.open(step_of(planned.offered, options), parent)
+        tried = self._bench.try_one(Trial(parent, planned.offered, attempt.step.options), seconds)
+        made = self.judge(parent, attempt, tried)
+        if made is None and self.repairs.is_near(attempt, tried):
+            made = self.repairs.repair(Near(planned, parent, attempt, tried))
+        return made
 
     def needs_nothing(self, planned: Planned, attempt: Attempt) -> bool:
         """Whether a pass that the target requires, and nobody named, has found nothing left to do."""

@@ -2,8 +2,9 @@
 
 Every pass has its turn within the first third of the search, what promises most per second first, whichever plugin it
 is of and whatever its name is. What runs is timed for a few rounds on one sample, also what is beyond the budget: a
-lossy candidate that is fast and near the budget is repaired before anything is polished. The stages then know what each
-pass gains and what it costs.
+lossy candidate that is fast and near the budget is repaired before anything is polished. What gained is then put
+together, the fusions and one lossy step behind them: often that is the best chain. The stages then know what each pass
+gains and what it costs.
 
 The best guess of each plugin and of each stage comes before any other, and has its time however slow the machine is.
 
@@ -26,7 +27,7 @@ from optim._engine.jobs.offer import Proposal
 from optim._engine.search.board import Board
 from optim._engine.search.deadline import Deadline
 from optim._engine.search.explore.expand import Expander
-from optim._engine.search.explore.promise import Promises, fair_order, for_goal, leading_of
+from optim._engine.search.explore.promise import BENEATH, Promises, fair_order, for_goal, leading_of
 from optim._engine.search.explore.rest import OUT_OF_TIME
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.efforts import LOOK_S
@@ -102,7 +103,8 @@ class FirstLooks:
         found = self._try(passes, before)
         if not begin:
             found += self._behind_what_makes_way(plan, passes)
-        return self._timed(found, start, whole)
+        held = self._timed(found, start, whole)
+        return held if begin or not self._objective.is_latency else held + self._together(plan, held)
 
     def _timed(self, found: Sequence[Look], start: float, whole: Candidate) -> list[Measured]:
         """Times what was found, and the named chain; repairs what is fast and near the budget.
@@ -125,6 +127,29 @@ class FirstLooks:
                 self._board[one.candidate].hoped = self._hoped(one, ratios, start)
         new = self.repaired(found, lambda one: self._hoped(one, ratios, start), start)
         return right + [Measured(one, None) for one in new if _begins_with(one, whole)]
+
+    def _together(self, plan: Plan, held: Sequence[Measured]) -> list[Measured]:
+        """Tries the fusions that gained, and behind them the lossy step that gained most; returns what holds, timed.
+
+        Nothing is tried where one of the two is expected to add little to the other.
+        """
+        gain = self._promises.gain
+        planned = {one.ordered.name: one for those in plan.stages.values() for one in those}
+        alone = {item.candidate.steps[0].pass_name: item.candidate.steps[0] for item in held if item.candidate.steps}
+        steps = [alone[name] for name in planned if name in alone]
+        fusions = [step for step in steps if step.stage is Stage.FUSE and not step.lossy and gain(step) > 0]
+        best = max((step for step in steps if step.stage in BENEATH), key=gain, default=None)
+        if best is None or min(gain(best), sum(map(gain, fusions))) < TOO_LITTLE:
+            return []
+        candidate: Candidate | None = self._bench.original
+        for step in (*fusions, best):
+            if candidate is None or (seconds := self._time.for_candidate()) <= 0:
+                return []
+            candidate = self._expander.step(candidate, planned[step.pass_name], step.options, seconds)
+        items = self._clock.first_look([candidate], LOOK_S) if candidate is not None else []
+        for item in items:
+            self._board.timed(item, None)
+        return items
 
     def _race(self, found: Sequence[Look], named: Sequence[Candidate], start: float) -> dict[str, Measured]:
         """Times looks, and what was named, as far as there is time; returns what was timed, by its digest."""
@@ -357,15 +382,10 @@ class FirstLooks:
         if not proposals:
             declines = answer.status is StepStatus.NOT_APPLICABLE and not answer.proposals
             return parent if declines and not planned.is_named else None
-        attempt = self._board.open(step_of(planned.offered, proposals[0].options), parent)
-        trial = Trial(parent, planned.offered, attempt.step.options)
-        tried = self._bench.try_one(trial, self._time.for_candidate(named=True))
-        made = self._expander.judge(parent, attempt, tried)
-        if self._expander.needs_nothing(planned, attempt):
-            return parent
-        if made is None and self._repairs.is_near(attempt, tried):
-            made = self._repairs.repair(Near(planned, parent, attempt, tried))
-        return made
+        options = proposals[0].options
+        made = self._expander.step(parent, planned, options, self._time.for_candidate(named=True))
+        attempt = self._board.open(step_of(planned.offered, options), parent)
+        return parent if self._expander.needs_nothing(planned, attempt) else made
 
     def _is_idle(self, look: Look) -> bool:
         """Whether it is of settings that change nothing; its row says so."""

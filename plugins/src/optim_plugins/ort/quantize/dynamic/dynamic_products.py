@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx_ir as ir
@@ -14,7 +15,7 @@ from optim.onnx import read_constant
 from optim_plugins.ort.graph.products import Product
 from optim_plugins.ort.measure.channel_means import Means
 from optim_plugins.ort.quantize.dynamic.row_scales import scale_rows
-from optim_plugins.ort.quantize.integer_weights import Floats, IntegerGrid, mean_error, quantize_weight
+from optim_plugins.ort.quantize.integer_weights import Floats, IntegerGrid, IntegerWeight, mean_error, quantize_weight
 from optim_plugins.ort.quantize.product_rewriter import MICROSOFT, ProductRewriter
 from optim_plugins.ort.quantize.smoothing import Factors, add_smoothed, connect_smoothed, fold_smoothing
 
@@ -42,6 +43,8 @@ class _Activation:
 class ProductQuantizer(ProductRewriter):
     """Holds what products share: quantized inputs and quantized weights.
 
+    ``known`` has weights that were quantized before on the same samples, by name, and gets those that are new.
+
     Attributes:
         folded: how many scalings of a product's input cost nothing.
         rows_scaled: how many products have a scale for each row of what they are given.
@@ -56,8 +59,10 @@ class ProductQuantizer(ProductRewriter):
         factors: Factors,
         narrow: Collection[str] = (),
         means: Means | None = None,
+        known: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(graph)
+        self._known = {} if known is None else known
         self.corrected = self.rows_scaled = 0
         self._means = {product.node: (means or {}).get(product.a.name or "") for product in products}
         self._options = options
@@ -171,17 +176,7 @@ class ProductQuantizer(ProductRewriter):
         given = "" if factor is None and mean is None else self._given[product.node]
         key = (product.weight, product.transposed, given, narrow)
         if key not in self._weights:
-            tensor = product.weight.const_value
-            assert tensor is not None
-            options = self._options
-            quantized = quantize_weight(
-                tensor.numpy(),
-                transposed=product.transposed,
-                per_channel=options.per_channel,
-                reduce_range=narrow,
-                factor=factor,
-                grid=IntegerGrid(options.weights, options.symmetric),
-            )
+            quantized, error = self._quantized(product, factor, mean, narrow=narrow)
             self._weights[key] = (
                 None
                 if quantized is None
@@ -189,7 +184,34 @@ class ProductQuantizer(ProductRewriter):
                     self.initializer(f"{product.weight.name}_quantized", quantized.integers),
                     self.initializer(f"{product.weight.name}_scale", quantized.scale),
                     self.initializer(f"{product.weight.name}_zero_point", quantized.zero),
-                    None if mean is None else mean_error(tensor.numpy(), quantized, mean, product.transposed, factor),
+                    error,
                 )
             )
         return self._weights[key]
+
+    def _quantized(
+        self, product: Product, factor: Floats | None, mean: Floats | None, *, narrow: bool
+    ) -> tuple[IntegerWeight | None, Floats | None]:
+        """The integers of a weight, None where it is not finite, and what rounding adds to its product on average."""
+        options, tensor = self._options, product.weight.const_value
+        assert tensor is not None
+        grid = IntegerGrid(options.weights, options.symmetric)
+        how = grid, options.per_channel, narrow, product.transposed, "" if mean is None else self._given[product.node]
+        scaled = "" if factor is None else hashlib.sha256(factor.tobytes()).hexdigest()
+        name = f"{product.weight.name} {how} {scaled}"
+        if name not in self._known:
+            weight, transposed = tensor.numpy(), product.transposed
+            quantized = quantize_weight(
+                weight,
+                transposed=transposed,
+                per_channel=options.per_channel,
+                reduce_range=narrow,
+                factor=factor,
+                grid=grid,
+            )
+            error = None
+            if quantized is not None and mean is not None:
+                error = mean_error(weight, quantized, mean, transposed, factor)
+            self._known[name] = quantized, error
+        found: tuple[IntegerWeight | None, Floats | None] = self._known[name]
+        return found

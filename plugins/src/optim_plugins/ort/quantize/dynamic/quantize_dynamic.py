@@ -169,7 +169,8 @@ class QuantizeDynamic(Pass):
             everywhere = options.reduce_range is True
             narrow = narrow_nodes(lambda: _fixed(model), judged, model, context, everywhere=everywhere)
         means = _means(model, chosen, context) if options.correct_bias else {}
-        quantizer = ProductQuantizer(graph, chosen, options, factors, narrow, means)
+        known = context.known("quantized weights")
+        quantizer = ProductQuantizer(graph, chosen, options, factors, narrow, means, known)
         count = 0
         for done, product in enumerate(chosen):
             count += quantizer.rewrite(product)
