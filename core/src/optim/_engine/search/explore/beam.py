@@ -172,17 +172,17 @@ class Beam:
                 ranking = self._stage(stage, passes, beam)
             if not ranking:
                 self._fail(passes)
-            ranking = self.rank.joined(ranking, self._looked_at(stage))
+            ranking = self.rank.joined(ranking, self._put_together(stage))
             self._promises.note_latency(ranking)
             beam = self._select(ranking, beam, stage)
         self._bench.teller.stage("", lambda: self._bench.deadline.left)
         ranking = self.rank.joined(ranking, looked)
         return self._nearer(ranking) if self._objective.is_accuracy else ranking
 
-    def _looked_at(self, stage: Stage) -> list[Measured]:
-        """Returns what first looks found for a stage, and timed: there may have been no time to come to it again."""
-        found = [item for item in self._looked.values() if item.ratio is not None and item.candidate.steps]
-        return [item for item in found if item.candidate.steps[-1].stage is stage and self._objective.is_latency]
+    def _put_together(self, stage: Stage) -> list[Measured]:
+        """Returns chains that first looks ended with this stage: there may be no time to come to them again."""
+        chains = [item for item in self._looked.values() if len(item.candidate.steps) > 1 and item.ratio is not None]
+        return [item for item in chains if item.candidate.steps[-1].stage is stage and self._objective.is_latency]
 
     def _repaired_on(self, ranking: list[Measured]) -> list[Measured]:
         """Models found for size, and a smaller one that a repair makes in the time left: no race waits for it."""
