@@ -172,7 +172,7 @@ def test_a_lane_that_had_no_figure_in_time_has_none_with_other_rounds(regret: Mo
     assert place.unknown_s == 0 and place.now() - began >= race["seconds"]
 
 
-def test_records_that_lie_have_a_fifth_of_the_search_and_change_no_result(
+def test_records_that_lie_have_a_fifth_of_the_run_and_change_no_result(
     regret: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = TRACES / "wasteful.trace"

@@ -3,8 +3,8 @@
 A chain is applied to the original step by step, compared, and timed for a few rounds, as first looks are. Steps that
 change nothing here are left out. If the chain does here what it did there, the search need find nothing else: it goes
 to the proof, and ends the run if the proof says the same. In every other case the search begins as if nothing had been
-tried; what holds is on the board. So a wrong record costs the seconds of its candidates: a fifth of those of the search
-at most.
+tried; what holds is on the board. So a wrong record costs the seconds of its candidates: a fifth of those of the run at
+most.
 
 A record of a search with less time, of other versions, or beside other programs has its chain tried, and ends no
 search. Neither does a record whose run saw something faster beyond the budget, if that is within the budget here. A
@@ -39,7 +39,7 @@ _MOST = 2
 """Chains that are tried: a third one won on the nearest models seldomer than what the search looks at first."""
 
 _SHARE = 0.2
-"""Of the seconds of the search, for chains of records: all that records that lie can cost."""
+"""Of the seconds of the run, for chains of records: all that records that lie can cost."""
 
 
 class Recall:
@@ -101,7 +101,7 @@ class Recall:
         if not chosen:
             return []
         self._bench.say(f"trying what won on {chosen[0].model}")
-        with self._time.leaving(1 - _SHARE / max(1, len(targets))):
+        with self._time.leaving(1 - self._share(max(1, len(targets)))):
             for one in chosen:
                 item = self._looked_at(one)
                 if item is None or not required <= {step.pass_name for step in item.candidate.steps}:
@@ -129,6 +129,11 @@ class Recall:
         self._bench.deadline.note(f"the search ended early: {self.why}; --no-cache searches everything")
         self.skip(self.why)
         return True
+
+    def _share(self, targets: int) -> float:
+        """The share of the seconds for candidates that chains of records may take, 0..1."""
+        seconds = _SHARE * self._time.announced_s / targets
+        return min(1.0, seconds / max(seconds, self._time.before(LATER)))
 
     def _go_on(self) -> None:
         """Has first looks take their share of the seconds that are left."""
