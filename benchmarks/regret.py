@@ -15,7 +15,8 @@ takes 1.1 times as long as the best. A replay with more than 10 % unknown second
 
 *Experience* is what the recorded runs of the same request on the same processor delivered: on the two nearest of the
 other models, or on the model itself, as if it was exported again. Traces hold no shapes of weights, so the operators
-that multiply tell what is near; a real run tries no chain of a model whose weights have other shapes. *Seconds to 95 %*
+that multiply tell what is near; a real run tries no chain of a model whose weights have other shapes. *Records that
+lie* have the two slowest chains of the trace, and say that each took a tenth of the original's time. *Seconds to 95 %*
 are those until a model is timed that has 95 % of the gain that the search without experience delivers; the whole run if
 none is.
 """
@@ -32,7 +33,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from statistics import mean, median, mode
@@ -40,7 +41,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from replay import MOST_UNKNOWN, replay
+from replay import MADE, MOST_UNKNOWN, replay
 
 from optim._engine.graphs.ingest import ingest
 from optim._engine.plugins.registry import Registry, load_registry
@@ -302,12 +303,13 @@ def presets_text(paths: Sequence[Path]) -> str:
 def experience_text(paths: Sequence[Path]) -> str:
     """A line for a search without experience, with that of other models, and with that of the model itself."""
     groups, judged = _groups(paths), _judged(paths)
-    own = [_record(path) for path in judged]
+    own = [record_of(path) for path in judged]
     near = [_nearest(path, judged) for path in judged]
     ways = {
         "none": [[] for _ in judged],
         "what won on the nearest other models": near,
         "what won on the model itself": [[one] if one is not None else [] for one in own],
+        "two records that lie": [lies_of(path) for path in judged],
     }
     found = {
         way: _verdicts(
@@ -345,12 +347,25 @@ def _seconds_to_95(verdict: Verdict, known: Mapping[str, Known], ratio: float) -
     return min([*times, verdict.seconds])
 
 
-def _record(path: Path) -> Experience | None:
+def record_of(path: Path) -> Experience | None:
     """The record of a run's result, as a cache has it; None if the original was delivered."""
+    delivered = _trace(path).end["delivered"]
+    return next((_record(path, point) for point in _points(path) if point["digest"] == delivered), None)
+
+
+def lies_of(path: Path) -> list[Experience]:
+    """Records of the two slowest chains of a trace that say that each won with a tenth of the original's time."""
+    slowest = sorted(_points(path), key=lambda point: -point["ratio"])[:2]
+    return [replace(_record(path, point), ratio=0.1) for point in slowest]
+
+
+def _points(path: Path) -> list[dict[str, Any]]:
+    return [point for point in _trace(path).end["points"] if point["chain"] and point["ratio"]]
+
+
+def _record(path: Path, point: Mapping[str, Any]) -> Experience:
+    """The record of one chain of a run."""
     trace = _trace(path)
-    point = next((one for one in trace.end["points"] if one["digest"] == trace.end["delivered"] and one["chain"]), None)
-    if point is None or not point["ratio"]:
-        return None
     works = [one["answer"].get("work", {}) for one in trace.actions if one["name"] == "ingest" and "answer" in one]
     return Experience(
         model=trace.end["model"],
@@ -366,15 +381,16 @@ def _record(path: Path) -> Experience | None:
         searched_s=trace.end["announced_s"],
         chain=tuple(WonStep(step["pass"], step["options"]) for step in point["chain"]),
         ratio=point["ratio"],
+        made=MADE,
     )
 
 
 def _nearest(path: Path, judged: Sequence[Path]) -> list[Experience]:
     """The winners on other models with the same budget and processor, the nearest first."""
-    this = _record(path)
+    this = record_of(path)
     if this is None:
         return []
-    records = [one for other in judged if (one := _record(other)) is not None and one.model != this.model]
+    records = [one for other in judged if (one := record_of(other)) is not None and one.model != this.model]
     alike = [one for one in records if (one.budget, one.kernels) == (this.budget, this.kernels)]
     return sorted(alike, key=lambda one: -this.architecture.likeness(one.architecture))[:2]
 

@@ -34,7 +34,7 @@ from optim._engine.plugins import versions
 from optim._engine.plugins.registry import Registry
 from optim._engine.reports.outcome import Outcome
 from optim._engine.runs import execute
-from optim._engine.search import deadline, restore, workbench
+from optim._engine.search import deadline, experience, restore, workbench
 from optim._engine.search.board import Board
 from optim._engine.search.effort import Effort
 from optim._engine.search.experience import Experience
@@ -62,6 +62,9 @@ _AT_ONCE = 2
 """Jobs that the recorded run did at the same time: see ``workbench._AT_ONCE``."""
 
 _RACE = short_name(race_job.MODULE)
+
+MADE = {"as recorded": 1.0}
+"""Work of every model of a replay: its files are empty, so a record must say the same to end a search."""
 
 _SAME_EFFORT = 0.8
 """A race that has at least so much of the recorded one's time, and at most the inverse, is the recorded one."""
@@ -535,6 +538,9 @@ def replay(
             (recall, "read", lambda store: (list(records or ()), "")),
             (recall, "nearest", lambda known, run: known),
             (recall, "parse_options", lambda pass_class, options: options),  # as recorded: passes have more today
+            (recall, "with_names", lambda options, given: options),
+            (recall, "with_places", lambda options, given: options),
+            (experience, "work_by_weight", lambda path: MADE),
             (recall, "keep", lambda store, new: ""),
             (execute, "thread_executor", lambda at_once: contextlib.nullcontext(place.in_turn)),
             (execute, "is_whole", lambda path: True),

@@ -100,8 +100,8 @@ def write_samples(path: Path, samples: Sequence[Sample]) -> None:
     np.savez(path, **{f"{i}/{name}": array for i, one in enumerate(samples) for name, array in one.items()})
 
 
-def export(built: Built, path: Path, exporter: str) -> None:
-    """Write the module as one file."""
+def export(built: Built, path: Path, exporter: str, opset: int | None = None) -> None:
+    """Write the module as one file; torch.export writes the opset that is asked for, else its own."""
     names = list(built.samples[0])
     example = {name: torch.from_numpy(np.asarray(array)) for name, array in (built.example or built.samples[0]).items()}
     if exporter == "dynamo":  # a batch of one would be taken for a constant
@@ -121,6 +121,7 @@ def export(built: Built, path: Path, exporter: str) -> None:
             output_names=built.outputs,
             dynamic_shapes=tuple(shapes),
             external_data=False,
+            opset_version=opset,
         )
         return
     axes = {**built.dimensions, **{name: {0: "batch"} for name in built.outputs}}

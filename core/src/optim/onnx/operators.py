@@ -62,9 +62,30 @@ def work_by_weight(path: Path) -> dict[str, float]:
     """
     work: Counter[str] = Counter()
     for node, operator, multiplied, dims in _weighed(read_skeleton(path)):
-        work[f"{operator or node.op_type} {'x'.join(map(str, sorted(dims)))}"] += multiplied
+        work[_by_weight(node, operator, dims)] += multiplied
     total = sum(work.values())
     return {name: count / total for name, count in work.items() if count}
+
+
+def node_places(path: Path) -> dict[str, str]:
+    """The place of each node with a name, such as ``MatMul 384x1536 3``: the third of these in the graph.
+
+    Another export of the same architecture has other names at the same places. Reads no weights.
+    """
+    model = read_skeleton(path)
+    weighed = {node.output[0]: _by_weight(node, operator, dims) for node, operator, _, dims in _weighed(model)}
+    counts: Counter[str] = Counter()
+    places = {}
+    for node in model.graph.node:
+        kind = weighed.get(node.output[0], node.op_type) if node.output else node.op_type
+        counts[kind] += 1
+        if node.name:
+            places[node.name] = f"{kind} {counts[kind]}"
+    return places
+
+
+def _by_weight(node: onnx.NodeProto, operator: str, dims: Sequence[int]) -> str:
+    return f"{operator or node.op_type} {'x'.join(map(str, sorted(dims)))}"
 
 
 def node_work(model: onnx.ModelProto) -> dict[str, float]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+import numpy as np
+import onnx
 import pytest
 from installed_plugin import installed
 from jobs_here import done_here
+from onnx import TensorProto, helper, numpy_helper
 from timed_models import write_network
 
 from optim._engine.plugins.registry import load_registry
@@ -18,6 +21,7 @@ from optim._engine.search.explore import recall
 from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.state import StepStatus
 from optim._engine.store import Store
+from optim.onnx.operators import work_by_weight
 
 pytestmark = pytest.mark.slow
 
@@ -56,12 +60,15 @@ def runs(tmp_path_factory, counted_clock):
 
         patch.setattr(recall.Recall, "is_on", True)
         with pytest.MonkeyPatch.context() as lying:
-            lying.setattr(recall, "nearest", lambda known, run: [replace(run, chain=one, **LIE) for one in FALSE])
+            lying.setattr(recall, "nearest", lambda known, run: [replace(of_lie(run), chain=one) for one in FALSE])
             first = run(0)
         yield first, run(1), run
 
 
-LIE = {"model": "false.onnx", "ratio": 0.1}
+def of_lie(run, ratio=0.1):
+    """A record that says that a chain changes no product, and gains so much."""
+    return replace(run, model="false.onnx", ratio=ratio, made=run.architecture.work)
+
 
 FALSE = (
     (WonStep("timed.round", {"strength": "all"}), WonStep("timed.gone", {})),
@@ -109,7 +116,7 @@ def test_other_goals_named_passes_and_several_targets_have_experience(runs, monk
     run = runs[2]
     with monkeypatch.context() as lying:  # a chain without what is named ends no search
         if "named" in asked:
-            lying.setattr(recall, "nearest", lambda known, run: [replace(run, chain=WITHOUT_NAMED, ratio=0.9)])
+            lying.setattr(recall, "nearest", lambda known, run: [replace(of_lie(run, 0.9), chain=WITHOUT_NAMED)])
         first = run(0, **asked)
     second = run(1, **asked)
     assert "drop-a" in chain_of(first) and chain_of(second) == chain_of(first)
@@ -130,6 +137,40 @@ def test_a_record_of_less_time_other_versions_or_a_busy_machine_ends_no_search()
     busy = replace(run, disturbed=0.9, searched_s=300.0)
     assert not busy.may_end(run)
     assert busy.after_search_of([busy, run]).may_end(run)
+
+
+def products(path, names):
+    """A model of products by these names: the first two have weights of one shape, the second one's is transposed."""
+    nodes = [
+        helper.make_node("MatMul", ["given", "a"], ["one"], names[0]),
+        helper.make_node("Gemm", ["one", "b"], ["two"], names[1], transB=1),
+        helper.make_node("MatMul", ["two", "c"], ["out"], names[2]),
+    ]
+    weights = [numpy_helper.from_array(np.ones(size, np.float32), name) for name, size in SIZES.items()]
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 8]) for name in ("given", "out")]
+    onnx.save(helper.make_model(helper.make_graph(nodes, "products", values[:1], values[1:], weights)), path)
+    return path
+
+
+SIZES = {"a": (8, 4), "b": (8, 4), "c": (8, 8)}
+
+
+def test_nodes_that_stay_in_float_are_found_by_their_place_in_another_export(tmp_path):
+    first = products(tmp_path / "first.onnx", ["q", "k", "v"])
+    other = products(tmp_path / "other.onnx", ["MatMul_1", "Gemm_2", "MatMul_3"])
+    options = {"keep": ["k"], "finer": ["v"], "bits": 8}
+    kept = experience.with_places(options, first)
+    assert kept == {"keep": ["MatMul 4x8 2"], "finer": ["MatMul 8x8 1"], "bits": 8}
+    assert experience.with_names(kept, other) == {"keep": ["Gemm_2"], "finer": ["MatMul_3"], "bits": 8}
+    assert experience.with_places(options, None) == {"keep": [], "finer": [], "bits": 8}
+
+
+def test_a_chain_does_what_it_did_if_its_result_multiplies_alike_and_has_half_of_the_gain(tmp_path):
+    model = products(tmp_path / "result.onnx", ["q", "k", "v"])
+    one = replace(BERT, made=work_by_weight(model), ratio=0.5)
+    assert one.is_met_by(model, 0.6) and not one.is_met_by(model, 0.75) and not one.is_met_by(model, None)
+    assert not replace(one, ratio=0.96).is_met_by(model, 0.97)  # no better than the original
+    assert not replace(one, made={"MatMulInteger 4x8": 1.0}).is_met_by(model, 0.5)
 
 
 def test_a_record_has_no_path_and_is_of_the_same_request_on_the_same_processor():

@@ -3,12 +3,13 @@
 A record has what tells one architecture from another, what was asked for and on which processor, and the chain that
 won. It has no weights, no samples and no path. Two models are near if most of their multiplications are by weights of
 the same shapes, on inputs of about the same size: with other weights, in another opset, or from another exporter.
+These give nodes other names, so options of the chain that name nodes have their places.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -18,21 +19,26 @@ from optim._engine.plugins.versions import core_digest, version_keys
 from optim._engine.search.keys import machine_kind
 from optim._engine.search.settings import AUTO, SearchSeconds
 from optim._engine.search.state import Measured
-from optim._engine.search.taste import BUSY
+from optim._engine.search.taste import BUSY, CLEARLY_FASTER
 from optim._engine.search.workbench import Workbench
 from optim._engine.store import Store, cache_key
 from optim.errors import OptimError
 from optim.jobs.wire import to_wire
-from optim.onnx.operators import work_by_weight
+from optim.onnx.operators import node_places, work_by_weight
 
 SHELF = "experience"
 """Of the cache."""
 
-_NEAR = 0.8
+NEAR = 0.8
 """Share of what two models have in common, from which a chain is tried first; below it another chain wins as often."""
 
 _MOST = 200
 """Records that are kept, the last used: a run reads them all."""
+
+
+def in_common(work: dict[str, float], other: dict[str, float]) -> float:
+    """Returns the share of the multiplications that two models have in common, 0..1."""
+    return sum(min(share, other.get(name, 0.0)) for name, share in work.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +55,13 @@ class Architecture:
 
     def likeness(self, other: Architecture) -> float:
         """The share that both have in common, 0..1; 0 if one of them multiplies with no weight."""
-        both = sum(min(share, other.work.get(name, 0.0)) for name, share in self.work.items())
         sizes = sorted((self.elements, other.elements))
-        return both * sizes[0] / sizes[1] if sizes[0] > 0 else 0.0
+        return in_common(self.work, other.work) * sizes[0] / sizes[1] if sizes[0] > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class WonStep:
-    """A step of a chain that won."""
+    """A step of a chain that won; ``keep`` and ``finer`` of its options have the places of nodes."""
 
     name: str
     options: dict[str, Any]
@@ -83,6 +88,8 @@ class Experience:
         drift: of the result.
         asked_s: the seconds that the user gave the run, or ``auto``.
         disturbed: share of the rounds of the final timing in which other programs used the machine, 0..1.
+        made: work of the result, as an architecture has it of the model.
+        missed: chain of the fastest model beyond the budget, if it was clearly faster.
     """
 
     model: str
@@ -101,17 +108,33 @@ class Experience:
     drift: float = 0.0
     asked_s: SearchSeconds = 0.0
     disturbed: float = 0.0
+    made: dict[str, float] = field(default_factory=dict)
+    missed: tuple[WonStep, ...] = ()
 
-    def with_result(self, won: Measured, ratio: float) -> Experience:
-        """The same with what was found, and the goal's figure of it to the original's."""
-        chain = tuple(WonStep(step.pass_name, step.options) for step in won.candidate.steps)
-        drift = won.candidate.drift.relative_error
-        return replace(self, chain=chain, ratio=ratio, drift=drift, disturbed=won.disturbed)
+    def with_result(self, won: Measured, chain: Sequence[WonStep], ratio: float) -> Experience:
+        """The same with what was found, the chain of it, and the goal's figure of it to the original's."""
+        drift, made = won.candidate.drift.relative_error, work_by_weight(won.candidate.model.path)
+        return replace(self, chain=tuple(chain), ratio=ratio, drift=drift, disturbed=won.disturbed, made=made)
+
+    def is_met_by(self, model: Path, ratio: float | None) -> bool:
+        """Whether its chain does for another model what it did for this one.
+
+        The result multiplies alike, is clearly better than its original, and has half of the gain at least. Ratios of
+        two runs tell no more: those of equally fast results were 0.52 and 0.60 on an idle machine, each in an interval
+        of 0.05. Originals by two exporters differ too, by up to a sixth.
+
+        Args:
+            model: the chain made.
+            ratio: the goal's figure of it to that of its original; None: it is not known.
+        """
+        is_gain = ratio is not None and ratio <= CLEARLY_FASTER and ratio**2 <= self.ratio
+        return is_gain and in_common(self.made, work_by_weight(model)) >= NEAR
 
     def after_search_of(self, others: list[Experience]) -> Experience:
         """The same, said to be found by the search of others that tells most: on a quiet machine, with most seconds."""
         best = max(others, key=lambda one: (one.disturbed <= BUSY, one.searched_s))
-        return replace(self, searched_s=best.searched_s, asked_s=best.asked_s, disturbed=best.disturbed)
+        new = replace(self, searched_s=best.searched_s, asked_s=best.asked_s, disturbed=best.disturbed)
+        return replace(new, missed=best.missed)
 
     def may_end(self, run: Experience) -> bool:
         """Whether a run with the same request would find no more than this one did.
@@ -140,7 +163,7 @@ class Experience:
     @property
     def key(self) -> str:
         """The key of the record in the cache: a later run that finds the same for the same takes its place."""
-        same = replace(self, model="", day="", ratio=0.0, drift=0.0, searched_s=0.0, made_with="")
+        same = replace(self, model="", day="", ratio=0.0, drift=0.0, searched_s=0.0, made_with="", made={}, missed=())
         return cache_key(SHELF, to_wire(replace(same, asked_s=0.0, disturbed=0.0)))
 
 
@@ -180,9 +203,42 @@ def nearest(known: list[Experience], run: Experience) -> list[Experience]:
         alike = (one.processor, one.kernels, one.asked) == (run.processor, run.kernels, run.asked)
         likeness = one.architecture.likeness(run.architecture) if alike and one.chain else 0.0
         chain = repr(one.chain)
-        if likeness >= _NEAR and (chain not in found or found[chain].searched_s < one.searched_s):
+        if likeness >= NEAR and (chain not in found or found[chain].searched_s < one.searched_s):
             found[chain] = one
     return sorted(found.values(), key=lambda one: one.ratio)
+
+
+_NAME_NODES = ("keep", "finer")
+"""Options that leave nodes in a finer precision: the pass holds without them, if its drift does."""
+
+
+def with_places(options: dict[str, Any], given: Path | None) -> dict[str, Any]:
+    """Returns options of a pass with the places of nodes instead of their names.
+
+    Args:
+        options: of a step.
+        given: the model that the step was given; None: nobody knows, and options name no node then.
+    """
+    if not _names_nodes(options):
+        return options
+    places = node_places(given) if given is not None else {}
+    return {**options, **_translated(options, places)}
+
+
+def with_names(options: dict[str, Any], given: Path) -> dict[str, Any]:
+    """Returns options of a pass with the names that nodes have in a model; places that it lacks are left out."""
+    if not _names_nodes(options):
+        return options
+    return {**options, **_translated(options, {place: name for name, place in node_places(given).items()})}
+
+
+def _names_nodes(options: dict[str, Any]) -> list[str]:
+    """The options that name nodes; a record may have anything in their place."""
+    return [name for name in _NAME_NODES if options.get(name) and isinstance(options[name], list | tuple)]
+
+
+def _translated(options: dict[str, Any], words: dict[str, str]) -> dict[str, list[str]]:
+    return {name: [words[str(word)] for word in options[name] if str(word) in words] for name in _names_nodes(options)}
 
 
 def keep(store: Store, new: Experience) -> str:

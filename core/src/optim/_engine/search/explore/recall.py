@@ -1,27 +1,30 @@
 """Chains that won on near models in earlier runs: they are tried before anything else is.
 
-A chain is applied to the original step by step, compared, and timed for a few rounds, as first looks are. If it is as
-good by the goal here as it was there, the search need find nothing else: it goes to the proof, and ends the run if the
-proof says the same. In every other case the search begins as if nothing had been tried; what holds is on the board. So
-a wrong record costs the seconds of its candidates.
+A chain is applied to the original step by step, compared, and timed for a few rounds, as first looks are. Steps that
+change nothing here are left out. If the chain does here what it did there, the search need find nothing else: it goes
+to the proof, and ends the run if the proof says the same. In every other case the search begins as if nothing had been
+tried; what holds is on the board. So a wrong record costs the seconds of its candidates: a fifth of those of the run at
+most.
 
 A record of a search with less time, of other versions, or beside other programs has its chain tried, and ends no
-search. A chain without a pass that must hold is not tried.
+search. Neither does a record whose run saw something faster beyond the budget, if that is within the budget here. A
+chain without a pass that must hold is not tried.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from optim._engine.search.board import Board
-from optim._engine.search.deadline import Deadline
-from optim._engine.search.experience import Experience, keep, nearest, of_run, read
+from optim._engine.search.deadline import LATER, Deadline
+from optim._engine.search.experience import Experience, WonStep, keep, nearest, of_run, read, with_names, with_places
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.efforts import LOOK_S
-from optim._engine.search.plan import Plan, Planned
+from optim._engine.search.plan import Plan
 from optim._engine.search.rows import step_of
 from optim._engine.search.select.repair import Near
 from optim._engine.search.state import Candidate, Measured, StepStatus, Trial
@@ -34,6 +37,9 @@ from optim.passes import Role
 
 _MOST = 2
 """Chains that are tried: a third one won on the nearest models seldomer than what the search looks at first."""
+
+_SHARE = 0.2
+"""Of the seconds of the run, for chains of records: all that records that lie can cost."""
 
 
 class Recall:
@@ -95,12 +101,16 @@ class Recall:
         if not chosen:
             return []
         self._bench.say(f"trying what won on {chosen[0].model}")
-        for one in chosen:
-            item = self._looked_at(one)
-            if item is not None and one.may_end(self._run) and _is_as_good(self._at_best(item), one):
-                self.won = one
-                return [item]
-        self._time.explore(self._time.to_explore)  # first looks have their share of what is left
+        with self._time.leaving(1 - self._share(max(1, len(targets)))):
+            for one in chosen:
+                item = self._looked_at(one)
+                if item is None or not required <= {step.pass_name for step in item.candidate.steps}:
+                    continue
+                is_met = one.may_end(self._run) and one.is_met_by(item.candidate.model.path, self._at_best(item))
+                if is_met and not self._holds_more(one):
+                    self.won = one
+                    return [item]
+        self._go_on()
         return []
 
     @property
@@ -110,12 +120,24 @@ class Recall:
 
     def stands(self, winner: Measured | None) -> bool:
         """Whether the proof of the chain says what its record said: then nothing else is tried, and rows say so."""
-        if self.won is None or winner is None or not _is_as_good(self._to_original(winner), self.won):
+        if self.won is None:
+            return False
+        if winner is None or not self.won.is_met_by(winner.candidate.model.path, self._to_original(winner)):
             self.won = None
+            self._go_on()
             return False
         self._bench.deadline.note(f"the search ended early: {self.why}; --no-cache searches everything")
         self.skip(self.why)
         return True
+
+    def _share(self, targets: int) -> float:
+        """The share of the seconds for candidates that chains of records may take, 0..1."""
+        seconds = _SHARE * self._time.announced_s / targets
+        return min(1.0, seconds / max(seconds, self._time.before(LATER)))
+
+    def _go_on(self) -> None:
+        """Has first looks take their share of the seconds that are left."""
+        self._time.explore(self._time.to_explore)
 
     @property
     def why(self) -> str:
@@ -139,15 +161,41 @@ class Recall:
             return
         if all(step.role is not Role.IMPROVE for step in winner.candidate.steps):
             return
-        new = self._run.with_result(winner, ratio)
+        new = self._run.with_result(winner, self._chain(winner.candidate), ratio)
+        new = replace(new, missed=self._missed(winner))
         same = [one for one in self._known if (one.key, one.made_with) == (new.key, new.made_with)]
         new = new.after_search_of([self.won or new, *same])
         self._bench.deadline.note(keep(self._bench.store, new))
 
+    def _chain(self, candidate: Candidate) -> tuple[WonStep, ...]:
+        """The steps of a candidate, with the places of the nodes that options name."""
+        chain = []
+        for place, step in enumerate(candidate.steps, 1):
+            row = self._board.find_chain(candidate.steps[:place])
+            models = self._board.pair(row) if row is not None else None
+            chain.append(WonStep(step.pass_name, with_places(step.options, models[0].path if models else None)))
+        return tuple(chain)
+
+    def _missed(self, winner: Measured) -> tuple[WonStep, ...]:
+        """The chain of the fastest model beyond the budget, if it is clearly faster than the winner; else nothing."""
+        beyond = self._board.beyond() if self._bench.objective.is_latency else []
+        ratios = {row.ratio: one for one in beyond if (row := self._board.find(one)) and row.ratio}
+        fastest = min(ratios, default=math.inf)
+        return self._chain(ratios[fastest]) if fastest < CLEARLY_FASTER * (winner.ratio or 1.0) else ()
+
+    def _holds_more(self, one: Experience) -> bool:
+        """Whether the faster chain that was beyond the budget there is within it here.
+
+        Times are those of the architecture, but drift is that of the weights: then the record does not say what is best
+        here.
+        """
+        why = f"tried first, because it was beyond the budget on {one.origin}, and faster"
+        return bool(one.missed) and self._made(one.missed, why, repair=False) is not None
+
     def _looked_at(self, one: Experience) -> Measured | None:
         """The chain of a record here, after a first look at its latency; None if it does not hold or was not timed."""
-        candidate = self._made(one)
-        if candidate is None:
+        candidate = self._made(one.chain, f"tried first, because it won on {one.origin}")
+        if candidate is None or candidate.is_original or self._time.before(LATER) <= 0:
             return None
         if self._bench.objective.is_size:  # no race tells which is smaller
             items = [Measured(candidate, None)]
@@ -170,37 +218,31 @@ class Recall:
         found, before = self._figure(item), self._figure(Measured(self._bench.original, 1.0, 1.0, 1.0))
         return found / before if 0 < before < math.inf and found < math.inf else None
 
-    def _made(self, one: Experience) -> Candidate | None:
-        """The chain of a record on this original, repaired if need be; None if a step of it does not hold here."""
+    def _made(self, chain: Sequence[WonStep], why: str, *, repair: bool = True) -> Candidate | None:
+        """A chain of a record on this original, repaired if need be; None if a step of it does not hold here."""
         plan = {planned.ordered.name: planned for those in self._plan.stages.values() for planned in those}
         candidate = self._bench.original
-        for step in one.chain:
+        for step in chain:
             planned = plan.get(step.name)
-            if planned is None or self._time.is_up:
+            if planned is None:
                 return None
             try:
-                options = to_wire(parse_options(planned.pass_class, step.options))
+                named = with_names(step.options, candidate.model.path)
+                options = to_wire(parse_options(planned.pass_class, named))
             except OptimError:  # another version of the pass had it
                 return None
-            longer = self._longer(candidate, planned, options, one)
+            seconds = min(self._time.timeout_s, self._time.before(LATER))
+            if seconds <= 0:
+                return None
+            attempt = self._board.open(step_of(planned.offered, options), candidate)
+            attempt.notes = attempt.notes or (why,)
+            tried = self._bench.try_one(Trial(candidate, planned.offered, attempt.step.options), seconds)
+            longer = self._expander.judge(candidate, attempt, tried)
+            if attempt.unchanged:
+                continue
+            if repair and longer is None and self._expander.repairs.is_near(attempt, tried):
+                longer = self._expander.repairs.repair(Near(planned, candidate, attempt, tried))
             if longer is None:
                 return None
             candidate = longer
         return candidate
-
-    def _longer(
-        self, parent: Candidate, planned: Planned, options: dict[str, object], one: Experience
-    ) -> Candidate | None:
-        attempt = self._board.open(step_of(planned.offered, options), parent)
-        attempt.notes = (f"tried first, because it won on {one.origin}",)
-        trial = Trial(parent, planned.offered, attempt.step.options)
-        tried = self._bench.try_one(trial, self._time.for_candidate(named=planned.forced))
-        made = self._expander.judge(parent, attempt, tried)
-        if made is None and self._expander.repairs.is_near(attempt, tried):
-            made = self._expander.repairs.repair(Near(planned, parent, attempt, tried))
-        return made
-
-
-def _is_as_good(ratio: float | None, one: Experience) -> bool:
-    """Whether a chain is clearly better than the original, and not clearly worse than where it won."""
-    return ratio is not None and ratio <= CLEARLY_FASTER and CLEARLY_FASTER * ratio <= one.ratio
