@@ -168,3 +168,17 @@ def test_a_lane_that_had_no_figure_in_time_has_none_with_other_rounds(regret: Mo
     done = place.do(Work("race_job", race["request"], 0.0))
     assert all(lane["out_of_time"] for lane in done.answer["lanes"])
     assert place.unknown_s == 0 and place.now() - began >= race["seconds"]
+
+
+def test_what_no_trace_has_is_estimated_from_the_nearest_chain(regret: ModuleType) -> None:
+    trace = read_trace(TRACES / "wasteful.trace")
+    on_longest = max(len(one["request"]["model"]["provenance"]) for one in trace.actions if one["name"] == "candidate")
+    tries = [one for one in trace.actions if one["name"] == "candidate"]
+    left_out = next(one for one in tries if len(one["request"]["model"]["provenance"]) == on_longest)
+    kept = [one for one in trace.actions if one is not left_out]
+    whole, less = (
+        regret.replay(Trace(trace.header, some, trace.end), load_registry(), of_place=regret.Completed)
+        for some in (trace.actions, kept)
+    )
+    assert whole.estimated == 0 and whole.likely is not None
+    assert less.unknown == 0 and less.estimated > 0
