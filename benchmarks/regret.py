@@ -6,6 +6,8 @@
     python benchmarks/regret.py --model model.onnx some.trace       # refuses a trace of another model
     python benchmarks/regret.py --presets                    # the mean with the seconds of each --preset instead
     python benchmarks/regret.py --experience                 # the mean with chains of earlier runs tried first instead
+    python benchmarks/regret.py --completed                  # all traces of a model as one book, see completed.py
+    python benchmarks/regret.py --completed policy.py:Beam   # a search in another order beside today's, in that book
 
 Each trace is replayed as it was recorded, and with its rounds drawn anew for each seed. What it lacks other traces of
 the same model answer; those for which passes were named do nothing else. The *best* is the lowest ratio of a chain that
@@ -27,6 +29,7 @@ import argparse
 import json
 import math
 import os
+import runpy
 import subprocess
 import sys
 import tempfile
@@ -41,6 +44,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from completed import Completed
 from replay import MADE, MOST_UNKNOWN, replay
 
 from optim._engine.graphs.ingest import ingest
@@ -67,6 +71,7 @@ class Verdict:
         seconds: simulated.
         unknown: share of them.
         found: seconds, digest and ratio of what was timed on the way, and kept within the budget so far.
+        estimated: share of the seconds whose answers were estimated.
     """
 
     status: str
@@ -75,6 +80,7 @@ class Verdict:
     seconds: float
     unknown: float
     found: tuple[tuple[float, str, float], ...] = ()
+    estimated: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +276,56 @@ def _with_known(judged: Sequence[Path], groups: Mapping[str, Sequence[Path]]) ->
 def _verdicts(tasks: Sequence[tuple[Any, ...]], chunk: int = 1) -> list[Verdict]:
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         return list(pool.map(verdict_of, *zip(*tasks, strict=True), chunksize=chunk))
+
+
+def completed_text(paths: Sequence[Path], policy: str) -> str:
+    """A row for each trace, with all traces of its model as one book: today's search, and that of ``policy``, if any.
+
+    What no trace proved has the ratio of its races, or the one that is estimated.
+    """
+    groups, judged = _groups(paths), _judged(paths)
+    names = ["today", policy] if policy else ["today"]
+    tasks = [(path, _others(path, groups), "" if name == "today" else name) for path in judged for name in names]
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        verdicts = list(pool.map(_completed, *zip(*tasks, strict=True), chunksize=len(names)))
+    lines = ["| trace | best | " + " | ".join(f"{name} | estimated" for name in names) + " |"]
+    lines.append("|---|--:|" + "--:|--:|" * len(names))
+    rows = []
+    for place, (path, known) in enumerate(_with_known(judged, groups)):
+        found = verdicts[place * len(names) : (place + 1) * len(names)]
+        rows.append([(row_of(path, known, [one]), one.estimated) for one in found])
+        cells = " | ".join(f"{row.regret:.3f} | {estimated:.0%}" for row, estimated in rows[-1])
+        lines.append(f"| {path.stem} | {rows[-1][0][0].best:.2f} | {cells} |")
+    for title, some in (
+        ("all rows", rows),
+        (
+            "rows whose answers are recorded, all but 5 % of the seconds",
+            [r for r in rows if all(e <= 0.05 for _, e in r)],
+        ),
+    ):
+        each = list(zip(*some, strict=True))
+        figures = [
+            f"{mean(row.regret for row, _ in of):.4f} in {mean(row.seconds for row, _ in of):.1f} s" for of in each
+        ]
+        text = ", ".join(f"{name} {figure}" for name, figure in zip(names, figures, strict=False))
+        worse = [r[0][0].name for r in some if r[-1][0].regret > r[0][0].regret + WORSE]
+        lines.append(
+            f"\n{title}: {len(some)}; mean regret of {text}; {len(worse)} worse by more than 5 %: {', '.join(worse)}"
+        )
+    return "\n".join(lines)
+
+
+def _completed(path: Path, others: Sequence[Path], policy: str) -> Verdict:
+    """The result on a trace with all others as one book, by today's search or by the class ``file.py:Name``."""
+    beam = None
+    if policy:
+        file, _, name = policy.partition(":")
+        beam = runpy.run_path(file)[name]
+    found = replay(_trace(path), _registry(), None, [_trace(one) for one in others], of_place=Completed, policy=beam)
+    result = found.outcome.result
+    digest = "" if result is None else result.candidate.digest
+    ratio = found.likely or (result and result.ratio) or 1.0
+    return Verdict(str(found.outcome.status), digest, ratio, found.seconds, found.unknown, found.found, found.estimated)
 
 
 def presets_text(paths: Sequence[Path]) -> str:
@@ -487,6 +543,9 @@ def main() -> int:
     parser.add_argument("--model", type=Path, help="what the traces have to be of")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--presets", action="store_true", help="with the seconds of each --preset")
+    parser.add_argument(
+        "--completed", nargs="?", const="", metavar="FILE:CLASS", help="with what no trace has estimated"
+    )
     parser.add_argument("--experience", action="store_true", help="with chains of earlier runs tried first")
     chosen = parser.parse_args()
     paths = [path.resolve() for path in chosen.traces] or sorted(TRACES.glob("*.trace"))
@@ -495,6 +554,9 @@ def main() -> int:
     try:
         if chosen.model:
             require_model(chosen.model, paths)
+        if chosen.completed is not None:
+            print(completed_text(paths, chosen.completed))
+            return 0
         if chosen.presets or chosen.experience:
             print(presets_text(paths) if chosen.presets else experience_text(paths))
             return 0

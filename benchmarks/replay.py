@@ -33,12 +33,13 @@ from optim._engine.jobs.runner import Runner
 from optim._engine.plugins import versions
 from optim._engine.plugins.registry import Registry
 from optim._engine.reports.outcome import Outcome
-from optim._engine.runs import execute
+from optim._engine.runs import execute, judge
 from optim._engine.search import deadline, experience, restore, workbench
 from optim._engine.search.board import Board
 from optim._engine.search.effort import Effort
 from optim._engine.search.experience import Experience
 from optim._engine.search.explore import recall
+from optim._engine.search.explore.beam import Beam
 from optim._engine.search.measure import race_job
 from optim._engine.search.measure.race_rounds import _ALONE, Leader, next_look_after
 from optim._engine.search.measure.statistics import paired_ratio
@@ -157,6 +158,8 @@ class Replayed:
         unknown: share of them that the trace says nothing of.
         lacks: names of the jobs that it has no answer for.
         found: what was timed and kept within the budget as far as it was compared: seconds, digest and ratio.
+        estimated: share of the seconds whose answers were estimated: see ``completed``.
+        likely: latency of what is delivered to the original's, by all traces; None if they say nothing of it.
     """
 
     outcome: Outcome
@@ -164,6 +167,8 @@ class Replayed:
     unknown: float
     lacks: tuple[str, ...]
     found: tuple[tuple[float, str, float], ...] = ()
+    estimated: float = 0.0
+    likely: float | None = None
 
     @property
     def counts(self) -> bool:
@@ -185,6 +190,7 @@ class FromTrace:
     libraries: Mapping[str, str] = {}
     at_once = _AT_ONCE
     machine = "trace"
+    estimated_s = 0.0
 
     def __init__(
         self, trace: Trace, store: Store, seed: int | None = None, others: Sequence[Trace] = (), in_order: bool = True
@@ -203,6 +209,10 @@ class FromTrace:
         self._found = {**_at_once(others_say.found), **(own.found if in_order else _at_once(own.found))}
         self._lanes, self._usual_s = {**others_say.lanes, **own.lanes}, {**others_say.usual_s, **own.usual_s}
         self._base = own.base or others_say.base
+
+    def likely(self, digest: str) -> float | None:
+        """The latency of a model to the original's, by all traces; a trace alone does not say."""
+        return None
 
     def working(self) -> contextlib.AbstractContextManager[None]:
         """Nothing has to be begun, and nothing ended."""
@@ -475,6 +485,8 @@ def replay(
     others: Sequence[Trace] = (),
     asked_s: SearchSeconds | None = None,
     records: Sequence[Experience] | None = None,
+    of_place: type[FromTrace] | None = None,
+    policy: type[Beam] | None = None,
 ) -> Replayed:
     """Have today's search decide on the answers of a trace.
 
@@ -486,6 +498,8 @@ def replay(
         asked_s: seconds that the run has; None: as recorded.
         records: of earlier runs, whose chains are tried first in this order; no action waits for when it was recorded
             then. None: there is no experience.
+        of_place: another workplace, in which no action waits for when it was recorded either.
+        policy: searches in place of today's.
 
     Raises:
         OptimError[trace-version]: a job of this revision answers otherwise than in the trace.
@@ -493,7 +507,7 @@ def replay(
     with tempfile.TemporaryDirectory(prefix="replay-") as name, contextlib.ExitStack() as stack:
         folder = Path(name).resolve()
         store = Store(folder / "store")
-        place = FromTrace(trace, store, seed, others, in_order=records is None)
+        place = (of_place or FromTrace)(trace, store, seed, others, in_order=records is None and of_place is None)
         source = folder / trace.header["asked"]["source"]
         source.write_text("no model: a replay reads none")
         prepared = short_name(prepare.JOB.module)
@@ -549,6 +563,7 @@ def replay(
             (restore, "_is_whole", lambda path, store: True),
             (restore, "external_files", lambda path: []),
             (deadline, "start_of_command", lambda: begun),
+            (judge, "Beam", policy or judge.Beam),
         ):
             stack.enter_context(mock.patch.object(module, attribute, value))
         try:
@@ -561,5 +576,6 @@ def replay(
                 "record it again: python benchmarks/record.py",
             ) from error
         seconds = place.now.seconds - place._began
-    unknown = place.unknown_s / max(seconds, 1e-9)
-    return Replayed(outcome, seconds, unknown, tuple(place.lacks), tuple(found))
+    unknown, estimated = (some_s / max(seconds, 1e-9) for some_s in (place.unknown_s, place.estimated_s))
+    likely = place.likely(outcome.result.candidate.digest) if outcome.result else None
+    return Replayed(outcome, seconds, unknown, tuple(place.lacks), tuple(found), estimated, likely)

@@ -202,3 +202,17 @@ def test_a_record_ends_no_search_if_what_broke_the_budget_there_keeps_it_here(re
     assert not any("ended early" in note for note in found.outcome.notes)
     notes = [note for row in found.outcome.attempts for note in row.notes]
     assert any(note.startswith("tried first, because it won on ") for note in notes)
+
+
+def test_what_no_trace_has_is_estimated_from_the_nearest_chain(regret: ModuleType) -> None:
+    trace = read_trace(TRACES / "wasteful.trace")
+    on_longest = max(len(one["request"]["model"]["provenance"]) for one in trace.actions if one["name"] == "candidate")
+    tries = [one for one in trace.actions if one["name"] == "candidate"]
+    left_out = next(one for one in tries if len(one["request"]["model"]["provenance"]) == on_longest)
+    kept = [one for one in trace.actions if one is not left_out]
+    whole, less = (
+        regret.replay(Trace(trace.header, some, trace.end), load_registry(), of_place=regret.Completed)
+        for some in (trace.actions, kept)
+    )
+    assert whole.estimated == 0 and whole.likely is not None
+    assert less.unknown == 0 and less.estimated > 0
