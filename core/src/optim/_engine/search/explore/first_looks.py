@@ -34,7 +34,7 @@ from optim._engine.search.measure.efforts import LOOK_S
 from optim._engine.search.plan import Plan, Planned
 from optim._engine.search.rows import step_of
 from optim._engine.search.select.repair import Near
-from optim._engine.search.state import Attempt, Candidate, Measured, StepStatus, Trial, unique
+from optim._engine.search.state import Attempt, Candidate, Measured, Step, StepStatus, Trial, unique
 from optim._engine.search.taste import CLEARLY_FASTER, TOO_LITTLE
 from optim._engine.search.workbench import Tried, Workbench
 from optim.passes import Role, Stage
@@ -135,7 +135,9 @@ class FirstLooks:
         """
         gain = self._promises.gain
         planned = {one.ordered.name: one for those in plan.stages.values() for one in those}
-        alone = {item.candidate.steps[0].pass_name: item.candidate.steps[0] for item in held if item.candidate.steps}
+        alone: dict[str, Step] = {}
+        for step in sorted((item.candidate.steps[0] for item in held if len(item.candidate.steps) == 1), key=gain):
+            alone[step.pass_name] = step
         steps = [alone[name] for name in planned if name in alone]
         fusions = [step for step in steps if step.stage is Stage.FUSE and not step.lossy and gain(step) > 0]
         best = max((step for step in steps if step.stage in BENEATH), key=gain, default=None)
