@@ -19,7 +19,7 @@ OTHERS = ("ort.quantize-static", "ort.quantize-weights")
 QUICKLY = {
     "make demo": (*WORDS, *(f"--without={name}" for name in OTHERS), "--search-seconds", "200"),
     "optim verify": ("--max-drift", "0.3"),
-    "optim bench": ("--seconds", "1"),
+    "optim bench": ("--seconds", "0.2"),
 }
 """What is added to a command of the page."""
 

@@ -17,6 +17,10 @@ from optim_testing import PassConformance, models
 pytestmark = pytest.mark.slow
 
 
+WIDE = pytest.mark.wide
+"""For passes whose job is that of TestQuantizeDynamic, with other words for neural-compressor."""
+
+
 class OnEncoder(PassConformance):
     stage = Stage.QUANTIZE
 
@@ -33,6 +37,7 @@ class TestQuantizeDynamic(OnEncoder):
         return QuantizeDynamic
 
 
+@WIDE
 class TestQuantizeStatic(OnEncoder):
     max_drift = 0.1
 
@@ -41,6 +46,7 @@ class TestQuantizeStatic(OnEncoder):
         return QuantizeStatic
 
 
+@WIDE
 class TestQuantizeWeights(OnEncoder):
     max_drift = 0.3
 

@@ -42,8 +42,10 @@ def convolutions(tmp_path_factory) -> Trial:
     [
         (QuantizeDynamic, {}, {"DynamicQuantizeLinear", "MatMulInteger"}, 0.05),
         (QuantizeStatic, {"format": "QLinear"}, {"QuantizeLinear", "QLinearMatMul"}, 0.05),
-        (QuantizeStatic, {"smooth_quant": True, "alpha": "auto", "samples": 2}, {"QuantizeLinear"}, 0.2),
         (QuantizeWeights, {"algorithm": "AWQ", "samples": 2}, {"MatMulNBits"}, 0.3),
+        pytest.param(
+            QuantizeStatic, {"smooth_quant": True, "alpha": "auto", "samples": 2}, {"QuantizeLinear"}, 0.2, marks=WIDE
+        ),
         pytest.param(QuantizeStatic, {}, {"QuantizeLinear"}, 0.05, marks=WIDE),
         pytest.param(QuantizeStatic, {"calibration": "kl"}, {"QuantizeLinear"}, 0.2, marks=WIDE),
         pytest.param(
@@ -61,6 +63,7 @@ def test_each_way_makes_the_operators_it_says_and_computes_about_the_same(trial,
     assert 0 < trial.drift(result).relative_error < most
 
 
+@WIDE
 def test_each_algorithm_makes_another_model(trial):
     def digest(name):
         options = trial.options(QuantizeWeights, {"algorithm": name, "samples": 2})
@@ -73,12 +76,12 @@ def test_each_algorithm_makes_another_model(trial):
     ("model", "options"),
     [
         ("convolutions", {"operators": ["Gemm"]}),
-        ("convolutions", {"quant_level": 0}),
-        ("convolutions", {"graph_optimization": "none"}),
-        ("convolutions", {"weight_bits": 7}),
-        ("convolutions", {"qdq_at_weights": True}),
-        ("trial", {"qdq_for_each_consumer": True}),
         ("trial", {"smooth_quant": True}),
+        pytest.param("convolutions", {"quant_level": 0}, marks=WIDE),
+        pytest.param("convolutions", {"graph_optimization": "none"}, marks=WIDE),
+        pytest.param("convolutions", {"weight_bits": 7}, marks=WIDE),
+        pytest.param("convolutions", {"qdq_at_weights": True}, marks=WIDE),
+        pytest.param("trial", {"qdq_for_each_consumer": True}, marks=WIDE),
     ],
     ids=str,
 )
@@ -129,6 +132,7 @@ def test_tuning_ends_at_the_first_model_that_the_host_finds_good(trial):
     assert result.notes[1].count(",") == 0
 
 
+@WIDE
 def test_an_objective_goes_on_after_the_first_model_that_is_good(trial):
     first, best = (
         _tuned(trial, tolerable_loss=0.5, max_trials=3, seconds=30, objective=objective)

@@ -115,7 +115,11 @@ def test_a_full_disk_is_said_and_nothing_half_made_stays(index):
     assert not any("making" in name for name in _left())
 
 
-def test_an_install_that_is_killed_leaves_nothing_that_counts(index):
+@pytest.mark.parametrize(
+    "python",
+    ["", pytest.param(os.path.realpath(sys.executable), id="another with its own pip", marks=pytest.mark.wide)],
+)
+def test_an_install_that_is_killed_leaves_nothing_that_counts(index, python):
     code = (
         "from pathlib import Path; from optim.isolation.install import install_environment\n"
         "from optim.isolation.environments import Isolation\n"
@@ -125,8 +129,8 @@ def test_an_install_that_is_killed_leaves_nothing_that_counts(index):
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9
     assert find_environment(WANTED) is None
     assert installed_environments() == []
-    with_its_own_pip = install_environment(WANTED, python=os.path.realpath(sys.executable))
-    assert _versions(with_its_own_pip.executable) == "1.0 1.0"
+    made = install_environment(WANTED, python=python)
+    assert _versions(made.executable) == "1.0 1.0"
     assert _left() == [".tiny.lock", "tiny"]
 
 

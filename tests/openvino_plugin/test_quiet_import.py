@@ -25,7 +25,6 @@ sys.exit(f"{{seen}}" if seen else "openvino" not in sys.modules)
     ("module", "call"),
     [
         ("optim_openvino.runtime.core", "plugin.core()"),
-        ("optim_openvino.runtime.backend", "plugin.OpenVinoBackend().versions()"),
         ("optim_openvino.quantize.nncf_library", "with plugin.quiet_nncf(): pass"),
     ],
 )

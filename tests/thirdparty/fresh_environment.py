@@ -80,11 +80,20 @@ def fresh_environment() -> Environment:
     environment = Environment(folder)
     with FileLock(folder.with_suffix(".lock")):
         if not (folder / "ready").exists():
-            venv.create(folder, with_pip=True, clear=True)
+            _create(folder)
             constraints = str(ROOT / "constraints-dev.txt")
             ours = ("--editable", f"{ROOT / 'core'}[cpu]", "--editable", str(ROOT / "testing"))
             environment.install_fast("--constraint", constraints, *ours, "hatchling", "editables")
-            for name in _VENDORS:
-                environment.install_fast("--no-deps", "--no-build-isolation", "--editable", str(HERE / name))
+            vendors = [word for name in _VENDORS for word in ("--editable", str(HERE / name))]
+            environment.install_fast("--no-deps", "--no-build-isolation", *vendors)
             (folder / "ready").touch()
     return environment
+
+
+def _create(folder: Path) -> None:
+    """An empty environment with pip: by uv where that is and can, in a tenth of the time."""
+    if _UV is not None:
+        command = [_UV, "venv", "--quiet", "--clear", "--seed", "--python", sys.executable, str(folder)]
+        if subprocess.run(command, check=False).returncode == 0:
+            return
+    venv.create(folder, with_pip=True, clear=True)

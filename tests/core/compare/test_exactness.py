@@ -82,7 +82,7 @@ def test_inspect_shows_what_a_plugin_assumes_of_the_processor(model, capsys):
 @pytest.mark.slow
 def test_an_original_that_is_wrong_is_made_right_without_time_to_time_it(model, tmp_path, monkeypatch):
     monkeypatch.setattr("optim._engine.search.select.selection.Selection.decide", lambda self, ranking: None)
-    status, report, session = run(model, tmp_path / "out")
+    status, report, session = run(model, tmp_path / "out", "--stage", "fuse")
     assert status == ExitStatus.DELIVERED
     assert report["status"] == "prepared"
     assert "no time to time it" in report["reason"]
@@ -92,6 +92,6 @@ def test_an_original_that_is_wrong_is_made_right_without_time_to_time_it(model, 
 @pytest.mark.slow
 def test_an_original_is_made_right_where_a_stage_leaves_nothing(model, tmp_path, monkeypatch):
     monkeypatch.setattr("optim._engine.search.explore.beam.Beam._stage", lambda self, stage, passes, beam: [])
-    status, report, session = run(model, tmp_path / "out")
+    status, report, session = run(model, tmp_path / "out", "--stage", "fuse")
     assert (status, report["status"]) == (ExitStatus.DELIVERED, "prepared")
     assert session["session_config"] == {"session.x64quantprecision": "1"}

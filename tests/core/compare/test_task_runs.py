@@ -26,7 +26,7 @@ from optim.model import SessionConfig
 from optim.onnx.sessions import open_session
 from optim.passes import Stage
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("jobs_here")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("jobs_here", "counted_clock")]
 
 SAMPLES = 12
 METRIC = "lowest:same"

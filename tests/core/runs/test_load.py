@@ -183,7 +183,7 @@ def test_the_runtime_leaves_nothing_of_its_own_in_the_users_folders(run_folder, 
     arguments = {
         "load.py": [run_folder / "load.py"],
         "optim.load": ["-c", f"import optim; optim.load({str(run_folder)!r})"],
-        "optim bench": ["-m", "optim", "bench", run_folder, run_folder, "--seconds", "1"],
+        "optim bench": ["-m", "optim", "bench", run_folder, run_folder, "--seconds", "0.1"],
     }[way]
     folders = {name: tmp_path / name.lower() for name in ("HOME", "XDG_CACHE_HOME", "TMPDIR")}
     for folder in folders.values():

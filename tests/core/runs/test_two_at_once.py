@@ -83,9 +83,14 @@ def test_a_reference_is_found_again(folder):
 
 
 @pytest.mark.slow
-def test_whatever_is_done_to_the_same_model_at_once_ends_well(folder):
-    """Every two verbs at once, and each beside itself."""
-    verbs = [*VERBS, *VERBS]
+@pytest.mark.parametrize(
+    "verbs",
+    [
+        pytest.param(("fresh run", "fresh run", "sensitivity"), id="writers"),
+        pytest.param((*VERBS, *VERBS), id="every two verbs, and each beside itself", marks=pytest.mark.wide),
+    ],
+)
+def test_whatever_is_done_to_the_same_model_at_once_ends_well(folder, verbs):
     with ExitStack() as stack:
         started = [stack.enter_context(start(verb, f"out-{place}")) for place, verb in enumerate(verbs)]
         said = [process.communicate()[0] for process in started]

@@ -405,7 +405,7 @@ def test_the_goal_size_takes_what_is_smallest(run, whole):
 
 def test_the_goal_memory_takes_what_needs_least(run, folder):
     write_network(folder / "wide.onnx", {"a": 250})
-    found = run("wide.onnx", goal="memory", stages=(Stage.FUSE,))
+    found = run("wide.onnx", goal="memory", stages=(Stage.FUSE,), processes=True)
     assert found.status is RunStatus.IMPROVED
     assert kept(found) == ["drop-a"]
     assert found.result.peak_memory_bytes < 0.98 * found.original.ready.peak_memory_bytes

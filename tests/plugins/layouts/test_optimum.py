@@ -41,11 +41,14 @@ def test_what_the_source_has_beside_its_weights_goes_along(delivered, hub_files)
     assert {str(name) for name in laid} == {"delivery.json", "onnx/model_optim.onnx", "onnx/model_optim.onnx_data"}
 
 
-def test_optimum_alone_opens_it_where_it_has_no_pooling(deliver, consumers, hub_files, tmp_path):
+@pytest.mark.parametrize("opens", [False, pytest.param(True, marks=pytest.mark.wide)])
+def test_where_it_has_no_pooling_optimum_alone_opens_it(deliver, request, hub_files, tmp_path, opens):
     files = tmp_path / "files"
     shutil.copytree(hub_files, files, ignore=shutil.ignore_patterns("modules.json", "1_Pooling"))
-    report = deliver("optimum:tag=''", tmp_path / "out", files=files, opened_by=consumers)
-    assert (report.status, report.text) == ("opened", "by optimum-onnx 0.1.0")
+    more = {"opened_by": request.getfixturevalue("consumers")} if opens else {}
+    report = deliver("optimum:tag=''", tmp_path / "out", files=files, **more)
+    assert report.status == ("opened" if opens else "not-opened")
+    assert report.text == "by optimum-onnx 0.1.0" or not opens
     assert (tmp_path / "out" / "onnx" / "model.onnx").is_file()
 
 

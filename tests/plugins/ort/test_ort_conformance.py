@@ -29,6 +29,9 @@ from optim_testing import PassConformance, models
 
 pytestmark = pytest.mark.slow
 
+WIDE = pytest.mark.wide
+"""For other options of a pass that is here already: tests of the pass say what they compute."""
+
 
 class OnMlp(PassConformance):
     @pytest.fixture
@@ -135,6 +138,7 @@ class TestQuantizeStatic(TestQuantizeDynamic):
         return QuantizeStatic
 
 
+@WIDE
 class TestQuantizeStaticPairs(TestQuantizeStatic):
     options: ClassVar = {
         "format": "qdq",
@@ -151,6 +155,7 @@ class TestQuantizeWeights(TestQuantizeDynamic):
         return QuantizeWeights
 
 
+@WIDE
 class TestQuantizeWeightsOfFourBits(TestQuantizeWeights):
     max_drift = 0.2
     options: ClassVar = {"bits": 4, "block_size": 16, "symmetric": False, "method": "gptq"}
@@ -165,6 +170,7 @@ class TestConvertFloat16(OnEncoder):
         return ConvertFloat16
 
 
+@WIDE
 class TestConvertFloat16Weights(TestConvertFloat16):
     options: ClassVar = {"weights_only": True}
 

@@ -55,7 +55,7 @@ def test_one_file_gives_what_both_gave(pair: tuple[Path, Path], tmp_path: Path) 
 def test_keys_and_values_of_an_encoder_are_passed_through(tmp_path: Path) -> None:
     import two_decoders
 
-    made = write_merged(*two_decoders.bart(tmp_path), tmp_path / "merged.onnx", silent)
+    made = write_merged(*two_decoders.cross_decoder(tmp_path), tmp_path / "merged.onnx", silent)
     graph = onnx.load(made.path, load_external_data=False).graph
     assert "encoder_hidden_states" in {value.name for value in graph.input}
     assert "present.0.encoder.key" in {value.name for value in graph.output}

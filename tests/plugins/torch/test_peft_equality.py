@@ -84,6 +84,7 @@ def test_outputs_equal_those_of_peft(kind: str, exported: Callable[[str], Export
     found = export(four, tmp_path / "out", named={"adapters.extract": None})
     assert found.steps["torch.merge-lora"].status == "skipped"
     assert "adapters.extract" in found.steps["torch.merge-lora"].reason
+    assert "keep their own names" in found.steps["torch.dynamo"].notes[0]
     made = write_extracted(found.path(), tmp_path / "taken")
     session = opened(made.model)
     converted = convert(eight, session.inputs).adapter

@@ -57,13 +57,6 @@ def test_an_adapter_is_merged_and_changes_what_the_model_says(
     assert not np.allclose(_logits(found, ids), _logits(base, ids), atol=1e-3)
 
 
-def test_an_adapter_can_be_kept_for_extraction(adapter: Path, tmp_path: Path) -> None:
-    found = export(adapter, tmp_path, without=("torch.merge-lora",))
-    names = {tensor.name for tensor in found.proto().graph.initializer}
-    assert "model.layers.0.self_attn.q_proj.lora_A.default.weight" in names
-    assert "keep their own names" in found.steps["torch.dynamo"].notes[0]
-
-
 def test_torchscript_folds_no_weights_of_adapters(adapter: Path, tmp_path: Path) -> None:
     """Folded, they lie transposed under names that say nothing."""
     found = export(adapter, tmp_path / "out", without=("torch.merge-lora", "torch.dynamo"))

@@ -16,11 +16,11 @@ from optim import OptimError
 pytestmark = pytest.mark.slow
 
 
-WIDE = [pytest.param(name, marks=pytest.mark.wide) for name in ("qwen3", "phi3")]
+WIDE = [pytest.param(name, marks=pytest.mark.wide) for name in ("gemma3", "qwen3", "phi3")]
 """To our code these are what Llama is."""
 
 
-@pytest.fixture(scope="module", params=["gpt2", "llama", "gemma3", *WIDE])
+@pytest.fixture(scope="module", params=["gpt2", "llama", *WIDE])
 def made(request: pytest.FixtureRequest, exported: Callable[[str], Exported]) -> tuple[str, Exported]:
     return request.param, exported(request.param)
 

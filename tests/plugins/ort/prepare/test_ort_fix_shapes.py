@@ -74,6 +74,7 @@ def test_what_the_model_does_not_have_is_refused_once_it_is_read_and_before_it_i
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.usefixtures("jobs_here", "counted_clock")
 @pytest.mark.parametrize("options", [{"dimensions": {"batch": 2, "sequence": 9}}, {"shapes": {"input_ids": [2, 9]}}])
 def test_feeds_are_made_up_in_the_sizes_asked_for_by_the_user_or_by_a_lock(
     options: dict[str, object], tmp_path: Path
