@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from optim.onnx.files import is_whole as is_whole
     from optim.onnx.linked import link as link
     from optim.onnx.sessions import PLAIN_CPU as PLAIN_CPU
-    from optim.providers.repacking import mapped_config as mapped_config
+    from optim.providers.memory import mapped_config as mapped_config
 else:
     from optim._engine.handed_on import hand_on
 

@@ -23,8 +23,8 @@ from optim._engine.jobs.job import Job
 from optim._engine.jobs.offer import applying, context_for
 from optim._engine.jobs.recorded import recorded
 from optim._engine.plugins.registry import load_registry
-from optim.jobs.channel import Channel
 from optim.jobs.doing import calling
+from optim.jobs.talk import Channel
 from optim.model import Model
 from optim.onnx.files import model_size_bytes
 from optim.options import PassOptions, parse_options

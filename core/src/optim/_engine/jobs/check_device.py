@@ -14,8 +14,8 @@ from optim._engine.jobs import prepare
 from optim._engine.jobs.job import Job
 from optim._engine.jobs.runner import Runner
 from optim._engine.plugins.registry import Registry
-from optim.jobs.channel import Channel
 from optim.jobs.process import WorkerFailed
+from optim.jobs.talk import Channel
 
 _SHARE = 0.5
 """Of the time for the original, which is a fifth of the run's: a tenth of the run's."""

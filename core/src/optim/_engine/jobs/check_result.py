@@ -17,8 +17,8 @@ from optim._engine.jobs.job import Job
 from optim._engine.jobs.runner import Runner
 from optim._engine.plugins.registry import Registry
 from optim._engine.store import names_in_messages
-from optim.jobs.channel import Channel
 from optim.jobs.process import WorkerFailed
+from optim.jobs.talk import Channel
 from optim.model import Model
 
 

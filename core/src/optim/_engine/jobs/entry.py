@@ -20,8 +20,8 @@ from optim._engine.jobs.job import Job
 from optim._engine.jobs.offer import applying, context_for, proposed_options
 from optim._engine.plugins.registry import load_registry
 from optim.errors import OptimError
-from optim.jobs.channel import Channel
 from optim.jobs.doing import calling
+from optim.jobs.talk import Channel
 from optim.model import Model, TensorInfo
 from optim.options import parse_options
 from optim.passes import Pass, PassResult

@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 from optim._engine.graphs.ingest import ingest
 from optim._engine.graphs.stamp import Stamp, stamps_of
 from optim._engine.jobs.job import Job
-from optim.jobs.channel import Channel
+from optim.jobs.talk import Channel
 from optim.model import Model
 from optim.onnx.external_data import external_files
 from optim.onnx.files import model_size_bytes

@@ -19,9 +19,9 @@ from optim._engine.jobs.lane_clock import LaneClock
 from optim._engine.jobs.start_up import Ready, StartUp, timed_run, warm_up_of
 from optim.arrays import Feeds
 from optim.goal import Figure, Subject, Timer
-from optim.jobs.channel import Channel
 from optim.jobs.doing import doing
 from optim.jobs.resources import peak_memory_bytes
+from optim.jobs.talk import Channel
 from optim.jobs.wire import to_wire
 from optim.model import Model
 from optim.providers.names import CPU

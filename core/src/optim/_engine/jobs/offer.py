@@ -21,8 +21,8 @@ from optim._engine.plugins.offers import OfferedPass
 from optim._engine.plugins.registry import load_registry
 from optim.context import Context
 from optim.errors import OptimError
-from optim.jobs.channel import Channel
 from optim.jobs.doing import NO_LIMIT, Limit, PluginCall, calling
+from optim.jobs.talk import Channel
 from optim.jobs.wire import to_wire
 from optim.model import Model
 from optim.onnx.digests import model_digest

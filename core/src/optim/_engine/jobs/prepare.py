@@ -27,7 +27,7 @@ from optim._engine.jobs.reference_outputs import Ran, WantedOutputs, run_once, w
 from optim.arrays import Feeds, Outputs
 from optim.backend import Session
 from optim.errors import OptimError
-from optim.jobs.channel import Channel
+from optim.jobs.talk import Channel
 from optim.model import Model, TensorInfo
 from optim.onnx.checker import find_contradiction
 from optim.onnx.skeleton import read_skeleton

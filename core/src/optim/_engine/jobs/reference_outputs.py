@@ -16,8 +16,8 @@ from optim._engine.feeds.feedset import FeedSet, FeedWriter
 from optim._engine.gate.outputs import elements
 from optim.arrays import Feeds, Outputs
 from optim.backend import Session
-from optim.jobs.channel import Channel
 from optim.jobs.doing import doing
+from optim.jobs.talk import Channel
 from optim.model import Model
 
 _SAY_EVERY_S = 2.0

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 from optim._engine.compare.place import Place
 from optim._engine.jobs.job import Job
-from optim.jobs.channel import Channel
+from optim.jobs.talk import Channel
 from optim.model import Model
 
 

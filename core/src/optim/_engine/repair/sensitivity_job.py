@@ -16,7 +16,7 @@ from optim._engine.repair.pass_probe import PassProbe, does_nothing
 from optim._engine.repair.replay import NoReplay, Replay
 from optim._engine.repair.units import Unit, find_units
 from optim.errors import ExitStatus, OptimError
-from optim.jobs.channel import Channel
+from optim.jobs.talk import Channel
 from optim.laboratory import NodeSensitivity, Sensitivity
 
 _GROUPS = 12

@@ -35,7 +35,7 @@ from optim.jobs.owner import ending_workers
 from optim.jobs.wire import to_wire
 from optim.onnx.files import is_whole
 from optim.onnx.operators import operator_counts
-from optim.providers.repacking import mapped_config
+from optim.providers.memory import mapped_config
 from optim.target import Target
 from optim.workplace import Workplace
 

@@ -11,7 +11,7 @@ from optim._engine.jobs.start_up import Zeros
 from optim._engine.load_script import LOAD_TEXT, with_packed
 from optim.goal import Serving
 from optim.model import THREADS, AdapterInput, SessionConfig
-from optim.providers.runtime_faults import settings_around_faults
+from optim.providers.names import settings_around_faults
 from optim.target import Target
 
 SESSION_FILE = "session.json"

@@ -17,7 +17,7 @@ from optim._engine.sources.compare import as_taken, compare_step, place_of, vari
 from optim._engine.sources.evidence import RecordedComponent, RecordedStep, RecordedTrial, steps_of
 from optim.arrays import Array, Feeds
 from optim.backend import Session
-from optim.decoders.shared_past import file_shares_past, why_not_taken
+from optim.decoders.conventions import file_shares_past, why_not_taken
 from optim.model import Model
 from optim.passes import Interface
 

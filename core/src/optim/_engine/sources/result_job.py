@@ -9,7 +9,7 @@ from optim._engine.compare.place import Place
 from optim._engine.jobs.job import Job
 from optim._engine.sources.evidence import read_evidence
 from optim._engine.sources.result import SourceDrift, compare_result
-from optim.jobs.channel import Channel
+from optim.jobs.talk import Channel
 from optim.model import Model
 from optim.passes import Interface
 

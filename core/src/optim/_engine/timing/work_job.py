@@ -17,7 +17,7 @@ from optim._engine.feeds.feedset import FeedSet
 from optim._engine.jobs.job import Job
 from optim._engine.timing.profiled import largest_weights, watched, written_profile
 from optim._engine.timing.trace import read_timeline
-from optim.jobs.channel import Channel
+from optim.jobs.talk import Channel
 from optim.laboratory import NodeTime
 from optim.model import Model, SessionConfig
 from optim.onnx.operators import weighing_operator

@@ -27,7 +27,7 @@ _IMPORTED = (
     JOB.module,
     "optim.jobs.wire",
     "optim.onnx.sessions",
-    "optim.providers.repacking",
+    "optim.providers.memory",
 )
 """What a lane needs, for a server of its own: half of what other jobs do."""
 
