@@ -60,8 +60,7 @@ class _ModelPath(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The path of what is named."""
-        from optim._engine.sources.address import fetched, is_address
-        from optim._engine.sources.naming import graph_of, is_genai_folder
+        from optim._engine.sources.naming import fetched, graph_of, is_address, is_genai_folder
 
         if not is_address(str(value)):
             path = Path(str(super().convert(value, param, ctx)))

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from optim.layout.opening import Opened as Opened
     from optim.layout.opening import open_laid as open_laid
     from optim.layout.placing import LARGEST_GRAPH as LARGEST_GRAPH
+    from optim.layout.placing import TOKENIZERS as TOKENIZERS
+    from optim.layout.placing import carry_files as carry_files
     from optim.layout.placing import place_graph as place_graph
     from optim.layout.placing import require_provider as require_provider
-    from optim.layout.source_files import TOKENIZERS as TOKENIZERS
-    from optim.layout.source_files import carry_files as carry_files
 else:
     from optim._engine.handed_on import hand_on
 

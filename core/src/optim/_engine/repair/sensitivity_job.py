@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from optim._engine.graphs.node_names import no_such_node, unknown_nodes
+from optim._engine.graphs.node_lookup import no_such_node, unknown_nodes
 from optim._engine.jobs.candidate import Request as CandidateRequest
 from optim._engine.jobs.job import Job
 from optim._engine.repair.isolate import find_places

@@ -214,7 +214,7 @@ def parse_grid(axes: Sequence[str]) -> dict[str, tuple[int, ...]]:
 
 def _require_places(table: Path | None, plot: Path | None, *, grid: bool) -> None:
     from optim._engine.plugins.registry import load_registry
-    from optim._engine.reports.renderer import require_renderer
+    from optim._engine.reports.renderer import RENDERER
     from optim.cli_kit.output import require_drawing, require_writable
 
     if plot is not None and not grid:
@@ -226,7 +226,7 @@ def _require_places(table: Path | None, plot: Path | None, *, grid: bool) -> Non
         )
     if plot is not None:
         require_drawing(plot, "--plot")
-        require_renderer(load_registry(), "--plot cannot be used")
+        load_registry().part(RENDERER, "--plot cannot be used")
     if table is not None:
         require_writable(table)
 
