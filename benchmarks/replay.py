@@ -36,13 +36,13 @@ from optim._engine.reports.outcome import Outcome
 from optim._engine.runs import execute, judge
 from optim._engine.search import deadline, experience, restore, workbench
 from optim._engine.search.board import Board
-from optim._engine.search.effort import Effort
 from optim._engine.search.experience import Experience
 from optim._engine.search.explore import recall
 from optim._engine.search.explore.beam import Beam
 from optim._engine.search.measure import race_job
+from optim._engine.search.measure.efforts import Effort
+from optim._engine.search.measure.lane_figures import paired_ratio
 from optim._engine.search.measure.race_rounds import _ALONE, Leader, next_look_after
-from optim._engine.search.measure.statistics import paired_ratio
 from optim._engine.search.settings import AUTO, RunSettings, SearchSeconds
 from optim._engine.search.state import LaneResult, Measured
 from optim._engine.search.taste import WORTH

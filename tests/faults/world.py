@@ -26,9 +26,8 @@ import pytest
 
 from optim._engine.cli.main import main
 from optim.jobs import worker
-from optim.jobs.channel import Channel
 from optim.jobs.process import WorkerFailed, WorkerProcess
-from optim.jobs.talk import Talk, pair
+from optim.jobs.talk import Channel, Talk, pair
 
 MARKER = "OPTIM_FAULT_WORLD"
 """Set in everything that a case starts, so that what it leaves behind is found."""

@@ -18,7 +18,7 @@ from typing import Any
 
 _FILE = os.environ.get("ACCOUNTED_IN", "")
 
-_WATCHED = ("optim.jobs.channel", "optim_fleet.batch.held")
+_WATCHED = ("optim.jobs.talk", "optim_fleet.batch.held")
 
 
 def _note(**said: object) -> None:

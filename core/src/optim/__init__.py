@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from optim._engine.api.bench import bench as bench
     from optim._engine.api.bench import bench_grid as bench_grid
-    from optim._engine.api.deliver import deliver as deliver
     from optim._engine.api.export import export as export
-    from optim._engine.api.lab import lab as lab
     from optim._engine.api.record import capture as capture
     from optim._engine.api.record import record as record
+    from optim._engine.api.run import deliver as deliver
     from optim._engine.api.run import run as run
+    from optim._engine.api.verify import lab as lab
     from optim._engine.api.verify import verify as verify
     from optim._engine.reports.answers import Benchmark as Benchmark
     from optim._engine.reports.answers import ExportedFolder as ExportedFolder

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from optim._engine.cli.main import main
-from optim.cli_kit.places import require_writable, write_text
+from optim.cli_kit.output import require_writable, write_text
 from optim.errors import ExitStatus, OptimError
 from optim_testing import models
 

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from optim import Backend, Target
 from optim._engine.compare import independent
 from optim._engine.compare.independent import CheckedDevice, check_device, is_needed
-from optim._engine.compare.original_outputs import measure_variations
+from optim._engine.compare.padding import measure_variations
 from optim._engine.compare.place import Reference
 from optim._engine.feeds.feedset import FeedWriter
 from optim.errors import OptimError

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from feed_models import FLOAT, build, helper, value, write
 
-from optim._engine.feeds.load import load_feeds
+from optim._engine.feeds.sources import load_feeds
 from optim.errors import OptimError
 
 

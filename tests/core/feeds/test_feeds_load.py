@@ -13,9 +13,9 @@ import pytest
 from feed_models import FLOAT, INT64, TensorProto, build, constant, encoder, helper, value, write
 from given_feeds import load, negation, refused, sample
 
-from optim._engine.feeds import load as load_module
+from optim._engine.feeds import sources as load_module
 from optim._engine.feeds.feedset import FeedSet, FeedWriter
-from optim._engine.feeds.load import load_feeds
+from optim._engine.feeds.sources import load_feeds
 
 
 def test_an_npz_whose_names_are_inputs_is_one_sample(tmp_path, model):

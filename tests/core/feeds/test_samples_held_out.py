@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from optim._engine.compare.chosen_samples import judged_on
+from optim._engine.compare.place import judged_on
 from optim._engine.feeds.feedset import SYNTHESIZED, FeedWriter
-from optim._engine.jobs.calibration import Calibration
+from optim._engine.jobs.offer import Calibration
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from all_goals import GOALS
 
 from optim._engine.goals.known import OWN_GOALS, find_goal, release_of
-from optim._engine.jobs.lane_clock import LaneClock
+from optim._engine.jobs.lane import LaneClock
 from optim._engine.plugins.checks import goal_defect
 from optim._engine.plugins.plugin import PluginInfo
 from optim._engine.plugins.registry import load_registry

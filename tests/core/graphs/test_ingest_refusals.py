@@ -91,7 +91,7 @@ def test_a_pipe_or_a_device_is_refused_before_it_is_waited_for(path, store):
 CHECKS = """
 import sys
 from pathlib import Path
-from optim._engine.graphs.file_there import check_file
+from optim._engine.graphs.user_files import check_file
 from optim.errors import OptimError
 for path in sorted(Path(sys.argv[1]).iterdir()):
     try:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import optim
-from optim._engine.graphs import stamp
-from optim._engine.graphs.stamp import stamps_of, still_there
+from optim._engine.graphs import user_files
+from optim._engine.graphs.user_files import stamps_of, still_there
 from optim._engine.jobs import ingest
 from optim._engine.search import restore
 from optim._engine.store import Store
@@ -21,7 +21,7 @@ LONG_AGO_S = time.time() - 1000
 
 @pytest.fixture
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stamp, "_SETTLED_S", 0.0)
+    monkeypatch.setattr(user_files, "_SETTLED_S", 0.0)
 
 
 def written(path: Path, text: str) -> Path:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from feed_models import FLOAT, build, constant, helper, value, write
 
-from optim._engine.graphs.training_mode import training_node
+from optim._engine.graphs.node_lookup import training_node
 
 _TRUE, _FALSE = constant("flag", np.array(True)), constant("flag", np.array(False))
 _NORMALIZE = helper.make_node("BatchNormalization", ["x", *"sbmv"], ["y", "mean", "var"], name="norm", training_mode=1)

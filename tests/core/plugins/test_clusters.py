@@ -9,7 +9,7 @@ import pytest
 from optim._engine.cli.main import main
 from optim._engine.plugins import registry as registries
 from optim._engine.plugins.checks import workplace_defect
-from optim._engine.plugins.clusters import find_cluster
+from optim._engine.plugins.chosen_targets import find_cluster
 from optim._engine.plugins.plugin import PluginInfo
 from optim._engine.plugins.registry import load_registry
 from optim.errors import ExitStatus, OptimError

@@ -19,8 +19,7 @@ from optim.model import SessionConfig
 from optim.onnx.digests import model_digest
 from optim.onnx.sessions import open_session
 from optim.providers import start
-from optim.providers.names import CPU, CUDA, TENSORRT
-from optim.providers.runtime_faults import GROUP_QUERY_FUSION, settings_around_faults
+from optim.providers.names import CPU, CUDA, GROUP_QUERY_FUSION, TENSORRT, settings_around_faults
 from optim.target import Target
 
 TUNED = SessionConfig(

@@ -12,7 +12,7 @@ from optim.model import Model, SessionConfig
 from optim.onnx.backend import OnnxRuntimeBackend
 from optim.onnx.files import describe_model
 from optim.onnx.sessions import PLAIN_CPU
-from optim.providers import repacking
+from optim.providers import memory
 
 SIZE = 64
 BYTES = 4 * SIZE * SIZE
@@ -43,15 +43,15 @@ def product(tmp_path_factory: pytest.TempPathFactory) -> Model:
 
 
 def test_a_quarter_of_the_memory_is_the_line(product: Model) -> None:
-    assert repacking.weights_stay_mapped(product.path, memory_bytes=4 * BYTES - 1)
-    assert not repacking.weights_stay_mapped(product.path, memory_bytes=4 * BYTES)
+    assert memory.weights_stay_mapped(product.path, memory_bytes=4 * BYTES - 1)
+    assert not memory.weights_stay_mapped(product.path, memory_bytes=4 * BYTES)
 
 
 def test_nothing_is_copied_that_takes_8_gb_with_what_else_a_process_holds(
     product: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(repacking, "MOST_COPIED", BYTES - 1)
-    assert repacking.weights_stay_mapped(product.path, memory_bytes=400 * BYTES)
+    monkeypatch.setattr(memory, "MOST_COPIED", BYTES - 1)
+    assert memory.weights_stay_mapped(product.path, memory_bytes=400 * BYTES)
 
 
 def test_sessions_of_a_run_copy_no_weights_where_they_are_large(
@@ -67,8 +67,8 @@ def test_sessions_of_a_run_copy_no_weights_where_they_are_large(
             return ""
 
     assert entry() == ""
-    monkeypatch.setattr(repacking, "usable_memory_bytes", lambda: BYTES)
+    monkeypatch.setattr(memory, "usable_memory_bytes", lambda: BYTES)
     assert entry() == "1"
     asked = SessionConfig(session_config={"session.disable_prepacking": "0"})
     assert entry(product.with_session(asked)) == "0", "what somebody says of it counts"
-    assert repacking.mapped_config(product.path, replace(PLAIN_CPU, provider="CUDAExecutionProvider")) == {}
+    assert memory.mapped_config(product.path, replace(PLAIN_CPU, provider="CUDAExecutionProvider")) == {}

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from optim._engine.runs.folder import RunFolder, report_folder
+from optim._engine.runs.folder import RunFolder, recover, report_folder
 from optim._engine.runs.mark import read_mark
-from optim._engine.runs.swap import recover
 from optim.errors import ExitStatus, OptimError
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import optim
-from optim._engine.sources.kept_files import files_of
-from optim.layout import carry_files, source_files
+from optim._engine.sources.export_file import files_of
+from optim.layout import carry_files, placing
 from optim.source import SourceRequest
 from optim_testing import models
 
@@ -33,7 +33,7 @@ def names_in(folder: Path) -> set[str]:
 
 
 def test_what_is_small_goes_along_and_what_is_large_is_told(files, tmp_path, monkeypatch):
-    monkeypatch.setattr(source_files, "LARGEST_BYTES", 8)
+    monkeypatch.setattr(placing, "LARGEST_BYTES", 8)
     (files / "tokenizer.json").write_text("x" * 9)
     out = tmp_path / "out"
     out.mkdir()

@@ -9,8 +9,7 @@ import pytest
 
 from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import Drift
-from optim._engine.gate.max_loss import MaxLoss
-from optim._engine.gate.task import TaskFigure
+from optim._engine.gate.max_loss import MaxLoss, TaskFigure
 from optim._engine.runs.pick import choose
 from optim._engine.search.board import Board
 from optim._engine.search.front import worth_proving

@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from optim._engine.graphs import stamp
+from optim._engine.graphs import user_files
 from optim._engine.search import restore as restoring
 from optim._engine.search.restore import damaged_files, restore
 from optim._engine.store import Store
@@ -15,7 +15,7 @@ from optim._engine.store import Store
 @pytest.fixture
 def graph(tmp_path, monkeypatch):
     """A file of a store, called by its digest, that counts as settled."""
-    monkeypatch.setattr(stamp, "_SETTLED_S", -10.0)
+    monkeypatch.setattr(user_files, "_SETTLED_S", -10.0)
     monkeypatch.setattr(restoring, "external_files", lambda path: ())
     path = tmp_path / hashlib.sha256(b"graph").hexdigest()
     path.write_bytes(b"graph")

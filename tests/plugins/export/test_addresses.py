@@ -17,8 +17,8 @@ from click.testing import CliRunner
 from onnx import TensorProto, helper, numpy_helper
 
 from optim._engine.api.request import default_output
-from optim._engine.sources.address import fetched, is_address
-from optim._engine.sources.kept_files import files_of
+from optim._engine.sources.export_file import files_of
+from optim._engine.sources.naming import fetched, is_address
 from optim.errors import OptimError
 from optim_plugins.diagnose.inspect.command import inspect
 from optim_plugins.export.remote.hub_address import HubAddress, hub_address

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from optim import OptimError
-from optim._engine.compare.metric_counts import count, value_of
 from optim._engine.compare.metric_maker import find_metric
 from optim._engine.compare.metric_spec import MetricSpec, parse_metric
+from optim._engine.compare.task import count, value_of
 
 
 def value(text, samples):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from optim.cli_kit.commands import OptimCommand as OptimCommand
     from optim.cli_kit.live_lines import progress as progress
     from optim.cli_kit.models import context_for as context_for
     from optim.cli_kit.models import look_at as look_at
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from optim.cli_kit.names import TARGET_NAMES as TARGET_NAMES
     from optim.cli_kit.options import MODEL_PATH as MODEL_PATH
     from optim.cli_kit.options import SECONDS as SECONDS
+    from optim.cli_kit.options import OptimCommand as OptimCommand
     from optim.cli_kit.options import data_option as data_option
     from optim.cli_kit.options import metric_options as metric_options
     from optim.cli_kit.options import seed_option as seed_option
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from optim.cli_kit.output import print_json as print_json
     from optim.cli_kit.output import print_table as print_table
     from optim.cli_kit.output import printable as printable
+    from optim.cli_kit.output import require_drawing as require_drawing
+    from optim.cli_kit.output import require_writable as require_writable
     from optim.cli_kit.output import size_text as size_text
-    from optim.cli_kit.places import require_drawing as require_drawing
-    from optim.cli_kit.places import require_writable as require_writable
-    from optim.cli_kit.places import write_text as write_text
+    from optim.cli_kit.output import write_text as write_text
 else:
     from optim._engine.handed_on import hand_on
 

@@ -56,7 +56,7 @@ def look_at(path: Path) -> Model:
     Raises:
         OptimError: the file is missing or malformed.
     """
-    from optim._engine.graphs.file_there import check_file
+    from optim._engine.graphs.user_files import check_file
     from optim.onnx.checker import malformed_is_invalid
     from optim.onnx.files import describe_model
     from optim.onnx.skeleton import read_skeleton
@@ -101,7 +101,7 @@ def read_feeds(data: str, model: Model, folder: Path, *, seed: int = 0) -> None:
     Raises:
         OptimError: the samples do not fit the model.
     """
-    from optim._engine.feeds.load import load_feeds
+    from optim._engine.feeds.sources import load_feeds
 
     load_feeds(data, model, folder, seed)
 
@@ -136,7 +136,7 @@ def context_for(target: Target, store: Path, feeds: Path | None, *, seed: int = 
     """
     if feeds is None:
         return _without_samples(target, store, seed)
-    from optim._engine.jobs.calibration import Calibration
+    from optim._engine.jobs.offer import Calibration
     from optim._engine.jobs.offer import context_for as make
 
     return make(target, store, Calibration(feeds), seed)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from optim.decoders.conventions import KEPT_LOGITS as KEPT_LOGITS
+    from optim.decoders.conventions import LOGITS as LOGITS
+    from optim.decoders.conventions import name_shared_past as name_shared_past
     from optim.decoders.decoder import Decoder as Decoder
-    from optim.decoders.kept_logits import KEPT_LOGITS as KEPT_LOGITS
-    from optim.decoders.kept_logits import LOGITS as LOGITS
-    from optim.decoders.shared_past import name_shared_past as name_shared_past
 else:
     from optim._engine.handed_on import hand_on
 

@@ -37,19 +37,18 @@ if TYPE_CHECKING:
     from optim._engine.reports.words import size_text as size_text
     from optim._engine.runs.folder import RunFolder as RunFolder
     from optim._engine.runs.session_file import write_session_files as write_session_files
-    from optim._engine.sources.address import fetched as fetched
-    from optim._engine.sources.compare import LIMITS as LIMITS
-    from optim._engine.sources.compare import as_taken as as_taken
-    from optim._engine.sources.compare import compare_step as compare_step
-    from optim._engine.sources.compare import place_of as place_of
-    from optim._engine.sources.compare import variations_of_source as variations_of_source
     from optim._engine.sources.evidence import INDEX as INDEX
+    from optim._engine.sources.evidence import LIMITS as LIMITS
     from optim._engine.sources.evidence import Evidence as Evidence
     from optim._engine.sources.evidence import RecordedComponent as RecordedComponent
     from optim._engine.sources.evidence import RecordedTrial as RecordedTrial
+    from optim._engine.sources.evidence import as_taken as as_taken
+    from optim._engine.sources.evidence import compare_step as compare_step
     from optim._engine.sources.evidence import part_of as part_of
+    from optim._engine.sources.evidence import place_of as place_of
     from optim._engine.sources.evidence import read_evidence as read_evidence
     from optim._engine.sources.evidence import steps_of as steps_of
+    from optim._engine.sources.evidence import variations_of_source as variations_of_source
     from optim._engine.sources.export_file import EXPORT_FILE as EXPORT_FILE
     from optim._engine.sources.export_file import ComponentFile as ComponentFile
     from optim._engine.sources.export_file import ExportFile as ExportFile
@@ -63,18 +62,19 @@ if TYPE_CHECKING:
     from optim._engine.sources.exported import Graph as Graph
     from optim._engine.sources.exported import SourceStep as SourceStep
     from optim._engine.sources.exported import Verified as Verified
+    from optim._engine.sources.naming import fetched as fetched
     from optim._engine.sources.naming import needs_export as needs_export
     from optim._engine.sources.structure import require_structure as require_structure
     from optim._engine.sources.structure import set_dimensions as set_dimensions
     from optim._engine.store import Store as Store
     from optim._engine.store import cache_key as cache_key
-    from optim.layout.source_files import CARRIED as CARRIED
+    from optim.layout.placing import CARRIED as CARRIED
     from optim.onnx.files import EXTERNAL_FROM_BYTES as EXTERNAL_FROM_BYTES
     from optim.onnx.files import deliver_linked as deliver_linked
     from optim.onnx.files import is_whole as is_whole
     from optim.onnx.linked import link as link
     from optim.onnx.sessions import PLAIN_CPU as PLAIN_CPU
-    from optim.providers.repacking import mapped_config as mapped_config
+    from optim.providers.memory import mapped_config as mapped_config
 else:
     from optim._engine.handed_on import hand_on
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from optim._engine.plugins.versions import version_keys as version_keys
     from optim._engine.recipes.recipe import Recipe as Recipe
     from optim._engine.recipes.recipe import recipe_from as recipe_from
+    from optim._engine.recipes.recipe import untrusted as untrusted
     from optim._engine.recipes.toml import read_toml as read_toml
-    from optim._engine.recipes.trust import untrusted as untrusted
     from optim._engine.reports.outcome import exit_status as exit_status
     from optim._engine.reports.schema import Report as Report
     from optim._engine.reports.words import figure_text as figure_text

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from optim._engine.feeds.past_names import carried_by_name as carried_by_name
     from optim.adapters.session import Adapters as Adapters
     from optim.adapters.supply import share_out as share_out
-    from optim.decoders.kept_logits import one_kept as one_kept
-    from optim.decoders.shared_past import file_shares_past as file_shares_past
-    from optim.decoders.shared_past import shares_past as shares_past
+    from optim.decoders.conventions import file_shares_past as file_shares_past
+    from optim.decoders.conventions import one_kept as one_kept
+    from optim.decoders.conventions import shares_past as shares_past
     from optim.jobs.resources import free_memory_bytes as free_memory_bytes
     from optim.providers.memory import TensorMemory as TensorMemory
 else:

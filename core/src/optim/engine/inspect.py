@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from optim._engine.backends.held import held_backend as held_backend
-    from optim._engine.graphs.file_there import check_file as check_file
+    from optim._engine.graphs.user_files import check_file as check_file
     from optim._engine.machine import this_machine as this_machine
     from optim._engine.plugins.registry import Registry as Registry
     from optim._engine.plugins.registry import load_registry as load_registry

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from optim._engine.load_script import LOAD_TEXT as LOAD_TEXT
-    from optim._engine.reports.parts.running import GenerationReport as GenerationReport
-    from optim._engine.reports.parts.running import StartReport as StartReport
+    from optim._engine.reports.parts import GenerationReport as GenerationReport
+    from optim._engine.reports.parts import StartReport as StartReport
     from optim._engine.reports.schema import PAGE_FILE as PAGE_FILE
     from optim._engine.reports.schema import OutputReport as OutputReport
     from optim._engine.reports.schema import PointReport as PointReport

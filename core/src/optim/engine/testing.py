@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from optim._engine.compare.distrust import Untouched as Untouched
     from optim._engine.compare.distrust import checked_model as checked_model
     from optim._engine.compare.distrust import require_fit as require_fit
-    from optim._engine.compare.metric_counts import count as count
-    from optim._engine.compare.metric_counts import value_of as value_of
     from optim._engine.compare.padding import outputs_with_padding as outputs_with_padding
     from optim._engine.compare.place import mapped_feeds as mapped_feeds
     from optim._engine.compare.place import mapped_outputs as mapped_outputs
     from optim._engine.compare.recast import compare_raw as compare_raw
+    from optim._engine.compare.task import count as count
+    from optim._engine.compare.task import value_of as value_of
     from optim._engine.feeds.feedset import FeedSet as FeedSet
-    from optim._engine.feeds.load import load_feeds as load_feeds
+    from optim._engine.feeds.sources import load_feeds as load_feeds
     from optim._engine.feeds.synthesize import synthesize_feeds as synthesize_feeds
     from optim._engine.gate.drift import NO_DRIFT as NO_DRIFT
     from optim._engine.gate.drift import Drift as Drift
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from optim._engine.gate.outputs import variations_of as variations_of
     from optim._engine.graphs.ingest import ingest as ingest
     from optim._engine.handed_on import hand_on as hand_on
-    from optim._engine.jobs.calibration import Calibration as Calibration
     from optim._engine.jobs.job import Job as Job
+    from optim._engine.jobs.offer import Calibration as Calibration
     from optim._engine.jobs.offer import context_for as context_for
     from optim._engine.jobs.offer import proposed_options as proposed_options
     from optim._engine.plugins.checks import backend_defect as backend_defect

@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from optim.jobs.channel import Channel as Channel
     from optim.jobs.process import WorkerFailed as WorkerFailed
     from optim.jobs.process import run_job as run_job
     from optim.jobs.resources import usable_processors as usable_processors
+    from optim.jobs.talk import Channel as Channel
     from optim.jobs.wire import from_wire as from_wire
     from optim.jobs.wire import to_wire as to_wire
 else:

@@ -22,12 +22,11 @@ from dataclasses import asdict
 from typing import Any, NoReturn
 
 from optim.errors import OptimError, disk_error, is_disk_full
-from optim.jobs.channel import Channel
 from optim.jobs.doing import tell_by
 from optim.jobs.frames import foreign_first
 from optim.jobs.resources import peak_memory_bytes
 from optim.jobs.seldom import put_off_what_is_seldom_needed
-from optim.jobs.talk import Talk, inherited
+from optim.jobs.talk import Channel, Talk, inherited
 
 
 def main() -> None:

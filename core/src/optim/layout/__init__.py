@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from optim.layout.contract import SWITCHED_OFF as SWITCHED_OFF
     from optim.layout.contract import Laid as Laid
     from optim.layout.contract import Layout as Layout
     from optim.layout.contract import Result as Result
+    from optim.layout.contract import disabled_as_config as disabled_as_config
+    from optim.layout.contract import switched_off as switched_off
     from optim.layout.opening import Opened as Opened
     from optim.layout.opening import open_laid as open_laid
     from optim.layout.placing import LARGEST_GRAPH as LARGEST_GRAPH
+    from optim.layout.placing import TOKENIZERS as TOKENIZERS
+    from optim.layout.placing import carry_files as carry_files
     from optim.layout.placing import place_graph as place_graph
     from optim.layout.placing import require_provider as require_provider
-    from optim.layout.settings import SWITCHED_OFF as SWITCHED_OFF
-    from optim.layout.settings import disabled_as_config as disabled_as_config
-    from optim.layout.settings import switched_off as switched_off
-    from optim.layout.source_files import TOKENIZERS as TOKENIZERS
-    from optim.layout.source_files import carry_files as carry_files
 else:
     from optim._engine.handed_on import hand_on
 

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from optim.onnx.backend import OnnxRuntimeBackend as OnnxRuntimeBackend
     from optim.onnx.backend import OnnxRuntimeSession as OnnxRuntimeSession
     from optim.onnx.checker import check_graph as check_graph
-    from optim.onnx.denormals import denormal_weights as denormal_weights
-    from optim.onnx.denormals import is_denormal as is_denormal
     from optim.onnx.edit import UniqueNames as UniqueNames
     from optim.onnx.edit import add_constant as add_constant
     from optim.onnx.edit import constant_values as constant_values
+    from optim.onnx.edit import denormal_weights as denormal_weights
+    from optim.onnx.edit import is_denormal as is_denormal
     from optim.onnx.edit import make_constant as make_constant
     from optim.onnx.edit import only_reader as only_reader
     from optim.onnx.edit import read_constant as read_constant

@@ -115,7 +115,7 @@ class OnnxRuntimeBackend(Backend):
         """Opens a model with its own settings. Maps weights that are large beside the memory."""
         from optim.onnx.libraries import operator_libraries
         from optim.onnx.sessions import open_session
-        from optim.providers.repacking import mapped_config
+        from optim.providers.memory import mapped_config
 
         mapped = mapped_config(model.path, target)
         said = {name: text for name, text in model.session.session_config.items() if name in mapped}
@@ -146,8 +146,7 @@ class OnnxRuntimeBackend(Backend):
         """Returns a digest of the graph that onnxruntime makes under the model's settings, and of the other settings.
 
         Weights count by type, by shape, and by how many of their numbers are denormal
-        (``optim.onnx.digests.operations_digest``, ``optim.onnx.denormals``). Providers that compile whole graphs cannot
-        write their graph.
+        (``operations_digest``, ``denormal_weights``). Providers that compile whole graphs cannot write their graph.
         """
         from optim.onnx.digests import operations_digest
 
@@ -182,7 +181,7 @@ class OnnxRuntimeBackend(Backend):
 @functools.lru_cache(maxsize=4)
 def _count_denormals(path: Path) -> int:
     """How many denormal numbers the weights of a graph in the store have; known for all settings of one graph."""
-    from optim.onnx.denormals import denormal_weights
+    from optim.onnx.edit import denormal_weights
     from optim.onnx.files import read_ir
 
     return sum(count for _, count in denormal_weights(read_ir(path)))

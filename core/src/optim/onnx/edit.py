@@ -1,7 +1,8 @@
-"""For passes that rewrite onnx-ir graphs: reads and adds constants, finds single readers, keeps names unique."""
+"""For passes that rewrite onnx-ir graphs: constants, single readers, unique names, and denormal numbers in weights."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -93,3 +94,29 @@ def constant_values(graph: ir.Model) -> set[ir.Value]:
         if not has_body and not node.op_type.startswith("Random") and all(v is None or v in fixed for v in node.inputs):
             fixed.update(node.outputs)
     return fixed
+
+
+_BLOCK = 1 << 22
+"""Elements looked at together: the mask of a weight of gigabytes is never held as a whole."""
+
+
+def is_denormal(array: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """A mask of the numbers below the smallest normal one, zero excepted. Processors compute with them far slower.
+
+    The mask follows from the bits: in a process that flushes denormals, a comparison takes them for zeros.
+    """
+    magnitude = np.ascontiguousarray(array).view(np.uint32) & np.uint32(0x7FFFFFFF)
+    return (magnitude - np.uint32(1)) < np.uint32(0x007FFFFF)
+
+
+def denormal_weights(graph: ir.Model) -> Iterator[tuple[ir.Value, int]]:
+    """The float32 weights of a graph with denormal numbers, and how many each has. Reads all float32 weights."""
+    for part in graph.graphs():
+        for value in part.initializers.values():
+            weight = value.const_value
+            if weight is None or weight.dtype != ir.DataType.FLOAT:
+                continue
+            flat = weight.numpy().reshape(-1)
+            blocks = (flat[start : start + _BLOCK] for start in range(0, flat.size, _BLOCK))
+            if count := sum(int(is_denormal(block).sum()) for block in blocks):
+                yield value, count

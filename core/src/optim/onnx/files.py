@@ -23,7 +23,7 @@ import onnx_ir as ir
 from google.protobuf.message import DecodeError
 from onnx_ir import TensorProtocol
 
-from optim.decoders.shared_past import keep_shared_past
+from optim.decoders.conventions import keep_shared_past
 from optim.model import Model, SessionConfig, TensorInfo
 from optim.onnx.adapter_inputs import SUPPLIED, adapter_inputs_of, keep_adapter_inputs, leave_to_sessions
 from optim.onnx.context_files import context_files, deliver_contexts, keep_attachments, set_artefacts, store_contexts

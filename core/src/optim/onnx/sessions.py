@@ -24,8 +24,7 @@ from optim.onnx.libraries import installed_domains, operator_library_path
 from optim.onnx.linked import FOLDER_CONFIG, session_model
 from optim.onnx.refusals import plain_message, session_failed
 from optim.providers.assignment import RECORD_ASSIGNMENT, require_shapes_only
-from optim.providers.names import CPU
-from optim.providers.runtime_faults import settings_around_faults
+from optim.providers.names import CPU, settings_around_faults
 from optim.providers.start import build_command, missing_library, preload, remedy
 from optim.target import Target
 

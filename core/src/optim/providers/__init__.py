@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from optim.providers.assignment import provider_shares as provider_shares
     from optim.providers.names import CPU as CPU
     from optim.providers.names import CUDA as CUDA
+    from optim.providers.names import GROUP_QUERY_FUSION as GROUP_QUERY_FUSION
     from optim.providers.names import TENSORRT as TENSORRT
-    from optim.providers.runtime_faults import GROUP_QUERY_FUSION as GROUP_QUERY_FUSION
     from optim.providers.start import BUILD_COMMAND as BUILD_COMMAND
     from optim.providers.start import CUDA_COMMAND as CUDA_COMMAND
     from optim.providers.start import TENSORRT_COMMAND as TENSORRT_COMMAND

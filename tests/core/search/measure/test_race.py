@@ -17,9 +17,9 @@ from optim._engine.jobs.runner import thread_executor
 from optim._engine.jobs.start_up import Ready
 from optim._engine.plugins.registry import load_registry
 from optim._engine.search.board import Board
-from optim._engine.search.effort import Effort
 from optim._engine.search.measure import race_job, race_lanes, race_rounds
 from optim._engine.search.measure.clock import Clock
+from optim._engine.search.measure.efforts import Effort
 from optim._engine.search.measure.racing import Wanted, race_candidates
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.workbench import Workbench

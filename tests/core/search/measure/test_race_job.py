@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from optim._engine.jobs.start_up import Ready
-from optim._engine.search.effort import Effort
 from optim._engine.search.measure import race_job, race_lanes, race_rounds
+from optim._engine.search.measure.efforts import Effort
 
 WAITED_S = 100.0
 

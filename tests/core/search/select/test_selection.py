@@ -20,7 +20,7 @@ from optim._engine.search.board import Board
 from optim._engine.search.deadline import Deadline
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.idle_settings import IdleSettings
-from optim._engine.search.measure.statistics import joined_ratio
+from optim._engine.search.measure.lane_figures import joined_ratio
 from optim._engine.search.objective import Objective
 from optim._engine.search.select.chains import Chains
 from optim._engine.search.select.selection import Selection

@@ -12,7 +12,7 @@ from all_goals import GOALS
 
 import optim
 from optim._engine.api.request import settings_from
-from optim._engine.goals.workload import Workload, asked_workload
+from optim._engine.goals.generating import Workload, asked_workload
 from optim._engine.recipes.recipe import recipe_from
 from optim._engine.runs.locking import apply_recipe
 from optim._engine.search.settings import RunSettings

@@ -15,7 +15,7 @@ import optim
 from optim import OptimError, TensorInfo
 from optim._engine.api.request import settings_from
 from optim._engine.cli.dry_run import print_plan
-from optim._engine.goals.workload import Workload
+from optim._engine.goals.generating import Workload
 from optim._engine.plugins.registry import load_registry
 from optim._engine.search.explore.beam import Beam
 from optim._engine.search.plan import make_plan

@@ -16,7 +16,7 @@ from optim._engine.compare.variants import compare_variants
 from optim._engine.gate.variation import Variation, measure
 from optim.arrays import Feeds
 from optim.decoders import KEPT_LOGITS
-from optim.decoders.kept_logits import last_logits
+from optim.decoders.conventions import last_logits
 from optim.onnx import read_ir
 from optim_plugins.goals.decoders.decoder import session_interface
 from optim_plugins.goals.decoders.steps import BufferSteps

@@ -38,7 +38,7 @@ from optim._engine.runs.session_file import write_session_files
 from optim._engine.search.plan import make_plan
 from optim._engine.search.settings import Named, RunSettings
 from optim.cli_kit import write_model
-from optim.decoders.shared_past import file_shares_past
+from optim.decoders.conventions import file_shares_past
 from optim.goal import GoalRequest
 from optim.onnx import deliver_model
 from optim_plugins.goals.decoders.decoder import SessionDecoder, session_interface

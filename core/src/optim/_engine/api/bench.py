@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from optim._engine.api.given import Data, MadeUp, named_data, sized_data
 from optim._engine.api.request import conditions_for
 from optim._engine.goals.bounds import parse_bound
+from optim._engine.goals.generating import asked_workload
 from optim._engine.goals.known import find_goal
-from optim._engine.goals.workload import asked_workload
 from optim._engine.search.settings import RunSettings, joined_targets
-from optim._engine.sources.address import fetched, quiet
+from optim._engine.sources.naming import fetched, quiet
 from optim.errors import ExitStatus, OptimError
 
 if TYPE_CHECKING:

@@ -69,8 +69,8 @@ def export(
         >>> made.components[0].drift
         2.4e-07
     """
-    from optim._engine.sources.address import fetched, quiet
     from optim._engine.sources.exported import Choice
+    from optim._engine.sources.naming import fetched, quiet
 
     said = say or quiet
     request = SourceRequest(
@@ -133,7 +133,7 @@ def export_request(
 def _described(made: ExportedSource, output: Path) -> ExportedFolder:
     """What a caller is told of the folder."""
     from optim._engine.reports.answers import ExportedComponent, ExportedFolder
-    from optim._engine.reports.parts.exported import ExportStepReport
+    from optim._engine.reports.parts import ExportStepReport
     from optim._engine.sources.export_file import file_of
     from optim.jobs.wire import to_wire
 

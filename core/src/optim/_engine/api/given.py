@@ -35,10 +35,6 @@ TaskMetric: TypeAlias = str | Metric | Callable[..., "float | Array"]
 def named_data(data: Data | None, seed: int) -> Iterator[str | None]:
     """The feeds as a run names them; a file of arrays is there until the end of the context.
 
-    Args:
-        data: what the caller gave.
-        seed: handed to a function that takes one.
-
     Raises:
         OptimError[bad-data]: it is nothing that samples could be read from.
         OptimError[feeds-empty]: it has no samples.
@@ -72,7 +68,7 @@ def _write(samples: Iterator[Sample], path: Path) -> None:
     """Write numbered samples, one array at a time; no more than a run would read."""
     import numpy as np
 
-    from optim._engine.feeds.load import MAX_SAMPLES
+    from optim._engine.feeds.sources import MAX_SAMPLES
 
     count = 0
     with zipfile.ZipFile(path, "w") as archive:
@@ -150,12 +146,6 @@ class MadeUp:
 def sized_data(model: Path, asked: MadeUp, data: Data | None, seed: int) -> Iterator[Data | None]:
     """The samples that are made up as the caller says, in a file that is there until the end; else ``data``.
 
-    Args:
-        model: an ``.onnx`` file or a run folder.
-        asked: how they are made up.
-        data: what the caller gave.
-        seed: of the values.
-
     Raises:
         OptimError[conflicting-request]: samples are given, or the model has to be exported first.
         OptimError[bad-samples]: a number of samples or a kind of mask that cannot be.
@@ -191,7 +181,7 @@ def sized_data(model: Path, asked: MadeUp, data: Data | None, seed: int) -> Iter
 
 
 def _require_made_up(model: Path, asked: MadeUp, data: Data | None) -> None:
-    from optim._engine.feeds.load import MAX_SAMPLES
+    from optim._engine.feeds.sources import MAX_SAMPLES
     from optim._engine.sources.naming import needs_export
 
     if data is not None:

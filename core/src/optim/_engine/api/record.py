@@ -136,7 +136,8 @@ def capture(
 
 
 def _recorder(what: str) -> PipelineRecorder:
+    from optim._engine.plugins.plugin import EnginePart
     from optim._engine.plugins.registry import load_registry
 
-    made: PipelineRecorder = load_registry().part("recorder", "record", what)
-    return made
+    part: EnginePart[PipelineRecorder] = EnginePart("recorder", "record")
+    return load_registry().part(part, what)

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 from optim._engine.feeds.named import require_feeds
 from optim._engine.gate.max_loss import parse_max_loss, parse_max_mismatch
 from optim._engine.goals.bounds import merged, said_bounds
-from optim._engine.goals.workload import asked_workload
-from optim._engine.graphs.file_there import check_file
+from optim._engine.goals.generating import asked_workload
+from optim._engine.graphs.user_files import check_file
 from optim._engine.json_file import read_json
 from optim._engine.search.settings import PRESETS, RunSettings, parse_stage
-from optim._engine.sources.address import name_of
 from optim._engine.sources.export_file import EXPORT_FILE, read_export_file
-from optim._engine.sources.naming import needs_export
+from optim._engine.sources.naming import name_of, needs_export
 from optim.errors import OptimError, unknown_name
 from optim.source import SourceRequest
 
@@ -82,7 +81,7 @@ def settings_from(
         changes["bounds"] = merged(settings.bounds, given["bounds"])
     settings = replace(settings, **changes)
     if isinstance(recipe, Path) and not trust_code:
-        from optim._engine.recipes.trust import require_no_code
+        from optim._engine.recipes.recipe import require_no_code
 
         require_no_code(settings, recipe, given)
     return settings, lock
@@ -126,8 +125,7 @@ def require_run(settings: RunSettings) -> None:
             check_file(file)
     from optim._engine.goals.bounds import require_bounds
     from optim._engine.goals.known import find_goal
-    from optim._engine.plugins.chosen_targets import choose_targets
-    from optim._engine.plugins.clusters import find_cluster
+    from optim._engine.plugins.chosen_targets import choose_targets, find_cluster
     from optim._engine.plugins.registry import load_registry
 
     registry = load_registry()
@@ -174,14 +172,6 @@ def conditions_for(
     models: Sequence[Path], say: Callable[[str], None], *, data: str | None, target: str, seed: int, component: str = ""
 ) -> Conditions:
     """Under which models are looked at without a search, after what is not there was refused.
-
-    Args:
-        models: as ``_require_models`` takes them.
-        say: told what is going on.
-        data: where feeds come from; None: synthesized from the first model.
-        target: where all run.
-        seed: of synthesized feeds.
-        component: of a source with several.
 
     Raises:
         OptimError: as ``_require_models``.

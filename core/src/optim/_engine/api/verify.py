@@ -1,8 +1,9 @@
-"""``optim.verify``: one model against another, on the same feeds."""
+"""``optim.verify`` and ``optim.lab``: models on the same samples."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from os import PathLike, fspath
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -10,11 +11,12 @@ from urllib.parse import quote
 from optim._engine.api.given import Data, MadeUp, TaskMetric, named_data, named_metric, sized_data
 from optim._engine.api.request import conditions_for
 from optim._engine.gate.max_loss import parse_max_loss, parse_max_mismatch
-from optim._engine.sources.address import fetched, quiet
+from optim._engine.sources.naming import fetched, quiet
 from optim.errors import OptimError
 
 if TYPE_CHECKING:
     from optim._engine.reports.answers import Verification
+    from optim._engine.runs.lab.lab import Lab
 
 
 def verify(
@@ -100,3 +102,45 @@ def verify(
     if not made_up:
         return found
     return found.model_copy(update={"feeds": found.feeds.model_copy(update={"origin": made_up.text})})
+
+
+def lab(
+    model: str | PathLike[str],
+    *,
+    data: Data | None = None,
+    target: str = "cpu",
+    seed: int = 0,
+    beside: Sequence[str | PathLike[str]] = (),
+    say: Callable[[str], None] | None = None,
+) -> Lab:
+    """Prepares a model for experiments: reads the model and its samples, and runs it on them.
+
+    Args:
+        model: an ``.onnx`` file, a run folder, or a source, which optim exports.
+        data: input samples, as in ``optim.run``. By default the samples of a run folder if it has some, else
+            synthesized ones.
+        target: where models run.
+        seed: random seed for synthesized samples and for passes.
+        beside: further models to look at. optim also uses the samples of their run folders.
+        say: function that gets progress, a line at a time.
+
+    Returns:
+        The lab. It has a place in the cache until you close it or the program ends. A ``with`` block closes it.
+
+    Raises:
+        OptimError: the model, the samples or the target cannot be used.
+
+    Examples:
+        >>> lab = optim.lab("model.onnx", data={"x": x})
+        >>> smaller = lab.try_pass("ort.quantize-dynamic", per_channel=True)
+        >>> smaller.drift, lab.time(lab.original, smaller).ratio
+        (0.0083, 0.62)
+    """
+    said = say or quiet
+    models = [fetched(fspath(one), said) for one in (model, *beside)]
+    with ExitStack() as stack:
+        feeds = stack.enter_context(named_data(data, seed))
+        conditions = conditions_for(models, said, data=feeds, target=target, seed=seed)
+        from optim._engine.runs.lab.lab import Lab
+
+        return Lab.of(models, conditions)

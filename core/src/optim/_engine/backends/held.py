@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from optim._engine.backends.call_bounds import Bounds, of_vendor
 from optim._engine.backends.device import device
 from optim._engine.backends.held_session import HeldSession
-from optim._engine.backends.plugin_calls import PluginCalls
+from optim._engine.backends.plugin_calls import Bounds, PluginCalls, of_vendor
 from optim._engine.plugins.registry import Registry
 from optim.arrays import Feeds
 from optim.backend import Backend, BackendLimits, Check, Delivery, KernelProbe, KernelRatio, NodeProfile, Session
@@ -19,11 +18,6 @@ from optim.target import Target
 
 def held_backend(registry: Registry, name: str, bounds: Bounds | None = None) -> HeldBackend:
     """The backend of that name.
-
-    Args:
-        registry: of the plugins.
-        name: of the backend.
-        bounds: what calls of it may take beside the limits that it has itself.
 
     Raises:
         OptimError[unknown-backend]: no usable plugin adds it.
@@ -38,13 +32,7 @@ class HeldBackend(Backend):
     """What every job opens models with.
 
     Args:
-        kind: the class that a plugin offers.
-        release: the distribution that brings it, with its version.
-        package: that distribution.
         bounds: what calls of it may take beside the limits that it has itself.
-
-    Attributes:
-        release: as given.
     """
 
     def __init__(self, kind: type[Backend], release: str, package: str = "", bounds: Bounds | None = None) -> None:

@@ -10,9 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from optim._engine.backends.call_bounds import Bounds, tightest
 from optim._engine.backends.device import Device
-from optim._engine.backends.plugin_calls import PluginCalls
+from optim._engine.backends.plugin_calls import Bounds, PluginCalls, tightest
 from optim._engine.backends.session_contract import executed_defect, outputs_defect, ran_elsewhere, times_defect
 from optim.arrays import Feeds, Outputs
 from optim.backend import KernelCount, Session
@@ -32,9 +31,7 @@ class HeldSession(Session):
     """A session of a plugin's backend.
 
     Args:
-        plugin: how it is called.
         opening: opens it; called again when it had to make way on its device.
-        model: what is open.
         target: where it should run.
         on_target: whether it is opened there, and not where the reference is computed.
         turns: the device that it takes, where that takes one session at a time.

@@ -1,13 +1,15 @@
-"""Calls of a plugin's backend: what it does wrong is named with its plugin, and what passes is tried again."""
+"""Calls of a plugin's backend: how long they may take, its errors named with its plugin, and what is tried again."""
 
 from __future__ import annotations
 
+import math
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from optim.backend import CallLimits
 from optim.errors import ExitStatus, OptimError, describe_exception
 from optim.jobs.doing import NO_LIMIT, Limit, PluginCall, current_call, say_call
 
@@ -30,8 +32,6 @@ class PluginCalls:
     """How a backend is called.
 
     Attributes:
-        name: of the backend.
-        release: the distribution that brings it, with its version.
         is_passing: whether what was raised may go by itself, as the backend says.
         by_wall: whether what it says of its own times is taken from the wall's clock.
     """
@@ -47,10 +47,6 @@ class PluginCalls:
 
     def blame(self, what: str, work: Callable[[], T]) -> T:
         """Do something of the plugin's; what it raises names the plugin.
-
-        Args:
-            what: went wrong, to follow the backend's name.
-            work: of the plugin.
 
         Raises:
             OptimError[backend-failed]: it raised what is no diagnosis.
@@ -133,3 +129,53 @@ def _is_of_core(error: OptimError) -> bool:
     """Returns whether a library of the core raised it, such as the one that opens sessions, and no plugin."""
     frames = list(traceback.walk_tb(error.__traceback__))
     return bool(frames) and str(frames[-1][0].f_globals.get("__name__", "")).startswith("optim.")
+
+
+_VENDORS = "its plugin's own limit"
+
+_ORIGINALS = "many times what the original takes"
+
+_LEAST_S, _TIMES = 5.0, 20.0
+"""What any call may take, and how many times longer than with the original: beside sixteen programs two processors
+were ten times slower from one minute to the next, and stood still for seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Limits of one kind.
+
+    Attributes:
+        limits: in seconds.
+        why: whose limits they are.
+        of_each: whether several runs together may take so many times as long.
+    """
+
+    limits: CallLimits
+    why: str
+    of_each: bool = False
+
+
+def of_vendor(limits: CallLimits) -> Bounds:
+    """What a backend says of itself."""
+    return Bounds(limits, _VENDORS, of_each=True)
+
+
+def of_original(open_s: float, run_s: float, left_s: float) -> Bounds:
+    """What tells a call that hangs from one that is slow.
+
+    Args:
+        open_s: that the original took to open.
+        run_s: that one run of it took on average.
+        left_s: of the run, for a call: it may take as long, however little the original takes.
+    """
+    if math.isinf(left_s):
+        return Bounds(CallLimits(), _ORIGINALS)
+    opens, runs = (max(_LEAST_S + _TIMES * seconds, left_s) for seconds in (open_s, run_s))
+    return Bounds(CallLimits(opens, runs), _ORIGINALS)
+
+
+def tightest(bounds: Sequence[Bounds]) -> tuple[Limit, Limit]:
+    """The shortest limits for opening and for a run."""
+    opens = [Limit(one.limits.open_s, one.why) for one in bounds if one.limits.open_s is not None]
+    runs = [Limit(one.limits.run_s, one.why, one.of_each) for one in bounds if one.limits.run_s is not None]
+    return min(opens, default=NO_LIMIT), min(runs, default=NO_LIMIT)

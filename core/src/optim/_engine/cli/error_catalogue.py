@@ -33,7 +33,6 @@ PARTS = {
         "compare/metric_callback.py",
         "compare/metric_spec.py",
         "compare/metric_maker.py",
-        "compare/metric_counts.py",
         "compare/task.py",
     ),
     "The command line, plugins and passes": (
@@ -114,12 +113,7 @@ def installed_packages() -> dict[str, Path]:
 
 
 def catalogue(packages: Mapping[str, Path], only: str = "") -> dict[str, ErrorEntry]:
-    """The errors of some packages by reference.
-
-    Args:
-        packages: the folder of each, by its name.
-        only: the one that is looked for; empty: all.
-    """
+    """The errors of some packages by reference."""
     made = [
         (part_of(name, place), name, place, errors)
         for name, folder in packages.items()

@@ -31,7 +31,7 @@ def diagnose(error: BaseException) -> OptimError:
     if isinstance(error, OSError) and (named or isinstance(error, FileNotFoundError)):
         return _refused(error)
     if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
-        from optim._engine.graphs.file_there import name_refused
+        from optim._engine.graphs.user_files import name_refused
 
         return name_refused(error.object)  # it can be opened, and not be written into a report
     message = " ".join(str(error).split())
@@ -61,13 +61,7 @@ def _lacks_memory(error: BaseException) -> bool:
 
 
 def print_error(error: OptimError, *, as_json: bool, trace: BaseException | None = None) -> None:
-    """Print a diagnosis.
-
-    Args:
-        error: what to print.
-        as_json: also print it on stdout as JSON.
-        trace: where given, the traceback of this exception comes first.
-    """
+    """Print a diagnosis, with ``as_json`` also on stdout as JSON; the traceback of ``trace`` comes first."""
     if trace is not None:
         for text in _traces(trace):
             echo(text.rstrip(), err=True)

@@ -18,7 +18,7 @@ from optim._engine.compare.recast import compare_raw, raw_samples, recast_place
 from optim._engine.compare.task import measure_task as measure_task_of
 from optim._engine.compare.variants import compare_variants
 from optim._engine.gate.drift import BatchDrift, OutputComparison, worst_drift
-from optim._engine.gate.task import TaskFigure
+from optim._engine.gate.max_loss import TaskFigure
 from optim.arrays import Feeds
 from optim.backend import Session
 from optim.errors import OptimError
@@ -43,9 +43,6 @@ class Comparison:
     """Where a chain's models run, and what they are compared with.
 
     Attributes:
-        place: where they are opened.
-        reference: the original.
-        interfaces: of the steps of the chain.
         given: the model that a recasting step was given; None where there is none.
     """
 

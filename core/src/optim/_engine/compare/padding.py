@@ -1,19 +1,24 @@
-"""Whether what a mask hides is padding: shown by the original itself, and not believed for a name.
+"""The original's outputs, looked at before anything is held against them: variation, numbers, padding.
 
-What stands at a padded position must not matter. So the original is run with other values there, and then an output may
-leave positions out only if its elements changed at these positions, or are one number there, and nowhere else.
+What a mask hides is padding if the original itself shows it, and not because of a name: values at a padded position
+must not matter. So the original is run with other values there, and then an output may leave positions out only if its
+elements changed at these positions, or are one number there, and nowhere else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 
-from optim._engine.gate.outputs import elements, padding_masks, valid_positions
-from optim._engine.gate.variation import Numbers, measure
+from optim._engine.compare.place import Reference, chosen
+from optim._engine.gate.outputs import elements, only_nan, padding_masks, valid_positions, variations_of
+from optim._engine.gate.variation import Numbers, Variation, measure, write
 from optim.arrays import Array, Feeds, Outputs
+from optim.backend import Session
+from optim.errors import OptimError
 from optim.model import Model, TensorInfo
+from optim.target import Target
 
 _SAMPLES = 2
 """With padding, that are looked at: each takes two runs."""
@@ -22,13 +27,7 @@ _ROUNDING = 1e-4
 
 
 def outputs_with_padding(run: Callable[[Feeds], Outputs], original: Model, samples: Iterable[Feeds]) -> frozenset[str]:
-    """Names of outputs whose padded positions say nothing.
-
-    Args:
-        run: the original.
-        original: for names and symbolic dimensions.
-        samples: its feeds.
-    """
+    """Names of outputs whose padded positions say nothing."""
     infos = {info.name: info for info in original.outputs}
     proven: dict[str, bool] = {}
     looked_at = 0
@@ -77,3 +76,35 @@ def with_other_padding(feeds: Feeds, inputs: Iterable[TensorInfo]) -> Feeds:
             changed[name] = np.where(place, value, changed[name]).astype(array.dtype)
         del info
     return changed
+
+
+def measure_variations(session: Session, reference: Reference) -> dict[str, Variation]:
+    """Measure how each output of the original varies over its samples, and keep it beside its outputs."""
+    alone = (fed for _, fed in chosen(reference.feed_set(), reference.compared))
+    padded = outputs_with_padding(session.run, reference.original, alone)
+    feeds = chosen(reference.feed_set(), reference.compared)
+    found = variations_of(((reference.expected(sample), fed) for sample, fed in feeds), reference.original, padded)
+    write(reference.outputs, found)
+    return found
+
+
+def notes_on_outputs(variations: Mapping[str, Variation]) -> Iterator[str]:
+    """What cannot be judged on these samples."""
+    for name, one in variations.items():
+        if one.unjudged:
+            yield f"output '{name}' is not judged: {one.unjudged}; give --data on which this output differs"
+
+
+def require_numbers(reference: Reference, target: Target) -> None:
+    """Refuse an original that computes nothing: against NaN everything would be right.
+
+    Raises:
+        OptimError[only-nan]: no output has a number, on any sample.
+    """
+    if only_nan(reference.expected(sample) for sample in reference.compared):
+        raise OptimError(
+            "only-nan",
+            f"the original model computes only NaN on {target.name}",
+            f"no output has a number, on {len(reference.compared)} samples",
+            "optim verify MODEL MODEL --target cpu tells whether the model, its samples or the backend is the reason",
+        )

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from optim._engine.backends.call_bounds import Bounds
 from optim._engine.backends.held import HeldBackend, held_backend
+from optim._engine.backends.plugin_calls import Bounds
 from optim._engine.compare.metric_spec import MetricSpec
 from optim._engine.feeds.feedset import FeedSet
 from optim._engine.gate.drift import OutputComparison, merge_samples
@@ -18,7 +18,7 @@ from optim._engine.gate.variation import Variation, read
 from optim._engine.plugins.registry import load_registry
 from optim.arrays import Feeds, Outputs
 from optim.backend import Session
-from optim.errors import OptimError
+from optim.errors import OptimError, some_of
 from optim.jobs.doing import doing
 from optim.model import Model
 from optim.options import import_named
@@ -32,7 +32,6 @@ class Place:
 
     Attributes:
         target: without its probe.
-        backend_plugin: the plugin that contributes the target's backend.
         bounds: what its calls may take; None: as long as their jobs. It is not where the place is.
     """
 
@@ -50,8 +49,6 @@ class TaskUse:
     """The task metric of a run, as it was measured on the original.
 
     Attributes:
-        metric: which.
-        higher_is_better: its direction.
         limit: how much worse it may get; None where it only informs.
         samples: it is measured on at the end.
         explored: those of them that a candidate is measured on first.
@@ -152,14 +149,6 @@ def compare_run(
 ) -> list[OutputComparison]:
     """Compare a candidate's own outputs on one sample with the original's.
 
-    Args:
-        outputs: of the candidate.
-        reference: the original.
-        sample: which one.
-        feeds: of the original on that sample.
-        interfaces: of the candidate.
-        variations: of the original's outputs.
-
     Raises:
         OptimError: nothing-compared, interface-changed.
     """
@@ -195,3 +184,35 @@ def chosen(feeds: FeedSet, samples: Iterable[int]) -> Iterator[tuple[int, Feeds]
 def call_interface(function: str, interface: Interface, *arguments: Any) -> Any:
     """Call what an interface names as ``package.module:function``, with the interface's parameters."""
     return import_named(function)(*arguments, **interface.parameters)
+
+
+_TIMED_SHAPES = 3
+
+
+def spread_of(samples: Sequence[int], most: int) -> tuple[int, ...]:
+    """At most so many of some samples, spread evenly, the first among them."""
+    count, last = min(len(samples), most), len(samples) - 1
+    places = {round(number * last / max(1, count - 1)) for number in range(count)}
+    return tuple(samples[place] for place in sorted(places))
+
+
+def judged_on(feeds: FeedSet, most: int) -> tuple[int, ...]:
+    """At most so many samples to compare on: first those that no pass sees, then others, spread evenly."""
+    held_out = spread_of(feeds.held_out, most)
+    return held_out + spread_of(feeds.calibration, most - len(held_out))
+
+
+def timed_samples(compared: Sequence[int], feeds: FeedSet) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """One for each of the first distinct shapes, and what these look like."""
+    found: dict[str, int] = {}
+    for sample in compared:
+        found.setdefault(_shape_text(feeds.sample(sample)), sample)
+        if len(found) == _TIMED_SHAPES:
+            break
+    return tuple(found.values()), tuple(found)
+
+
+def _shape_text(feeds: Feeds) -> str:
+    """The shapes of one sample in a few words; many alike (past key/values) are named once."""
+    words = [f"{name} {'x'.join(map(str, array.shape)) or 'scalar'}" for name, array in feeds.items()]
+    return some_of(words, 4)

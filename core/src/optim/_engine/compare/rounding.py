@@ -20,7 +20,7 @@ from optim._engine.compare.place import Reference, chosen
 from optim._engine.gate.drift import OutputComparison, merge_samples, worst_drift
 from optim._engine.gate.outputs import CAP, FACTOR, FLOOR, compare_sample, elements, require_compared, rounding_of
 from optim._engine.gate.variation import Variation, epsilon, write
-from optim._engine.graphs.training_mode import EVALUATE, training_node
+from optim._engine.graphs.node_lookup import EVALUATE, training_node
 from optim.arrays import Feeds
 from optim.backend import Session
 from optim.errors import OptimError
@@ -36,7 +36,6 @@ class ToleranceTime:
 
     Attributes:
         once_s: what one setting takes, about: the model opened, and run on the samples.
-        most_s: for all of them.
         left_s: that are left of preparing.
     """
 
@@ -51,7 +50,6 @@ class Tolerance:
 
     Attributes:
         tolerance: largest drift that counts as lossless.
-        notes: for the report.
         complete: whether all settings were looked at.
     """
 
@@ -150,15 +148,7 @@ def _rounded(
     variations: Mapping[str, Variation],
     change: Callable[[Feeds], Feeds] = dict,
 ) -> tuple[float, dict[str, Variation]]:
-    """The original's drift from itself under other settings, and its variations with what these changed.
-
-    Args:
-        session: of the original.
-        reference: its outputs.
-        samples: to run.
-        variations: of its outputs.
-        change: what is done to feeds before.
-    """
+    """The original's drift from itself under other settings, with its feeds changed, and its variations with these."""
     merged: dict[str, OutputComparison] = {}
     known, original = dict(variations), reference.original
     seen = set()

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from optim._engine.gate.drift import BatchDrift, Drift, OutputComparison, worst_drift
-from optim._engine.gate.max_loss import MaxLoss
-from optim._engine.gate.task import TaskFigure, loss_objection
+from optim._engine.gate.max_loss import MaxLoss, TaskFigure, loss_objection
 
 _ROOM = 0.92
 """What is foreseen of eight samples is 5 to 10 % more than the worst of them."""
@@ -19,7 +18,6 @@ class Objection:
     """Why a model does not hold; false if nothing speaks against it.
 
     Attributes:
-        text: one sentence.
         beyond_budget: whether the drift, or the loss of the metric, is more than the user accepts.
     """
 
@@ -115,14 +113,7 @@ class Budget:
         *,
         provisional: bool = False,
     ) -> Objection:
-        """Returns why the outputs are not right; false if they are.
-
-        Args:
-            comparisons: of every output.
-            lossy: whether the chain has a lossy pass.
-            task: the task metric, where it was measured.
-            provisional: whether that was on some of the samples only.
-        """
+        """Returns why the outputs are not right; false if they are."""
         comparisons = list(comparisons)
         for comparison in comparisons:
             if reason := self._never_right(comparison, lossy):

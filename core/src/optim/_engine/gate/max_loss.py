@@ -1,4 +1,4 @@
-"""Limits that a user gives: ``--max-loss``, ``--max-drift`` and ``--max-mismatch``."""
+"""Limits that a user gives (``--max-loss``, ``--max-drift``, ``--max-mismatch``), and a metric held to its limit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ class MaxLoss:
 
     Attributes:
         amount: in the metric's own unit, or a share of the original's value; positive or 0.
-        relative: whether it is a share.
     """
 
     amount: float
@@ -84,10 +83,6 @@ def require_max_drift(max_drift: float | None, fix: str) -> None:
 def require_mismatch(share: float, text: str = "") -> float:
     """The share, unless it cannot be one.
 
-    Args:
-        share: of the elements of an output.
-        text: as the user wrote it.
-
     Raises:
         OptimError[bad-budget]: it is not from 0 to below 1.
     """
@@ -99,3 +94,39 @@ def require_mismatch(share: float, text: str = "") -> float:
             "--max-mismatch 1%",
         )
     return share
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFigure:
+    """A metric of one model.
+
+    Attributes:
+        value: over the samples together, in the metric's own unit.
+        original: of the original on the same samples.
+        loss: how much worse it is than the original; negative where it is better.
+        error: standard error of the loss over samples; None for a single sample.
+        samples: it was measured on.
+    """
+
+    value: float
+    original: float
+    loss: float
+    error: float | None
+    samples: int
+
+
+def loss_objection(figure: TaskFigure, limit: MaxLoss, *, provisional: bool) -> str:
+    """Returns why a loss is too large, in one sentence; empty where it is not.
+
+    If the figure is ``provisional``, of some samples only, what one standard error explains is let through.
+    """
+    allowed = limit.allowed(figure.original)
+    loss = figure.loss - (figure.error or 0.0 if provisional else 0.0)
+    if loss <= allowed + 1e-12:
+        return ""
+    share = f", {figure.loss / abs(figure.original):.2%}" if limit.relative and figure.original else ""
+    return (
+        f"the metric fell from {figure.original:.4g} to {figure.value:.4g}"
+        if figure.value < figure.original
+        else f"the metric rose from {figure.original:.4g} to {figure.value:.4g}"
+    ) + f" (loss {figure.loss:.3g}{share}), beyond the budget of {limit.text}"

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from optim._engine.plugins.plugin import EnginePart
 from optim._engine.plugins.registry import Registry
 from optim.decoders import Decoder
+from optim.errors import OptimError
 from optim.goal import GoalClock, GoalRequest
 from optim.model import Model
 
-_PLUGIN = "goals"
-"""It has the generator, and the goal of decoders."""
 GENERATE = "generate"
 """The goal of decoders."""
 
@@ -27,12 +29,7 @@ class TextGenerator(Protocol):
         """Why answers of a model are not timed that takes tokens and what looks like a past; empty for all else."""
 
     def within(self, asked: GoalRequest, facts: Mapping[str, Any]) -> GoalRequest:
-        """The same answers, or as long ones as the context has room for that a model was made for, where it is known.
-
-        Args:
-            asked: what the user says, or what is meant where nobody does.
-            facts: of the model's source.
-        """
+        """The same answers, or as long ones as the context that a model was made for has room for, if known."""
 
     def reach(self, session: Any, asked: GoalRequest) -> None:
         """Run the last token of an answer: only what exported a graph knows for how many positions it has room.
@@ -62,41 +59,67 @@ class TextGenerator(Protocol):
     def program_clock(self, folder: Path, asked: GoalRequest) -> GoalClock:
         """What times answers of another program that drives its model itself.
 
-        Args:
-            folder: of onnxruntime-genai.
-            asked: the answers.
-
         Raises:
             OptimError[runtime-missing]: that program is not installed.
         """
 
 
-def find_generator(registry: Registry) -> TextGenerator | None:
-    """The generator of the installed plugins; None where there is none: then no model is known to be a decoder."""
-    for path in registry.offered("generator"):
-        from optim.options import import_named  # pydantic takes its time
-
-        made: TextGenerator = import_named(path)()
-        return made
-    return None
-
-
-def require_generator(registry: Registry, what: str) -> TextGenerator:
-    """The generator of the installed plugins.
-
-    Args:
-        registry: of the plugins.
-        what: cannot be done without it.
-
-    Raises:
-        OptimError[plugin-missing]: there is none; says what to install.
-        OptimError[plugin-failed]: its plugin cannot be used.
-    """
-    made: TextGenerator = registry.part("generator", _PLUGIN, what)
-    return made
+GENERATOR: EnginePart[TextGenerator] = EnginePart("generator", "goals")
+"""Without it no model is known to be a decoder."""
 
 
 def loading_script(registry: Registry, script: str, model: Model, state: Mapping[str, str] | None = None) -> str:
     """The text of ``load.py``, with ``generate`` where :meth:`TextGenerator.load_script` puts it."""
-    generator = find_generator(registry)
+    generator = registry.find_part(GENERATOR)
     return generator.load_script(script, model, state) if script and generator is not None else script
+
+
+_MOST_TOKENS = 1 << 20
+"""Of a prompt or an answer; more is a slip of the pen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One answer to one prompt."""
+
+    prompt: int = 512
+    new: int = 128
+
+    @classmethod
+    def parse(cls, text: str) -> Workload:
+        """Of ``prompt=512,new=128``; what is left out is as in this one.
+
+        Raises:
+            OptimError[bad-workload]: it is nothing of the kind.
+        """
+        known = {"prompt": cls().prompt, "new": cls().new}
+        for part in filter(None, text.split(",")):
+            found = re.fullmatch(r"\s*(prompt|new)\s*=\s*(\d{1,7})\s*", part)
+            if found is None or not 0 < int(found[2]) <= _MOST_TOKENS:
+                raise _bad(text, f"'{part}' is not a number of tokens from 1 to {_MOST_TOKENS}, called prompt or new")
+            known[found[1]] = int(found[2])
+        return cls(known["prompt"], known["new"])
+
+    def __str__(self) -> str:
+        return f"prompt={self.prompt},new={self.new}"
+
+
+def asked_workload(text: str, goal: str | None) -> dict[str, Any]:
+    """What ``--generate`` says, as settings of a run: its goal is ``generate``.
+
+    Raises:
+        OptimError[bad-workload]: it cannot be read.
+        OptimError[conflicting-request]: another goal was asked for.
+    """
+    if goal not in (None, "generate"):
+        raise OptimError.usage(
+            "conflicting-request",
+            f"--generate {text} and --goal {goal} exclude each other",
+            "--generate says what the answers of goal generate are like",
+            fix="leave one of the two out",
+        )
+    return {"goal": "generate", "workload": Workload.parse(text)}
+
+
+def _bad(text: str, why: str, fix: str = "--generate prompt=512,new=128") -> OptimError:
+    return OptimError.usage("bad-workload", f"--generate cannot be '{text}'", why, fix)

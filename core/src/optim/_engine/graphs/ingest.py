@@ -15,8 +15,8 @@ import onnx
 import onnx_ir as ir
 from onnx_ir.passes.common import LiftConstantsToInitializersPass
 
-from optim._engine.graphs.file_there import check_file
 from optim._engine.graphs.limits import check_operators, check_types
+from optim._engine.graphs.user_files import check_file
 from optim.errors import OptimError
 from optim.model import Model
 from optim.onnx.checker import check_graph, malformed_is_invalid

@@ -12,7 +12,7 @@ from optim._engine.compare.comparison import Comparison
 from optim._engine.gate.drift import OutputComparison
 from optim._engine.graphs.limits import check_limits
 from optim._engine.jobs.job import Job
-from optim.jobs.channel import Channel
+from optim.jobs.talk import Channel
 from optim.model import Model
 
 
@@ -30,9 +30,7 @@ class Answer:
     """It runs.
 
     Attributes:
-        comparisons: with the original where it was prepared.
         executed_on: share of its nodes by provider.
-        versions: of the libraries that run it.
         requirements: what opens a result needs, as pip takes it.
     """
 

@@ -16,15 +16,14 @@ from optim._engine.backends.held_session import HeldSession
 from optim._engine.compare.comparison import Comparison
 from optim._engine.compare.distrust import Untouched, checked_model, require_fit, unchanged
 from optim._engine.gate.drift import OutputComparison
-from optim._engine.gate.task import TaskFigure
+from optim._engine.gate.max_loss import TaskFigure
 from optim._engine.graphs.limits import check_limits
-from optim._engine.jobs.calibration import Calibration
 from optim._engine.jobs.job import Job
-from optim._engine.jobs.offer import applying, context_for
+from optim._engine.jobs.offer import Calibration, applying, context_for
 from optim._engine.jobs.recorded import recorded
 from optim._engine.plugins.registry import load_registry
-from optim.jobs.channel import Channel
 from optim.jobs.doing import calling
+from optim.jobs.talk import Channel
 from optim.model import Model
 from optim.onnx.files import model_size_bytes
 from optim.options import PassOptions, parse_options
@@ -38,14 +37,8 @@ class Request:
 
     Attributes:
         model: the parent, in the store.
-        name: of the pass.
-        plugin: that has it.
-        options: JSON values.
         comparison: of the chain before, where the result must run too.
-        samples: to compare on.
         lossy: whether this pass or a step before is.
-        store: folder of the store.
-        seed: of the run.
         measure_task: whether the task metric is measured too.
     """
 

@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from optim._engine.compare.distrust import Untouched, checked_model, require_fit
-from optim._engine.feeds.load import load_feeds
+from optim._engine.feeds.sources import load_feeds
 from optim._engine.feeds.synthesize import synthesize_feeds
-from optim._engine.jobs.calibration import Calibration
 from optim._engine.jobs.job import Job
-from optim._engine.jobs.offer import applying, context_for, proposed_options
+from optim._engine.jobs.offer import Calibration, applying, context_for, proposed_options
 from optim._engine.plugins.registry import load_registry
 from optim.errors import OptimError
-from optim.jobs.channel import Channel
 from optim.jobs.doing import calling
+from optim.jobs.talk import Channel
 from optim.model import Model, TensorInfo
 from optim.options import parse_options
 from optim.passes import Pass, PassResult
@@ -42,14 +41,9 @@ class Request:
     """The original, the passes in their order, and what their samples are made of.
 
     Attributes:
-        model: the original, in the store.
         inputs: its inputs, in the sizes that samples have.
-        target: where it is to run.
         passes: in the order of a run.
         data: what the user gave after ``--data``; None: samples are made up.
-        feeds: folder to make them in.
-        store: folder of the store.
-        seed: of the run.
     """
 
     model: Model

@@ -8,9 +8,9 @@ from pathlib import Path
 from google.protobuf.message import DecodeError
 
 from optim._engine.graphs.ingest import ingest
-from optim._engine.graphs.stamp import Stamp, stamps_of
+from optim._engine.graphs.user_files import Stamp, stamps_of
 from optim._engine.jobs.job import Job
-from optim.jobs.channel import Channel
+from optim.jobs.talk import Channel
 from optim.model import Model
 from optim.onnx.external_data import external_files
 from optim.onnx.files import model_size_bytes
@@ -30,9 +30,6 @@ class Answer:
     """The user's file in the store.
 
     Attributes:
-        model: in the store.
-        size_bytes: what it takes on disk.
-        operators: nodes by operator.
         work: about the share of the work that each operator does.
         read: the files that it came from, as they were; empty where they changed meanwhile, or are too young to tell.
     """

@@ -18,7 +18,7 @@ from optim._engine.jobs.job import Job
 from optim.arrays import Array, Feeds, dtype_of
 from optim.backend import FLOAT32, KernelProbe, KernelRatio, Session
 from optim.errors import OptimError
-from optim.jobs.channel import Channel
+from optim.jobs.talk import Channel
 from optim.model import Model, TensorInfo
 from optim.onnx.files import describe_model
 
@@ -39,7 +39,6 @@ class Request:
     """What is asked.
 
     Attributes:
-        place: where the kernels run.
         store: a folder beside which scratch files may lie.
         timed: whether they are timed; else the backend's tables are all that is asked for.
     """

@@ -5,24 +5,27 @@ The parent drives several lanes in lock-step, so that all of them see the same m
 
 from __future__ import annotations
 
+import importlib
+import math
 import time
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from optim._engine.backends.held import HeldBackend
 from optim._engine.backends.held_session import HeldSession
 from optim._engine.backends.session_contract import clock_doubt, is_other_clock
 from optim._engine.compare.comparison import Comparison
 from optim._engine.jobs.job import Job
-from optim._engine.jobs.lane_clock import LaneClock
 from optim._engine.jobs.start_up import Ready, StartUp, timed_run, warm_up_of
 from optim.arrays import Feeds
-from optim.goal import Figure, Subject, Timer
-from optim.jobs.channel import Channel
-from optim.jobs.doing import doing
+from optim.errors import OptimError, describe_exception
+from optim.goal import Figure, GoalClock, Subject, Timer
+from optim.jobs.doing import PluginCall, calling, doing
 from optim.jobs.resources import peak_memory_bytes
-from optim.jobs.wire import to_wire
+from optim.jobs.talk import Channel
+from optim.jobs.wire import from_wire, to_wire
 from optim.model import Model
 from optim.providers.names import CPU
 
@@ -39,7 +42,6 @@ class Request:
     """A model to time.
 
     Attributes:
-        model: with its session settings.
         comparison: of the chain that made it, where it runs too.
         compared: samples to compare on; empty for the original itself.
         timed: samples to time; none where the target cannot be timed.
@@ -109,12 +111,7 @@ def run(request: Request, channel: Channel) -> Answer:
 
 
 class _GoalTimer:
-    """The goal's clock on the model of a lane; nothing where the goal has none of its own.
-
-    Args:
-        clock: of the goal.
-        subject: that it times.
-    """
+    """The goal's clock on the model of a lane; nothing where the goal has none of its own."""
 
     def __init__(self, clock: LaneClock | None, subject: Subject) -> None:
         self._clock = clock
@@ -180,3 +177,69 @@ def _answer_rounds(
         known, told = told, session.processor_s()
         goal_figure = to_wire(figure) if figure else None
         channel.event("times", seconds=seconds, cpu_s=told - known, goal=goal_figure, doubt=doubt)
+
+
+@dataclass(frozen=True, slots=True)
+class LaneClock:
+    """A goal's clock on its way to a lane.
+
+    Attributes:
+        path: ``package.module:Class`` of the clock.
+        release: the distribution that brings it, with its version; empty: it is optim's own.
+    """
+
+    goal: str
+    path: str
+    settings: dict[str, Any]
+    release: str = ""
+
+    @classmethod
+    def of(cls, goal: str, clock: GoalClock, release: str = "") -> LaneClock:
+        """Pack a clock."""
+        kind = type(clock)
+        return cls(goal, f"{kind.__module__}:{kind.__qualname__}", to_wire(clock), release)
+
+    def start(self, subject: Subject) -> Timer:
+        """The clock's timer.
+
+        Raises:
+            OptimError[goal-failed]: the plugin's clock raised; an OptimError of its own goes through.
+        """
+        module, _, name = self.path.partition(":")
+        with self._calling():
+            clock: GoalClock = from_wire(getattr(importlib.import_module(module), name), self.settings)
+            return clock.start(subject)
+
+    def round(self, timer: Timer) -> Figure:
+        """One round of the timer.
+
+        Raises:
+            OptimError[goal-failed]: it raised, or returned what is no figure.
+        """
+        with self._calling():
+            found = timer.round()
+        seconds = found.seconds if isinstance(found, Figure) else found
+        if isinstance(found, Figure) and isinstance(seconds, int | float) and 0 < seconds < math.inf:
+            return found
+        raise self._failed(f"its clock returned {seconds!r}, and not a Figure of some seconds")
+
+    @contextmanager
+    def _calling(self) -> Iterator[None]:
+        try:
+            with calling(PluginCall(f"the clock of goal {self.goal} was running", self.release)):
+                yield
+        except OptimError:
+            raise
+        except Exception as error:
+            if not self.release:
+                raise
+            raise self._failed(f"its clock raised {describe_exception(error)}") from error
+
+    def _failed(self, cause: str) -> OptimError:
+        return OptimError(
+            "goal-failed",
+            f"the clock of goal {self.goal} does not work on a model",
+            cause,
+            "time single runs: --goal latency; if it fails on every model, report this to its plugin",
+            self.release,
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -13,21 +13,23 @@ from typing import Any
 
 from optim._engine.backends.held_session import called
 from optim._engine.compare.distrust import PLUGINS_ISSUE, Untouched, require_fit, unchanged
-from optim._engine.graphs.node_names import unknown_nodes
-from optim._engine.jobs.calibration import Calibration
+from optim._engine.compare.place import mapped_feeds
+from optim._engine.feeds.feedset import FEWEST, SYNTHESIZED, FeedSet
+from optim._engine.graphs.node_lookup import unknown_nodes
 from optim._engine.jobs.job import Job
 from optim._engine.jobs.recorded import recorded
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.plugins.registry import load_registry
+from optim.arrays import Feeds
 from optim.context import Context
 from optim.errors import OptimError
-from optim.jobs.channel import Channel
 from optim.jobs.doing import NO_LIMIT, Limit, PluginCall, calling
+from optim.jobs.talk import Channel
 from optim.jobs.wire import to_wire
 from optim.model import Model
 from optim.onnx.digests import model_digest
 from optim.options import PassOptions, options_class, parse_options
-from optim.passes import Applicable, KernelUse, Pass, PassResult
+from optim.passes import Applicable, Interface, KernelUse, Pass, PassResult
 from optim.target import Target
 
 _MOST_CANDIDATES = 1000
@@ -76,10 +78,7 @@ class PassOffer:
     """What one pass says of the model.
 
     Attributes:
-        name: of the pass.
         applicable: whether it proposes anything.
-        reason: why not.
-        proposals: what it would do.
         unknown: names in the user's ``keep`` that no node of the model has.
         not_here: whether it applies, and is known not to help on this machine.
     """
@@ -219,4 +218,36 @@ def context_for(
             report_progress=lambda share, text: None,
             feeds_given=samples.feeds_given,
             score=score,
+        )
+
+
+class Calibration:
+    """What :attr:`optim.Context.samples` is: called for a fresh iterator over all that is not held out.
+
+    Attributes:
+        feeds_given: whether the samples are the user's.
+    """
+
+    def __init__(self, feeds: Path, interfaces: Sequence[Interface] = ()) -> None:
+        """Read what samples there are; they are as the model takes them after the steps of ``interfaces``."""
+        self._feeds, self._interfaces = FeedSet.open(feeds), interfaces
+        self._was_asked = False
+        self.feeds_given = self._feeds.origin != SYNTHESIZED
+
+    def __call__(self) -> Iterator[Feeds]:
+        self._was_asked = True
+        return (mapped_feeds(self._feeds.sample(index), self._interfaces) for index in self._feeds.calibration)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """For the step of a pass that asked for the user's samples: what it was fitted to."""
+        if not self._was_asked or not self.feeds_given:
+            return ()
+        count = len(self._feeds)
+        if self._feeds.held_out:
+            return (f"calibrated on {len(self._feeds.calibration)} of {count} samples, judged on the others too",)
+        same = "the one sample" if count == 1 else f"the {count} samples"
+        return (
+            f"calibrated on {same} used to measure drift, so other samples may drift more; "
+            f"with {FEWEST} or more samples, optim holds out every fourth",
         )

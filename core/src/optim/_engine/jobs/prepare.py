@@ -12,22 +12,21 @@ from pathlib import Path
 
 from optim._engine.backends.held import HeldBackend
 from optim._engine.backends.held_session import HeldSession
-from optim._engine.compare.chosen_samples import judged_on, timed_samples
 from optim._engine.compare.exactness import Inexact, exact_original, find_inexact
 from optim._engine.compare.independent import DeviceCheck
 from optim._engine.compare.metric_spec import MetricSpec
-from optim._engine.compare.original_outputs import measure_variations, notes_on_outputs, require_numbers
-from optim._engine.compare.place import Place, Reference, TaskUse
+from optim._engine.compare.padding import measure_variations, notes_on_outputs, require_numbers
+from optim._engine.compare.place import Place, Reference, TaskUse, judged_on, timed_samples
 from optim._engine.feeds.feedset import FeedSet, at_one_size
 from optim._engine.gate.max_loss import MaxLoss
 from optim._engine.graphs.limits import check_limits
-from optim._engine.graphs.training_mode import training_notes
+from optim._engine.graphs.node_lookup import training_notes
 from optim._engine.jobs.job import Job
 from optim._engine.jobs.reference_outputs import Ran, WantedOutputs, run_once, write_reference
 from optim.arrays import Feeds, Outputs
 from optim.backend import Session
 from optim.errors import OptimError
-from optim.jobs.channel import Channel
+from optim.jobs.talk import Channel
 from optim.model import Model, TensorInfo
 from optim.onnx.checker import find_contradiction
 from optim.onnx.skeleton import read_skeleton
@@ -46,16 +45,9 @@ class Request:
     """The original, where it runs, and what the user said of feeds.
 
     Attributes:
-        model: the original, in the store.
         inputs: its inputs, in the sizes that feeds are to have.
-        place: where it runs.
         data: what the user gave after ``--data``, or None to synthesize.
-        feeds: folder to make the feeds in.
-        outputs: folder to keep the original's outputs in.
-        seed: of the run.
         most_samples: the gate compares at most so many, of those held out of calibration first, spread evenly.
-        metric: the task metric, where the user named one.
-        max_loss: how much worse it may get.
         entry: what is opened on the target in place of the original, which it does not take as it is.
         within_s: for finding feeds that the original takes and telling what rounding does, a third each, and for
             running it on them; together they run it once at least. None: no bound.
@@ -87,7 +79,6 @@ class Answer:
     """What the run compares and times on.
 
     Attributes:
-        digest: of the feeds.
         origin: where they came from.
         available: samples there are.
         compared: samples the gate compares on at the end, those held out of calibration first.
@@ -96,9 +87,6 @@ class Answer:
         shapes: what the timed ones look like, e.g. ``input_ids 1x128``.
         assumptions: per input, what was assumed.
         tolerance: largest drift that counts as lossless.
-        notes: for the report.
-        executed_on: share of the original's nodes by provider.
-        versions: of the backend's libraries.
         requirements: what opens a result needs, as pip takes it.
         open_s: how long the original took to open, in seconds.
         run_s: how long one run of it took on average, in seconds.
@@ -250,19 +238,13 @@ def _make_feeds(request: Request, session: Session, known: list[Ran]) -> FeedSet
     model = replace(request.model, inputs=request.inputs)
     if request.data is None:
         return _synthesized(model, request, session, known)
-    from optim._engine.feeds.load import load_feeds
+    from optim._engine.feeds.sources import load_feeds
 
     return load_feeds(request.data, model, request.feeds, request.seed)
 
 
 def _synthesized(model: Model, request: Request, session: Session, known: list[Ran]) -> FeedSet:
     """Made-up feeds; where a backend fails on all of them, that is what is said.
-
-    Args:
-        model: with inputs of the sizes that feeds are to have.
-        request: of the job.
-        session: that feeds are tried on.
-        known: gets the runs that took long.
 
     Raises:
         OptimError[feeds-not-found]: the model refuses all that can be made up.

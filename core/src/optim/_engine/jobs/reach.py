@@ -9,7 +9,7 @@ from optim._engine.compare.place import Place
 from optim._engine.goals.generating import TextGenerator
 from optim._engine.jobs.job import Job
 from optim.goal import GoalRequest
-from optim.jobs.channel import Channel
+from optim.jobs.talk import Channel
 from optim.model import Model
 from optim.options import import_named
 

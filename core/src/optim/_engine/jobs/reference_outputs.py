@@ -10,14 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from optim._engine.backends.held import HeldBackend
-from optim._engine.compare.chosen_samples import spread_of
-from optim._engine.compare.place import Place, chosen
+from optim._engine.compare.place import Place, chosen, spread_of
 from optim._engine.feeds.feedset import FeedSet, FeedWriter
 from optim._engine.gate.outputs import elements
 from optim.arrays import Feeds, Outputs
 from optim.backend import Session
-from optim.jobs.channel import Channel
 from optim.jobs.doing import doing
+from optim.jobs.talk import Channel
 from optim.model import Model
 
 _SAY_EVERY_S = 2.0
@@ -42,8 +41,6 @@ class WantedOutputs:
     """Samples to run.
 
     Attributes:
-        samples: which.
-        folder: that their outputs go to.
         within_s: seconds for that; None: no bound.
         known: runs on the target that were made already.
     """
@@ -64,15 +61,6 @@ def write_reference(
     channel: Channel,
 ) -> tuple[tuple[int, ...], float]:
     """Keep the outputs that count as right, on as many samples as there is time for.
-
-    Args:
-        model: the original.
-        place: where it runs.
-        backend: that runs it.
-        session: of the original on the target.
-        feeds: of the run.
-        wanted: samples, and where their outputs go.
-        channel: told how far it is.
 
     Returns:
         The samples, and the mean duration of a run on the target, in seconds.

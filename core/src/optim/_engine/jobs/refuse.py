@@ -7,13 +7,13 @@ from typing import Any
 
 from optim._engine.backends.held_session import called
 from optim._engine.compare.distrust import Untouched
-from optim._engine.graphs.node_names import unknown_nodes
+from optim._engine.graphs.node_lookup import unknown_nodes
 from optim._engine.jobs.job import Job
 from optim._engine.jobs.offer import pass_call
 from optim._engine.plugins.registry import load_registry
 from optim.errors import OptimError
-from optim.jobs.channel import Channel
 from optim.jobs.doing import say_call
+from optim.jobs.talk import Channel
 from optim.model import Model, TensorInfo
 from optim.options import parse_options
 from optim.passes import Pass
@@ -25,8 +25,6 @@ class NamedOptions:
     """A pass that must hold.
 
     Attributes:
-        name: of the pass.
-        plugin: that offers it.
         options: that the user gave; None where the pass proposes them.
         written_here: whether the user wrote them for this model, and no recipe or source of several models did.
         required: whether the target needs it, whoever named it.

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 from optim._engine.compare.place import Place
 from optim._engine.jobs.job import Job
-from optim.jobs.channel import Channel
+from optim.jobs.talk import Channel
 from optim.model import Model
 
 
@@ -18,8 +18,6 @@ class Request:
     """Models of one graph, to be opened one after the other.
 
     Attributes:
-        models: that differ in their settings.
-        place: where they run.
         store: folder of the store; scratch files lie beside it.
         seconds: after which no further model is opened.
     """

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from optim._engine.gate.drift import BatchDrift, OutputComparison
-from optim._engine.gate.task import TaskFigure
+from optim._engine.gate.max_loss import TaskFigure
 from optim.arrays import Array, Feeds
 from optim.backend import KernelCount, Session
 
@@ -29,12 +29,7 @@ _WARMED_ELEMENTS = 1 << 28
 
 @dataclass(frozen=True, slots=True)
 class Zeros:
-    """An input of zeros.
-
-    Attributes:
-        dtype: numpy's name.
-        shape: of it.
-    """
+    """An input of zeros."""
 
     dtype: str
     shape: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""Which targets a run is for: one, several that are named with commas, or all that compete with ``auto``."""
+"""Which targets a run is for (one, several with commas, or all that compete with ``auto``), and on which cluster."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 
 from optim._engine.plugins.registry import Registry, require_target
 from optim.errors import ExitStatus, OptimError
+from optim.hooks import RESERVED_NAMES
 from optim.target import Target
+from optim.workplace import Cluster
 
 AUTO_TARGET = "auto"
 """All targets whose time can be measured here, and that a program of this machine can use."""
@@ -31,7 +33,6 @@ class ChosenTargets:
     Attributes:
         baseline: where the original is run that all else is held against.
         targets: those that can be used here, in the order in which they were named; one at least.
-        absent: the others.
         auto: whether nobody named them.
     """
 
@@ -157,3 +158,25 @@ def _of_several(registry: Registry, targets: list[Target], *, here: bool) -> Cho
         )
     baseline = registry.target(_baseline_name(registry, usable or tuple(known)))
     return ChosenTargets(baseline, tuple(baseline if one.name == baseline.name else one for one in usable), absent)
+
+
+def find_cluster(registry: Registry, where: str) -> Cluster:
+    """The cluster that takes what stands before the colon, else the one that takes whatever no other does.
+
+    Raises:
+        OptimError[plugin-missing]: nobody takes it, and the plugin of clusters of dask is not installed.
+        OptimError[plugin-failed]: the same, and it cannot be used.
+        OptimError[bad-cluster]: nobody takes it.
+    """
+    offered: list[type[Cluster]] = [offer.value for offer in registry.offered("workplace").values()]
+    scheme = where.partition(":")[0]
+    for one in (*(one for one in offered if scheme in one.schemes), *(one for one in offered if not one.schemes)):
+        return one()
+    for owner in RESERVED_NAMES["workplace"].values():
+        registry.require_plugin(owner, f"--cluster {where} cannot be used")
+    raise OptimError.usage(
+        "bad-cluster",
+        f"--cluster {where} names no cluster",
+        "no plugin that can be used takes it",
+        "optim plugins doctor",
+    )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
 
 
 class State(StrEnum):
@@ -29,8 +31,6 @@ class PluginInfo:
 
     Attributes:
         name: of its entry point, e.g. ``ort``; prefix of its passes.
-        package: the distribution that brings it, e.g. ``optim-plugins``.
-        version: of that distribution.
         entry_point: ``package.module`` or ``package.module:object``.
         location: the file that was loaded, or the folder it was expected in.
         editable: installed from a source folder, so that the version says little about the code.
@@ -58,11 +58,8 @@ class LoadedPlugin:
     """A plugin after loading was tried.
 
     Attributes:
-        info: where it comes from.
-        state: how it fared.
         reason: one line, why it is not ``ok``.
         traceback: of the exception that loading ended with, for ``--debug``.
-        hooks: names of the hooks that it implements.
         implementation: the module or object with the hook implementations; None where it did not load.
         warnings: what it uses that a later optim will not have.
         missing_module: the top module whose absence ended loading.
@@ -90,9 +87,6 @@ class Problem:
     """Something a plugin offered that cannot be used; the rest of what it offers can.
 
     Attributes:
-        plugin: whose offer it is.
-        hook: the hook that returned or raised it.
-        reason: one line.
         subject: name of what was lost, e.g. of a pass; empty where the hook gave nothing at all.
     """
 
@@ -103,3 +97,16 @@ class Problem:
 
     def __str__(self) -> str:
         return f"{self.plugin}: {self.hook}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class EnginePart(Generic[T]):
+    """What one of optim's own plugins does for core: the first class that a hook names, made without arguments.
+
+    Attributes:
+        kind: of what plugins offer: ``optim_KINDs`` is the hook.
+        owner: the plugin that has it.
+    """
+
+    kind: str
+    owner: str

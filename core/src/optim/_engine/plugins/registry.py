@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import pluggy
 
@@ -15,7 +15,7 @@ from optim._engine.plugins.discovery import discover, plugin_failed
 from optim._engine.plugins.guard import UnrulyError, limited
 from optim._engine.plugins.offers import Check, HookCaller, Offer, OfferedPass
 from optim._engine.plugins.ordering import OrderedPass, order
-from optim._engine.plugins.plugin import LoadedPlugin, Problem, State
+from optim._engine.plugins.plugin import EnginePart, LoadedPlugin, Problem, State
 from optim._engine.plugins.target_settings import configured, looking_at_device
 from optim._engine.stdout import stdout_on_stderr
 from optim.backend import Backend
@@ -23,6 +23,8 @@ from optim.errors import ExitStatus, OptimError, describe_exception, unknown_nam
 from optim.hooks import RESERVED_NAMES
 from optim.passes import Stage
 from optim.target import Target
+
+T = TypeVar("T")
 
 
 def load_registry(only: Collection[str] | None = None) -> Registry:
@@ -86,11 +88,7 @@ class Registry:
         self._seen: Callable[[Target], Target] = lambda target: target
 
     def look_elsewhere(self, seen: Callable[[Target], Target]) -> None:
-        """Say from now on what targets are on another machine.
-
-        Args:
-            seen: a target as it is there.
-        """
+        """Say from now on what targets are on another machine."""
         self._seen = seen
 
     @property
@@ -247,24 +245,32 @@ class Registry:
                 f"in a clone of optim: pip install ./{_FOLDERS[name]}",
             )
 
-    def part(self, kind: str, owner: str, what: str) -> Any:
-        """What one of optim's own plugins does for core: an instance of the first class that is offered.
+    def find_part(self, part: EnginePart[T]) -> T | None:
+        """Makes what one of optim's own plugins does for core; None where no plugin does it."""
+        for path in self.offered(part.kind):
+            from optim.options import import_named  # pydantic takes its time
+
+            made: T = import_named(path)()
+            return made
+        return None
+
+    def part(self, part: EnginePart[T], what: str) -> T:
+        """Makes what one of optim's own plugins does for core.
 
         Args:
-            kind: ``pipeline``, ``deliverer``, ``generator``, ``recorder`` or ``renderer``.
-            owner: the plugin that has it.
+            part: that a plugin does.
             what: cannot be done without it.
 
         Raises:
             OptimError[plugin-missing]: there is none; says what to install.
             OptimError[plugin-failed]: its plugin cannot be used.
         """
-        for path in self.offered(kind):
-            from optim.options import import_named
-
-            return import_named(path)()
-        self.require_plugin(owner, what)
-        raise OptimError.usage("plugin-failed", what, f"plugin {owner} offers no {kind}", "optim plugins doctor")
+        if (made := self.find_part(part)) is not None:
+            return made
+        self.require_plugin(part.owner, what)
+        raise OptimError.usage(
+            "plugin-failed", what, f"plugin {part.owner} offers no {part.kind}", "optim plugins doctor"
+        )
 
     def raise_if_lost(self, kind: str, name: str) -> None:
         """Say why something is not there, where that is known, better than that its name is unknown.

@@ -25,7 +25,7 @@ from optim._engine.repair.found import MOST_WORK_KEPT, NodePrecisions, OutOfEval
 from optim._engine.repair.pass_probe import PassProbe
 from optim._engine.repair.replay import NoReplay, Replay
 from optim.errors import OptimError
-from optim.jobs.channel import Channel
+from optim.jobs.talk import Channel
 from optim.jobs.wire import to_wire
 
 _SHARE_TO_ESTIMATE = 0.5

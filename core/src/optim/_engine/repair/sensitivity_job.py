@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from optim._engine.graphs.node_names import no_such_node, unknown_nodes
+from optim._engine.graphs.node_lookup import no_such_node, unknown_nodes
 from optim._engine.jobs.candidate import Request as CandidateRequest
 from optim._engine.jobs.job import Job
 from optim._engine.repair.isolate import find_places
@@ -16,7 +16,7 @@ from optim._engine.repair.pass_probe import PassProbe, does_nothing
 from optim._engine.repair.replay import NoReplay, Replay
 from optim._engine.repair.units import Unit, find_units
 from optim.errors import ExitStatus, OptimError
-from optim.jobs.channel import Channel
+from optim.jobs.talk import Channel
 from optim.laboratory import NodeSensitivity, Sensitivity
 
 _GROUPS = 12

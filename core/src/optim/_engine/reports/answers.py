@@ -15,9 +15,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from optim._engine.goals.calls import Percentiles
 from optim._engine.reports import words
-from optim._engine.reports.parts.exported import ExportStepReport
-from optim._engine.reports.parts.figures import DriftReport, Figure
-from optim._engine.reports.parts.running import GenerationReport, GoalRatioReport, ThroughputReport
+from optim._engine.reports.parts import (
+    DriftReport,
+    ExportStepReport,
+    Figure,
+    GenerationReport,
+    GoalRatioReport,
+    ThroughputReport,
+)
 from optim._engine.reports.schema import OutputReport
 from optim.cli_kit.output import printable, tabbed
 

@@ -8,14 +8,20 @@ from dataclasses import asdict, replace
 from itertools import chain, repeat
 
 from optim._engine.gate.drift import worst_question
-from optim._engine.gate.task import TaskFigure
+from optim._engine.gate.max_loss import TaskFigure
 from optim._engine.goals.calls import Percentiles
 from optim._engine.machine import this_machine
 from optim._engine.reports.outcome import Outcome
-from optim._engine.reports.parts.broken import broken_passes
-from optim._engine.reports.parts.exported import ExportReport, export_report
-from optim._engine.reports.parts.figures import drift_report
-from optim._engine.reports.parts.running import generation_report, goal_ratio_report, start_report, throughput_report
+from optim._engine.reports.parts import (
+    ExportReport,
+    broken_passes,
+    drift_report,
+    export_report,
+    generation_report,
+    goal_ratio_report,
+    start_report,
+    throughput_report,
+)
 from optim._engine.reports.schema import (
     Assumption,
     BoundReport,

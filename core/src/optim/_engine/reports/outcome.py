@@ -11,7 +11,7 @@ from optim._engine.goals.bounds import Bound, judged_by_core
 from optim._engine.goals.calls import Throughput
 from optim._engine.jobs import ingest, prepare
 from optim._engine.jobs.start_up import StartUp
-from optim._engine.reports.parts.laid_out import LayoutReport
+from optim._engine.reports.parts import LayoutReport
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Attempt, Candidate, LaneResult, Measured
 from optim._engine.search.targets.entrants import TargetOutcome
@@ -81,8 +81,6 @@ class Verdict:
     """What a search, or a repeated chain, came to.
 
     Attributes:
-        status: in a word.
-        reason: in a sentence, where there is more to say than the figures do.
         result: what is delivered; None where the run missed or failed.
         attempts: rows of the report.
         original: the clock's figures of the original; None where nothing was timed.
@@ -111,12 +109,7 @@ class Outcome(Verdict):
     """Everything a run found out: its verdict, and how it came to it.
 
     Attributes:
-        settings: what was asked.
-        goal_facts: what pages say of the goal.
         target: where what is delivered runs; where the original ran, where nothing is delivered.
-        source: the original in the store.
-        prepared: its feeds and tolerance.
-        operators: of the result.
         key: of the finished run in the cache.
         versions: of the packages involved.
         packages: distribution and version by plugin.
@@ -130,10 +123,8 @@ class Outcome(Verdict):
         from_cache: answers taken from the cache.
         exported: the source that the original was exported from; None where it came as an ONNX model.
         known: what an earlier export says of the original, where it came as a file of one.
-        checks: what was looked at after delivery.
         loader: whether onnxruntime can open what is delivered.
         operator_ms: of a run, by operator, of the original and of the result; empty where nobody looked.
-        sections: that plugins add to the report.
         load_script: text of ``load.py`` where another runtime than onnxruntime opens it.
         requirements: what ``load.py`` needs, as pip takes it.
         baseline: name of the target that ratios are to; empty where that is :attr:`target`.

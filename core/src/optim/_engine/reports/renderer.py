@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from optim._engine.plugins.registry import Registry
+from optim._engine.plugins.plugin import EnginePart
 
 if TYPE_CHECKING:
     from optim._engine.reports.schema import Report
@@ -22,26 +22,7 @@ class ReportRenderer(Protocol):
         """The report as HTML inside a notebook."""
 
     def draw_lines(self, lines: Mapping[str, Sequence[tuple[float, float]]], title: str, across: str, unit: str) -> str:
-        """The text of an SVG file with lines of figures against sizes.
-
-        Args:
-            lines: by name, size and figure of each point, by size.
-            title: of the plot.
-            across: what the sizes are of.
-            unit: of the figures.
-        """
+        """The text of an SVG file with lines of figures against sizes; each point has a size and a figure."""
 
 
-def require_renderer(registry: Registry, what: str) -> ReportRenderer:
-    """The renderer of the installed plugins.
-
-    Args:
-        registry: of the plugins.
-        what: cannot be done without it.
-
-    Raises:
-        OptimError[plugin-missing]: there is none; says what to install.
-        OptimError[plugin-failed]: its plugin cannot be used.
-    """
-    made: ReportRenderer = registry.part("renderer", "report", what)
-    return made
+RENDERER: EnginePart[ReportRenderer] = EnginePart("renderer", "report")

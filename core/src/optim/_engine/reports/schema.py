@@ -14,11 +14,18 @@ from pydantic import Field
 
 from optim._engine.gate.drift import BatchDrift, OutputComparison
 from optim._engine.goals.calls import Percentiles
-from optim._engine.reports.parts.broken import BrokenPassReport
-from optim._engine.reports.parts.exported import ExportReport
-from optim._engine.reports.parts.figures import DriftReport, Figure, Part
-from optim._engine.reports.parts.laid_out import LayoutReport
-from optim._engine.reports.parts.running import GenerationReport, GoalRatioReport, StartReport, ThroughputReport
+from optim._engine.reports.parts import (
+    BrokenPassReport,
+    DriftReport,
+    ExportReport,
+    Figure,
+    GenerationReport,
+    GoalRatioReport,
+    LayoutReport,
+    Part,
+    StartReport,
+    ThroughputReport,
+)
 from optim.after_run import Section
 from optim.backend import Check, KernelCount
 
@@ -402,9 +409,9 @@ class Report(Part):
 
     def _repr_html_(self) -> str:
         from optim._engine.plugins.registry import load_registry
-        from optim._engine.reports.renderer import require_renderer
+        from optim._engine.reports.renderer import RENDERER
 
-        return require_renderer(load_registry(), "a report cannot be shown in a notebook").frame(self)
+        return load_registry().part(RENDERER, "a report cannot be shown in a notebook").frame(self)
 
     def __str__(self) -> str:
         from optim._engine.reports.terminal import printed

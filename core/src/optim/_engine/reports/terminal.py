@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from optim._engine.reports.parts.running import StartReport
+from optim._engine.reports.parts import StartReport
 from optim._engine.reports.schema import Report, StepReport
 from optim._engine.reports.words import (
     NOTHING,

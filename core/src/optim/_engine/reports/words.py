@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from optim._engine.gate.drift import SCORES
-from optim._engine.reports.parts.exported import ExportReport, SourceDriftReport
-from optim._engine.reports.parts.running import GenerationReport, ThroughputReport
+from optim._engine.reports.parts import ExportReport, GenerationReport, SourceDriftReport, ThroughputReport
 from optim._engine.reports.schema import DeviceReport, MachineReport, OutputReport, Report, StepReport, TargetReport
 from optim.cli_kit.output import NOTHING as NOTHING  # the page's words are these too
 from optim.cli_kit.output import options_text as options_text

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from optim._engine.plugins.plugin import EnginePart
 from optim._engine.plugins.registry import Registry
 from optim.errors import OptimError
 
 if TYPE_CHECKING:
-    from optim._engine.reports.parts.laid_out import LayoutReport
+    from optim._engine.reports.parts import LayoutReport
     from optim._engine.search.settings import RunSettings
 
 Say = Callable[[str], None]
@@ -38,12 +39,6 @@ class Deliverer(Protocol):
     def require(self, registry: Registry, asked: LayoutRequest, files: Path | None, output: Path) -> None:
         """Refuse what a run cannot lay out into its folder, before anybody waits for it.
 
-        Args:
-            registry: of the plugins.
-            asked: the layouts.
-            files: what the source has, where the user named no other folder.
-            output: the run folder.
-
         Raises:
             OptimError: says why.
         """
@@ -53,46 +48,30 @@ class Deliverer(Protocol):
     ) -> tuple[LayoutReport, ...]:
         """Lay the result out in the run folder that is being filled; one that fails is not there, and its row says why.
 
-        Args:
-            registry: of the plugins.
-            asked: the layouts.
-            folder: has the graph, its settings, its lock and the files of its source.
-            say: told what is going on.
-            data: samples of the run.
+        The folder has the graph, its settings, its lock and the files of its source.
         """
 
     def deliver(
         self, registry: Registry, asked: LayoutRequest, folder: Path, output: Path, say: Say, data: str | None
     ) -> LayoutReport:
-        """Lay the result of a run folder out in one layout, in a folder of its own.
-
-        Args:
-            registry: of the plugins.
-            asked: one layout.
-            folder: of the finished run.
-            output: absent, or an empty folder.
-            say: told what is going on.
-            data: samples to compare on; None: those of the run, if they are there, else made up.
+        """Lay the result of a run out in one layout, in a new or empty folder, by default on the samples of the run.
 
         Raises:
             OptimError: the layout refuses it, or its consumer computes something else; nothing is left then.
         """
 
 
-def find_deliverer(registry: Registry) -> Deliverer:
-    """The deliverer of the installed plugins.
+_DELIVERER: EnginePart[Deliverer] = EnginePart("deliverer", "layouts")
 
-    Raises:
-        OptimError[plugin-missing]: there is none; says what to install.
-        OptimError[plugin-failed]: its plugin cannot be used.
-    """
-    made: Deliverer = registry.part("deliverer", "layouts", "a result cannot be delivered for another program")
-    return made
+
+def find_deliverer(registry: Registry) -> Deliverer:
+    """Finds the deliverer of the installed plugins; raises as :meth:`Registry.part`."""
+    return registry.part(_DELIVERER, "a result cannot be delivered for another program")
 
 
 def require_layouts(registry: Registry, asked: LayoutRequest, settings: RunSettings, output: Path) -> None:
     """Refuse layouts that a run cannot write, before it begins."""
-    from optim._engine.sources.kept_files import files_of
+    from optim._engine.sources.export_file import files_of
 
     find_deliverer(registry).require(registry, asked, files_of(settings.source, settings.export), output)
 

@@ -1,7 +1,14 @@
-"""The run folder: claimed before a run, filled in one step at its end.
+"""The run folder: claimed before a run, filled in one step at its end, so that nobody ever sees half of two runs.
 
 A run that is killed, that finds the disk full, or that delivers no model, leaves an earlier finished result in the
 folder as it was.
+
+The new folder lies beside the old one as ``.NAME.optim-new``. The old one is renamed to ``.NAME.optim-old``, the new
+one takes its name, and files that the user had put there move over. A process killed between these steps leaves
+what :func:`recover` puts right. The caller holds a lock on the folder.
+
+Renaming does not work for a mount point, below a folder that may not be written, or where a shell stands in the
+folder. Files are then replaced one by one, the mark last.
 """
 
 from __future__ import annotations
@@ -30,7 +37,6 @@ from optim._engine.runs.mark import (
     write_mark,
 )
 from optim._engine.runs.session_file import MODEL_FILE
-from optim._engine.runs.swap import recover, stage_of, swap_in, users_entries
 from optim.errors import OptimError, is_disk_full, some_of
 
 ASIDE_FOLDER = "not-delivered"
@@ -41,7 +47,6 @@ class RunFolder:
     """A claimed run folder; as a context manager it gives an unpublished claim back.
 
     Attributes:
-        path: of the folder, resolved.
         earlier: the finished run whose files lie in it, if there is one.
     """
 
@@ -56,11 +61,7 @@ class RunFolder:
 
     @classmethod
     def claim(cls, path: Path, key: str = "") -> RunFolder:
-        """Mark a folder as that of a run under way, and touch nothing else in it.
-
-        Args:
-            path: absent, empty, or the folder of an earlier run.
-            key: of everything the user asked for, kept in ``run.json``.
+        """Mark a folder (absent, empty, or of an earlier run) as that of a run under way; touch nothing else in it.
 
         Raises:
             OptimError[not-our-folder]: it holds something, and not an earlier run.
@@ -93,9 +94,6 @@ class RunFolder:
     def publish(self, write: Callable[[Path], None]) -> None:
         """Fill the folder, in place of what an earlier run left there.
 
-        Args:
-            write: writes every file of the run into the folder it is given.
-
         Raises:
             OptimError[disk-full]: what was there before is still there.
             OptimError[not-our-folder]: the user has a file of a name that the run writes.
@@ -124,9 +122,6 @@ class RunFolder:
 
     def publish_aside(self, write: Callable[[Path], None]) -> None:
         """Fill :data:`ASIDE_FOLDER`, and leave what an earlier run delivered as it is.
-
-        Args:
-            write: writes every file of the run into the folder it is given.
 
         Raises:
             OptimError[not-our-folder]: the user has something of that name.
@@ -256,3 +251,101 @@ def _locked(path: Path) -> FileLock:
             f"{error.holder} is still there",
             "wait for it, or give another folder with -o",
         ) from error
+
+
+def _can_rename(path: Path) -> bool:
+    """Returns whether the folder itself may be exchanged for another."""
+    try:
+        here = Path.cwd().resolve()
+    except FileNotFoundError:  # the working folder is gone: nothing stands there
+        here = Path()
+    stands_inside = path == here or path in here.parents
+    return not stands_inside and not os.path.ismount(path) and os.access(path.parent, os.W_OK | os.X_OK)
+
+
+def stage_of(path: Path) -> Path:
+    """Returns where the new folder is written."""
+    return path.with_name(f".{path.name}.optim-new") if _can_rename(path) else path / f"{TEMPORARY_PREFIX}new"
+
+
+def users_entries(folder: Path) -> list[Path]:
+    """The files and folders in a run folder that no run wrote."""
+    mark = read_mark(folder)
+    ours = {MARK_FILE, *(mark.holds.files if mark and mark.holds else ())}
+    entries = [entry for entry in folder.iterdir() if not entry.name.startswith(TEMPORARY_PREFIX)]
+    return [entry for entry in entries if entry.name not in ours]
+
+
+def swap_in(stage: Path, path: Path) -> None:
+    """Give ``path`` the contents of ``stage``, and keep the user's own files there."""
+    if stage.parent == path:
+        _replace_files(stage, path)
+        return
+    old = _old_of(path)
+    shutil.copymode(path, stage)
+    os.replace(path, old)
+    try:
+        os.replace(stage, path)
+    except BaseException:
+        os.replace(old, path)
+        raise
+    _discard(old, path)
+
+
+def recover(path: Path) -> None:
+    """Put right what a killed process left around ``path``."""
+    if not path.name:
+        return  # the root: nothing lies beside it
+    old = _old_of(path)
+    if old.is_dir():
+        if path.exists():
+            _discard(old, path)
+        else:
+            os.replace(old, path)
+    _remove(path.with_name(f".{path.name}.optim-new"))
+    if read_mark(path) is not None:
+        for left in path.glob(f"{TEMPORARY_PREFIX}*"):
+            _remove(left)
+
+
+def _discard(old: Path, path: Path) -> None:
+    """Delete the old folder, after the user's own files moved over."""
+    for entry in users_entries(old):
+        if not (path / entry.name).exists():
+            os.replace(entry, path / entry.name)
+    _remove(old)
+
+
+def _replace_files(stage: Path, path: Path) -> None:
+    """The mark comes last: it says which files belong together."""
+    mark = read_mark(path)
+    new = {entry.name for entry in stage.iterdir()}
+    for name in sorted(new - {MARK_FILE}):
+        if (stage / name).is_dir():
+            _remove(path / name)
+        os.replace(stage / name, path / name)
+    for name in set(mark.holds.files if mark and mark.holds else ()) - new:
+        _remove(path / name)
+    os.replace(stage / MARK_FILE, path / MARK_FILE)
+
+
+def _remove(entry: Path) -> None:
+    """Delete a file or a folder of ours; what a link leads to stays, and what is mounted below too."""
+    if entry.is_symlink() or not entry.is_dir():
+        with suppress(FileNotFoundError, NotADirectoryError):
+            entry.unlink()
+    elif not _has_mounts(entry):
+        shutil.rmtree(entry, ignore_errors=True)
+
+
+def _has_mounts(folder: Path) -> bool:
+    """Returns whether another file system, or another part of this one, is mounted at or below a folder."""
+    import psutil
+
+    folder = folder.resolve()
+    places = (Path(partition.mountpoint) for partition in psutil.disk_partitions(all=True))
+    return any(folder == place or folder in place.parents for place in places)
+
+
+def _old_of(path: Path) -> Path:
+    return path.with_name(f".{path.name}.optim-old")

@@ -9,9 +9,8 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from optim._engine.goals.generating import GENERATE, find_generator
+from optim._engine.goals.generating import GENERATE, GENERATOR, Workload
 from optim._engine.goals.known import find_goal
-from optim._engine.goals.workload import Workload
 from optim._engine.jobs import reach
 from optim._engine.plugins.registry import Registry
 from optim._engine.search.settings import RunSettings
@@ -29,12 +28,7 @@ _REACH_S = 120.0
 
 
 def found_goal(bench: Workbench, model: Model, facts: Mapping[str, Any]) -> tuple[RunSettings, str]:
-    """The settings with the goal that a run has.
-
-    Args:
-        bench: of the run; the model was ingested, and nothing prepared.
-        model: the original.
-        facts: of its source; empty where nothing is known.
+    """The settings with the goal that a run has, once its model was ingested, and nothing prepared.
 
     Returns:
         The settings, and what whoever waits is told of the goal; empty where the user named it, or it is latency.
@@ -47,7 +41,7 @@ def found_goal(bench: Workbench, model: Model, facts: Mapping[str, Any]) -> tupl
         bench.goal.require(settings.goal_request, facts, model)
         return settings, ""
     settings = replace(settings, goal_is_said=True)
-    generator = find_generator(bench.registry) if bench.target.timed else None
+    generator = bench.registry.find_part(GENERATOR) if bench.target.timed else None
     if generator is None:
         return settings, ""
     if not generator.generates(model):
@@ -69,11 +63,6 @@ def found_goal(bench: Workbench, model: Model, facts: Mapping[str, Any]) -> tupl
 def require_foretold_context(settings: RunSettings, registry: Registry, source: SourceRequest | None) -> None:
     """Refuse answers that go beyond the context of a source before it is exported, which may take minutes.
 
-    Args:
-        settings: of a run or a comparison.
-        registry: of the plugins.
-        source: to be exported; None: it was.
-
     Raises:
         OptimError[bad-workload]: they do, and its ``config.json`` says so.
     """
@@ -85,15 +74,10 @@ def require_foretold_context(settings: RunSettings, registry: Registry, source: 
 def planned_goal(settings: RunSettings, registry: Registry, *, timed: bool) -> tuple[RunSettings, str]:
     """The goal of a run as far as the interface of its graph tells it; nothing runs, and no weights are read.
 
-    Args:
-        settings: of a run, whose source may be missing.
-        registry: of the plugins.
-        timed: whether anything is timed on its target.
-
     Returns:
         The settings, and a line about the goal; empty where the user named it, or it is latency.
     """
-    generator = find_generator(registry)
+    generator = registry.find_part(GENERATOR)
     if settings.goal_is_said or not timed or settings.chain is not None or generator is None:
         return settings, ""
     if settings.export is not None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optim._engine.feeds.past_names import carried_by_name
-from optim._engine.goals.generating import find_generator, require_generator
+from optim._engine.goals.generating import GENERATOR
 from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.mark import read_mark
 from optim._engine.runs.session_file import MODEL_FILE, SESSION_FILE, SessionFile
@@ -82,7 +82,7 @@ def load(
     files = {one: path / component.file for one, component in exported.components.items()}
     given = share_out(adapter, {one: _inputs_of(file) for one, file in files.items()}) if adapter is not None else {}
     sessions = {one: _open(file, given.get(one)) for one, file in files.items()}
-    generator = require_generator(load_registry(), f"{folder} cannot be opened as what generates")
+    generator = load_registry().part(GENERATOR, f"{folder} cannot be opened as what generates")
     return generator.opened(sessions, {**exported.facts, "state": dict(exported.components[name].state)})
 
 
@@ -91,7 +91,7 @@ def _generating(session: Any) -> Any:
     inputs, outputs = ([value.name for value in values] for values in (session.get_inputs(), session.get_outputs()))
     if not carried_by_name(inputs, outputs):
         return session  # no past: no plugin is asked
-    generator = find_generator(load_registry())
+    generator = load_registry().find_part(GENERATOR)
     return (generator.opened({"": session}, {}) if generator is not None else None) or session
 
 

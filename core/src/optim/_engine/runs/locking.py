@@ -12,7 +12,7 @@ from optim._engine.compare.metric_spec import parse_metric
 from optim._engine.feeds.named import GIVEN_FEEDS
 from optim._engine.gate.max_loss import parse_max_loss, parse_max_mismatch
 from optim._engine.goals.bounds import fields_of, said_bounds
-from optim._engine.goals.workload import Workload, asked_workload
+from optim._engine.goals.generating import Workload, asked_workload
 from optim._engine.recipes.lock import (
     Lock,
     LockedFeeds,
@@ -69,10 +69,6 @@ def lock_of(outcome: Outcome) -> Lock:
 
 def apply_recipe(settings: RunSettings, path: Path | Mapping[str, Any]) -> tuple[RunSettings, Lock | None]:
     """Settings with what a recipe or a lock says laid over them.
-
-    Args:
-        settings: what they are laid over.
-        path: of the recipe or lock; or what a recipe says, as tables.
 
     Returns:
         The settings, and the lock where it was one: its source and its result must match.

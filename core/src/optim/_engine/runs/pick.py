@@ -21,7 +21,7 @@ from optim._engine.search.front import speed
 from optim._engine.search.objective import Objective
 from optim._engine.search.rows import chain_key, missing_rows
 from optim._engine.search.state import Attempt, Candidate, Measured, StepStatus, inaccuracy
-from optim._engine.sources.kept_files import files_of
+from optim._engine.sources.export_file import files_of
 from optim._engine.store import Store
 from optim.errors import OptimError, unknown_name
 from optim.onnx.operators import operator_counts
@@ -40,7 +40,6 @@ class Pick:
 
     Attributes:
         word: ``fastest``, ``smallest``, ``most-accurate``, or a number of the front.
-        bounds: that only points within are chosen from.
     """
 
     word: str
@@ -67,10 +66,6 @@ class Pick:
 
 def choose(points: Sequence[Measured], wanted: str) -> Measured:
     """The point that a word or a number names.
-
-    Args:
-        points: of a run.
-        wanted: as :attr:`Pick.word`.
 
     Raises:
         OptimError[no-points]: the run found nothing that could be delivered.
@@ -115,13 +110,6 @@ def pick_from(
     folder: Path, wanted: str, output: Path, say: Callable[[str], None], layouts: LayoutRequest | None = None
 ) -> Report:
     """Deliver another point of the run that filled ``folder``.
-
-    Args:
-        folder: of a finished run.
-        wanted: ``fastest``, ``smallest``, ``most-accurate``, or a number of the front.
-        output: the run folder to fill; may be the same.
-        say: told what is going on.
-        layouts: that the point is written in too.
 
     Raises:
         OptimError[not-a-run-folder]: it is none, or was not finished.

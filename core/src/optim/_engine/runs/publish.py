@@ -12,20 +12,26 @@ from optim._engine.goals.generating import loading_script
 from optim._engine.load_script import LOAD_TEXT
 from optim._engine.plugins.registry import Registry
 from optim._engine.reports.outcome import Outcome
-from optim._engine.reports.renderer import require_renderer
+from optim._engine.reports.renderer import RENDERER
 from optim._engine.runs.folder import RunFolder
 from optim._engine.runs.locking import lock_of
 from optim._engine.runs.session_file import MODEL_FILE, NEAREST_FOLDER, Opening, write_session_files
 from optim._engine.search.state import Candidate
-from optim._engine.sources.export_file import ComponentFile, export_file, read_export_file, write_export_file
-from optim._engine.sources.kept_files import KeptFiles, files_to_keep
+from optim._engine.sources.export_file import (
+    ComponentFile,
+    KeptFiles,
+    export_file,
+    files_to_keep,
+    read_export_file,
+    write_export_file,
+)
 from optim.backend import Check, Delivery
 from optim.errors import OptimError
 from optim.layout import carry_files
 from optim.onnx.libraries import operator_libraries
 
 if TYPE_CHECKING:
-    from optim._engine.reports.parts.laid_out import LayoutReport
+    from optim._engine.reports.parts import LayoutReport
     from optim._engine.reports.schema import Report
     from optim._engine.runs.delivering import LayoutRequest
     from optim._engine.sources.exported import ExportedSource
@@ -42,13 +48,7 @@ def publish(
 ) -> Report:
     """Fill a claimed folder with what came of a run; only a new model takes the place of an earlier one.
 
-    Args:
-        outcome: what came of it.
-        registry: of the plugins.
-        folder: the claimed one.
-        say: told what is going on.
-        layouts: that the result is written in too.
-        kept: run folder that keeps the files of the source already; None: they are taken from the source.
+    ``kept`` is a run folder that has the files of the source already; without it they are taken from the source.
     """
     say("writing the result")
     reports: list[Report] = []
@@ -86,13 +86,6 @@ def write_run(
 ) -> Report:
     """Every file of a run folder but its mark.
 
-    Args:
-        outcome: what came of the run.
-        registry: of the plugins.
-        folder: to fill.
-        lay_out: writes the result in further layouts, once the folder has it.
-        files: of the source, which are kept in the folder.
-
     Raises:
         OptimError: what the target's backend adds could not be made, or does not work.
     """
@@ -110,7 +103,7 @@ def write_run(
         _set_aside(outcome, outcome.nearest.candidate, registry, folder / NEAREST_FOLDER)
     renderer = None
     try:
-        renderer = require_renderer(registry, f"{PAGE_FILE} is not written")
+        renderer = registry.part(RENDERER, f"{PAGE_FILE} is not written")
     except OptimError as error:  # the result is worth as much without it
         outcome.notes = (*outcome.notes, f"{error.what}: {error.cause}; {error.fix}")
     report = build_report(outcome)
@@ -191,14 +184,7 @@ def _write_component_file(outcome: Outcome, folder: Path) -> None:
 
 
 def write_components(made: ExportedSource, files: dict[str, str], folder: Path, own: Mapping[str, float]) -> None:
-    """Write ``export.json`` of a folder.
-
-    Args:
-        made: what was exported.
-        files: of the components, by name.
-        folder: to write into.
-        own: drift of the graphs that are no longer what was exported.
-    """
+    """Write ``export.json`` of a folder; ``own`` has the drift of graphs that are no longer what was exported."""
     drift = {verified.component: verified.drift.relative_error for verified in made.verified} | dict(own)
     components = {name: ComponentFile(file, made.graph(name).state, drift[name]) for name, file in files.items()}
     write_export_file(folder, export_file(made.request.spec, made.facts, components))

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from optim._engine.goals.generating import GENERATE
 from optim._engine.machine import this_machine
-from optim._engine.plugins.chosen_targets import choose_targets
-from optim._engine.plugins.clusters import find_cluster
+from optim._engine.plugins.chosen_targets import choose_targets, find_cluster
 from optim._engine.plugins.registry import Registry, load_registry
 from optim._engine.plugins.versions import version_of
 from optim._engine.reports.outcome import Outcome
@@ -43,7 +42,6 @@ class ToDeliver:
     Attributes:
         lock: of an earlier run: the same model must come out.
         pick: the point of the front; empty: the one that the goal says.
-        layouts: in which it is written too.
     """
 
     lock: Lock | None = None
@@ -59,13 +57,6 @@ def run_settings(
     exported: ExportedSource | None = None,
 ) -> Report:
     """Run what was asked for into a folder.
-
-    Args:
-        settings: what was asked for.
-        output: the run folder.
-        say: told what is going on.
-        deliver: what is delivered; None: the model that the goal says.
-        exported: the source, where it has been exported already.
 
     Raises:
         OptimError[bad-budget]: a number that cannot be one.

@@ -14,7 +14,7 @@ from optim._engine.goals.known import LATENCY
 from optim._engine.search.front import points_of
 from optim._engine.search.rows import broken_bound, chain_key, chain_of, missing_rows, why_dropped, why_kept
 from optim._engine.search.state import Attempt, Candidate, ChainKey, LaneResult, Measured, Step, StepStatus
-from optim._engine.sources.result import SourceDrift
+from optim._engine.sources.evidence import SourceDrift
 from optim.goal import Goal
 from optim.model import Model
 from optim.passes import Stage
@@ -28,7 +28,6 @@ class Record:
     """What a search knows of one model.
 
     Attributes:
-        model: the model.
         objection: why it does not hold.
         out_of_time: whether its last race was over before it had a figure.
         broken: the candidate as it was compared, where it ran and did not hold.
@@ -69,13 +68,6 @@ class Record:
 
 class Board:
     """The records of a search on one target by the digest of their model, and its rows in the order of attempts.
-
-    Args:
-        budget: what the user accepts.
-        goal: what the reasons of rows speak of.
-        target: of the candidates, as they call it.
-        required: passes that every delivered chain must have.
-        bounds: that a result keeps within.
 
     Attributes:
         attempts: the rows.
@@ -260,10 +252,7 @@ class Board:
     def conclude(self, winner: Candidate, best: Measured | None = None, stopped: str = "") -> None:
         """Settles every row that is still open: kept on the winner's chain, else dropped with the reason.
 
-        Args:
-            winner: the chain that is delivered.
-            best: its figures on fresh rounds.
-            stopped: why nothing was decided: then a row that is still open is skipped, and says so.
+        If ``stopped`` says why nothing was decided, an open row is skipped, and says so.
         """
         whole = chain_key(winner)
         for attempt in missing_rows(self.attempts, winner) if winner.target == self._target else ():

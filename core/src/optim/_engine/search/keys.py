@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from optim._engine.compare.metric_spec import MetricSpec
-from optim._engine.graphs.stamp import Stamp
+from optim._engine.graphs.user_files import Stamp
 from optim._engine.jobs.prepare import Answer as Prepared
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.plugins.registry import Registry
@@ -27,10 +27,6 @@ class Keys:
     """The keys of one run's answers in the store; :meth:`hold_to` first, but for :meth:`prepare`.
 
     Args:
-        settings: of the run.
-        registry: of the plugins.
-        target: where candidates run.
-        metric: the task metric, where the user named one.
         machine: where things are timed.
         libraries: versions of those that workers have.
         kernels: what decides which kernels a runtime takes, and so what integers come to: instruction sets.
@@ -99,10 +95,6 @@ class Keys:
     ) -> dict[str, str]:
         """The keys of what passes offer for a model; plugins are looked at once, as they are now.
 
-        Args:
-            candidate: the model.
-            asked: passes, each with the options that the user gave, and whether it must hold.
-
         Returns:
             A key for each, by the pass's name.
         """
@@ -141,12 +133,7 @@ class Keys:
         return cache_key("session-digest", model.digest, self._place, self._prepared.versions, self._machine)
 
     def found(self, kind: str, *depends_on: object) -> str:
-        """Returns the key of what is found on the samples, or beside the original.
-
-        Args:
-            kind: of the answer.
-            depends_on: beside the samples and the original.
-        """
+        """Returns the key of what is found on the samples, or beside the original."""
         return cache_key(kind, *map(to_wire, depends_on), self._reference)
 
     def _data(self) -> object:

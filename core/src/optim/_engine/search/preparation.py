@@ -15,14 +15,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Self
 
-from optim._engine.backends.call_bounds import of_original
+from optim._engine.backends.plugin_calls import of_original
 from optim._engine.compare.comparison import Comparison
 from optim._engine.compare.metric_spec import require_known
 from optim._engine.compare.place import Place, Reference
 from optim._engine.feeds.feedset import is_intact
 from optim._engine.goals.known import find_goal
-from optim._engine.graphs.file_there import check_file
-from optim._engine.graphs.stamp import stamps_of
+from optim._engine.graphs.user_files import check_file, stamps_of
 from optim._engine.jobs import arrival, entry, ingest, prepare, refuse
 from optim._engine.jobs.check_device import with_device_checked
 from optim._engine.jobs.ingest import Answer as Ingested
@@ -159,13 +158,7 @@ class Preparation:
             raise error.naming(names_in_messages(self.original.model.path, self.settings.source)) from error
 
     def on(self, target: Target, versions: Mapping[str, str], requirements: Sequence[str] = ()) -> Self:
-        """The same run on another target: it shares all but where candidates run, and the baseline stays where it is.
-
-        Args:
-            target: where candidates run.
-            versions: of its libraries.
-            requirements: what opens a result there needs.
-        """
+        """The same run on another target: it shares all but where candidates run, and its baseline stays."""
         other = copy(self)
         other._settle(target)
         other.speak_for(target.name)

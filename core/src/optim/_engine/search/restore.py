@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from optim._engine.graphs.stamp import stamps_of, still_there
+from optim._engine.graphs.user_files import stamps_of, still_there
 from optim._engine.jobs import ingest
 from optim._engine.store import Store, cache_key
 from optim.errors import OptimError
@@ -53,12 +53,7 @@ def restore(path: Path, make: Callable[[], Path], store: Store) -> bool:
 
 
 def damaged_files(path: Path, store: Store) -> list[Path]:
-    """Files of a graph in the store that are gone, or are not what their names say.
-
-    Args:
-        path: of the graph.
-        store: knows what was read before.
-    """
+    """Files of a graph in the store that are gone, or are not what their names say."""
     if not _is_whole(path, store):
         return [path]
     return [file for name in external_files(path) if not _is_whole(file := path.parent / name, store)]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from optim._engine.compare.metric_spec import MetricSpec
 from optim._engine.gate.max_loss import MaxLoss, require_max_drift, require_mismatch
 from optim._engine.goals.bounds import Bound
-from optim._engine.goals.workload import Workload
+from optim._engine.goals.generating import Workload
 from optim.errors import OptimError, unknown_name
 from optim.goal import GoalRequest
 from optim.passes import Stage
@@ -41,7 +41,6 @@ class Named:
     """A pass that the user named: it must hold.
 
     Attributes:
-        name: of the pass.
         options: None: what the pass itself proposes.
         carried: by a recipe, which may have been written for other models too.
     """

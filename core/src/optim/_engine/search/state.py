@@ -9,12 +9,12 @@ from typing import Any
 
 from optim._engine.gate.budget import Objection
 from optim._engine.gate.drift import NO_DRIFT, Drift, OutputComparison, worst_drift
-from optim._engine.gate.task import TaskFigure
+from optim._engine.gate.max_loss import TaskFigure
 from optim._engine.goals.calls import Percentiles, Throughput
 from optim._engine.jobs.start_up import Ready
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.search.taste import BUSY
-from optim._engine.sources.result import SourceDrift
+from optim._engine.sources.evidence import SourceDrift
 from optim.after_run import StepBlame
 from optim.goal import ROUNDS_FOR_95, Amount, GenerationTimes, Ratio
 from optim.model import Model

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import geometric_mean, median
 
-from optim._engine.compare.chosen_samples import spread_of
+from optim._engine.compare.place import spread_of
 from optim._engine.jobs.prepare import Answer as Prepared
 from optim._engine.search.deadline import LEAST_S, MOST_S, PROVEN_LANES, Deadline
 from optim._engine.search.keys import machine_key
@@ -39,15 +39,7 @@ _FARTHEST = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a run has to do with.
-
-    Attributes:
-        size_bytes: of the original.
-        nodes: of its graph.
-        samples: that results are compared on.
-        open_s: to open it.
-        run_s: one run of it.
-    """
+    """What a run has to do with."""
 
     size_bytes: int
     nodes: int

@@ -14,6 +14,7 @@ from optim._engine.feeds.feedset import SYNTHESIZED
 from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import worst_drift
 from optim._engine.jobs import candidate as candidate_job
+from optim._engine.jobs.recorded import last_lines
 from optim._engine.repair.costs import NodeCost
 from optim._engine.repair.found import MeasuredSet, Repair
 from optim._engine.search.deadline import GRACE_S, LEAST_REPAIR_S
@@ -22,7 +23,6 @@ from optim._engine.search.restore import restore
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate, StepKey, Trial
 from optim.goal import Basis, ModelFigures
-from optim.jobs.printed import last_lines
 from optim.jobs.process import WorkerFailed
 from optim.jobs.wire import from_wire
 from optim.onnx.files import is_whole
@@ -52,7 +52,6 @@ class Tried:
     Attributes:
         answer: None where it failed.
         failure: why, one sentence.
-        seconds: that it took.
         ran_out: whether it was stopped for its time.
         printed: the end of what a failing one printed.
         trace: of the exception that ended it.

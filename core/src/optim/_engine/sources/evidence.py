@@ -3,22 +3,34 @@
 A folder for each component, one sample for each step: ``feed/<input>``, ``valid/<output>`` and ``out/<output>``. From
 the second step of a trial on, inputs that the step before carries over are left out: whoever repeats the trial feeds
 its own.
+
+Every step of every trial is one run on the source's own feeds, of the exported graph or of what a run made of it. The
+state of a decoder is what the source returned in the step before, so that drift means the same here as on the samples
+of a run: one run, the same feeds.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from optim._engine.compare.place import mapped_feeds, mapped_outputs
 from optim._engine.feeds.feedset import FeedSet
-from optim.arrays import Array, Feeds, Outputs
+from optim._engine.gate.drift import NO_DRIFT, Drift, OutputComparison, merge_samples, worst_drift
+from optim._engine.gate.outputs import CAP, FLOOR, compare_output
+from optim._engine.gate.variation import Variation, epsilon, measure
+from optim.arrays import Array, Feeds, Outputs, dtype_of
+from optim.backend import Session
+from optim.decoders.conventions import file_shares_past, why_not_taken
 from optim.jobs.wire import from_wire
-from optim.model import TensorInfo
+from optim.model import Model, TensorInfo
+from optim.passes import Interface
 
 INDEX = "evidence.json"
 
@@ -37,11 +49,7 @@ class RecordedComponent:
     """A component without its module.
 
     Attributes:
-        name: of the component.
-        inputs: as it declares them.
-        outputs: likewise.
         state: by output, the input that takes it in the next step.
-        trials: what was recorded.
         skipped: trials that the module itself refused, with the reason.
     """
 
@@ -58,8 +66,6 @@ class Evidence:
     """Everything recorded of a source.
 
     Attributes:
-        components: in order.
-        facts: of the source.
         generations: how many greedy generations there are.
     """
 
@@ -98,3 +104,149 @@ def steps_of(folder: Path, component: RecordedComponent, trial: RecordedTrial) -
 def part_of(arrays: Feeds, prefix: str) -> dict[str, Array]:
     """The arrays of a sample whose names begin so, by the rest of the name."""
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+LIMITS = {"float64": 1e-4, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
+"""Largest drift of an output by its type: what rounding explains between two libraries."""
+_STEPS = 4.0
+"""Units in the last place."""
+
+
+def variations_of_source(folder: Path, component: RecordedComponent) -> dict[str, Variation]:
+    """How each output of a source varies over all that was recorded.
+
+    Nobody measures what rounding does inside of a source, as a run does with its original. So a slice that varies by
+    less than rounding of the whole output may be has the scale of that rounding.
+    """
+    recorded: dict[str, list[tuple[Array, NDArray[np.bool_] | None]]] = {}
+    for trial in component.trials:
+        for step in steps_of(folder, component, trial):
+            for name, array in step.outputs.items():
+                recorded.setdefault(name, []).append((array, step.valid.get(name)))
+    return {name: _beside_rounding(measure(samples), samples) for name, samples in recorded.items()}
+
+
+def _beside_rounding(variation: Variation, samples: Sequence[tuple[Array, NDArray[np.bool_] | None]]) -> Variation:
+    if not variation.slices:
+        return variation
+    dtype = samples[0][0].dtype
+    largest = max(
+        (float(np.abs(array).max(initial=0.0, where=np.isfinite(array))) for array, _ in samples), default=0.0
+    )
+    rounding = {axis: _STEPS * epsilon(dtype) * largest / table[0] for axis, table in variation.slices.items()}
+    return variation.with_rounding(rounding).beside_rounding(FLOOR, CAP)
+
+
+def compare_step(
+    step: RecordedStep, outputs: Mapping[str, Array], variations: Mapping[str, Variation], *, cast: bool
+) -> list[OutputComparison]:
+    """Every output of one run against what the source computed.
+
+    Args:
+        step: as it was recorded.
+        outputs: of the graph.
+        variations: of the source's outputs.
+        cast: compare in the source's type, where a pass that the user named has changed precision.
+    """
+    return [
+        compare_output(name, expected, _as(outputs[name], expected, cast), step.valid.get(name), variations[name])
+        for name, expected in step.outputs.items()
+    ]
+
+
+def as_taken(feeds: Mapping[str, Array], inputs: Iterable[TensorInfo]) -> dict[str, Array]:
+    """Recorded feeds as a graph takes them: what it has no input for is left out, types are its own."""
+    return {
+        info.name: feeds[info.name].astype(dtype_of(info.dtype), copy=False) for info in inputs if info.name in feeds
+    }
+
+
+def place_of(trial: RecordedTrial, step: int) -> str:
+    """Where in the trials something happened, for a message."""
+    return f"on '{trial.name}'" + (f", step {step + 1} of {trial.steps}" if trial.steps > 1 else "")
+
+
+def _as(array: Array, expected: Array, lossy: bool) -> Array:
+    """The output in the source's type, where a pass that the user named has changed precision."""
+    return array.astype(expected.dtype) if lossy and array.dtype != expected.dtype else array
+
+
+@dataclass(frozen=True, slots=True)
+class SourceDrift:
+    """How far a result is from the source.
+
+    Attributes:
+        drift: of the worst output over all steps of all trials; without a trial it says nothing.
+        trials: names of those that it was held against.
+        skipped: those that it does not take, with the reason.
+        samples: runs compared.
+        output: the worst one.
+        place: the trial and the step that it is worst on.
+        problem: what makes it incomparable or infinitely far, or empty.
+        limit: what it was held to; infinite where nothing bounds the drift.
+        note: what a reader must know of it, or empty.
+    """
+
+    drift: Drift = NO_DRIFT
+    trials: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+    samples: int = 0
+    output: str = ""
+    place: str = ""
+    problem: str = ""
+    limit: float = math.inf
+    note: str = ""
+
+
+def compare_result(
+    session: Session,
+    model: Model,
+    original: Model,
+    folder: Path,
+    component: RecordedComponent,
+    interfaces: Sequence[Interface],
+) -> SourceDrift:
+    """Run a result on every trial that it takes, and compare every output with the source's."""
+    worst: dict[str, OutputComparison] = {}
+    trials, skipped, samples = [], [], 0
+    in_place = file_shares_past(model.path)
+    furthest, output, place = -1.0, "", ""
+    variations = variations_of_source(folder, component)
+    for trial in component.trials:
+        refusal = ""
+        for index, (feeds, step) in enumerate(_runs(folder, component, trial)):
+            given = mapped_feeds(as_taken(feeds, original.inputs), interfaces)
+            if refusal := _refusal(model, given) or (why_not_taken(given) if in_place else ""):
+                break
+            compared = compare_step(step, mapped_outputs(session.run(given), interfaces), variations, cast=True)
+            samples += 1
+            for comparison in compared:
+                if comparison.relative_error > furthest:
+                    furthest, output, place = comparison.relative_error, comparison.name, place_of(trial, index)
+            worst = merge_samples(worst, compared)
+        if refusal:
+            skipped.append(f"{trial.name}: {refusal}")
+        else:
+            trials.append(trial.name)
+    problem = next((found.problem for found in worst.values() if found.name == output), "")
+    return SourceDrift(worst_drift(worst.values()), tuple(trials), tuple(skipped), samples, output, place, problem)
+
+
+def _runs(folder: Path, component: RecordedComponent, trial: RecordedTrial) -> Iterator[tuple[Feeds, RecordedStep]]:
+    """Each step with all that it is fed."""
+    carried: Mapping[str, Array] = {}
+    for step in steps_of(folder, component, trial):
+        yield {**step.feeds, **carried}, step
+        carried = {taker: step.outputs[giver] for giver, taker in component.state.items()}
+
+
+def _refusal(model: Model, feeds: Feeds) -> str:
+    """Returns which size of an input is fixed to another than these feeds have; empty where all fit."""
+    for info in model.inputs:
+        shape = feeds[info.name].shape if info.name in feeds else None
+        if shape is None or info.shape is None:
+            continue
+        fixed = [size if isinstance(size, int) else own for size, own in zip(info.shape, shape, strict=False)]
+        if len(info.shape) != len(shape) or tuple(fixed) != shape:
+            return f"input '{info.name}' takes {list(info.shape)}, and this is {list(shape)}"
+    return ""

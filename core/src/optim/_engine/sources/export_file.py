@@ -1,4 +1,4 @@
-"""``export.json``: what the graphs of a folder were exported from, and how their components work together."""
+"""``export.json``, which says what the graphs of a folder were exported from; and the files that a run keeps."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from optim._engine.json_file import read_json
 from optim.errors import OptimError
 from optim.source import CONFIG_FILE
+
+if TYPE_CHECKING:
+    from optim.source import SourceRequest
+
 
 EXPORT_FILE = "export.json"
 
@@ -21,7 +25,6 @@ class ComponentFile:
     """One graph of a folder.
 
     Attributes:
-        file: relative to the folder.
         state: by output, the input that takes it in the next step.
         drift: from the source, of the worst output.
     """
@@ -112,8 +115,6 @@ class KnownExport:
     """What is known of a model file that an earlier export wrote.
 
     Attributes:
-        content: of its ``export.json``.
-        component: that the file is.
         folder: that holds the ``export.json``.
     """
 
@@ -169,3 +170,42 @@ def foretold_facts(folder: Path) -> Mapping[str, Any]:
     config = text if isinstance(text, dict) else told
     context = config.get("max_position_embeddings") or config.get("n_positions")
     return {"kind": "decoder", "context": context} if isinstance(context, int) else {}
+
+
+_GRAPHS = "onnx"
+"""The folder of a hub's repository that has its graphs, beside the config."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFiles:
+    """A folder that has them.
+
+    Attributes:
+        links: whether links in it are followed, as in the cache of the hub.
+    """
+
+    folder: Path
+    links: bool
+
+
+def files_of(source: Path, export: SourceRequest | None) -> Path | None:
+    """The folder that has what belongs to a source and is no graph; None where there is none."""
+    if export is not None:
+        return export.folder
+    source = source.absolute()
+    places = [source] if source.is_dir() else [source.parent]
+    if source.parent.name == _GRAPHS:
+        places.append(source.parent.parent)
+    return next((folder for folder in places if (folder / CONFIG_FILE).is_file()), None)
+
+
+def files_to_keep(source: Path, export: SourceRequest | None, known: KnownExport | None) -> KeptFiles | None:
+    """The files that the folder of a run keeps; None where its source has none.
+
+    A folder that the user named may have links. Beside a graph they are followed where the graph is one too, as in
+    the cache of the hub: what a stranger packed may lead anywhere.
+    """
+    if known is not None:
+        return KeptFiles(known.folder, links=False)
+    found = files_of(source, export)
+    return KeptFiles(found, links=export is not None or source.is_symlink()) if found is not None else None

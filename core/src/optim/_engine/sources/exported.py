@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from optim._engine.gate.drift import Drift, OutputComparison
+from optim._engine.plugins.plugin import EnginePart
 from optim._engine.plugins.registry import Registry
 from optim._engine.store import Store
 from optim.model import Model
@@ -55,8 +56,6 @@ class Graph:
     """A component in the store.
 
     Attributes:
-        component: its name.
-        model: its graph.
         size_bytes: on disk once delivered.
         operators: nodes by operator.
         state: by output, the input that takes it in the next step.
@@ -74,13 +73,10 @@ class Verified:
     """How far a graph is from its source.
 
     Attributes:
-        component: its name.
         trials: names of those it was compared on.
         skipped: those that the source itself refuses, with the reason.
         drift: of the worst output over all steps of all trials.
-        comparisons: every output.
         tokens: greedy tokens compared one by one; 0 where the source generates nothing.
-        notes: for the report.
     """
 
     component: str
@@ -97,14 +93,10 @@ class ExportedSource:
     """A source as graphs in the store, each verified against it.
 
     Attributes:
-        request: what the user asked for.
-        graphs: by component, in order.
         steps: every pass and exporter, for the report.
         verified: how far each graph is from the source.
         facts: what is known of the source: task, architecture, token ids.
-        notes: for the report.
         peak_memory_bytes: of the process that exported it.
-        seconds: spent.
         evidence: folder in the store with what the source computed on every trial.
     """
 
@@ -128,12 +120,9 @@ class ExportConditions:
     """Under which a source is exported.
 
     Attributes:
-        registry: of the plugins.
         store: takes the graphs and the evidence.
-        say: told what is going on.
         target: where the graphs will run.
         timeout_s: for each job.
-        choice: what the user said of passes.
         fresh: take nothing from the cache.
     """
 
@@ -164,15 +153,12 @@ class ExportPipeline(Protocol):
         """
 
 
-def find_pipeline(registry: Registry, spec: str) -> ExportPipeline:
-    """The pipeline of the installed plugins.
+_PIPELINE: EnginePart[ExportPipeline] = EnginePart("pipeline", "export")
 
-    Raises:
-        OptimError[plugin-missing]: there is none; says what to install.
-        OptimError[plugin-failed]: its plugin cannot be used.
-    """
-    made: ExportPipeline = registry.part("pipeline", "export", f"{spec} cannot be exported to ONNX")
-    return made
+
+def find_pipeline(registry: Registry, spec: str) -> ExportPipeline:
+    """Finds the pipeline of the installed plugins; raises as :meth:`Registry.part`."""
+    return registry.part(_PIPELINE, f"{spec} cannot be exported to ONNX")
 
 
 def export(request: SourceRequest, conditions: ExportConditions) -> ExportedSource:

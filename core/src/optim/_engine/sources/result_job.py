@@ -7,9 +7,8 @@ from pathlib import Path
 
 from optim._engine.compare.place import Place
 from optim._engine.jobs.job import Job
-from optim._engine.sources.evidence import read_evidence
-from optim._engine.sources.result import SourceDrift, compare_result
-from optim.jobs.channel import Channel
+from optim._engine.sources.evidence import SourceDrift, compare_result, read_evidence
+from optim.jobs.talk import Channel
 from optim.model import Model
 from optim.passes import Interface
 
@@ -20,11 +19,8 @@ class Request:
 
     Attributes:
         model: with its session settings.
-        place: where it runs.
         original: the graph that was exported.
         interfaces: of the steps that made the one from the other.
-        evidence: folder.
-        component: of the source.
     """
 
     model: Model

@@ -19,8 +19,16 @@ from typing import TypeVar
 
 from optim._engine.backends.held_session import HeldSession
 from optim._engine.compare.place import Place
-from optim._engine.timing.profiled import Runs, profiled, run_ms, watched, written_profile
-from optim._engine.timing.trace import Timeline, fastest, read_timeline
+from optim._engine.timing.profiled import (
+    Runs,
+    Timeline,
+    fastest,
+    profiled,
+    read_timeline,
+    run_ms,
+    watched,
+    written_profile,
+)
 from optim.arrays import Feeds
 from optim.backend import Session
 from optim.laboratory import NodeTime, NodeTimes
@@ -93,15 +101,6 @@ def in_turns(
     clock: Clock = nullcontext,
 ) -> tuple[Timeline, list[float]]:
     """The times of nodes, and the milliseconds of plain runs made between them.
-
-    Args:
-        plain: the model without the profiler, warmed up.
-        place: where it runs; its backend is ONNX Runtime.
-        model: with its session settings.
-        feeds: of every run.
-        runs: how many of each, about.
-        weights: shape of the largest weight of nodes, by name.
-        clock: entered for the runs that count.
 
     Raises:
         OptimError[not-profiled]: the target's runtime says nothing of its nodes.

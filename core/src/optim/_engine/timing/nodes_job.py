@@ -17,7 +17,7 @@ from optim._engine.timing.in_turns import timed
 from optim._engine.timing.profiled import Runs, run_ms
 from optim.arrays import Feeds
 from optim.errors import OptimError
-from optim.jobs.channel import Channel
+from optim.jobs.talk import Channel
 from optim.laboratory import NodeTime
 from optim.model import Model
 from optim.passes import Interface
@@ -47,8 +47,6 @@ class Request:
 
     Attributes:
         models: the original and the result, or the original alone.
-        feeds: folder of the samples, named as the original's inputs.
-        sample: the one.
         seconds: of timed runs of each, about.
     """
 

@@ -15,9 +15,8 @@ from tempfile import TemporaryDirectory
 from optim._engine.compare.place import Place
 from optim._engine.feeds.feedset import FeedSet
 from optim._engine.jobs.job import Job
-from optim._engine.timing.profiled import largest_weights, watched, written_profile
-from optim._engine.timing.trace import read_timeline
-from optim.jobs.channel import Channel
+from optim._engine.timing.profiled import largest_weights, read_timeline, watched, written_profile
+from optim.jobs.talk import Channel
 from optim.laboratory import NodeTime
 from optim.model import Model, SessionConfig
 from optim.onnx.operators import weighing_operator
@@ -29,14 +28,7 @@ _AS_WRITTEN = SessionConfig({"graph_optimization_level": "ORT_DISABLE_ALL"})
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is run.
-
-    Attributes:
-        model: the original.
-        place: where it runs.
-        feeds: folder of the samples.
-        sample: the one.
-    """
+    """What is run."""
 
     model: Model
     place: Place

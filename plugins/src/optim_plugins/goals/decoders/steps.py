@@ -1,6 +1,6 @@
 """Steps of one generation: what is fed from one run of the graph to the next.
 
-Where the graph says so (:mod:`optim.decoders.shared_past`), the past lies in buffers that are bound once, as inputs and
+Where the graph says so (:mod:`optim.decoders.conventions`), the past lies in buffers that are bound once, as inputs and
 as outputs, and a step adds its tokens to them. Else each step returns a longer past, which is fed to the next as it is.
 """
 

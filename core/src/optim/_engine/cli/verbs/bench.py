@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from optim._engine.cli.runtimes import on_runtimes, runtime_option
-from optim.cli_kit.commands import OptimCommand
 from optim.cli_kit.names import TARGET_NAME
 from optim.cli_kit.options import (
     MODEL_OR_PROGRAM_PATH,
     SECONDS,
+    OptimCommand,
     data_option,
     made_up_options,
     seed_option,
@@ -164,7 +164,7 @@ def bench(
             **served,
         )
     if table is not None:
-        from optim.cli_kit.places import write_text
+        from optim.cli_kit.output import write_text
 
         write_text(table, found.as_csv())
     if as_json:
@@ -214,8 +214,8 @@ def parse_grid(axes: Sequence[str]) -> dict[str, tuple[int, ...]]:
 
 def _require_places(table: Path | None, plot: Path | None, *, grid: bool) -> None:
     from optim._engine.plugins.registry import load_registry
-    from optim._engine.reports.renderer import require_renderer
-    from optim.cli_kit.places import require_drawing, require_writable
+    from optim._engine.reports.renderer import RENDERER
+    from optim.cli_kit.output import require_drawing, require_writable
 
     if plot is not None and not grid:
         raise OptimError.usage(
@@ -226,7 +226,7 @@ def _require_places(table: Path | None, plot: Path | None, *, grid: bool) -> Non
         )
     if plot is not None:
         require_drawing(plot, "--plot")
-        require_renderer(load_registry(), "--plot cannot be used")
+        load_registry().part(RENDERER, "--plot cannot be used")
     if table is not None:
         require_writable(table)
 
@@ -256,7 +256,7 @@ def _require_alone(data: str | None, beside: Sequence[str], component: str, gene
 
 
 def _tell_grid(found: GridBenchmark, table: Path | None, plot: Path | None, *, as_json: bool) -> int:
-    from optim.cli_kit.places import write_text
+    from optim.cli_kit.output import write_text
 
     if table is not None:
         write_text(table, found.as_csv())

@@ -9,8 +9,8 @@ import click
 
 from optim._engine.cli.layouts import OLD_NAMES, layout_options, layouts_of
 from optim._engine.cli.verbs.run import deliver_point
-from optim.cli_kit.commands import OptimCommand
 from optim.cli_kit.names import POINT_NAME
+from optim.cli_kit.options import OptimCommand
 from optim.cli_kit.output import json_option
 
 

@@ -12,13 +12,13 @@ import click
 
 from optim._engine.cli.layouts import OLD_NAMES, layout_options, layouts_of
 from optim._engine.cli.request import source_options
-from optim.cli_kit.commands import OptimCommand
 from optim.cli_kit.names import GOAL_NAME, PASS_NAME, POINT_NAME, STAGE_NAME, hidden_disable_option
 from optim.cli_kit.options import (
     MODEL_PATH,
     SECONDS,
     SECONDS_OR_AUTO,
     SEED,
+    OptimCommand,
     data_option,
     metric_options,
     mismatch_option,

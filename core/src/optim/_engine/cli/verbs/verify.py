@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from optim._engine.cli.runtimes import on_runtimes, runtime_option
-from optim.cli_kit.commands import OptimCommand
 from optim.cli_kit.names import TARGET_NAME
 from optim.cli_kit.options import (
     MODEL_PATH,
+    OptimCommand,
     data_option,
     made_up_options,
     metric_options,

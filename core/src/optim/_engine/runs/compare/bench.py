@@ -13,10 +13,9 @@ from optim._engine.compare.place import Place
 from optim._engine.jobs import prepare
 from optim._engine.plugins.chosen_targets import ChosenTargets, choose_targets
 from optim._engine.plugins.registry import Registry, require_target
-from optim._engine.runs.compare.conditions import Conditions, other_model, require_timed, workbench_for
+from optim._engine.runs.compare.conditions import Conditions, about_made_up, other_model, require_timed, workbench_for
 from optim._engine.runs.compare.programs import answers_only, clock_of_program, is_program, size_of_program
-from optim._engine.runs.compare.run_feeds import about_made_up
-from optim._engine.search.effort import Effort
+from optim._engine.search.measure.efforts import Effort
 from optim._engine.search.measure.racing import Wanted, race_candidates
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate, LaneResult
@@ -191,7 +190,7 @@ def _not_timed(model: Path, target: str, reason: str, *, not_here: bool) -> Time
 
 def _timed_model(name: str, size_bytes: int, result: LaneResult, prepared: prepare.Answer) -> TimedModel:
     from optim._engine.reports.answers import TimedModel, TimedShape
-    from optim._engine.reports.parts.running import generation_report, goal_ratio_report, throughput_report
+    from optim._engine.reports.parts import generation_report, goal_ratio_report, throughput_report
 
     ratio, ready = result.ratio, result.ready
     return TimedModel(

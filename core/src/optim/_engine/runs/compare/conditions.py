@@ -1,16 +1,17 @@
-"""Under which models are looked at without a search, and how they are brought in."""
+"""Under which models are looked at without a search, on which samples, and how they are brought in."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from optim._engine.jobs.runner import thread_executor
 from optim._engine.plugins.registry import Registry, require_target
-from optim._engine.runs.compare.run_feeds import OF_ANOTHER_GRAPH, samples_of_runs
+from optim._engine.recipes.lock import Lock, load_recipe_or_lock
 from optim._engine.runs.found_goal import require_foretold_context
+from optim._engine.runs.locking import data_beside
 from optim._engine.runs.session_file import MODEL_FILE
 from optim._engine.runs.session_trust import read_session_file
 from optim._engine.search.settings import DEFAULT_TIMEOUT_S, RunSettings
@@ -34,9 +35,6 @@ class Conditions:
     """Under which models are looked at without a search.
 
     Attributes:
-        registry: of the plugins.
-        store: the cache.
-        say: told what is going on.
         data: where feeds come from; None: synthesized from the first model.
         target: where all run; of several the names with commas between.
         seed: of synthesized feeds, and of the order in a race.
@@ -58,12 +56,7 @@ def workbench_for(
 ) -> Iterator[tuple[Workbench, Candidate]]:
     """A workbench prepared on the first model's feeds, and that model with its own settings.
 
-    Args:
-        model: the first.
-        conditions: under which it is looked at. Without feeds they are those of a run folder, if it knows them and they
-            fit, else made up.
-        asked: has the metric and its budget.
-        beside: further models.
+    Without feeds they are those of a run folder, if it knows them and they fit, else made up.
     """
     own = samples_of_runs((model, *beside)) if conditions.data is None else None
     with ExitStack() as stack:
@@ -153,11 +146,7 @@ def _component(exported: ExportedSource, name: str) -> str:
 def other_model(bench: Workbench, path: Path, component: str = "", *, renamed: bool = False) -> Candidate:
     """A further model, brought into the store, with its own settings; a source is exported.
 
-    Args:
-        bench: of the first model.
-        path: of the other.
-        component: of a source that has several.
-        renamed: its inputs may have other names, and whoever asks knows which.
+    Its inputs may be ``renamed`` for whoever knows the names.
 
     Raises:
         OptimError[other-inputs]: the feeds of the first model lack an input of it.
@@ -195,13 +184,7 @@ def _named(names: Sequence[str]) -> str:
 
 
 def notes_on_targets(bench: Workbench, paths: Sequence[Path], models: Sequence[Candidate]) -> tuple[str, ...]:
-    """Returns a note for each result that another runtime runs than the one that it was made for.
-
-    Args:
-        bench: that runs all of them on its own target.
-        paths: of the models.
-        models: with the targets that they were made for.
-    """
+    """Returns a note for each result that another runtime runs than the one that it was made for."""
     return tuple(
         f"{path} was made for target {one.target}, and {bench.target.name} ran it: this comparison holds for "
         f"{bench.target.name} alone; --target {one.target} runs it there"
@@ -221,3 +204,41 @@ def _where_it_was_made_for(bench: Workbench, path: Path, candidate: Candidate) -
         return candidate
     bench.places[made_for] = bench.place_of(require_target(bench.registry, made_for))
     return replace(candidate, target=made_for)
+
+
+LOCK_FILE = "recipe.lock.toml"
+
+OF_ANOTHER_GRAPH = frozenset({"feeds-missing-input", "feeds-unknown-input", "feeds-shape", "feeds-dtype"})
+"""A pass may have changed what goes in: the samples of the original do not fit then, and others are made up."""
+
+
+def samples_of(lock: Lock, path: Path) -> str | None:
+    """The samples of a run if they still lie as files: a lock of somebody else may name a function, which is code."""
+    found = data_beside(lock, path)
+    return found if found is not None and Path(found).exists() else None
+
+
+def samples_of_runs(paths: Iterable[Path]) -> str | None:
+    """The samples of the first run folder among ``paths`` that knows them; None if there is none."""
+    found = (samples_of(lock, path / LOCK_FILE) for path in paths if (lock := _lock_of(path)) is not None)
+    return next(filter(None, found), None)
+
+
+def about_made_up(paths: Iterable[Path]) -> str:
+    """What synthesized samples leave open of the run folders among ``paths`` that were judged on others; else empty."""
+    for path in paths:
+        lock = _lock_of(path)
+        if lock is not None and lock.feeds.data is not None:
+            return f"compared on synthesized inputs; the run of {path} had {lock.feeds.data}: give it with --data"
+    return ""
+
+
+def _lock_of(path: Path) -> Lock | None:
+    """The lock of a run folder; None if there is none that can be read."""
+    if not (path / LOCK_FILE).is_file():
+        return None
+    try:
+        found = load_recipe_or_lock(path / LOCK_FILE)
+    except OptimError:  # it is of another optim, or was changed: the model is looked at all the same
+        return None
+    return found if isinstance(found, Lock) else None

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from optim._engine.plugins.registry import load_registry
 from optim._engine.reports.answers import Answer, TabledAnswer, TimedModel, csv_text, percentile_texts
-from optim._engine.reports.renderer import require_renderer
+from optim._engine.reports.renderer import RENDERER
 
 _COLUMNS = ("model", "ms", "p50", "p90", "p95", "p99", "ratio", "low", "high", "samples a second", "error")
 
@@ -67,7 +67,7 @@ class GridBenchmark(TabledAnswer):
                 if timed.latency_ms is not None:
                     about = " ".join(filter(None, (timed.model, timed.target, rest)))
                     series.setdefault(about, []).append((point.sizes[across], timed.latency_ms))
-        renderer = require_renderer(load_registry(), "a plot cannot be drawn")
+        renderer = load_registry().part(RENDERER, "a plot cannot be drawn")
         return renderer.draw_lines(series, f"latency by {across} on {self.target}", across, "ms")
 
     def _table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optim._engine.goals.generating import GENERATE, require_generator
+from optim._engine.goals.generating import GENERATE, GENERATOR
 from optim._engine.plugins.registry import Registry
 from optim._engine.runs.mark import read_mark
 from optim._engine.sources.naming import is_genai_folder
@@ -14,7 +14,7 @@ from optim.errors import OptimError
 from optim.goal import GoalRequest
 
 if TYPE_CHECKING:
-    from optim._engine.jobs.lane_clock import LaneClock
+    from optim._engine.jobs.lane import LaneClock
     from optim._engine.reports.answers import TimedModel
 
 
@@ -46,9 +46,9 @@ def clock_of_program(registry: Registry, path: Path, asked: GoalRequest) -> Lane
         OptimError[runtime-missing]: that program is not installed.
         OptimError[plugin-missing]: no plugin times it.
     """
-    from optim._engine.jobs.lane_clock import LaneClock
+    from optim._engine.jobs.lane import LaneClock
 
-    generator = require_generator(registry, f"answers of {path} cannot be timed")
+    generator = registry.part(GENERATOR, f"answers of {path} cannot be timed")
     return LaneClock.of(GENERATE, generator.program_clock(path, asked))
 
 

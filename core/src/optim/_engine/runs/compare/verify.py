@@ -12,8 +12,7 @@ from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import is_rounding, not_judged, worst_drift, worst_question
 from optim._engine.jobs.start_up import Ready
 from optim._engine.plugins.registry import require_target
-from optim._engine.runs.compare.conditions import Conditions, other_model, workbench_for
-from optim._engine.runs.compare.run_feeds import about_made_up
+from optim._engine.runs.compare.conditions import Conditions, about_made_up, other_model, workbench_for
 from optim._engine.search.measure.racing import check_candidate
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.workbench import Workbench
@@ -33,13 +32,6 @@ def verify_models(
 ) -> Verification:
     """Compare every output of ``other`` with ``reference`` on the same feeds.
 
-    Args:
-        reference: an ``.onnx`` file or a run folder.
-        other: the same.
-        conditions: under which both run.
-        asked: what is accepted, and the task metric to measure beside drift.
-        other_target: where ``other`` runs; empty: where the reference does.
-
     Raises:
         OptimError: a model, the feeds or the target cannot be used.
     """
@@ -55,11 +47,7 @@ def verify_models(
 def verify_on(bench: Workbench, other: Path, asked: RunSettings, elsewhere: Target | None = None) -> Verification:
     """Compare a model with the one that a workbench was prepared for; several may be, one after the other.
 
-    Args:
-        bench: of the reference.
-        other: the model.
-        asked: what is accepted.
-        elsewhere: where ``other`` runs; None: where the reference does.
+    The model runs ``elsewhere``, or where the reference does.
 
     Raises:
         OptimError: the model cannot be used.
@@ -87,7 +75,7 @@ def _verification(
     bench: Workbench, ready: Ready, budget: Budget, *, is_the_same: bool, notes: tuple[str, ...]
 ) -> Verification:
     from optim._engine.reports.answers import ComparedFeeds, ComparedTask, Verification
-    from optim._engine.reports.parts.figures import drift_report
+    from optim._engine.reports.parts import drift_report
     from optim._engine.reports.schema import OutputReport
 
     comparisons, task = ready.comparisons, ready.task

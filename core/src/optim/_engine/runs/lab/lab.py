@@ -25,8 +25,8 @@ from optim._engine.runs.compare.conditions import (
 )
 from optim._engine.runs.lab import nodes_timed
 from optim._engine.runs.lab.setup import LabSetup
-from optim._engine.search.effort import Effort
 from optim._engine.search.lane_costs import LaneCosts
+from optim._engine.search.measure.efforts import Effort
 from optim._engine.search.measure.racing import Wanted, check_candidate, race_candidates, where_timed
 from optim._engine.search.rows import step_of
 from optim._engine.search.state import Candidate, LaneResult, Trial
@@ -65,14 +65,7 @@ class Lab:
     """
 
     def __init__(self, bench: Workbench, first: Candidate, name: str, *, code: str = "") -> None:
-        """Hold a workbench.
-
-        Args:
-            bench: prepared.
-            first: the original, with the session settings that it came with.
-            name: of it.
-            code: version of the code whose jobs keep their answers here.
-        """
+        """Hold a prepared workbench; ``code`` is the version of the code whose jobs keep their answers here."""
         prepared, place = bench.prepared, bench.place
         self._bench, self._code, self._closing = bench, code, ExitStack()
         self.original = self._named(name, first, drift=0.0)

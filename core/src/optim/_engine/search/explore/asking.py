@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from optim._engine.graphs.node_names import no_such_node
+from optim._engine.graphs.node_lookup import no_such_node
 from optim._engine.jobs import offer
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.search.deadline import LATER, STARTING_S, Deadline

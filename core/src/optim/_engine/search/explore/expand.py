@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from optim._engine.jobs.offer import Proposal
+from optim._engine.jobs.recorded import last_lines
 from optim._engine.search.board import Board
 from optim._engine.search.deadline import LATER, Deadline
 from optim._engine.search.explore.asking import Asker, Proposals
@@ -27,7 +28,6 @@ from optim._engine.search.select.repair import Near, Repairs, as_elsewhere
 from optim._engine.search.state import Attempt, Candidate, Step, StepKey, StepStatus, Trial
 from optim._engine.search.workbench import Tried, Workbench
 from optim.goal import FASTER, Basis
-from optim.jobs.printed import last_lines
 from optim.passes import PassResult, Role, Stage
 
 _STOPPED = "search time ran out during this candidate: it {failure}; give more with --search-seconds"

@@ -8,9 +8,9 @@ from dataclasses import replace
 from optim._engine.gate.budget import Objection
 from optim._engine.search.board import Board
 from optim._engine.search.deadline import Deadline
-from optim._engine.search.effort import Effort
 from optim._engine.search.lane_costs import AGAIN_LANES
 from optim._engine.search.measure import efforts
+from optim._engine.search.measure.efforts import Effort
 from optim._engine.search.measure.lane_figures import expected_of, joined
 from optim._engine.search.measure.racing import Wanted, check_candidate, lanes_at_once, late_text, race_candidates
 from optim._engine.search.state import Candidate, LaneResult, Measured

@@ -21,11 +21,17 @@ import numpy as np
 from optim._engine.gate.budget import Budget
 from optim._engine.jobs.lane import Request as LaneRequest
 from optim._engine.jobs.start_up import Ready
-from optim._engine.search.effort import Effort
-from optim._engine.search.measure.lane_figures import generation_of, goal_ratio, sample_calls, throughput
+from optim._engine.search.measure.efforts import Effort
+from optim._engine.search.measure.lane_figures import (
+    generation_of,
+    goal_ratio,
+    median_interval,
+    paired_ratio,
+    sample_calls,
+    throughput,
+)
 from optim._engine.search.measure.race_lanes import Lane, LateLane, look, open_lanes
 from optim._engine.search.measure.race_rounds import Rounds, paired_times, round_ratios, run_rounds
-from optim._engine.search.measure.statistics import median_interval, paired_ratio
 from optim._engine.search.state import LaneResult
 from optim._engine.search.turns import Turns, quiet
 from optim.jobs.process import WorkerFailed
@@ -61,10 +67,7 @@ class Request:
     """What :func:`race` is told.
 
     Attributes:
-        base: see there.
-        lanes: see there.
         effort: see there; None: the base is looked at, and nothing is timed.
-        seed: see there.
         admission: see there.
         timeout_s: for a look.
         opens_beside: whether lanes may be opened while another run has the clock: there is memory for both.
@@ -94,10 +97,6 @@ class Answer:
 
 def run(request: Request, turns: Turns) -> Answer:
     """Have the race, or the look.
-
-    Args:
-        request: what is asked.
-        turns: at the machine's clock.
 
     Raises:
         WorkerFailed: the base itself does not run.

@@ -12,7 +12,7 @@ import numpy as np
 
 from optim._engine.jobs.lane import JOB, Request
 from optim._engine.jobs.start_up import Ready
-from optim._engine.search.effort import Effort
+from optim._engine.search.measure.efforts import Effort
 from optim._engine.search.state import LaneResult
 from optim._engine.search.taste import HANGS_S
 from optim.goal import Figure
@@ -27,7 +27,7 @@ _IMPORTED = (
     JOB.module,
     "optim.jobs.wire",
     "optim.onnx.sessions",
-    "optim.providers.repacking",
+    "optim.providers.memory",
 )
 """What a lane needs, for a server of its own: half of what other jobs do."""
 
@@ -49,7 +49,6 @@ class Lane:
     """A process with a model open, and what it measured.
 
     Attributes:
-        worker: the process.
         ready: what it said when the model was open.
         times: by round, by sample, in seconds.
         calls: the same, of every call.
@@ -80,14 +79,7 @@ class Lane:
 
 
 def open_lanes(base: Request, lanes: Sequence[Request], effort: Effort, end: float) -> list[Lane | WorkerFailed]:
-    """Open the base and all lanes, two at a time: nothing is timed yet. Without the base's own model there is no race.
-
-    Args:
-        base: is opened first.
-        lanes: are opened in order.
-        effort: how long one may take, and whether it is a program of its own.
-        end: when none is waited for any more.
-    """
+    """Open the base and all lanes, two at a time: nothing is timed yet. Without the base there is no race."""
     ready: list[Lane] = []
 
     def open_one(request: Request) -> Lane | WorkerFailed:

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from optim._engine.search.effort import Effort
-from optim._engine.search.measure.lane_figures import goal_ratio
+from optim._engine.search.measure.efforts import Effort
+from optim._engine.search.measure.lane_figures import goal_ratio, paired_ratio
 from optim._engine.search.measure.race_lanes import Lane, run_lane
-from optim._engine.search.measure.statistics import paired_ratio
 from optim._engine.search.taste import HANGS_S, WORTH
 from optim.goal import FASTER, Ratio
 from optim.jobs.process import WorkerFailed

@@ -11,10 +11,10 @@ from optim._engine.compare.place import Place
 from optim._engine.gate.budget import Budget
 from optim._engine.goals.known import release_of
 from optim._engine.jobs import lane
-from optim._engine.jobs.lane_clock import LaneClock
-from optim._engine.search.effort import Effort
+from optim._engine.jobs.lane import LaneClock
 from optim._engine.search.lane_costs import LEAST_ROUNDS, LONG_S
 from optim._engine.search.measure import race_job
+from optim._engine.search.measure.efforts import Effort
 from optim._engine.search.measure.lane_figures import as_base
 from optim._engine.search.measure.race_job import Admission
 from optim._engine.search.state import Candidate, LaneResult, Trial

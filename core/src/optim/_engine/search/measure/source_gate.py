@@ -16,8 +16,7 @@ from optim._engine.search.board import Board
 from optim._engine.search.state import Candidate, Measured
 from optim._engine.search.workbench import Workbench
 from optim._engine.sources import result_job
-from optim._engine.sources.compare import LIMITS
-from optim._engine.sources.result import SourceDrift
+from optim._engine.sources.evidence import LIMITS, SourceDrift
 from optim.jobs.process import WorkerFailed
 from optim.model import Model
 from optim.passes import Interface

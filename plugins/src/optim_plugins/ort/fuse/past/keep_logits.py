@@ -1,4 +1,4 @@
-"""Lets a decoder compute the logits of the last tokens alone (:mod:`optim.decoders.kept_logits`).
+"""Lets a decoder compute the logits of the last tokens alone (:mod:`optim.decoders.conventions`).
 
 Before, of the last layer::
 

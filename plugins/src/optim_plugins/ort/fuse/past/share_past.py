@@ -2,7 +2,7 @@
 
 An exported decoder joins a past to new keys and values, and returns the whole: each token copies all tokens before it,
 in every layer. ``com.microsoft.GroupQueryAttention`` writes new keys and values into the memory of the past, where the
-caller binds both to the same buffer (:mod:`optim.decoders.shared_past`). It takes key heads that serve several query
+caller binds both to the same buffer (:mod:`optim.decoders.conventions`). It takes key heads that serve several query
 heads as they are. :mod:`optim_plugins.ort.fuse.past.past_graph` has the rewriting.
 
 Feeds, names and shapes stay: a caller who feeds a past and takes a longer present gets the same numbers. An input
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from optim import NoOptions
 
 _CUDA = "CUDAExecutionProvider"
-_KEPT = "optim.decoders.kept_logits"
+_KEPT = "optim.decoders.conventions"
 _NO_CHUNKS = "its kernel takes several new tokens after a past for a batch of one only; one token takes any batch"
 
 

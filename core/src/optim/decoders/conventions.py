@@ -1,4 +1,4 @@
-"""Decoders whose past may lie in one buffer with their present, as the metadata of their graph says.
+"""Two conventions of a decoder's graph: one buffer for past and present, and the logits of the last tokens alone.
 
     metadata_props["optim.past"] = "buffer"
 
@@ -8,6 +8,12 @@ is filled. A run adds its tokens there and copies nothing. A caller who does not
 
 The kernel that does so takes several new tokens behind a past for one row only; a first step and single tokens go in
 any batch.
+
+    num_logits_to_keep = 0        int64, no axes: an input with a default, so a run may leave it out
+
+0 gives the logits of every token, as without the input; N those of the last N. Generation reads the last token's
+alone, so the head of the model, its last layer and an array [batch, tokens, vocabulary] are computed for one token in
+place of a whole prompt. The name is Hugging Face's.
 """
 
 from __future__ import annotations
@@ -16,10 +22,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
     import onnx_ir
 
-    from optim.arrays import Feeds
+    from optim.arrays import Array, Feeds, Outputs
+
 
 KEY = "optim.past"
 """Of the metadata."""
@@ -62,3 +71,28 @@ def why_not_taken(feeds: Feeds) -> str:
     if rows > 1 and 1 < new < mask.shape[1]:
         return f"{new} new tokens behind a past in {rows} rows; its kernel takes several behind a past for one row"
     return ""
+
+
+KEPT_LOGITS = "num_logits_to_keep"
+"""Input that limits the logits to the last tokens."""
+LOGITS = "logits"
+"""Output of the logits."""
+
+
+def one_kept() -> Array:
+    """What asks for the last token's logits."""
+    return np.array(1, np.int64)
+
+
+def asking_for_one(feeds: Feeds) -> Feeds:
+    """Feeds of a run that is asked for the last token's logits."""
+    return {**feeds, KEPT_LOGITS: one_kept()}
+
+
+def last_logits(outputs: Outputs, feeds: Feeds) -> Outputs:
+    """The last token's logits of a run; zeros in rows that end in padding, whose last token is none."""
+    last = outputs[LOGITS][:, -1:]
+    mask = feeds.get("attention_mask")
+    if mask is None or mask.ndim != 2 or len(mask) != len(last):
+        return {LOGITS: last}
+    return {LOGITS: np.where(mask[:, -1:, None] != 0, last, np.zeros_like(last))}
