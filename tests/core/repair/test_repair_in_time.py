@@ -37,8 +37,7 @@ def measured():
         probe = SimpleNamespace(
             refinable=frozenset(NODES),
             nodes=NODES,
-            drift=drift,
-            drifts=lambda keep, samples, finer, on_target: [],
+            drifts=lambda keep, samples, finer, on_target=False: ((one, drift(keep, one, finer)) for one in samples),
             is_estimate=False,
             request=SimpleNamespace(comparison=SimpleNamespace(reference=reference)),
         )
@@ -81,8 +80,7 @@ def test_where_few_evaluations_find_nothing_the_time_that_is_there_is_used(deadl
     probe = SimpleNamespace(
         nodes=nodes,
         refinable=(),
-        drift=drift,
-        drifts=lambda keep, samples, finer, on_target: [],
+        drifts=lambda keep, samples, finer, on_target=False: ((one, drift(keep, one, finer)) for one in samples),
         is_estimate=False,
         request=SimpleNamespace(comparison=SimpleNamespace(reference=SimpleNamespace(compared=(0,)))),
     )
@@ -103,14 +101,13 @@ def test_a_set_that_is_beyond_the_limit_on_the_target_is_not_found_and_the_searc
     def drift(keep, samples=(), finer=()):
         return math.sqrt(sum(place for place, name in enumerate(nodes) if name not in keep))
 
-    def drifts(keep, samples, finer, on_target):
-        return [(sample, 1.08 * drift(keep) if on_target else drift(keep)) for sample in samples]
+    def drifts(keep, samples, finer, on_target=False):
+        return ((sample, 1.08 * drift(keep) if on_target else drift(keep)) for sample in samples)
 
     reference = SimpleNamespace(compared=(0, 1))
     probe = SimpleNamespace(
         nodes=nodes,
         refinable=(),
-        drift=drift,
         drifts=drifts,
         is_estimate=True,
         request=SimpleNamespace(comparison=SimpleNamespace(reference=reference)),
@@ -260,7 +257,7 @@ def failing(after: int):
         request=SimpleNamespace(comparison=comparison),
         chained=lambda: (),
         drift=drift,
-        drifts=lambda keep, samples, finer=(), **_: [(sample, drift(keep, samples, finer)) for sample in samples],
+        drifts=lambda keep, samples, finer=(), **_: ((one, drift(keep, one, finer)) for one in samples),
         is_estimate=False,
     )
 

@@ -120,6 +120,7 @@ class Beam:
         self.start = Measured(bench.original, 1.0, 1.0, 1.0)
         self._looked: dict[str, Measured] = {}
         self._small: list[Measured] = []
+        self._together: list[Measured] = []
         self._legs = legs(plan)
         self._legs_left = len(self._legs)
         self._note_left_out()
@@ -153,6 +154,8 @@ class Beam:
         if not self._objective.is_latency:
             return start
         self._promises.note_latency([self.start, *looked])
+        self._together = looks.together
+        self.board.explored(self._together)
         return start * math.exp(-self._promises.best_gain)
 
     def search(self) -> list[Measured]:
@@ -163,7 +166,7 @@ class Beam:
             self._legs_left = len(self._legs) - place
             if self._is_over(passes):
                 run_out(self._legs[place:], self.board, self._bench.original)
-                looked += self._looked.values()
+                looked += [*self._looked.values(), *self._together]
                 break
             if place and self._legs[place - 1][0] is stage and not passes[0].forced:
                 # more settings for the best chain alone, each for itself: the race drops what is beaten
@@ -172,17 +175,14 @@ class Beam:
                 ranking = self._stage(stage, passes, beam)
             if not ranking:
                 self._fail(passes)
-            ranking = self.rank.joined(ranking, self._put_together(stage))
             self._promises.note_latency(ranking)
+            # what stages come to is not compared with it: it has a lossy step, and they may find better fusions
+            of_stage = [one for one in self._together if one.candidate.steps[-1].stage is stage]
+            ranking = self.rank.joined(ranking, of_stage)
             beam = self._select(ranking, beam, stage)
         self._bench.teller.stage("", lambda: self._bench.deadline.left)
         ranking = self.rank.joined(ranking, looked)
         return self._nearer(ranking) if self._objective.is_accuracy else ranking
-
-    def _put_together(self, stage: Stage) -> list[Measured]:
-        """Returns chains that first looks ended with this stage: there may be no time to come to them again."""
-        chains = [item for item in self._looked.values() if len(item.candidate.steps) > 1 and item.ratio is not None]
-        return [item for item in chains if item.candidate.steps[-1].stage is stage and self._objective.is_latency]
 
     def _repaired_on(self, ranking: list[Measured]) -> list[Measured]:
         """Models found for size, and a smaller one that a repair makes in the time left: no race waits for it."""

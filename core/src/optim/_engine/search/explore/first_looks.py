@@ -65,7 +65,11 @@ class Look(Near):
 
 
 class FirstLooks:
-    """The beginning of one search."""
+    """The beginning of one search.
+
+    Attributes:
+        together: the fusions that gained and the lossy step that gained most, in one chain, where it was timed.
+    """
 
     def __init__(self, bench: Workbench, expander: Expander, clock: Clock, board: Board, time: Deadline) -> None:
         self._bench = bench
@@ -76,6 +80,7 @@ class FirstLooks:
         self._objective = bench.objective
         self._promises: Promises = expander.promises
         self._repairs = expander.repairs
+        self.together: list[Measured] = []
 
     def run(self, plan: Plan, start: float, *, likeliest: bool = True) -> list[Measured]:
         """Looks at each pass; returns what holds. Rows of the board and promises have the rest.
@@ -104,7 +109,9 @@ class FirstLooks:
         if not begin:
             found += self._behind_what_makes_way(plan, passes)
         held = self._timed(found, start, whole)
-        return held if begin or not self._objective.is_latency else held + self._together(plan, held)
+        if not begin and self._objective.is_latency:
+            self.together = self._together(plan, held)
+        return held
 
     def _timed(self, found: Sequence[Look], start: float, whole: Candidate) -> list[Measured]:
         """Times what was found, and the named chain; repairs what is fast and near the budget.
