@@ -23,6 +23,7 @@ from optim._engine.jobs import lane
 from optim._engine.search import preparation, workbench
 from optim._engine.search.measure import race_lanes
 from optim._engine.search.turns import Turns
+from optim_plugins.diagnose.profile import profile_job
 
 _READING_S = 1e-4
 
@@ -48,6 +49,7 @@ def fixed_machine() -> Iterator[pytest.MonkeyPatch]:
         patch.setattr(workbench, "_AT_ONCE", 1)
         patch.setattr(preparation, "Turns", lambda *given, **how: Turns(*given, **{**how, "now": seconds}))
         patch.setattr(lane, "peak_memory_bytes", lambda: next(mebibytes) << 20)
+        patch.setattr(profile_job, "_MEASURED_S", 0.0)  # each call takes one reading: a second would have 5,000
         two_processors(patch)
         for clock in ("monotonic", "perf_counter"):
             patch.setattr(time, clock, lambda: _READING_S * next(readings))

@@ -12,6 +12,7 @@ from timed_models import write_network
 from optim._engine.cli.main import main
 from optim._engine.plugins.registry import load_registry
 from optim.errors import ExitStatus
+from optim_plugins.diagnose.profile import profile_job
 from optim_testing import models
 
 pytestmark = pytest.mark.usefixtures("jobs_here")
@@ -72,7 +73,8 @@ def test_samples_that_another_model_does_not_take_are_left_alone(made, capsys, t
 
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", ["profile", "blame"])
-def test_a_result_for_another_runtime_says_that_it_was_not_run_there(tmp_path, capsys, verb):
+def test_a_result_for_another_runtime_says_that_it_was_not_run_there(tmp_path, capsys, monkeypatch, verb):
+    monkeypatch.setattr(profile_job, "_MEASURED_S", 0.02)
     with installed(tmp_path, "offset_plugin"):
         model = write_network(tmp_path / "model.onnx", useful=1)
         out = tmp_path / "out"

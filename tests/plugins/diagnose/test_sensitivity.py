@@ -30,7 +30,7 @@ from optim.passes import Stage
 from optim_plugins.diagnose.sensitivity.command import _find, measure_sensitivity
 from optim_plugins.diagnose.sensitivity.plot import draw
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("jobs_here")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("jobs_here", "counted_clock")]
 
 NODES = [f"useful_{i}_matmul" for i in range(6)]
 STRENGTHS = {"useful_2_matmul": 0.3, "useful_4_matmul": 0.2}

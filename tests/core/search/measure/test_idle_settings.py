@@ -19,7 +19,7 @@ from optim._engine.search.workbench import Workbench
 from optim._engine.store import Store
 from optim.model import SessionConfig
 
-pytestmark = pytest.mark.usefixtures("jobs_here")
+pytestmark = pytest.mark.usefixtures("jobs_here", "counted_clock")
 
 TUNE = "ort.tune-session"
 
