@@ -29,7 +29,6 @@ class Holder:
     """Who holds a lock.
 
     Attributes:
-        pid: of the process.
         what: it is doing, e.g. ``optim run model.onnx``.
     """
 
@@ -41,11 +40,7 @@ class Holder:
 
 
 class LockBusyError(Exception):
-    """Somebody else held a lock for longer than one would wait.
-
-    Attributes:
-        holder: who.
-    """
+    """Somebody else held a lock for longer than one would wait."""
 
     def __init__(self, holder: Holder) -> None:
         super().__init__(f"{holder} holds it")

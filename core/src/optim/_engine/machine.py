@@ -60,13 +60,10 @@ class Machine:
     """Where something is timed.
 
     Attributes:
-        cpu: the processor's name.
         cores: processors that this process may use.
         machine_cores: processors of the machine.
         quota: how many cores' time the container or batch system gives, such as 1.5; None where it sets no quota.
         memory_bytes: of the machine, or of the container where that may use less; None where the system does not say.
-        os: with its version.
-        python: its version.
         instruction_sets: what kernels differ by, in the names of Linux; empty where unknown.
     """
 

@@ -17,7 +17,6 @@ class Standing:
         tried: candidates of this stage that have been begun.
         of: candidates of this stage, as far as they are known.
         best_ratio: latency of the best so far to that of the original; None where nothing was timed yet.
-        best_drift: of that one.
         seconds_left: of what was announced for the search; None before and after it.
         target: that is searched for, where several compete.
     """

@@ -51,13 +51,7 @@ class Seconds(Protocol):
 
 @dataclass
 class Action:
-    """One action while it goes on.
-
-    Attributes:
-        answer: JSON values.
-        events: what a job said on its way.
-        processor_s: seconds of its processor.
-    """
+    """One action while it goes on."""
 
     answer: Any = None
     events: list[dict[str, Any]] = field(default_factory=list)
@@ -157,7 +151,6 @@ class Trace:
     """A trace that was read.
 
     Attributes:
-        header: what was asked, and where.
         actions: in the order in which they ended.
         end: what came of the run.
     """

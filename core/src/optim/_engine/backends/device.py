@@ -27,11 +27,7 @@ class Parked(Protocol):
 
 
 class Device:
-    """One exclusive device, as this process sees it.
-
-    Args:
-        name: what its backend calls it.
-    """
+    """One exclusive device, as this process sees it."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -33,24 +33,14 @@ def bindable(held: Session, model: Model) -> Any:
 
 
 class OwnSession:
-    """What :func:`optim.load` returns for a target whose runtime is not onnxruntime; a context manager.
-
-    Attributes:
-        session: the backend's own.
-        model: as it lies in the folder.
-    """
+    """What :func:`optim.load` returns for a target whose runtime is not onnxruntime; a context manager."""
 
     def __init__(self, session: Session, model: Model) -> None:
         self.session = session
         self.model = model
 
     def run(self, output_names: Sequence[str] | None, feeds: Feeds) -> list[Array]:
-        """One run.
-
-        Args:
-            output_names: which outputs, in which order; None: all, in the model's order.
-            feeds: arrays by name.
-        """
+        """One run; without names it returns all outputs, in the model's order."""
         found = self.session.run(feeds)
         names = [info.name for info in self.model.outputs] if output_names is None else output_names
         return [found[name] for name in names]
@@ -79,12 +69,6 @@ class OwnSession:
 def open_own(path: Path, name: str, package: str, settings: SessionConfig) -> OwnSession:
     """Open a graph by the backend of its target.
 
-    Args:
-        path: of the graph.
-        name: of the target, with its settings.
-        package: the distribution that brings it.
-        settings: of the model.
-
     Raises:
         OptimError[runtime-missing]: no plugin here brings the target.
         OptimError[target-unavailable]: it cannot be used here.
@@ -103,14 +87,7 @@ def open_own(path: Path, name: str, package: str, settings: SessionConfig) -> Ow
 
 
 def runtime_missing(path: Path, name: str, package: str, error: OptimError) -> OptimError:
-    """What is told of a graph whose target no plugin here brings; an error about anything else as it is.
-
-    Args:
-        path: of the graph.
-        name: of the target.
-        package: the distribution that brings it.
-        error: what asking for the target raised.
-    """
+    """What is told of a graph whose target no plugin here brings; an error about anything else as it is."""
     if error.reference not in ("unknown-target", "unknown-backend", "plugin-failed"):
         return error
     return OptimError(

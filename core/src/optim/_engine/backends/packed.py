@@ -45,12 +45,6 @@ def open_packed(
 ) -> onnxruntime.InferenceSession:
     """A session over packed weights; they are packed where that was not done on this machine.
 
-    Args:
-        model: the graph.
-        settings: it is opened with.
-        provider: that runs it.
-        extra_config: further config entries of this session alone.
-
     Raises:
         OptimError[cannot-be-packed]: another provider than the CPU's, which packs its own.
         OptimError[session-failed]: the runtime refuses the model.

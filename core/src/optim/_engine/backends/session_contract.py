@@ -31,13 +31,7 @@ _SUM = 0.01
 
 
 def outputs_defect(outputs: Any, declared: Iterable[TensorInfo], *, shapes: bool = True) -> str:
-    """Why what a run returned is not what the model says, or nothing.
-
-    Args:
-        outputs: what the session returned.
-        declared: outputs of the model.
-        shapes: whether sizes that the model fixes must be met too.
-    """
+    """Why what a run returned is not what the model says, or nothing; with ``shapes``, fixed sizes must be met too."""
     infos = {info.name: info for info in declared}
     if not isinstance(outputs, Mapping):
         return f"a run returned {_kind(outputs)}, not outputs by name"
@@ -80,12 +74,7 @@ def ran_elsewhere(shares: Mapping[str, float], target: Target) -> str:
 
 
 def times_defect(times: Any, count: int) -> str:
-    """Why what a session measured is no time, or nothing.
-
-    Args:
-        times: what it returned.
-        count: of the runs that were asked for.
-    """
+    """Why what a session measured is no time, or nothing."""
     if not isinstance(times, list) or len(times) != count:
         return f"time_runs returned {_kind(times)} of {len(times) if isinstance(times, list) else 0}, not {count} times"
     if not all(isinstance(one, int | float) and math.isfinite(one) and one > 0 for one in times):

@@ -90,12 +90,7 @@ def _is_called_rightly(path: Path) -> bool:
 
 
 def require_fit(value: T, kind: type[T], name: str) -> T:
-    """``value`` as its contract says, field by field.
-
-    Args:
-        value: what the pass ``name`` returned.
-        kind: what it must be.
-        name: of the pass.
+    """``value``, which the pass ``name`` returned, as its contract says, field by field.
 
     Raises:
         OptimError[bad-result]: it is something else, or has something else inside.

@@ -60,14 +60,7 @@ class Inexact:
 
 
 def exact_original(backend: HeldBackend, model: Model, target: Target, without: Collection[str]) -> Original:
-    """The original with the settings that it may need.
-
-    Args:
-        backend: that runs it.
-        model: the original as it stands.
-        target: where it runs.
-        without: passes that the user excluded; whoever excludes the pass accepts the outputs as they are.
-    """
+    """The original with the settings that it may need; whoever excludes the pass accepts the outputs as they are."""
     exact = backend.exact_settings(model, target)
     if exact is None or exact.pass_name in without:
         return Original(model)
@@ -89,13 +82,6 @@ def find_inexact(
     backend: HeldBackend, exact: ExactSettings, target: Target, reference: Reference, tolerance: float
 ) -> Inexact | None:
     """Compares the original as it stands with its reference outputs; None if rounding explains what differs.
-
-    Args:
-        backend: that runs it.
-        exact: the settings that the reference outputs were computed with.
-        target: where it runs.
-        reference: these outputs.
-        tolerance: largest drift that rounding explains.
 
     Raises:
         OptimError: it does not open or run as it stands.

@@ -58,8 +58,6 @@ class CheckedResult:
     """A model that is about to be delivered.
 
     Attributes:
-        path: of the model.
-        interfaces: of the steps that made it.
         drift: of what the device computes of it, from the original.
     """
 
@@ -70,13 +68,7 @@ class CheckedResult:
 
 @dataclass(frozen=True, slots=True)
 class CheckedDevice:
-    """A device that is checked, and the distribution that a difference is an issue of.
-
-    Attributes:
-        target: that is judged.
-        backend: name of its backend.
-        release: the distribution that brings the backend, with its version.
-    """
+    """A device that is checked, and the distribution that a difference is an issue of."""
 
     target: Target
     backend: str
@@ -95,13 +87,7 @@ def is_needed(kind: type[Backend], target: Target) -> bool:
 def check_device(
     device: CheckedDevice, reference: Reference, variations: Mapping[str, Variation], within_s: float | None
 ) -> DeviceCheck:
-    """Compare the outputs that count as right with those of an independent runtime.
-
-    Args:
-        device: that is judged.
-        reference: the original as the user gave it, feeds, and the outputs that count as right.
-        variations: of these outputs.
-        within_s: seconds in which samples must be over; one is compared in any case.
+    """Compare the outputs that count as right with those of an independent runtime, one sample at least.
 
     Raises:
         OptimError[target-differs]: the target is further off than rounding in its stated precision explains.
@@ -139,14 +125,6 @@ def check_result(
     The two may be as far apart as the result is from the original: kernels of quantized models round differently. Only
     outputs of floats count, because labels may be near ties.
 
-    Args:
-        device: that ran it.
-        result: that is about to be delivered.
-        session: of the result on the device.
-        reference: the original.
-        variations: of its outputs.
-        within_s: seconds in which samples must be over; one is compared in any case.
-
     Raises:
         OptimError[target-differs]: they are further apart.
     """
@@ -176,11 +154,8 @@ class _Question:
     """The question that the independent runtime answers.
 
     Attributes:
-        reference: the original, feeds, and the outputs that count as right.
-        variations: of these outputs.
         within_s: seconds in which samples must be over; None: no bound.
         session: on the device, of the model that is compared; None: the outputs that count as right are.
-        interfaces: of that model.
     """
 
     reference: Reference

@@ -22,9 +22,7 @@ class CallingProgram:
     """Where jobs reach the program whose function is the metric.
 
     Attributes:
-        address: of its socket.
         key: that both sides must know, hex.
-        higher_is_better: the direction.
         counts: whether the function counts, and another makes the value of the sums.
         compares: as :attr:`optim.Metric.compares`.
         needs_labels: whether a sample without labels cannot be judged.

@@ -49,11 +49,6 @@ def raw_samples(interfaces: Sequence[Interface]) -> list[Feeds]:
 def compare_raw(session: Session, inner: Session, interfaces: Sequence[Interface]) -> list[OutputComparison]:
     """Compare a recast model with what its interface makes of the model inside, on raw samples.
 
-    Args:
-        session: of the model at the end of the chain.
-        inner: of the model that the recasting pass was given.
-        interfaces: from that of the recasting pass on.
-
     Raises:
         OptimError: nothing-compared, interface-changed.
     """

@@ -25,15 +25,7 @@ from optim.passes import Interface, Variant
 def compare_variants(
     session: Session, reference: Reference, samples: Sequence[int], interfaces: Sequence[Interface], place: Place
 ) -> list[OutputComparison]:
-    """Compare every variant of a chain's interfaces, the worst of each output.
-
-    Args:
-        session: of the model at the end of the chain.
-        reference: the original, whose feeds are used.
-        samples: to compare on.
-        interfaces: of the chain.
-        place: where the models of variants are opened.
-    """
+    """Compare every variant of a chain's interfaces, the worst of each output."""
     found: list[OutputComparison] = []
     for index, interface in enumerate(interfaces):
         for variant in interface.variants if samples else ():

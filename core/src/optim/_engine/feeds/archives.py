@@ -31,7 +31,6 @@ class RawSample:
 
     Attributes:
         where: what to call it in a message, e.g. ``calib.npz sample 3``.
-        arrays: by name.
     """
 
     where: str

@@ -67,8 +67,6 @@ class PlannedInput:
     """An input with its role and what its dimensions measure.
 
     Attributes:
-        info: the input.
-        role: what it is for.
         symbols: a name for each dimension; unnamed ones are called ``input[axis]``.
         measures: what each dimension counts.
         widths: sizes the graph demands, by axis.

@@ -38,8 +38,6 @@ class InputAssumption:
     """What was assumed about one input, in plain words; ``input`` is empty where it is about all of them.
 
     Attributes:
-        input: its name.
-        text: what it is given.
         guessed: whether nothing in the graph tells, so that it may be far from what the model will see.
     """
 
@@ -55,7 +53,6 @@ class FeedSet:
     Attributes:
         folder: where they lie; all that another process needs.
         origin: what the user named (``calib.npz``), or ``synthesized``.
-        count: number of samples.
         digest: sha256 over names, types, shapes and bytes of every array, hex.
         assumptions: what was made up or converted.
         dtypes: name of the type of each array; numpy's own format does not tell bfloat16 from raw bytes.
@@ -239,13 +236,7 @@ _FEWEST = 2
 
 
 def at_one_size(feeds: FeedSet, samples: Iterable[int], inputs: Iterable[TensorInfo]) -> tuple[str, ...]:
-    """Returns the dynamic dimensions beside the batch that all samples have at one size, as ``sequence=128``.
-
-    Args:
-        feeds: of a run; where they were made up, nothing is returned.
-        samples: which of them to look at.
-        inputs: of the model; the first dimension of each is its batch.
-    """
+    """Returns the dynamic dimensions beside the batch that all samples have at one size, as ``sequence=128``."""
     seen: dict[str, set[int]] = {}
     shapes = [{name: array.shape for name, array in feeds.sample(index).items()} for index in samples]
     if feeds.origin == SYNTHESIZED or len(shapes) < _FEWEST:

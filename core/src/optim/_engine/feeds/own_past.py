@@ -25,8 +25,6 @@ class OwnPasts:
     """Gives samples the model's own past.
 
     Args:
-        model: the decoder.
-        plans: of its inputs.
         run: runs it on feeds; its outputs by name, or in the model's order. It raises where the model refuses them.
 
     Attributes:

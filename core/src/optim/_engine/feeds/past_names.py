@@ -17,12 +17,7 @@ from collections.abc import Iterable
 
 
 def carried_by_name(inputs: Iterable[str], outputs: Iterable[str]) -> dict[str, str]:
-    """By output, the input that takes it in the next step.
-
-    Args:
-        inputs: names of those that may hold a past.
-        outputs: names of all.
-    """
+    """By output, the input that takes it in the next step."""
     of_the_past = {"past", "cache", "caches", "prev", "previous"}
     of_the_present = {*of_the_past, "present", "new", "next", "updated"}
     marks = {*of_the_present, "in", "out", "input", "output"}

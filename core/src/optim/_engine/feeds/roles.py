@@ -40,10 +40,6 @@ _INTEGERS = "iu"
 def role_of(info: TensorInfo, rows: Mapping[str, int]) -> InputRole:
     """The role of one input.
 
-    Args:
-        info: the input.
-        rows: inputs that index a table.
-
     Raises:
         OptimError[feeds-not-found]: no values can be made up for its type.
     """

@@ -49,7 +49,6 @@ class Table:
     """A constant whose rows inputs choose.
 
     Attributes:
-        name: of the constant.
         rows: how many it has.
         tensors: its numbers, and the scales that belong to them.
         indices: the inputs that choose, and what is added to them.
@@ -70,7 +69,6 @@ class InputTraces:
     Attributes:
         rows: values of the input must lie below this.
         widths: sizes that dimensions must have, by input and axis.
-        tables: constants that are looked up, by the name under which a node reads them.
     """
 
     rows: dict[str, int] = field(default_factory=dict)

@@ -24,13 +24,7 @@ _PIECE = 1 << 24
 
 
 def unread_rows(original: Path, result: Path, samples: Iterable[Feeds]) -> tuple[str, ...]:
-    """Returns a sentence for each table that differs and has rows that no sample reads.
-
-    Args:
-        original: the graph that was compared with.
-        result: the graph that was compared.
-        samples: input samples of the original that both ran on.
-    """
+    """Returns a sentence for each table that differs and has rows that no sample reads."""
     tables = [table for table in trace_inputs(original).tables.values() if table.is_known]
     others = trace_inputs(result).tables.values() if tables else ()
     tables = [one for one in tables if not any(_is_same(one, original, other, result) for other in others)]

@@ -69,12 +69,10 @@ class OutputComparison:
     """One output of one model against the reference; the figures are those of equal arrays where none are given.
 
     Attributes:
-        name: of the output.
         dtype: numpy name in the candidate.
         shape: in the candidate.
         compared: elements compared; padding is left out.
         relative_error: the drift, see the module.
-        max_abs: largest absolute difference.
         cosine: of the flattened arrays.
         sqnr_db: signal to quantization noise ratio, 20 log10(||reference|| / ||difference||), in dB.
         max_ulp: largest distance in units in the last place of the larger of the two, None for other than floats.
@@ -212,9 +210,6 @@ def merge_samples(
 
 def foresee(drifts: Sequence[float]) -> float:
     """The drift that one further sample stays below, with 99 % probability if drifts are normal; at least the worst.
-
-    Args:
-        drifts: of each sample.
 
     Returns:
         A drift; the worst where there are fewer than four samples, or one is infinite.

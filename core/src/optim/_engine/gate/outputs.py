@@ -220,14 +220,7 @@ class Answer:
 
 
 def answers(errors: Numbers, original: Numbers, counted: NDArray[np.bool_], variation: Variation) -> Iterator[Answer]:
-    """The errors of an output by its axes, each measured in the scale of its own slice where it has one.
-
-    Args:
-        errors: absolute, in the output's unit; zero where an element does not count.
-        original: the original's output on this sample.
-        counted: elements that count.
-        variation: of the original's output.
-    """
+    """The errors of an output by its axes, each measured in the scale of its own slice where it has one."""
     known = {
         axis: table
         for axis, table in variation.slices.items()
@@ -387,13 +380,7 @@ def _place(axis: int, place: int, rank: int) -> str:
 def variations_of(
     samples: Iterable[tuple[Outputs, Feeds]], model: Model, padded: Collection[str]
 ) -> dict[str, Variation]:
-    """How each output of a model varies.
-
-    Args:
-        samples: what it computed, and what it was fed.
-        model: for names and symbolic dimensions.
-        padded: outputs whose padded positions say nothing.
-    """
+    """How each output of a model varies."""
     infos = {info.name: info for info in model.outputs}
     gathered: dict[str, list[tuple[Array, NDArray[np.bool_] | None]]] = {}
     for outputs, feeds in samples:
@@ -408,16 +395,7 @@ def variations_of(
 def rounding_of(
     name: str, reference: Array, other: Array, feeds: Feeds, model: Model, variation: Variation
 ) -> dict[int, Numbers]:
-    """What a setting that should not matter moves, by axis; under :data:`WHOLE` the output as a whole.
-
-    Args:
-        name: of the output.
-        reference: the original's.
-        other: the original's under the setting, comparable to it.
-        feeds: of both.
-        model: the original.
-        variation: of the output.
-    """
+    """What a setting that should not matter moves, by axis; under :data:`WHOLE` the output as a whole."""
     reference, other = np.asarray(reference), np.asarray(other)
     info = next((one for one in model.outputs if one.name == name), None)
     valid = valid_positions(name, reference, feeds, model.inputs, info) if variation.has_padding else None

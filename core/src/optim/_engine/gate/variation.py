@@ -261,13 +261,7 @@ class _Deviations:
         return math.sqrt(float(np.square(usual).sum()) / max(1.0, usual.size * self.share))
 
     def of_slices(self, axis: int, steps: float, *, is_share: bool) -> tuple[Numbers, Numbers] | None:
-        """The scale and the middle of each slice along an axis; None where too little is known of each.
-
-        Args:
-            axis: of the output.
-            steps: share of a number that rounding may be.
-            is_share: all slices are of one kind.
-        """
+        """The scale and the middle of each slice along an axis; None where too little is known of each."""
         rest = tuple(place for place in range(self.values[0].ndim) if place != axis)
         size = self.values[0].shape[axis]
         shape = [1] * self.values[0].ndim

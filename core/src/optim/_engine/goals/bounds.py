@@ -150,11 +150,6 @@ def judged_by_core(bounds: Iterable[Bound], takes: Collection[str]) -> tuple[Bou
 def require_bounds(goal: Goal, bounds: Sequence[Bound], untimed: Iterable[str]) -> None:
     """Refuse bounds that nothing can be measured for, and the goal accuracy without any.
 
-    Args:
-        goal: of the run.
-        bounds: that the user set.
-        untimed: names of targets of the run on which time and memory mean nothing.
-
     Raises:
         OptimError[conflicting-request]: which two things do not go together.
     """

@@ -45,7 +45,6 @@ class Throughput:
     Attributes:
         served: how it was run, and what that was chosen from.
         samples_per_s: median over rounds.
-        calls: how long its calls took, over all rounds.
     """
 
     served: Served

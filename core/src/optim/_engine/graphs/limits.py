@@ -22,11 +22,6 @@ _STANDARD = ("", "ai.onnx.ml")
 def check_limits(model: Model, limits: BackendLimits, backend_name: str) -> None:
     """Refuse a model in a format newer than a backend accepts, or with operators of a domain that it lacks.
 
-    Args:
-        model: reads its graph, no weights.
-        limits: what the backend accepts.
-        backend_name: for the message.
-
     Raises:
         OptimError: opset-too-new, ir-too-new, unknown-domain.
     """

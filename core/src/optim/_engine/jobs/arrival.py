@@ -30,9 +30,7 @@ class Answer:
     """It runs.
 
     Attributes:
-        comparisons: with the original where it was prepared.
         executed_on: share of its nodes by provider.
-        versions: of the libraries that run it.
         requirements: what opens a result needs, as pip takes it.
     """
 

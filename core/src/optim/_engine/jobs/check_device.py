@@ -29,9 +29,6 @@ class Request:
     """What is checked.
 
     Attributes:
-        device: the target, and who brings it.
-        place: where it runs.
-        without: passes that the user left out.
         reference: feeds, and the outputs that count as right.
         within_s: seconds in which samples are begun; None: no bound.
     """
@@ -61,13 +58,6 @@ def with_device_checked(
     prepared: prepare.Answer, request: prepare.Request, registry: Registry, runner: Runner, most_s: float
 ) -> prepare.Answer:
     """What a run is prepared with, and what an independent runtime says of its target, or why none said anything.
-
-    Args:
-        prepared: without that.
-        request: what led to it.
-        registry: of the plugins.
-        runner: of the run.
-        most_s: seconds after which the check is ended if the run has no end.
 
     Raises:
         OptimError[target-differs]: the target is further off than rounding in its stated precision explains.

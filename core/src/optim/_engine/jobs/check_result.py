@@ -29,8 +29,6 @@ class Request:
     Attributes:
         model: that is about to be delivered, with its session settings.
         drift: of what the device computes of it, from the original.
-        comparison: where it runs, and the original.
-        without: passes that the user left out.
         within_s: seconds in which samples are begun.
     """
 
@@ -61,12 +59,6 @@ def run(request: Request, channel: Channel) -> Answer:
 
 def unchecked_result(registry: Registry, runner: Runner, request: Request, most_s: float) -> str:
     """Why no independent runtime computed a result, as a note; empty if one did, or if the target needs no check.
-
-    Args:
-        registry: of the plugins.
-        runner: of the run.
-        request: what is checked.
-        most_s: seconds that are left of the run.
 
     Raises:
         OptimError[target-differs]: the device computes another model.

@@ -22,9 +22,6 @@ class Job(Generic[Request, Answer]):
     """A kind of work; each job module ends its types with ``JOB = Job(__name__, Request, Answer)``.
 
     Attributes:
-        module: that runs it.
-        request: class of what it is told.
-        answer: class of what it says at the end.
         here: whether it needs what only the user's machine has, such as the user's files.
         timed: whether its answer is a time, and others must be quiet meanwhile.
     """

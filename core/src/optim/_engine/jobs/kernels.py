@@ -39,7 +39,6 @@ class Request:
     """What is asked.
 
     Attributes:
-        place: where the kernels run.
         store: a folder beside which scratch files may lie.
         timed: whether they are timed; else the backend's tables are all that is asked for.
     """

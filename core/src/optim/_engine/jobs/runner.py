@@ -50,8 +50,6 @@ class Runner:
     """Runs jobs, keeps their answers, and counts both.
 
     Args:
-        store: where answers are kept.
-        say: told what jobs say on their way.
         fresh: take no kept answer.
         executor: what :meth:`side_by_side` submits to; without one it does one after the other.
         elsewhere: machines that do the jobs; None: this one does.
@@ -94,14 +92,7 @@ class Runner:
         key: str | None = None,
         on_event: Callable[[Event], None] | None = None,
     ) -> Answer:
-        """A job's answer: the one that is kept under ``key``, or what its process says.
-
-        Args:
-            job: the kind of work.
-            request: what it is told.
-            timeout_s: seconds it may take.
-            key: of everything that the answer depends on; None: it is not kept.
-            on_event: told what the job says on its way.
+        """A job's answer: the one that is kept under ``key``, or what its process says; without a key it is not kept.
 
         Raises:
             WorkerFailed: it did not come back.
@@ -187,12 +178,6 @@ class Runner:
     def ask_passes(self, job: Job[Request, Answer], request: Request, timeout_s: float, subject: str) -> Answer:
         """The answer of a job that calls the passes that must hold, before the original is opened.
 
-        Args:
-            job: the kind of work.
-            request: what it is told.
-            timeout_s: seconds it may take.
-            subject: name of the model, for the error.
-
         Raises:
             OptimError[pass-failed]: it did not come back; the error names the pass that ran, and its plugin.
             OptimError: the job's own.
@@ -214,11 +199,6 @@ class Runner:
 
     def events(self, job: Job[Request, Answer], request: Request, *, silence_s: float) -> Iterator[Event]:
         """Yields what a job says on its way, as it comes, until it is done; whoever follows counts what it is worth.
-
-        Args:
-            job: the kind of work.
-            request: what it is told.
-            silence_s: seconds until it must say something again.
 
         Raises:
             WorkerFailed: it did not come back.

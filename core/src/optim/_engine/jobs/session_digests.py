@@ -18,8 +18,6 @@ class Request:
     """Models of one graph, to be opened one after the other.
 
     Attributes:
-        models: that differ in their settings.
-        place: where they run.
         store: folder of the store; scratch files lie beside it.
         seconds: after which no further model is opened.
     """

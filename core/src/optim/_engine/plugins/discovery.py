@@ -40,10 +40,6 @@ PLUGIN_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 def discover(manager: pluggy.PluginManager | None = None, *, only: Collection[str] | None = None) -> list[LoadedPlugin]:
     """Load the installed plugins and register the sound ones.
 
-    Args:
-        manager: where to register them; by default one of its own.
-        only: names of the plugins to look at; the others are neither loaded nor listed.
-
     Returns:
         Every plugin found, also those that failed, by name and then by package.
     """

@@ -46,14 +46,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """One thing.
-
-    Attributes:
-        severity: whether it must be mended.
-        subject: what it is about, e.g. a package or a pass.
-        what: one line.
-        fix: how to mend it, a command where there is one.
-    """
+    """One thing."""
 
     severity: Severity
     subject: str

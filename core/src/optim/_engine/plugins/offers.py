@@ -50,9 +50,6 @@ class Offer:
 
     Attributes:
         name: what users call it.
-        value: what the hook returned.
-        hook: which hook that was.
-        plugin: whose it is.
     """
 
     name: str

@@ -21,7 +21,6 @@ class OrderedPass:
     """A pass in its place.
 
     Attributes:
-        offered: the pass.
         reasons: why it stands where it stands, one sentence each.
         unresolved: names in its ``before`` and ``after`` that nothing in this stage answers to.
     """

@@ -26,7 +26,6 @@ class SurveyedPass:
     """A pass as the listings show it.
 
     Attributes:
-        targets: that it is offered for.
         place: its place in its stage, from 1, if every pass that is installed took part; 0 where a cycle leaves none.
         unresolved: names in its ``before`` and ``after`` that no pass of its stage answers to.
     """

@@ -19,12 +19,7 @@ _Found = TypeVar("_Found")
 def configured(target: Target, name: str, settings: str, plugin: PluginInfo) -> Target:
     """A target with what the user chose, called as the user wrote it.
 
-    Args:
-        target: as its plugin offers it.
-        name: all that the user wrote.
-        settings: what stands behind the colon: ``key=value``, with commas between. The first may be a value alone,
-            and is then that of ``name``.
-        plugin: that offers it.
+    Settings are ``key=value``, with commas between. The first may be a value alone, and is then that of ``name``.
 
     Raises:
         OptimError[bad-target-setting]: the target has nothing to choose, or this is not a ``key=value``.

@@ -72,12 +72,7 @@ def carried_key(plugin: PluginInfo) -> str:
 
 @cache
 def libraries_of(package: str, *, optional: bool = True) -> Mapping[str, str]:
-    """The versions of what a distribution requires, as far as it is installed, by name.
-
-    Args:
-        package: the distribution.
-        optional: whether what an extra asks for counts too.
-    """
+    """The versions of what a distribution requires, as far as it is installed, by name."""
     try:
         required = headers(importlib.metadata.distribution(package)).get_all("Requires-Dist") or ()
     except (importlib.metadata.PackageNotFoundError, ValueError):

@@ -152,12 +152,6 @@ def costs_of(
 ) -> Costs:
     """What each node costs.
 
-    Args:
-        errors: by the name of the node, in graph order.
-        ground: drift with nothing converted.
-        look: the drift with one node alone in the pass's precision.
-        may_look: whether there is time for another look after so many.
-
     Returns:
         Of every node; where nothing was looked at they are right beside each other only.
     """

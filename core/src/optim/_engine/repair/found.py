@@ -63,13 +63,7 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredSet:
-    """A set of nodes that a repair measured.
-
-    Attributes:
-        keep: how many are left alone.
-        of: how many there are.
-        drift: with them left alone.
-    """
+    """A set of nodes that a repair measured."""
 
     keep: int
     of: int

@@ -90,13 +90,7 @@ def captured(graph: ir.Model, names: Collection[str]) -> None:
 
 
 def isolated(graph: ir.Model, places: Sequence[NodePlace], arrays: Mapping[str, Array]) -> None:
-    """Cut a graph into its nodes.
-
-    Args:
-        graph: changed in place; a value ``v`` that a node is given becomes the input :func:`given_name` ``(v)``.
-        places: the nodes that stay.
-        arrays: all values that these are given and make, for their types and ranks.
-    """
+    """Cut a graph into its nodes, in place; a value ``v`` that a node is given becomes the input ``given_name(v)``."""
     made = {name for place in places for name in place.made if name in arrays}
     fixed = constant_values(graph)
     kept = [node for node in graph.graph if any(value.name in made for value in node.outputs)]
@@ -120,12 +114,7 @@ def isolated(graph: ir.Model, places: Sequence[NodePlace], arrays: Mapping[str, 
 
 
 def injected(graph: ir.Model, arrays: Mapping[str, Array]) -> None:
-    """Add an input :func:`error_name` ``(v)`` to each of these values, wherever it is read or given out.
-
-    Args:
-        graph: changed in place.
-        arrays: the values, for their types and ranks.
-    """
+    """Add an input :func:`error_name` ``(v)`` to each of these values, wherever it is read or given out."""
     for node in list(graph.graph):
         for value in node.outputs:
             name = value.name

@@ -132,12 +132,6 @@ class PassProbe:
         """What the pass makes of a model that is not its own; its files go with the context.
 
         What the pass measures inside the request's model is kept for the next time.
-
-        Args:
-            model: what to apply it to.
-            keep: names of nodes to leave alone, beside those that the options say.
-            samples: feeds of ``model`` for calibration.
-            finer: names of nodes in a precision between, beside those that the options say.
         """
         asked = self.request
         context = MeasuringContext(

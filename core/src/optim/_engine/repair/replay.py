@@ -47,7 +47,6 @@ class LocalError:
     """What a pass does to one node, given what the node is given in the unchanged model.
 
     Attributes:
-        place: the node.
         relative_l2: distance of its worst output; infinite where NaN or infinities are at other places.
         work: how much it computes, about, in multiplications.
         finer: its error in the precision between, of that in the pass's; None where it was not replayed in that.
@@ -120,12 +119,7 @@ class Replay:
         return [name for name, error in self.errors.items() if not math.isfinite(error.relative_l2)]
 
     def drift(self, converted: Collection[str], finer: Collection[str] = ()) -> float:
-        """Drift from the original with the errors of these nodes added, the worst of the replayed samples.
-
-        Args:
-            converted: nodes in the pass's precision.
-            finer: nodes in the precision between.
-        """
+        """Drift from the original with the errors of these nodes added, the worst of the replayed samples."""
         chosen, refined = (
             {value for name in names for value in self.errors[name].place.made} for names in (converted, finer)
         )

@@ -58,15 +58,6 @@ def execute(
 ) -> Outcome:
     """Run the search, or repeat a chain, and judge. The same request again is served from the cache.
 
-    Args:
-        settings: what was asked.
-        registry: of the plugins.
-        store: the cache.
-        say: told what is going on.
-        exported: the source, where it has been exported already.
-        elsewhere: machines that do the jobs; None: this one does.
-        trace: notes what is done; None: nobody does.
-
     Raises:
         OptimError: the source, the feeds, the target or the request is unusable; nothing has been written.
     """
@@ -356,12 +347,7 @@ def _last_run(store: Store, key: str) -> Outcome | None:
 
 
 def finished_run(store: Store, key: str) -> Outcome | None:
-    """A finished run with everything it delivered, or None; points whose model is gone are left out.
-
-    Args:
-        store: the cache.
-        key: of the run, as its report has it.
-    """
+    """A finished run with everything it delivered, or None; points whose model is gone are left out."""
     outcome = store.read("runs", key, Outcome)
     if outcome is None:
         return None

@@ -76,10 +76,6 @@ def judge_contest(contest: Contest, base: Workbench) -> Verdict:
     """Has several targets search, and decides among what is best on each of them.
 
     What may be the best is proven on its target, each against the same baseline.
-
-    Args:
-        contest: of the targets.
-        base: where the original was prepared.
     """
     stopped = ""
     try:
@@ -165,14 +161,7 @@ def _selection(bench: Workbench, beam: Beam) -> Selection:
 
 @dataclass(frozen=True, slots=True)
 class _Ending:
-    """A search at its end, and the verdict that it comes to.
-
-    Attributes:
-        bench: where the original was prepared.
-        beam: what searched.
-        plan: which passes, and which of them must hold.
-        selection: measures and decides anew.
-    """
+    """A search at its end, and the verdict that it comes to."""
 
     bench: Workbench
     beam: Beam
@@ -190,11 +179,7 @@ class _Ending:
         return self._verdict(_delivered(winner, self.selection), "", winner)
 
     def nothing_better(self, undecided: str = "") -> Verdict:
-        """The verdict if nothing is better, and why.
-
-        Args:
-            undecided: what may be faster for all that was timed on another target of the run.
-        """
+        """The verdict if nothing is better, and why."""
         undecided = undecided or self.selection.undecided
         idle = {attempt.step.pass_name for attempt in self.beam.board.attempts if attempt.unchanged}
         forced = [one for one in self.plan.forced() if one.is_named or one.ordered.name not in idle]

@@ -67,14 +67,7 @@ class SessionFile:
     def of(
         cls, session: SessionConfig, target: Target, libraries: tuple[str, ...] = (), *, owner: str | None = None
     ) -> SessionFile:
-        """The settings of a model, and where it runs.
-
-        Args:
-            session: settings of the model.
-            target: where it runs.
-            libraries: packages with operators that it needs.
-            owner: the distribution whose backend opens it; None: onnxruntime alone does.
-        """
+        """The settings of a model, and where it runs; without ``owner`` onnxruntime alone opens it."""
         session = target.within_threads(session) if owner is None else session
         settings = cls(
             target.provider,
@@ -123,7 +116,6 @@ class Opening:
 
     Attributes:
         warm_up: inputs of zeros to be run on.
-        adapters: adapter inputs of the model.
         serving: how it did most samples a second; None where that was not the goal.
     """
 
@@ -142,17 +134,7 @@ def write_session_files(
     script: str = LOAD_TEXT,
     opening: Opening | None = None,
 ) -> None:
-    """Write ``session.json`` beside ``model.onnx``, and ``load.py`` where something opens it without optim.
-
-    Args:
-        folder: of the model.
-        session: settings of the model.
-        target: where it runs.
-        libraries: packages with operators that it needs.
-        owner: the distribution whose backend opens it; None: onnxruntime alone does.
-        script: text of ``load.py``; empty: there is none.
-        opening: what it is opened with beside its settings.
-    """
+    """Write ``session.json`` beside ``model.onnx``, and the text ``script`` as ``load.py``, where there is one."""
     from optim.jobs.wire import to_wire
 
     opening = opening or Opening()

@@ -182,10 +182,6 @@ def read_session_file(folder: Path) -> SessionFile:
 def _require_harmless(saved: SessionFile, path: Path) -> None:
     """Refuse what a session file has no business to say.
 
-    Args:
-        saved: what it says.
-        path: of the file.
-
     Raises:
         OptimError[untrusted-setting]: it names a setting that is on no list, a library that nothing here is known to
             need, or a place on the disk.

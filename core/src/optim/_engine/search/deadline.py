@@ -143,14 +143,7 @@ class Deadline:
             self.notes.append(text)
 
     def of_search(self, prepared: Prepared, timeout_s: float, *, races: bool = True, must: bool = False) -> Deadline:
-        """That of a search that begins now, and leaves this run the time for its end: the same clock, its own reserves.
-
-        Args:
-            prepared: what is known of the original.
-            timeout_s: the most that one candidate may take.
-            races: whether candidates are raced while exploring.
-            must: whether something was named.
-        """
+        """That of a search that begins now and leaves this run time for its end: the same clock, its own reserves."""
         if math.isinf(self.announced_s):
             self.announce(MOST_S)
         one = self.to_prove(prepared, timeout_s, races=races, must=must)

@@ -47,9 +47,6 @@ class LaneCosts:
     """Seconds of lanes on one target: expected first, then learned from races.
 
     Args:
-        open_s: what opening the original took.
-        run_s: what running it once took.
-        samples: that it is timed on.
         comparing_s: what one result takes to be compared on all samples.
         part: of the full seconds of an end that the run has, 0..1.
         races: whether candidates are raced at all.

@@ -13,17 +13,7 @@ from optim.goal import FASTER, Basis, Goal, ModelFigures, Ratio
 
 
 class Objective:
-    """The goal of a run on its target: size where time means nothing; and the bounds that a result keeps within.
-
-    Args:
-        goal: what the user asked for.
-        timed: whether time means something on the target.
-        bounds: of the user.
-
-    Attributes:
-        goal: what is made small.
-        bounds: that are judged here.
-    """
+    """The goal of a run on its target: size where time means nothing; and the bounds that a result keeps within."""
 
     def __init__(self, goal: Goal, timed: bool, bounds: Iterable[Bound] = ()) -> None:
         self.goal = goal if timed else SIZE

@@ -23,9 +23,7 @@ class Planned:
     """A pass in its place.
 
     Attributes:
-        ordered: the pass.
         forced: whether it must hold: the user named it, or the target requires it.
-        is_named: whether the user did.
     """
 
     ordered: OrderedPass
@@ -53,8 +51,6 @@ class LeftOut:
     """A pass that this run does not consider.
 
     Attributes:
-        offered: the pass.
-        reason: why not.
         not_here: whether that would be so for every model: no word of the user's against it, and no property of the
             model.
     """
@@ -70,7 +66,6 @@ class Plan:
 
     Attributes:
         stages: passes by stage, in order; a stage without any is absent.
-        left_out: the others.
     """
 
     stages: dict[Stage, tuple[Planned, ...]]

@@ -47,8 +47,6 @@ class Request:
 
     Attributes:
         models: the original and the result, or the original alone.
-        feeds: folder of the samples, named as the original's inputs.
-        sample: the one.
         seconds: of timed runs of each, about.
     """
 

@@ -28,12 +28,6 @@ Searches = Sequence[tuple[Workbench, Board]]
 def look_after(bench: Workbench, won: Workbench, verdict: Verdict, searches: Searches) -> Findings:
     """Have every plugin look that wants to; what is to blame for dropped steps stands in their rows afterwards.
 
-    Args:
-        bench: where the original is.
-        won: where the result is: the same, or another target.
-        verdict: that is known.
-        searches: on each target of the run; the store still has the models, and boards are concluded.
-
     Returns:
         What they found beside that.
     """

@@ -19,7 +19,6 @@ class Request:
     """What is asked.
 
     Attributes:
-        asked: what the job is told.
         timeout_s: for all of it but the wait for the clock.
     """
 
@@ -29,10 +28,6 @@ class Request:
 
 def run(request: Request, turns: Turns) -> Answer:
     """Have the models profiled.
-
-    Args:
-        request: what is asked.
-        turns: at the machine's clock.
 
     Raises:
         WorkerFailed: the job did not come back.

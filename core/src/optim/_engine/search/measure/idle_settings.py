@@ -23,8 +23,6 @@ class IdleSettings:
     """Finds them for one search: in a share of its time, and of what won in what the proof may take.
 
     Args:
-        bench: of the run.
-        time: of the search.
         of_winner: whether it is about what won.
     """
 
