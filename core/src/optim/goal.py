@@ -6,7 +6,6 @@ the figure is the ratio of that clock's seconds to those of the original, with i
 
 from __future__ import annotations
 
-import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -155,6 +154,8 @@ class GenerationTimes:
     def median(cls, rounds: Sequence[GenerationTimes]) -> GenerationTimes:
         """Returns the median of several rounds, for each figure by itself."""
         first = rounds[0]
+        import statistics  # 5 ms of every command, else
+
         tokens = tuple(statistics.median(column) for column in zip(*(one.token_s for one in rounds), strict=True))
         first_s = statistics.median(one.first_s for one in rounds)
         return cls(first.prompt, first.new, first_s, first.depths, tokens, first.past_bytes)
