@@ -103,7 +103,7 @@ def test_each_target_has_its_default_timed_first_and_those_behind_have_first_loo
     ]
     assert "so swift went on" in found["cpu"].reason
     assert found["away"].reason == "there is no such device"
-    assert found["cpu"].best_ratio == pytest.approx(0.7, rel=0.01)
+    assert found["cpu"].best_ratio == pytest.approx(0.4, rel=0.01)
     assert {"cpu: first looks", "sluggish: first looks", "swift: stage fuse"} <= set(said)
     assert "cpu: stage fuse" not in said
     assert "sluggish: stage fuse" not in said

@@ -253,7 +253,7 @@ class _Measured:
     @property
     def _others(self) -> list[int]:
         """Samples that the gate compares, and sets are not measured on."""
-        compared = self.request.candidate.comparison.reference.compared
+        compared = self.probe.request.comparison.reference.compared
         return [sample for sample in compared if sample not in self.samples]
 
     @property
