@@ -295,7 +295,7 @@ class Beam:
         """Returns graphs that broke the budget with settings, and have no time: without settings they may be right."""
         wrong = unique(owner[lane.digest] for lane in lanes if self.board[lane].broken is not None)
         timed = {owner[item.digest].digest for item in measured}
-        return [one for one in wrong if one.digest not in timed and not self.board.is_wrong(one)]
+        return [one for one in wrong if one.digest not in timed and self.board[one].broken is None]
 
     def _note_settings(self, measured: Sequence[Measured], owner: Mapping[str, Candidate]) -> None:
         """Notes what the settings that graphs were looked at through gained, for the tune stage."""
