@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -19,9 +20,10 @@ from optim._engine.search import experience
 from optim._engine.search.experience import Architecture, Experience, WonStep
 from optim._engine.search.explore import recall
 from optim._engine.search.settings import Named, RunSettings
-from optim._engine.search.state import StepStatus
+from optim._engine.search.state import Attempt, Measured, Step, StepStatus
 from optim._engine.store import Store
 from optim.onnx.operators import work_by_weight
+from optim.passes import Role, Stage
 
 pytestmark = pytest.mark.slow
 
@@ -171,6 +173,24 @@ def test_a_chain_does_what_it_did_if_its_result_multiplies_alike_and_has_half_of
     assert one.is_met_by(model, 0.6) and not one.is_met_by(model, 0.75) and not one.is_met_by(model, None)
     assert not replace(one, ratio=0.96).is_met_by(model, 0.97)  # no better than the original
     assert not replace(one, made={"MatMulInteger 4x8": 1.0}).is_met_by(model, 0.5)
+
+
+@pytest.mark.parametrize(("won_with", "recorded"), [(0.84, ["static"]), (0.55, [])])
+def test_a_record_has_the_fastest_chain_beyond_the_budget_if_it_is_clearly_faster(won_with, recorded):
+    rows = {"static": Attempt(step("static"), (), ratio=0.53), "dynamic": Attempt(step("dynamic"), (), ratio=0.56)}
+    rows["untimed"] = Attempt(step("untimed"), ())
+    board = SimpleNamespace(
+        beyond=lambda: [SimpleNamespace(steps=(row.step,)) for row in rows.values()],
+        find=lambda one: rows[one.steps[0].pass_name],
+        find_chain=lambda steps: None,
+    )
+    bench = SimpleNamespace(objective=SimpleNamespace(is_latency=True))
+    one = recall.Recall(bench, None, None, None, board, None, None)
+    assert [missed.name for missed in one._missed(Measured(None, won_with))] == recorded
+
+
+def step(name):
+    return Step(Stage.QUANTIZE, name, "", {}, Role.IMPROVE, lossy=True)
 
 
 def test_a_record_has_no_path_and_is_of_the_same_request_on_the_same_processor():
