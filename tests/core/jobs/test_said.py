@@ -11,9 +11,9 @@ import psutil
 import pytest
 from installed_plugin import workers_import
 
-from optim.jobs.frames import foreign_first
 from optim.jobs.leftovers import MARK_VARIABLE, end_marked
 from optim.jobs.process import WorkerFailed, WorkerProcess
+from optim.jobs.worker import foreign_first
 
 
 @pytest.fixture(autouse=True)

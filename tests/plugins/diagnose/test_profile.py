@@ -17,7 +17,7 @@ from optim._engine.cli.main import main
 from optim._engine.feeds.feedset import FeedWriter
 from optim._engine.plugins.registry import load_registry
 from optim._engine.timing import nodes_job, work_job
-from optim._engine.timing.in_turns import in_turns, record_ms, without_records
+from optim._engine.timing.nodes_job import in_turns, record_ms, without_records
 from optim._engine.timing.profiled import Runs, read_timeline
 from optim.errors import ExitStatus
 from optim.laboratory import NodeTime
@@ -212,7 +212,7 @@ def test_the_table_of_a_report_has_no_time_of_the_profiler_either(tmp_path, monk
         session.run(feeds)
         return 0.012
 
-    monkeypatch.setattr("optim._engine.timing.in_turns.run_ms", twelve_us)
+    monkeypatch.setattr("optim._engine.timing.nodes_job.run_ms", twelve_us)
     place, model = SimpleNamespace(backend=StandInBackend, target=None), stand_in_model(tmp_path / "m.onnx")
     with FeedWriter(tmp_path / "feeds") as writer:
         writer.add({"x": np.zeros(1, np.float32)})

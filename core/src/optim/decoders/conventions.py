@@ -1,4 +1,15 @@
-"""Two conventions of a decoder's graph: one buffer for past and present, and the logits of the last tokens alone.
+"""Conventions of a decoder's graph: names of its past, one buffer for past and present, logits of the last tokens.
+
+Names tell which output is fed to which input of the next step::
+
+    past_key_values.0.key              present.0.key                        optimum, onnxruntime-genai
+    past_0                             present_0                            tools of onnxruntime
+    past_key_self_0                    present_key_self_0
+    input.past_key_values.layers.0.k   output.past_key_values.layers.0.k    exporters of transformers
+    in_cache_k_0                       out_cache_k_0
+
+Words that say past or present are left out; names whose other words are the same belong together. Two inputs or two
+outputs of the same words tell nothing, nor does ``output`` alone, which may be scores.
 
     metadata_props["optim.past"] = "buffer"
 
@@ -18,11 +29,10 @@ place of a whole prompt. The name is Hugging Face's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 if TYPE_CHECKING:
     import onnx_ir
@@ -81,6 +91,8 @@ LOGITS = "logits"
 
 def one_kept() -> Array:
     """What asks for the last token's logits."""
+    import numpy as np
+
     return np.array(1, np.int64)
 
 
@@ -91,8 +103,35 @@ def asking_for_one(feeds: Feeds) -> Feeds:
 
 def last_logits(outputs: Outputs, feeds: Feeds) -> Outputs:
     """The last token's logits of a run; zeros in rows that end in padding, whose last token is none."""
+    import numpy as np
+
     last = outputs[LOGITS][:, -1:]
     mask = feeds.get("attention_mask")
     if mask is None or mask.ndim != 2 or len(mask) != len(last):
         return {LOGITS: last}
     return {LOGITS: np.where(mask[:, -1:, None] != 0, last, np.zeros_like(last))}
+
+
+def carried_by_name(inputs: Iterable[str], outputs: Iterable[str]) -> dict[str, str]:
+    """By output, the input that takes it in the next step."""
+    of_the_past = {"past", "cache", "caches", "prev", "previous"}
+    of_the_present = {*of_the_past, "present", "new", "next", "updated"}
+    marks = {*of_the_present, "in", "out", "input", "output"}
+
+    def words(name: str) -> list[str]:
+        """A name, its layer and its part; ``past_key_values`` is one word."""
+        return re.split(r"[^a-z0-9]+", re.sub(r"(past|present|new)_key_values?(?![a-z])", r"\1", name.lower()))
+
+    def found(names: Iterable[str], needed: set[str]) -> dict[tuple[str, ...], list[str]]:
+        """Names by their other words; of those that have no other words, the ones with a needed word."""
+        by_words: dict[tuple[str, ...], list[str]] = {}
+        for name in names:
+            rest = tuple(word for word in words(name) if word not in marks)
+            if rest or needed & set(words(name)):
+                by_words.setdefault(rest, []).append(name)
+        return by_words
+
+    takers = found([name for name in inputs if of_the_past & set(words(name))], of_the_past)
+    givers = found(outputs, of_the_present)
+    pairs = [(givers.get(rest, []), taken) for rest, taken in takers.items()]
+    return {given[0]: taken[0] for given, taken in pairs if len(given) == 1 and len(taken) == 1}

@@ -15,15 +15,17 @@ import os
 import queue
 import signal
 import sys
+import sysconfig
 import threading
 import time
 import traceback
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, NoReturn
 
+import optim
 from optim.errors import OptimError, disk_error, is_disk_full
 from optim.jobs.doing import tell_by
-from optim.jobs.frames import foreign_first
 from optim.jobs.resources import peak_memory_bytes
 from optim.jobs.seldom import put_off_what_is_seldom_needed
 from optim.jobs.talk import Channel, Talk, inherited
@@ -86,3 +88,44 @@ def _read_requests(talk: Talk, requests: queue.Queue[dict[str, Any]]) -> None:
 
 if __name__ == "__main__":
     main()
+
+
+_CARRIERS = ("click", "pluggy", "stevedore")
+"""Libraries that call plugins for us: their frames say nothing."""
+
+
+def foreign_first(error: BaseException) -> str:
+    """The whole traceback; before it the frames of others than optim, of the exception nearest to the cause."""
+    whole = "".join(traceback.format_exception(error))
+    for one in reversed(_chain(error)):
+        frames = [frame for frame in traceback.extract_tb(one.__traceback__) if _is_foreign(frame.filename)]
+        if frames:
+            last = "".join(traceback.format_exception_only(one))
+            return (
+                f"In the plugin (the whole traceback follows):\n{''.join(traceback.format_list(frames))}{last}\n{whole}"
+            )
+    return whole
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    found: list[BaseException] = []
+    now: BaseException | None = error
+    while now is not None and now not in found:
+        found.append(now)
+        now = now.__cause__ or (None if now.__suppress_context__ else now.__context__)
+    return found
+
+
+def _is_foreign(file: str) -> bool:
+    if file.startswith("<"):
+        return False
+    path = Path(file).resolve()
+    packages = path.parts
+    if "site-packages" in packages:
+        name = packages[packages.index("site-packages") + 1]
+        return name not in _CARRIERS and not path.is_relative_to(_OPTIM)
+    return not path.is_relative_to(_OPTIM) and not path.is_relative_to(_PYTHON)
+
+
+_OPTIM = Path(optim.__file__).resolve().parent
+_PYTHON = Path(sysconfig.get_paths()["stdlib"]).resolve()

@@ -12,7 +12,7 @@ import onnx.parser
 import onnxruntime
 import pytest
 
-from optim._engine.feeds.past_names import carried_by_name
+from optim.decoders.conventions import carried_by_name
 from optim.errors import OptimError
 from optim.model import Model, TensorInfo
 from optim_plugins.goals.decoders.decoder import session_interface

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from optim._engine.backends.device import device
-from optim._engine.backends.held_session import HeldSession
+from optim._engine.backends.held_session import HeldSession, device
 from optim._engine.backends.plugin_calls import Bounds, PluginCalls, of_vendor
 from optim._engine.plugins.registry import Registry
 from optim.arrays import Feeds

@@ -1,4 +1,8 @@
-"""A session of a plugin's backend, as jobs use it: held to its contract, and opened anew where its device was left."""
+"""A session of a plugin's backend, as jobs use it: held to its contract, in turn on a device that takes one at a time.
+
+Processes take turns at such a device, and in one process sessions make way. Whoever needs the device again gets it: a
+session that made way is opened anew when it is next run.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from optim._engine.backends.device import Device
+from filelock import FileLock
+
 from optim._engine.backends.plugin_calls import Bounds, PluginCalls, tightest
 from optim._engine.backends.session_contract import executed_defect, outputs_defect, ran_elsewhere, times_defect
+from optim._engine.locks import LockBusyError, acquire
 from optim.arrays import Feeds, Outputs
 from optim.backend import KernelCount, Session
+from optim.errors import ExitStatus, OptimError
 from optim.jobs.doing import calling, current_call, say_call, within
 from optim.model import Model, TensorInfo
 from optim.onnx.backend import OnnxRuntimeSession
@@ -23,6 +30,71 @@ from optim.target import Target
 
 if TYPE_CHECKING:
     import onnxruntime
+
+
+MOST_WAIT_S = 900.0
+"""For one turn. A job that waits has its own limit, which ends it long before; this ends what has none."""
+
+_ON_DISK = re.compile(r"[^A-Za-z0-9]+")
+
+
+class Parked(Protocol):
+    """Who can hold a device."""
+
+    def make_way(self) -> None:
+        """Close what is open on the device."""
+
+
+class Device:
+    """One exclusive device, as this process sees it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock: FileLock | None = None
+        self._holder: Parked | None = None
+
+    def take(self, session: Parked) -> None:
+        """Let ``session`` have the device: another one of this process makes way, other processes are waited for.
+
+        Raises:
+            OptimError[device-in-use]: others held it for too long.
+        """
+        if self._holder is session:
+            return
+        if self._holder is not None:
+            self._holder.make_way()
+            self._holder = None
+        if self._lock is None:
+            try:
+                name = _ON_DISK.sub("-", self._name).strip("-")
+                self._lock = acquire(f"device-{name}", f"a model open on {self._name}", wait_s=MOST_WAIT_S)
+            except LockBusyError as error:
+                raise OptimError(
+                    "device-in-use",
+                    f"device {self._name} runs one model at a time, and another process uses it",
+                    f"{error.holder} has used it for {MOST_WAIT_S:.0f} s",
+                    "run the same command when the other has ended: it continues from here",
+                    status=ExitStatus.TARGET_UNAVAILABLE,
+                ) from error
+        self._holder = session
+
+    def leave(self, session: Parked) -> None:
+        """Let others have the device, where ``session`` has it."""
+        if self._holder is not session:
+            return
+        self._holder = None
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+
+_devices: dict[str, Device] = {}
+
+
+def device(name: str) -> Device:
+    """The device of that name: one object in a process."""
+    return _devices.setdefault(name, Device(name))
+
 
 T = TypeVar("T")
 

@@ -72,8 +72,8 @@ def print_error(error: OptimError, *, as_json: bool, trace: BaseException | None
 
 def _traces(error: BaseException) -> Iterator[str]:
     """A worker's exception, where it was one, as the worker tells it; then this process's, a plugin's lines first."""
-    from optim.jobs.frames import foreign_first
     from optim.jobs.process import WorkerFailed
+    from optim.jobs.worker import foreign_first
 
     now: BaseException | None = error
     while now is not None:

@@ -14,9 +14,8 @@ from pathlib import Path
 
 from optim._engine.compare.batching import batch_drift
 from optim._engine.compare.place import Place, Reference, compare_session, mapped_feeds
-from optim._engine.compare.recast import compare_raw, raw_samples, recast_place
+from optim._engine.compare.recast import compare_raw, compare_variants, raw_samples, recast_place
 from optim._engine.compare.task import measure_task as measure_task_of
-from optim._engine.compare.variants import compare_variants
 from optim._engine.gate.drift import BatchDrift, OutputComparison, worst_drift
 from optim._engine.gate.max_loss import TaskFigure
 from optim.arrays import Feeds

@@ -13,11 +13,11 @@ from dataclasses import replace
 import numpy as np
 
 from optim._engine.feeds.dimensions import PlannedInput
-from optim._engine.feeds.past_names import carried_by_name
 from optim._engine.feeds.roles import InputRole
 from optim._engine.feeds.settings import Setting
 from optim._engine.feeds.values import make_sample
 from optim.arrays import Array, Feeds
+from optim.decoders.conventions import carried_by_name
 from optim.model import Model
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from optim._engine.compare.variants import variant_models
+from optim._engine.compare.recast import variant_models
 from optim._engine.jobs import check_result, ingest
 from optim._engine.jobs.runner import thread_executor
 from optim._engine.plugins.chosen_targets import ChosenTargets, choose_targets

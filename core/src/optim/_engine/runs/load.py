@@ -6,12 +6,12 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from optim._engine.feeds.past_names import carried_by_name
 from optim._engine.goals.generating import GENERATOR
 from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.mark import read_mark
 from optim._engine.runs.session_file import MODEL_FILE, SESSION_FILE, SessionFile
 from optim._engine.runs.session_trust import read_session_file
+from optim.decoders.conventions import carried_by_name
 from optim.errors import OptimError
 from optim.model import PACKED_WEIGHTS
 

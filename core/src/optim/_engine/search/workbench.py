@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Any, Self
 
-from optim._engine.compare.variants import variant_models
+from optim._engine.compare.recast import variant_models
 from optim._engine.feeds.feedset import SYNTHESIZED
 from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import worst_drift
