@@ -316,6 +316,14 @@ class Completed(FromTrace):
         return self._answered(near["answer"], near["events"], near["seconds"] * self._pace, 1.0)
 
     def _lane(self, asked: Any) -> Any | None:
+        """The lane that was recorded, else that of the nearest chain; with figures of as many samples as are timed."""
+        lane, count = self._nearest_lane(asked), len(asked["timed"])
+        if lane is None:
+            return None
+        names = [name for name in ("sample_ms", "sample_ratio", "sample_calls") if lane[name]]
+        return {**lane, **{name: (lane[name] * count)[:count] for name in names}}
+
+    def _nearest_lane(self, asked: Any) -> Any | None:
         """The lane that was recorded, else that of the nearest chain, scaled."""
         found = super()._lane(asked)
         digest = asked["model"]["digest"]

@@ -216,3 +216,10 @@ def test_what_no_trace_has_is_estimated_from_the_nearest_chain(regret: ModuleTyp
     )
     assert whole.estimated == 0 and whole.likely is not None
     assert less.unknown == 0 and less.estimated > 0
+
+
+def test_the_agenda_finds_what_the_recorded_run_found(regret: ModuleType) -> None:
+    trace = read_trace(TRACES / "wasteful.trace")
+    agenda = importlib.import_module("agenda").AgendaBeam
+    found = regret.replay(trace, load_registry(), of_place=regret.Completed, policy=agenda)
+    assert (found.outcome.status, found.outcome.result.candidate.digest) == ("improved", trace.end["delivered"])
