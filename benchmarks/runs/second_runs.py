@@ -78,7 +78,7 @@ def print_table(cases: list[tuple[str, str]], work: Path, *, fresh: bool) -> Non
         shutil.copytree(of_first, learned)
         found = searched(second_path, work)
         alone = searched(second_path, work, "--no-cache") if fresh else None
-        early = [note for note in found[0]["notes"] if "ended early" in note]
+        early = [note for note in found[0].get("notes", ()) if "ended early" in note]
         cells = [f"{name}:{second}", text_of(*firsts[name]), text_of(*found), f"{found[1] / firsts[name][1]:.0%}"]
         cells += [text_of(*alone) if alone else "-", early[0] if early else "it searched everything"]
         print(f"| {' | '.join(cells)} |", flush=True)
@@ -166,6 +166,8 @@ def searched(path: Path, work: Path, *words: str) -> tuple[dict[str, Any], float
 
 def text_of(report: dict[str, Any], seconds: float) -> str:
     """The seconds of a run, its ratio with drift and milliseconds; else the verdict."""
+    if "error" in report:
+        return f"{seconds:.0f} s, {report['error']['what']}: {report['error']['cause']}"
     result = report["result"]
     if report["status"] != "improved":
         return f"{seconds:.0f} s, {report['status']}"
