@@ -96,8 +96,7 @@ def find_factors(
         producer = product.a.producer()
         if producer is None or producer.op_type not in _ATTENTION:
             readers.setdefault(product.a.name or "", []).append(product)
-    known = context.known("largest of rows")
-    weights = {name: np.max([_largest_of_rows(one, known) for one in group], axis=0) for name, group in readers.items()}
+    weights = {name: np.max([_largest_of_rows(one) for one in group], axis=0) for name, group in readers.items()}
     largest = _largest_of_channels(model, graph, {name: len(rows) for name, rows in weights.items()}, context)
     factors = {}
     for name, channels in largest.items():
@@ -156,15 +155,8 @@ def can_absorb(value: ir.Value, readers: Sequence[ir.Node]) -> bool:
     return _scales_of(producer) is not None
 
 
-def _largest_of_rows(product: Product, known: dict[str, NDArray[np.float32]]) -> NDArray[np.float32]:
-    """The largest weight of each input channel, [K]; ``known`` has those that were looked at."""
-    name = f"{product.weight.name} {product.transposed}"
-    if name not in known:
-        known[name] = _largest_in(product)
-    return known[name]
-
-
-def _largest_in(product: Product) -> NDArray[np.float32]:
+def _largest_of_rows(product: Product) -> NDArray[np.float32]:
+    """The largest weight of each input channel, [K]."""
     tensor = product.weight.const_value
     assert tensor is not None
     array = tensor.numpy()

@@ -43,7 +43,7 @@ class _Activation:
 class ProductQuantizer(ProductRewriter):
     """Holds what products share: quantized inputs and quantized weights.
 
-    ``known`` has weights that were quantized before on the same samples, by name, and gets those that are new.
+    ``known`` has weights of the main graph that were quantized before on the same samples, and gets those that are new.
 
     Attributes:
         folded: how many scalings of a product's input cost nothing.
@@ -199,7 +199,8 @@ class ProductQuantizer(ProductRewriter):
         how = grid, options.per_channel, narrow, product.transposed, "" if mean is None else self._given[product.node]
         scaled = "" if factor is None else hashlib.sha256(factor.tobytes()).hexdigest()
         name = f"{product.weight.name} {how} {scaled}"
-        if name not in self._known:
+        known = self._known if product.node.graph is self.graph.graph else {}  # a branch may have the same name
+        if name not in known:
             weight, transposed = tensor.numpy(), product.transposed
             quantized = quantize_weight(
                 weight,
@@ -212,6 +213,6 @@ class ProductQuantizer(ProductRewriter):
             error = None
             if quantized is not None and mean is not None:
                 error = mean_error(weight, quantized, mean, transposed, factor)
-            self._known[name] = quantized, error
-        found: tuple[IntegerWeight | None, Floats | None] = self._known[name]
+            known[name] = quantized, error
+        found: tuple[IntegerWeight | None, Floats | None] = known[name]
         return found
