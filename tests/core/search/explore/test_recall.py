@@ -130,6 +130,11 @@ def test_other_goals_named_passes_and_several_targets_have_experience(runs, monk
     assert all(reason.startswith("not searched: timed.drop-a") for reason in reasons.values())
 
 
+def test_a_run_without_time_tries_no_record(runs):
+    _, _, run = runs
+    assert not any("tried first" in note for row in run(2, search_seconds=0.0).attempts for note in row.notes)
+
+
 def test_a_record_of_less_time_other_versions_or_a_busy_machine_ends_no_search():
     run = replace(BERT, searched_s=60.0, asked_s="auto")
     assert replace(run, searched_s=40.0).may_end(run)  # both left the time to optim

@@ -133,7 +133,7 @@ class Recall:
     def _share(self, targets: int) -> float:
         """The share of the seconds for candidates that chains of records may take, 0..1."""
         seconds = _SHARE * self._time.announced_s / targets
-        return min(1.0, seconds / max(seconds, self._time.before(LATER)))
+        return min(1.0, seconds / self._time.before(LATER)) if self._time.before(LATER) > 0 else 0.0
 
     def _go_on(self) -> None:
         """Has first looks take their share of the seconds that are left."""
