@@ -199,7 +199,7 @@ class Taken:
         )
         setting = f"{budget}, target {target}"
         entry = {"key": f"optim|{setting}", "tool": "optim", "label": "optim", "setting": setting, "seconds": seconds}
-        entry |= {"kind": "folder", "path": str(out / "out"), "search_s": self.effort.search_s}
+        entry |= {"kind": "folder", "path": str(out / "out"), "search_s": self.effort.search_s, "commit": commit()}
         if "error" in report:
             entry["error"] = str(report["error"]["what"])[:200]
         elif not report["result"]:
@@ -327,7 +327,13 @@ def installed(tool: str) -> bool:
     return False
 
 
-KEPT = ("key", "tool", "label", "setting", "error", "search_s", "status", "passes", "kind")
+KEPT = ("key", "tool", "label", "setting", "error", "search_s", "status", "passes", "kind", "commit")
+
+
+def commit() -> str:
+    """Returns the commit of the working tree; empty outside a repository."""
+    words = ["git", "-C", str(HERE), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def rounded(value: Any) -> Any:

@@ -214,7 +214,7 @@ def detail(one: Result) -> str:
     lines = [
         f"#### {one.model.title}\n",
         f"{one.model.weights}; timed: {one.model.timed}, {one.milliseconds:.3g} ms by onnxruntime's default. "
-        f"Samples: {samples}. {kept['date']}, {races(one)}. {', '.join(kept['versions'])}. "
+        f"Samples: {samples}. {kept['date']}, {races(one)}. {', '.join(kept['versions'])}{commits(one)}. "
         f"`make bench BENCH='{kept['part']} --only {one.model.name}'`\n",
         "| tool | ratio | 95 % | drift | worst at | size | answers | made in | settings that worked |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -228,6 +228,12 @@ def detail(one: Result) -> str:
         tries = "" if row.is_optim else f"{row.tries[0]} of {row.tries[1]}"
         lines.append("| " + " | ".join([*cells, size, told.get("answers", ""), seconds(row), tries]) + " |")
     return "\n".join([*lines, "", *without_time(one), ""])
+
+
+def commits(one: Result) -> str:
+    """Of optim, where the results name them."""
+    found = {str(row.contender["commit"]) for row in one.rows if row.contender.get("commit")}
+    return f" (commit {', '.join(sorted(found))})" if found else ""
 
 
 def races(one: Result) -> str:
