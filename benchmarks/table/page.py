@@ -74,7 +74,9 @@ def readme_table(found: dict[str, list[Result]]) -> str:
         return "\n".join(lines) + "\n"
     first = next(iter(known.values())).kept
     given = effort_of("readme", MODELS[README[0]])
-    times = f"A run of optim was given {given.search_s} s, each peer {given.tool_s} s."
+    runs = [one.of_optim(DEFAULT, target) for one in known.values() for target in ("cpu", "auto")]
+    searched = sorted({int(run.contender.get("search_s", given.search_s)) for run in runs if run is not None})
+    times = f"A run of optim was given {' or '.join(map(str, searched))} s, each peer {given.tool_s} s."
     if any(map(is_old, known.values())):
         times += f" To be taken again: {_OLD_RACE}."
     return "\n".join(lines) + f"\n\n{name}; {first['date']}; `make bench BENCH=readme`. {_UNDER_README} {times}\n"
