@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from typing import Any
 
 import numpy as np
 import onnx
@@ -59,9 +60,14 @@ def distance(reference: Array, other: Array) -> Distance:
     if is_float(reference.dtype) and gap.size:
         coarse = other.dtype if other.dtype.itemsize <= reference.dtype.itemsize else reference.dtype
         if coarse in (np.float16, np.float32, np.float64):
-            with np.errstate(over="ignore", invalid="ignore"):  # of what is beyond the coarser type there is none
-                spacing = np.spacing(np.maximum(np.abs(a[both]), np.abs(b[both])).astype(coarse)).astype(np.float64)
-            ulp = float(np.nanmax(gap / spacing, initial=0.0))
+            info: Any = np.finfo(coarse)
+            largest_of_both = np.maximum(np.abs(a[both]), np.abs(b[both]))
+            # A process that flushes denormals has np.spacing(0) == 0; exponents stay right.
+            exponent = np.maximum(np.frexp(largest_of_both)[1] - 1, int(info.minexp))
+            with np.errstate(over="ignore"):
+                steps = np.ldexp(gap, int(info.nmant) - exponent)
+            steps = steps[largest_of_both <= float(info.max)]  # of what is beyond the coarser type there is none
+            ulp = float(steps.max(initial=0.0))
     if count := int(lost.sum()):
         kind = "NaN" if np.isnan(b[lost]).all() else "infinite"
         return Distance(math.inf, largest, ulp, f"{count} of {a.size} elements became {kind}")
