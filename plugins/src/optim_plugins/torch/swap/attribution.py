@@ -200,7 +200,8 @@ def difference(reference: Array, other: Array, dtype: np.dtype[np.generic]) -> D
     larger = np.maximum(np.abs(a), np.abs(b))
     ulp = 0.0
     if is_float(dtype) and gap.size:
-        ulp = float((gap / np.spacing(larger.astype(dtype)).astype(np.float64)).max())
+        spacing = np.spacing(larger.astype(dtype)).astype(np.float64)
+        ulp = float((gap / np.maximum(spacing, np.finfo(np.float64).tiny)).max())  # 0 where a process flushes denormals
     return Difference(
         n=int(both.size),
         max_abs=float(gap.max(initial=0.0)),
