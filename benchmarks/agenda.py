@@ -3,8 +3,8 @@
     python benchmarks/regret.py --completed benchmarks/agenda.py:AgendaBeam
     python benchmarks/agenda.py run model.onnx -o out --search-seconds 30       # a real run by it, as `optim` otherwise
 
-``next_actions`` is pure. Of the chains that are known it names the actions with the best expected gain for each second
-that leave the proof its time. What a plan of up to three steps gains is a normal distribution of logarithms; its value
+``next_actions`` is pure. It names the actions on known chains with the best expected gain for each second that leave
+the proof its time. The gain of a plan of up to three steps is a normal distribution of logarithms; its value
 is the expected gain above the best that is there, times the chance that it keeps within the budget. Its price is the
 seconds of its tries and of one lane. ``AgendaBeam`` does the actions and hands what held to the proof as it is.
 
@@ -36,7 +36,7 @@ from optim.passes import Role, Stage
 NORMAL = NormalDist()
 
 SPREADS, SPREAD = {Stage.QUANTIZE: 0.35, Stage.CONVERT_PRECISION: 0.15, Stage.TUNE: 0.06}, 0.12
-"""Of the logarithm of a gain that nobody has measured, by stage. Settings gain nothing on average."""
+"""The spread of the logarithm of a gain that nobody has measured, by stage. Settings gain nothing on average."""
 
 ALIKE = 0.5
 """Share of that spread which is left if the pass was timed with other options, or on another chain."""
@@ -125,7 +125,7 @@ Plan: TypeAlias = tuple[float, float, Action]
 
 @dataclass(frozen=True)
 class Prices:
-    """What is left, and what things cost, in seconds; ``lanes`` is how many models may be open at once."""
+    """The seconds that are left, and those that actions cost; ``lanes`` models may be open at once."""
 
     left_s: float
     lane_s: float

@@ -1,4 +1,4 @@
-"""What no trace has, estimated: a replay of a policy in another order can then be compared with today's.
+"""Estimates of answers that no trace has, so that a policy in another order can be compared with today's.
 
 All traces of one model on one processor are one book of answers. An answer that it lacks is estimated from the nearest
 recorded chain, which is the one with the fewest steps more or less:
@@ -40,7 +40,7 @@ _OTHER_LOSS = 3
 
 @dataclass
 class Book:
-    """What all traces of a model on a processor say.
+    """The answers of all traces of a model on one processor.
 
     Attributes:
         made: what each model was made of, and by which step.
@@ -251,7 +251,7 @@ class Completed(FromTrace):
         }
 
     def _offer(self, request: Any) -> Done:
-        """What each pass offers for this model, else for the nearest that was asked about."""
+        """The offers of each pass for this model, else for the nearest that was asked about."""
         digest, events, guessed = request["model"]["digest"], [], 0
         for name in (one["name"] for one in request["passes"]):
             offer = self.book.offers.get((digest, name))
@@ -299,7 +299,7 @@ class Completed(FromTrace):
         raise WorkerFailed("a look after the verdict is no part of a policy", "unknown")
 
     def _repair_job(self, request: Any) -> Done:
-        """What a repair of the same pass found on the nearest chain within as little drift, or less."""
+        """The result of a repair of the same pass on the nearest chain within as little drift, or less."""
         asked = request["candidate"]
         some = [one for one in self.book.repairs[asked["name"]] if one["request"]["limit"] <= request["limit"] * 1.01]
         if not some:

@@ -281,7 +281,7 @@ def _verdicts(tasks: Sequence[tuple[Any, ...]], chunk: int = 1) -> list[Verdict]
 def completed_text(paths: Sequence[Path], policy: str) -> str:
     """A row for each trace, with all traces of its model as one book: today's search, and that of ``policy``, if any.
 
-    What no trace proved has the ratio of its races, or the one that is estimated.
+    A model that no trace proved has the ratio of its races, or the estimated one.
     """
     groups, judged = _groups(paths), _judged(paths)
     names = ["today", policy] if policy else ["today"]

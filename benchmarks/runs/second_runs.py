@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 CASES = ("mpnet", "ast", "albert", "qwen2:opset", "minilm", "minilm:tuned")
 NOISE = 0.01
 STEPS, BATCH, RATE, TOKENS, TEMPERATURE = 24, 16, 5e-5, 64, 0.05
-"""Of fine-tuning."""
+"""Steps, batch, learning rate, tokens and temperature of the fine-tuning."""
 
 
 def main() -> None:

@@ -233,7 +233,7 @@ def detail(one: Result) -> str:
 
 
 def commits(one: Result) -> str:
-    """Of optim, where the results name them."""
+    """Returns the commits of optim that the results name."""
     found = {str(row.contender["commit"]) for row in one.rows if row.contender.get("commit")}
     return f" (commit {', '.join(sorted(found))})" if found else ""
 
