@@ -85,6 +85,7 @@ def test_outputs_equal_those_of_peft(kind: str, exported: Callable[[str], Export
     assert found.steps["torch.merge-lora"].status == "skipped"
     assert "adapters.extract" in found.steps["torch.merge-lora"].reason
     assert "keep their own names" in found.steps["torch.dynamo"].notes[0]
+    assert any(one.name.endswith(".lora_A.default.weight") for one in found.proto().graph.initializer)
     made = write_extracted(found.path(), tmp_path / "taken")
     session = opened(made.model)
     converted = convert(eight, session.inputs).adapter
