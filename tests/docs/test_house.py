@@ -70,8 +70,6 @@ NAMED_ALIKE = {
     "Request": "what a job is asked: each job's module has its own",
     "Answer": "what a job answers: each job's module has its own",
     "Assumption": "of a processor; and in report.json, whose schema tells readers the name",
-    "Trial": "of an exported component, a public name; and of a step in the search",
-    "Tried": "what a goal is told of a candidate, a public name; and what the search has of a step",
 }
 """Names of several classes in core, each with the reason."""
 _PASSES = "a pass is called by its plugin and its name, so that its class is as it is"

@@ -22,8 +22,20 @@ SAME = 0.01
 HANGS_S = 900.0
 """What takes longer has hung: opening the original, a round of a race, a turn at the clock of another run."""
 
-FEW = 3
-"""Models beside the best that the end looks at: each costs a lane, and leaves the others fewer rounds."""
+PAIR, FEW, SEVERAL = 2, 3, 5
+"""How wide to look. The best and the next one: models that are timed a second time, or looked at whatever the time if
+they are slow, and passes that are repaired. A few beside the best: models at the end, settings that a new graph is
+looked at through, other proposals of a pass, names in a sentence. Several: models that are looked at whatever the time,
+since the best of fewer says little about a stage, and whose proof is reserved. More of them leave each less."""
+
+LOOKS = 1 / 3
+"""Share of a search in which the best guess of every pass is tried: with less, slow machines try some only."""
+
+PART = 0.2
+"""Share of a run for each thing beside its candidates: the original, races, and a proof that takes longer."""
+
+DEAR = 0.1
+"""Share of the search that one pass may take before it has shown a gain, to be asked or to be tried."""
 
 BUSY = 0.5
 """Share of disturbed rounds from which a report speaks of them, and a gain of settings alone is undecided."""

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
+from optim._engine.jobs.offer import Proposal
 from optim._engine.search.board import Board
 from optim._engine.search.deadline import LATER, Deadline
 from optim._engine.search.experience import Experience, WonStep, keep, nearest, of_run, read, with_names, with_places
@@ -26,8 +27,7 @@ from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.efforts import LOOK_S
 from optim._engine.search.plan import Plan
 from optim._engine.search.rows import step_of
-from optim._engine.search.select.repair import Near
-from optim._engine.search.state import Candidate, Measured, StepStatus, Trial
+from optim._engine.search.state import Candidate, Measured, StepStatus
 from optim._engine.search.taste import CLEARLY_FASTER
 from optim._engine.search.workbench import Workbench
 from optim.errors import OptimError
@@ -234,14 +234,11 @@ class Recall:
             seconds = min(self._time.timeout_s, self._time.before(LATER))
             if seconds <= 0:
                 return None
-            attempt = self._board.open(step_of(planned.offered, options), candidate)
-            attempt.notes = attempt.notes or (why,)
-            tried = self._bench.try_one(Trial(candidate, planned.offered, attempt.step.options), seconds)
-            longer = self._expander.judge(candidate, attempt, tried)
-            if attempt.unchanged:
+            guess = self._expander.guess(planned, candidate, [Proposal(options)])
+            guess.attempt.notes = guess.attempt.notes or (why,)
+            longer = self._expander.step(guess, seconds, repair=repair)
+            if guess.attempt.unchanged:
                 continue
-            if repair and longer is None and self._expander.repairs.is_near(attempt, tried):
-                longer = self._expander.repairs.repair(Near(planned, candidate, attempt, tried))
             if longer is None:
                 return None
             candidate = longer
