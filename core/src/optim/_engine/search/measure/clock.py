@@ -96,11 +96,18 @@ class Clock:
         lanes = 2 if costs.is_long else PAIR + 1
         return self._time.spare_s > lanes * costs.lane_s + 0.5 * costs.race_s
 
-    def first_look(self, candidates: Sequence[Candidate], seconds: float) -> list[Measured]:
+    def first_look(
+        self, candidates: Sequence[Candidate], seconds: float, samples: tuple[int, ...] = ()
+    ) -> list[Measured]:
         """A few rounds on one sample for candidates that were compared already, within the budget or not.
 
         Calls alone are timed, also where the goal has a clock of its own: one round of whole answers, of requests in
         flight or of starts takes seconds for each model.
+
+        Args:
+            candidates: that are timed.
+            seconds: for all of them.
+            samples: to compare them on before; one that is not right there is not timed, and :attr:`board` says why.
 
         Returns:
             Those that run, in order; nothing is decided by it.
@@ -111,13 +118,14 @@ class Clock:
         found: list[Measured] = []
         for heat in self._heats(candidates):
             effort = efforts.first_look(self._time, seconds * len(heat) / len(candidates))
-            base, results = self._race(heat, effort, Wanted("first look", plain=True))
+            wanted = Wanted("first look", samples, gated=bool(samples), plain=True)
+            base, results = self._race(heat, effort, wanted)
             self._time.lanes.note_lanes(base.open_s)
             for one, result in zip(heat, results, strict=True):
                 if (expected := expected_of(self._bench.goal, result, base)) is not None:
                     self.board[one].hoped = expected
-                if result.ratio is not None:
-                    found.append(Measured(one, None).timed(result))
+                if not (samples and self._objects(one, result)) and result.ratio is not None:
+                    found.append(Measured.of(one, result) if samples else Measured(one, None).timed(result))
         return found
 
     def prove(self, candidates: Sequence[Candidate]) -> list[Measured]:
