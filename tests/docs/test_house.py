@@ -50,7 +50,7 @@ BUDGETS = {
     "optim._engine.repair": 1_900,
     "optim._engine.reports": 2_500,
     "optim._engine.runs": 4_350,
-    "optim._engine.search": 9_050,
+    "optim._engine.search": 8_850,
     "optim._engine.sources": 1_050,
     "optim._engine.timing": 600,
     "optim.adapters": 800,

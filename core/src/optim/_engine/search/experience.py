@@ -19,7 +19,7 @@ from optim._engine.plugins.versions import core_digest, version_keys
 from optim._engine.search.keys import machine_kind
 from optim._engine.search.settings import AUTO, SearchSeconds
 from optim._engine.search.state import Measured
-from optim._engine.search.taste import BUSY, CLEARLY_FASTER
+from optim._engine.search.taste import BUSY, DIFFER
 from optim._engine.search.workbench import Workbench
 from optim._engine.store import Store, cache_key
 from optim.errors import OptimError
@@ -127,7 +127,7 @@ class Experience:
             model: the chain made.
             ratio: the goal's figure of it to that of its original; None: it is not known.
         """
-        is_gain = ratio is not None and ratio <= CLEARLY_FASTER and ratio**2 <= self.ratio
+        is_gain = ratio is not None and DIFFER * ratio <= 1 and ratio**2 <= self.ratio
         return is_gain and in_common(self.made, work_by_weight(model)) >= NEAR
 
     def after_search_of(self, others: list[Experience]) -> Experience:

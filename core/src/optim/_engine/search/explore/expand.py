@@ -150,11 +150,11 @@ class Expander:
             self.expect(attempt.step, proposals[0])
         return Guess(planned, parent, attempt, tuple(proposals[1:]))
 
-    def step(self, one: Guess, seconds: float, *, repair: bool = True) -> Candidate | None:
+    def step(self, one: Guess, seconds: float) -> Candidate | None:
         """Tries one step on a candidate; returns the chain, repaired if need be, or None if it does not hold."""
         tried = one.after(self._bench.try_one(one.application, seconds))
         made = self.judge(tried)
-        return self.repairs.repair(tried) if made is None and repair and self.repairs.is_near(tried) else made
+        return self.repairs.repair(tried) if made is None and self.repairs.is_near(tried) else made
 
     def needs_nothing(self, one: Guess) -> bool:
         """Whether a pass that the target requires, and nobody named, has found nothing left to do."""

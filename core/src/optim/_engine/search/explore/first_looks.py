@@ -33,7 +33,7 @@ from optim._engine.search.measure.efforts import LOOK_S
 from optim._engine.search.plan import Plan, Planned
 from optim._engine.search.select.repair import Guess, Near
 from optim._engine.search.state import Candidate, Measured, Step, StepStatus, unique
-from optim._engine.search.taste import CLEARLY_FASTER, FEW, LOOKS, PAIR, TOO_LITTLE
+from optim._engine.search.taste import DIFFER, FEW, LOOKS, PAIR, TOO_LITTLE
 from optim._engine.search.workbench import Workbench
 from optim.passes import Role, Stage
 
@@ -246,7 +246,7 @@ class FirstLooks:
         results: list[Candidate] = []
         broken = [one for one in found if not one.holds]
         for place, one in enumerate(sorted(broken, key=lambda one: self._for_each_second(one, ratio(one)))):
-            if ratio(one) >= min(held, CLEARLY_FASTER * start):
+            if ratio(one) >= min(held, start / DIFFER):
                 continue
             if place >= PAIR:
                 self._repairs.leave(one)

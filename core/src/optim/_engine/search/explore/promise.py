@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from optim._engine.search.plan import Plan, Planned
 from optim._engine.search.state import Candidate, Measured, Step, StepKey
-from optim._engine.search.taste import CLEARLY_FASTER, DEAR, TOO_LITTLE
+from optim._engine.search.taste import DEAR, DIFFER, TOO_LITTLE
 from optim._engine.search.time_estimate import PassCosts
 from optim.passes import Role, Stage
 
@@ -177,7 +177,7 @@ class Promises:
         """Returns why a pass is tried on no further chain, in one sentence; empty where nothing speaks against it."""
         name = planned.name
         gain, seconds = self._gain_of_pass.get(name), self._seconds.get(name, 0.0)
-        useless = gain <= -math.log(CLEARLY_FASTER) if gain is not None else not self.holds(name)
+        useless = gain <= math.log(DIFFER) if gain is not None else not self.holds(name)
         if seconds > DEAR * self._search_s and useless:
             found = "led to no valid model" if gain is None else f"latency ratio {math.exp(-gain):.2f}"
             return (

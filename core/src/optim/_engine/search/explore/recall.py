@@ -29,18 +29,12 @@ from optim._engine.search.plan import Plan
 from optim._engine.search.rows import step_of
 from optim._engine.search.select.all_samples import note_objections
 from optim._engine.search.state import Candidate, Measured, StepStatus
-from optim._engine.search.taste import CLEARLY_FASTER
+from optim._engine.search.taste import DIFFER, PAIR, PART
 from optim._engine.search.workbench import Workbench
 from optim.errors import OptimError
 from optim.jobs.wire import to_wire
 from optim.options import parse_options
 from optim.passes import Role, Stage
-
-_MOST = 2
-"""Chains that are tried: a third one won on the nearest models seldomer than what the search looks at first."""
-
-_SHARE = 0.2
-"""Of the seconds of the run, for chains of records: all that records that lie can cost."""
 
 
 class Recall:
@@ -98,7 +92,7 @@ class Recall:
         self._bench.deadline.note(damaged)
         required = {planned.ordered.name for planned in self._plan.forced()}
         near = nearest(self._known, self._run)
-        chosen = [one for one in near if required <= {step.name for step in one.chain}][:_MOST]
+        chosen = [one for one in near if required <= {step.name for step in one.chain}][:PAIR]
         if not chosen:
             return []
         self._bench.say(f"trying what won on {chosen[0].model}")
@@ -132,7 +126,7 @@ class Recall:
 
     def _share(self, targets: int) -> float:
         """The share of the seconds for candidates that chains of records may take, 0..1."""
-        seconds = _SHARE * self._time.announced_s / targets
+        seconds = PART * self._time.announced_s / targets
         return min(1.0, seconds / self._time.before(LATER)) if self._time.before(LATER) > 0 else 0.0
 
     def _go_on(self) -> None:
@@ -157,7 +151,7 @@ class Recall:
         if self._run is None or winner is None:
             return
         ratio = self._to_original(winner)
-        if ratio is None or ratio > CLEARLY_FASTER:
+        if ratio is None or DIFFER * ratio > 1:
             return
         if all(step.role is not Role.IMPROVE for step in winner.candidate.steps):
             return
@@ -182,7 +176,7 @@ class Recall:
         untried = any(row.out_of_time and row.drift is None and row.step.stage is not Stage.TUNE for row in rows)
         beyond = self._board.beyond() if self._bench.objective.is_latency else []
         ratios = [row.ratio for one in beyond if (row := self._board.find(one)) is not None and row.ratio]
-        return untried and min(ratios, default=math.inf) < CLEARLY_FASTER * (winner.ratio or 1.0)
+        return untried and DIFFER * min(ratios, default=math.inf) < (winner.ratio or 1.0)
 
     def _looked_at(self, one: Experience) -> Measured | None:
         """The chain of a record here, after a first look at it on all samples; None if it does not hold.
