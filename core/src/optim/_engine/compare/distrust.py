@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import ValidationError
 
+from optim._engine.compare.declared import hidden_differences
 from optim.errors import OptimError
 from optim.jobs.wire import from_wire, to_wire
 from optim.model import Model
@@ -113,7 +114,7 @@ def checked_model(result: PassResult, parent: Model, store: Path, name: str) -> 
     """The model of a result as it really is on disk: in the store, valid, described anew.
 
     Raises:
-        OptimError: not-in-store, store-changed, invalid-graph, adapter-input-lost.
+        OptimError: not-in-store, store-changed, invalid-graph, adapter-input-lost, interface-changed.
     """
     model = result.model
     if model.path.parent.resolve() != store.resolve():
@@ -133,6 +134,10 @@ def checked_model(result: PassResult, parent: Model, store: Path, name: str) -> 
         raise OptimError("invalid-graph", what, error.cause or error.what, PLUGINS_ISSUE) from error
     if lost := lost_adapter_inputs(parent.adapters, found.adapters, (info.name for info in found.inputs)):
         raise OptimError("adapter-input-lost", f"{name} does not keep the inputs of adapters", lost, PLUGINS_ISSUE)
+    if result.interface is None and (changes := hidden_differences(parent, found)):
+        what = f"{name} made a model that does not take the place of the one before"
+        fix = "a pass that changes inputs or outputs must return PassResult(interface=...)"
+        raise OptimError("interface-changed", what, "; ".join(changes), fix)
     return found
 
 
