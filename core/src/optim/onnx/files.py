@@ -149,8 +149,8 @@ def adopt_into_store(
 def read_like(path: Path, like: Model, artefacts: Mapping[str, Path | str] | None = None) -> ir.Model:
     """A graph whose large tensors are those of ``like`` where the bytes are equal, with these artefacts and no others.
 
-    A library may have written on what the graph that it was given says of its own. Metadata, attachments, adapter inputs
-    and a past in one buffer are said anew: a library may have dropped what is said of them.
+    A library may have written on what the graph that it was given says of its own. Metadata, attachments, adapter
+    inputs and a past in one buffer are said anew: a library may have dropped what is said of them.
     """
     graph = read_ir(path)
     for entry in onnx.load(like.path, load_external_data=False).metadata_props:
