@@ -114,7 +114,7 @@ def checked_model(result: PassResult, parent: Model, store: Path, name: str) -> 
     """The model of a result as it really is on disk: in the store, valid, described anew.
 
     Raises:
-        OptimError: not-in-store, store-changed, invalid-graph, adapter-input-lost, interface-changed.
+        OptimError: not-in-store, store-changed, invalid-graph, adapter-input-lost.
     """
     model = result.model
     if model.path.parent.resolve() != store.resolve():
@@ -134,11 +134,19 @@ def checked_model(result: PassResult, parent: Model, store: Path, name: str) -> 
         raise OptimError("invalid-graph", what, error.cause or error.what, PLUGINS_ISSUE) from error
     if lost := lost_adapter_inputs(parent.adapters, found.adapters, (info.name for info in found.inputs)):
         raise OptimError("adapter-input-lost", f"{name} does not keep the inputs of adapters", lost, PLUGINS_ISSUE)
+    return found
+
+
+def require_in_place(result: PassResult, parent: Model, found: Model, name: str) -> None:
+    """Refuse a model with right outputs that programs cannot use in the place of the one before.
+
+    Raises:
+        OptimError[interface-changed]: it has a difference that no output shows, and no interface.
+    """
     if result.interface is None and (changes := hidden_differences(parent, found)):
         what = f"{name} made a model that does not take the place of the one before"
         fix = "a pass that changes inputs or outputs must return PassResult(interface=...)"
         raise OptimError("interface-changed", what, "; ".join(changes), fix)
-    return found
 
 
 def unchanged(result: PassResult, model: Model) -> PassResult:
