@@ -55,7 +55,8 @@ _KINDS = (
             f"the provider has no kernel for {match[1]} with these types"
             + (f" (node '{match[2]}')" if match[2] else "")
         ),
-        "convert the node's inputs to float32 or int64, or choose another target: optim targets",
+        "if the model has an opset below 7, export it with a newer one; else convert the node's inputs to float32 or "
+        "int64, or choose another target: optim targets",
     ),
     _kind(
         r"Opset (\d+) is under development.*?for domain (\S+) is till opset (\d+)|Opset (\d+) is under development",
