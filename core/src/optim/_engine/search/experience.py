@@ -89,7 +89,7 @@ class Experience:
         asked_s: the seconds that the user gave the run, or ``auto``.
         disturbed: share of the rounds of the final timing in which other programs used the machine, 0..1.
         made: work of the result, as an architecture has it of the model.
-        missed: chain of the fastest model beyond the budget, if it was clearly faster.
+        cut_short: whether time ran out while something clearly faster was beyond the budget.
     """
 
     model: str
@@ -109,7 +109,7 @@ class Experience:
     asked_s: SearchSeconds = 0.0
     disturbed: float = 0.0
     made: dict[str, float] = field(default_factory=dict)
-    missed: tuple[WonStep, ...] = ()
+    cut_short: bool = False
 
     def with_result(self, won: Measured, chain: Sequence[WonStep], ratio: float) -> Experience:
         """The same with what was found, the chain of it, and the goal's figure of it to the original's."""
@@ -131,19 +131,19 @@ class Experience:
         return is_gain and in_common(self.made, work_by_weight(model)) >= NEAR
 
     def after_search_of(self, others: list[Experience]) -> Experience:
-        """The same, said to be found by the search of others that tells most: on a quiet machine, with most seconds."""
-        best = max(others, key=lambda one: (one.disturbed <= BUSY, one.searched_s))
+        """The same, said to be found by the search of others that tells most: quiet, whole, with most seconds."""
+        best = max(others, key=lambda one: (one.disturbed <= BUSY, not one.cut_short, one.searched_s))
         new = replace(self, searched_s=best.searched_s, asked_s=best.asked_s, disturbed=best.disturbed)
-        return replace(new, missed=best.missed)
+        return replace(new, cut_short=best.cut_short)
 
     def may_end(self, run: Experience) -> bool:
         """Whether a run with the same request would find no more than this one did.
 
-        It has no more seconds and the same versions, and other programs did not use the machine in the final timing
-        of this one: a busy machine finds less.
+        It has no more seconds and the same versions. The search of this one was not cut short, and other programs did
+        not use the machine in its final timing: a busy machine finds less.
         """
         has_time = self.asked_s == run.asked_s or self.searched_s >= run.searched_s
-        return has_time and self.made_with == run.made_with and self.disturbed <= BUSY
+        return has_time and self.made_with == run.made_with and not self.cut_short and self.disturbed <= BUSY
 
     @property
     def text(self) -> str:
@@ -163,8 +163,8 @@ class Experience:
     @property
     def key(self) -> str:
         """The key of the record in the cache: a later run that finds the same for the same takes its place."""
-        same = replace(self, model="", day="", ratio=0.0, drift=0.0, searched_s=0.0, made_with="", made={}, missed=())
-        return cache_key(SHELF, to_wire(replace(same, asked_s=0.0, disturbed=0.0)))
+        same = replace(self, model="", day="", ratio=0.0, drift=0.0, searched_s=0.0, made_with="", made={})
+        return cache_key(SHELF, to_wire(replace(same, asked_s=0.0, disturbed=0.0, cut_short=False)))
 
 
 def of_run(bench: Workbench, targets: Sequence[str] = ()) -> Experience:
