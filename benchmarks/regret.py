@@ -45,7 +45,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 from completed import Completed
-from replay import MADE, MOST_UNKNOWN, replay
+from replay import MOST_UNKNOWN, replay
 
 from optim._engine.graphs.ingest import ingest
 from optim._engine.plugins.registry import Registry, load_registry
@@ -437,7 +437,6 @@ def _record(path: Path, point: Mapping[str, Any]) -> Experience:
         searched_s=trace.end["announced_s"],
         chain=tuple(WonStep(step["pass"], step["options"]) for step in point["chain"]),
         ratio=point["ratio"],
-        made=MADE,
     )
 
 

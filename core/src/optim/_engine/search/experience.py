@@ -9,7 +9,7 @@ These give nodes other names, so options of the chain that name nodes have their
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,8 @@ SHELF = "experience"
 """Of the cache."""
 
 NEAR = 0.8
-"""Share of what two models have in common, from which a chain is tried first; below it another chain wins as often."""
+"""Share of what two models have in common, from which a chain is tried first; below it another chain wins as often. Of
+what the chain changed there it must change as much here."""
 
 _MOST = 200
 """Records that are kept, the last used: a run reads them all."""
@@ -57,6 +58,10 @@ class Architecture:
         """The share that both have in common, 0..1; 0 if one of them multiplies with no weight."""
         sizes = sorted((self.elements, other.elements))
         return in_common(self.work, other.work) * sizes[0] / sizes[1] if sizes[0] > 0 else 0.0
+
+    def changed_by(self, model: Path) -> float:
+        """The share of the multiplications that a model made of it does by other operators or weights, 0..1."""
+        return 1.0 - in_common(self.work, work_by_weight(model))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +93,7 @@ class Experience:
         drift: of the result.
         asked_s: the seconds that the user gave the run, or ``auto``.
         disturbed: share of the rounds of the final timing in which other programs used the machine, 0..1.
-        made: work of the result, as an architecture has it of the model.
+        changed: share of the multiplications that the result does by other operators or weights, 0..1.
         cut_short: whether time ran out while something clearly faster was beyond the budget.
     """
 
@@ -108,27 +113,27 @@ class Experience:
     drift: float = 0.0
     asked_s: SearchSeconds = 0.0
     disturbed: float = 0.0
-    made: dict[str, float] = field(default_factory=dict)
+    changed: float = 0.0
     cut_short: bool = False
 
     def with_result(self, won: Measured, chain: Sequence[WonStep], ratio: float) -> Experience:
         """The same with what was found, the chain of it, and the goal's figure of it to the original's."""
-        drift, made = won.candidate.drift.relative_error, work_by_weight(won.candidate.model.path)
-        return replace(self, chain=tuple(chain), ratio=ratio, drift=drift, disturbed=won.disturbed, made=made)
+        drift, changed = won.candidate.drift.relative_error, self.architecture.changed_by(won.candidate.model.path)
+        return replace(self, chain=tuple(chain), ratio=ratio, drift=drift, disturbed=won.disturbed, changed=changed)
 
-    def is_met_by(self, model: Path, ratio: float | None) -> bool:
+    def is_met_by(self, changed: float, ratio: float | None) -> bool:
         """Whether its chain does for another model what it did for this one.
 
-        The result multiplies alike, is clearly better than its original, and has half of the gain at least. Ratios of
-        two runs tell no more: those of equally fast results were 0.52 and 0.60 on an idle machine, each in an interval
-        of 0.05. Originals by two exporters differ too, by up to a sixth.
+        The result changes about as many multiplications, is clearly better than its original, and has half of the gain
+        at least. Ratios of two runs tell no more: those of equally fast results were 0.52 and 0.60 on an idle machine,
+        each in an interval of 0.05. Originals by two exporters differ too, by up to a sixth.
 
         Args:
-            model: the chain made.
-            ratio: the goal's figure of it to that of its original; None: it is not known.
+            changed: share of the multiplications that the chain changed there.
+            ratio: the goal's figure of the result to that of its original; None: it is not known.
         """
         is_gain = ratio is not None and ratio <= CLEARLY_FASTER and ratio**2 <= self.ratio
-        return is_gain and in_common(self.made, work_by_weight(model)) >= NEAR
+        return is_gain and changed >= NEAR * self.changed
 
     def after_search_of(self, others: list[Experience]) -> Experience:
         """The same, said to be found by the search of others that tells most: quiet, whole, with most seconds."""
@@ -163,7 +168,7 @@ class Experience:
     @property
     def key(self) -> str:
         """The key of the record in the cache: a later run that finds the same for the same takes its place."""
-        same = replace(self, model="", day="", ratio=0.0, drift=0.0, searched_s=0.0, made_with="", made={})
+        same = replace(self, model="", day="", ratio=0.0, drift=0.0, searched_s=0.0, made_with="", changed=0.0)
         return cache_key(SHELF, to_wire(replace(same, asked_s=0.0, disturbed=0.0, cut_short=False)))
 
 

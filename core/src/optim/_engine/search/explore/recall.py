@@ -14,6 +14,7 @@ tried too. A chain without a pass that must hold is not tried.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import ClassVar
@@ -106,9 +107,10 @@ class Recall:
                 item = self._looked_at(one)
                 if item is None or not required <= {step.pass_name for step in item.candidate.steps}:
                     continue
-                if one.may_end(self._run) and one.is_met_by(item.candidate.model.path, self._at_best(item)):
+                if one.may_end(self._run) and self._is_met(one, item, self._at_best(item)):
                     self.won = one
                     return [item]
+                break  # times are those of the architecture: the next record says no more
         self._go_on()
         return []
 
@@ -121,13 +123,18 @@ class Recall:
         """Whether the proof of the chain says what its record said: then nothing else is tried, and rows say so."""
         if self.won is None:
             return False
-        if winner is None or not self.won.is_met_by(winner.candidate.model.path, self._to_original(winner)):
+        if winner is None or not self._is_met(self.won, winner, self._to_original(winner)):
             self.won = None
             self._go_on()
             return False
         self._bench.deadline.note(f"the search ended early: {self.why}; --no-cache searches everything")
         self.skip(self.why)
         return True
+
+    def _is_met(self, one: Experience, item: Measured, ratio: float | None) -> bool:
+        """Whether a chain does here what its record says; ``ratio`` is the goal's figure of it to the original's."""
+        assert self._run is not None
+        return one.is_met_by(self._run.architecture.changed_by(item.candidate.model.path), ratio)
 
     def _share(self, targets: int) -> float:
         """The share of the seconds for candidates that chains of records may take, 0..1."""
@@ -201,7 +208,7 @@ class Recall:
         if self._bench.objective.is_size:  # no race tells which is smaller
             items = [Measured(candidate, None)]
         else:
-            items = self._clock.first_look([candidate], 2 * LOOK_S, self._bench.prepared.compared)
+            items = self._clock.first_look([candidate], LOOK_S, self._bench.prepared.compared)
             note_objections(self._board, [candidate])
         self._board.explored(items)
         for item in items:
@@ -233,9 +240,16 @@ class Recall:
                 options = to_wire(parse_options(planned.pass_class, named))
             except OptimError:  # another version of the pass had it
                 return None
-            attempt = self._board.open(step_of(planned.offered, options), candidate)
+            wanted = step_of(planned.offered, options)
+            tuned: list[Candidate] = []
+            if planned.pass_class.session_only:  # what the pass offers here: no job makes a model of it
+                tuned = self._expander.session_variants(candidate, [planned], sys.maxsize)
+                tuned = [found for found in tuned if found.steps[-1].key == wanted.key]
+                if not tuned:
+                    continue
+            attempt = self._board.open(wanted, candidate)
             attempt.notes = attempt.notes or (f"tried first, because it won on {one.origin}",)
-            longer = self._expander.step(candidate, planned, options, seconds)
+            longer = tuned[0] if tuned else self._expander.step(candidate, planned, options, seconds)
             if longer is None and not attempt.unchanged:
                 return None
             candidate = longer or candidate
