@@ -59,6 +59,12 @@ _KINDS = (
         "int64, or choose another target: optim targets",
     ),
     _kind(
+        r"two nodes with same node name \((.*?)\)",
+        r"two nodes have the name '\1'",
+        "name each node differently: python -c \"import onnx; m = onnx.load('model.onnx'); "
+        "[n.ClearField('name') for n in m.graph.node]; onnx.save(m, 'renamed.onnx')\"",
+    ),
+    _kind(
         r"Opset (\d+) is under development.*?for domain (\S+) is till opset (\d+)|Opset (\d+) is under development",
         r"opset \1\4 is newer than this onnxruntime",
         "export the model with an older opset (opset_version=), or install a newer onnxruntime",
