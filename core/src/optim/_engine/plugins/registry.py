@@ -397,7 +397,7 @@ _WHERE_LISTED = {
     "target": "optim targets",
     "backend": "optim plugins list",
     "metric": "optim metrics; or package.module:function",
-    "layout": "optim plugins list --verbose",
+    "layout": "optim layouts",
 }
 
 _KINDS: dict[str, tuple[Check, Callable[[Any], str]]] = {

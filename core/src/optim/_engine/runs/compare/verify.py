@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from optim._engine.compare.declared import hidden_differences
 from optim._engine.feeds.unread_rows import unread_rows
 from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import is_rounding, not_judged, worst_drift, worst_question
@@ -68,6 +69,7 @@ def verify_on(bench: Workbench, other: Path, asked: RunSettings, elsewhere: Targ
     samples = map(bench.reference.feed_set().sample, bench.prepared.compared)
     unread = unread_rows(bench.original.model.path, candidate.model.path, samples)
     notes = unread if bench.prepared.inexact is None else (bench.prepared.inexact.note, *unread)
+    notes = (*notes, *(f"{other}: {one}" for one in hidden_differences(bench.original.model, candidate.model)))
     return _verification(bench, result.ready, budget, is_the_same=is_the_same, notes=notes)
 
 

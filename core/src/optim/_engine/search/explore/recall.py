@@ -1,19 +1,20 @@
 """Chains that won on near models in earlier runs: they are tried before anything else is.
 
 A chain is applied to the original step by step, compared on all samples, and timed for a few rounds. Steps that change
-nothing here are left out, and a chain that is a little beyond the budget is repaired. If the chain does here what it
-did there, the search need find nothing else: it goes to the proof, and ends the run if the proof says the same. In
-every other case the search begins as if nothing had been tried; what holds is on the board. So a wrong record costs the
-seconds of its candidates: a fifth of those of the run at most.
+nothing here are left out, and a chain that is beyond the budget is repaired. If the chain does here what it did there,
+the search need find nothing else: it goes to the proof, and ends the run if the proof says the same. In every other
+case the search begins as if nothing had been tried; what holds is on the board. So a wrong record costs the seconds of
+its candidates: a fifth of those of the run at most.
 
 A record ends a search only if its own search had as much time, of the same versions, beside no other programs, and was
-not cut short: time ran out in that while something clearly faster was beyond the budget. Of other records the chain is
-tried too. A chain without a pass that must hold is not tried.
+not cut short: time did not run out in that while something clearly faster was beyond the budget. Of other records the
+chain is tried too. A chain without a pass that must hold is not tried.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import ClassVar
@@ -101,9 +102,10 @@ class Recall:
                 item = self._looked_at(one)
                 if item is None or not required <= {step.pass_name for step in item.candidate.steps}:
                     continue
-                if one.may_end(self._run) and one.is_met_by(item.candidate.model.path, self._at_best(item)):
+                if one.may_end(self._run) and self._is_met(one, item, self._at_best(item)):
                     self.won = one
                     return [item]
+                break  # times are those of the architecture: the next record says no more
         self._go_on()
         return []
 
@@ -116,13 +118,18 @@ class Recall:
         """Whether the proof of the chain says what its record said: then nothing else is tried, and rows say so."""
         if self.won is None:
             return False
-        if winner is None or not self.won.is_met_by(winner.candidate.model.path, self._to_original(winner)):
+        if winner is None or not self._is_met(self.won, winner, self._to_original(winner)):
             self.won = None
             self._go_on()
             return False
         self._bench.deadline.note(f"the search ended early: {self.why}; --no-cache searches everything")
         self.skip(self.why)
         return True
+
+    def _is_met(self, one: Experience, item: Measured, ratio: float | None) -> bool:
+        """Whether a chain does here what its record says; ``ratio`` is the goal's figure of it to the original's."""
+        assert self._run is not None
+        return one.is_met_by(self._run.architecture.changed_by(item.candidate.model.path), ratio)
 
     def _share(self, targets: int) -> float:
         """The share of the seconds for candidates that chains of records may take, 0..1."""
@@ -156,7 +163,7 @@ class Recall:
         if all(step.role is not Role.IMPROVE for step in winner.candidate.steps):
             return
         new = self._run.with_result(winner, self._chain(winner.candidate), ratio)
-        new = replace(new, cut_short=self._was_cut_short(winner))
+        new = replace(new, is_whole=not (winner.is_disturbed or self._was_cut_short(winner)))
         same = [one for one in self._known if (one.key, one.made_with) == (new.key, new.made_with)]
         new = new.after_search_of([self.won or new, *same])
         self._bench.deadline.note(keep(self._bench.store, new))
@@ -171,12 +178,13 @@ class Recall:
         return tuple(chain)
 
     def _was_cut_short(self, winner: Measured) -> bool:
-        """Whether time ran out, and something clearly faster was beyond the budget: a repair of it may win."""
-        rows = self._board.attempts
+        """Whether time ran out, and another lossy pass was clearly faster and beyond the budget: its repair may win."""
+        rows, own = self._board.attempts, {step.pass_name for step in winner.candidate.steps}
         untried = any(row.out_of_time and row.drift is None and row.step.stage is not Stage.TUNE for row in rows)
-        beyond = self._board.beyond() if self._bench.objective.is_latency else []
-        ratios = [row.ratio for one in beyond if (row := self._board.find(one)) is not None and row.ratio]
-        return untried and DIFFER * min(ratios, default=math.inf) < (winner.ratio or 1.0)
+        beyond = self._board.beyond() if untried and self._bench.objective.is_latency else []
+        others = [one for one in beyond if {step.pass_name for step in one.steps if step.lossy} - own]
+        ratios = [row.ratio for one in others if (row := self._board.find(one)) is not None and row.ratio]
+        return DIFFER * min(ratios, default=math.inf) < (winner.ratio or 1.0)
 
     def _looked_at(self, one: Experience) -> Measured | None:
         """The chain of a record here, after a first look at it on all samples; None if it does not hold.
@@ -187,6 +195,10 @@ class Recall:
         found = self._look(candidate)
         if candidate is None or (broken := self._board[candidate].broken) is None:
             return found
+        for place, step in enumerate(candidate.steps, 1):
+            row = self._board.find_chain(candidate.steps[:place])
+            if step.lossy and row is not None:  # what follows it only sets how the model is opened
+                row.drop(self._board[candidate].objection, "on all samples: ")
         return self._look(self._expander.repairs.on_all_samples(broken, self._time.before(LATER)))
 
     def _look(self, candidate: Candidate | None) -> Measured | None:
@@ -196,7 +208,7 @@ class Recall:
         if self._bench.objective.is_size:  # no race tells which is smaller
             items = [Measured(candidate, None)]
         else:
-            items = self._clock.first_look([candidate], 2 * LOOK_S, self._bench.prepared.compared)
+            items = self._clock.first_look([candidate], LOOK_S, self._bench.prepared.compared)
             note_objections(self._board, [candidate])
         self._board.explored(items)
         for item in items:
@@ -228,9 +240,17 @@ class Recall:
                 options = to_wire(parse_options(planned.pass_class, named))
             except OptimError:  # another version of the pass had it
                 return None
+            tuned: Candidate | None = None
+            if planned.pass_class.session_only:
+                # the pass offers the settings that change something here, and no job makes a model of them
+                wanted = step_of(planned.offered, options)
+                offered = self._expander.session_variants(candidate, [planned], sys.maxsize)
+                tuned = next((found for found in offered if found.steps[-1].key == wanted.key), None)
+                if tuned is None:
+                    continue
             guess = self._expander.guess(planned, candidate, [Proposal(options)])
             guess.attempt.notes = guess.attempt.notes or (f"tried first, because it won on {one.origin}",)
-            longer = self._expander.step(guess, seconds)
+            longer = tuned or self._expander.step(guess, seconds)
             if longer is None and not guess.attempt.unchanged:
                 return None
             candidate = longer or candidate
