@@ -1,4 +1,4 @@
-"""What a candidate promises per second: from what its pass gained and cost before, else by its kind."""
+"""What a candidate promises: from what its pass gained and cost before, else by its kind."""
 
 from __future__ import annotations
 
@@ -27,13 +27,8 @@ def promises():
 
 
 def test_what_nobody_tried_goes_by_its_stage(promises):
-    assert promises.per_second(step("q")) > promises.per_second(step("c", Stage.CONVERT_PRECISION))
-    assert promises.per_second(step("c", Stage.CONVERT_PRECISION)) > promises.per_second(step("f", Stage.FUSE))
-
-
-def test_a_pass_that_took_long_promises_less_per_second_than_one_that_nobody_tried(promises):
-    promises.note_seconds("slow", 22.0)
-    assert promises.per_second(step("slow")) < promises.per_second(step("other"))
+    assert promises.gain(step("q")) > promises.gain(step("c", Stage.CONVERT_PRECISION))
+    assert promises.gain(step("c", Stage.CONVERT_PRECISION)) > promises.gain(step("f", Stage.FUSE))
 
 
 def test_a_pass_that_calibrates_is_expected_to_take_longer_until_that_is_known():

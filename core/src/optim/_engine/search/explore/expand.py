@@ -215,11 +215,11 @@ class Expander:
         return list(found.values())
 
     def _try_all(self, wanted: Sequence[Guess]) -> list[Near]:
-        """Runs the candidate jobs, those that promise most per second first.
+        """Runs the candidate jobs, those that promise most first.
 
         What the user named gets what the run has left, the rest what the search has.
         """
-        order = sorted(wanted, key=lambda one: (not one.planned.forced, -self.promises.per_second(one.attempt.step)))
+        order = sorted(wanted, key=lambda one: (not one.planned.forced, -self.promises.gain(one.attempt.step)))
         trials = [one.application for one in order]
 
         def seconds(place: int) -> float:

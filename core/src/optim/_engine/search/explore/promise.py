@@ -1,4 +1,4 @@
-"""What a candidate promises per second: the gain to expect of it, and what trying it costs.
+"""What a candidate promises: the gain to expect of it, and what trying it costs.
 
 Both are learned: a pass costs on this model what its first candidate cost, and gains about what it gained before on
 another chain. Until then the kernels that it exchanges say what it gains at best. Without known kernels, the run in
@@ -156,10 +156,6 @@ class Promises:
     def best_gain(self) -> float:
         """The most that any step gained; 0 where none is of use."""
         return max([0.0, *self._gain_of_step.values()])
-
-    def per_second(self, step: Step) -> float:
-        """Returns what decides which candidate is tried first."""
-        return self.gain(step) / self.expected_s(step.pass_name)
 
     def expected_s(self, name: str) -> float:
         """Returns what a candidate of a pass is expected to take: what it took here, else what it took before."""
