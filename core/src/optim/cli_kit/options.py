@@ -88,27 +88,6 @@ data_option = click.option(
 )
 
 
-def _sizes(ctx: click.Context, param: click.Parameter, words: tuple[str, ...]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for word in words:
-        name, _, size = word.partition("=")
-        if not name or not size.isdecimal() or not int(size) or name in found:
-            raise click.BadParameter(f"'{word}' is not NAME=N with N of 1 or more, or comes twice", ctx, param)
-        found[name] = int(size)
-    return found
-
-
-def made_up_options(function: Decorated) -> Decorated:
-    """The options of synthesized samples: ``--samples``, ``--size`` and ``--mask``."""
-    mask = "Mask of synthesized rows: full hides nothing, end or start hides a part there. [default: in a few rows]"
-    size = "Size of a dimension of synthesized samples, e.g. batch=4. Can be repeated."
-    function = click.option("--mask", type=click.Choice(["full", "end", "start"]), default=None, help=mask)(function)
-    function = click.option("--size", "sizes", multiple=True, metavar="NAME=N", callback=_sizes, help=size)(function)
-    return click.option(
-        "--samples", type=click.IntRange(min=1), metavar="N", help="Number of synthesized samples. [default: 8]"
-    )(function)
-
-
 target_option = click.option(
     "--target",
     type=TARGET_NAME,
