@@ -48,34 +48,22 @@ class _SecondsOrAuto(_Parameter):
 
 
 class _ModelPath(click.Path):
-    """A file or a folder; an address is brought to this machine first.
-
-    Args:
-        programs: whether folders of onnxruntime-genai stand for that program, and not for the graph in them.
-    """
-
-    def __init__(self, *, programs: bool = False) -> None:
-        super().__init__(path_type=Path)
-        self._programs = programs
+    """A file or a folder; an address is brought to this machine first."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The path of what is named."""
-        from optim._engine.sources.naming import fetched, graph_of, is_address, is_genai_folder
+        from optim._engine.sources.naming import fetched, graph_of, is_address
 
         if not is_address(str(value)):
-            path = Path(str(super().convert(value, param, ctx)))
-            return path if self._programs and is_genai_folder(path) else graph_of(path)
+            return graph_of(Path(str(super().convert(value, param, ctx))))
         from optim.cli_kit.live_lines import progress
 
         with progress() as say:
             return fetched(str(value), say)
 
 
-MODEL_PATH = _ModelPath()
+MODEL_PATH = _ModelPath(path_type=Path)
 """Where a command takes a model: a path, ``hf://ORG/NAME/FILE``, or the URL of an ``.onnx`` file."""
-
-MODEL_OR_PROGRAM_PATH = _ModelPath(programs=True)
-"""The same, or a folder of onnxruntime-genai, which need not be a graph to optim: it may have a ``config.json`` too."""
 
 SECONDS = _Seconds(min=0, min_open=True)
 SECONDS_OR_AUTO = _SecondsOrAuto()

@@ -57,8 +57,8 @@ if TYPE_CHECKING:
     from optim._engine.search.state import LaneResult as LaneResult
     from optim._engine.search.targets.entrants import none_runs as none_runs
     from optim._engine.search.workbench import Workbench as Workbench
+    from optim._engine.sources.naming import is_genai_folder as is_genai_folder
     from optim._engine.store import names_in_messages as names_in_messages
-    from optim.cli_kit.options import MODEL_OR_PROGRAM_PATH as MODEL_OR_PROGRAM_PATH
     from optim.cli_kit.options import mismatch_option as mismatch_option
     from optim.jobs.wire import to_wire as to_wire
     from optim.providers.names import CPU as CPU

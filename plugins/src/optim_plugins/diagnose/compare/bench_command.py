@@ -11,6 +11,7 @@ import click
 
 import optim
 from optim.cli_kit import (
+    MODEL_PATH,
     SECONDS,
     TARGET_NAME,
     OptimCommand,
@@ -26,7 +27,7 @@ from optim.cli_kit import (
     targets_option,
     write_text,
 )
-from optim.engine.compare import MODEL_OR_PROGRAM_PATH
+from optim.engine.compare import is_genai_folder
 from optim.errors import ExitStatus, OptimError
 from optim_plugins.diagnose.compare.options import made_up_options, on_runtimes, runtime_option
 
@@ -36,6 +37,18 @@ if TYPE_CHECKING:
 
 _AXIS = re.compile(r"[A-Za-z_][\w.+-]*=\d+(,\d+)*")
 """An axis of a grid, as it may follow another without ``--grid`` before it."""
+
+
+class _ModelOrProgram(click.Path):
+    """A model, or a folder of onnxruntime-genai, which need not be a graph to optim: it may have a ``config.json``."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path of what is named."""
+        path = Path(str(super().convert(value, param, ctx)))
+        return path if is_genai_folder(path) else MODEL_PATH.convert(value, param, ctx)
+
+
+_MODEL_OR_PROGRAM = _ModelOrProgram(path_type=Path)
 
 
 class _GridCommand(OptimCommand):
@@ -65,7 +78,7 @@ class _GridCommand(OptimCommand):
         "optim bench model.onnx out --grid batch=1,8 sequence=16,128 --csv grid.csv --plot grid.svg",
     ),
 )
-@click.argument("models", nargs=-1, required=True, type=MODEL_OR_PROGRAM_PATH, metavar="MODEL_OR_RUN_FOLDER...")
+@click.argument("models", nargs=-1, required=True, type=_MODEL_OR_PROGRAM, metavar="MODEL_OR_RUN_FOLDER...")
 @data_option
 @made_up_options
 @targets_option("Target to run the models on. One model can run on several: names with commas, or auto.", default="cpu")
