@@ -38,7 +38,7 @@ BUDGETS = {
     "optim": 3_550,
     "optim._engine": 1_300,
     "optim._engine.api": 1_350,
-    "optim._engine.backends": 1_050,
+    "optim._engine.backends": 1_100,
     "optim._engine.cli": 2_500,
     "optim._engine.compare": 2_200,
     "optim._engine.feeds": 2_400,
