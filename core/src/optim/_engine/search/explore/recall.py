@@ -247,9 +247,8 @@ class Recall:
                 return None
             wanted = step_of(planned.offered, options)
             tuned: Candidate | None = None
-            if (
-                planned.pass_class.session_only
-            ):  # the pass offers the settings that change something here, and no job makes a model of them
+            if planned.pass_class.session_only:
+                # what the pass offers here and changes something: no job makes a model of it
                 offered = self._expander.session_variants(candidate, [planned], sys.maxsize)
                 tuned = next((found for found in offered if found.steps[-1].key == wanted.key), None)
                 if tuned is None:
