@@ -91,9 +91,23 @@ def written_options(name: str, text: str, *, example: str) -> dict[str, Any]:
             "bad-option",
             f"cannot read the options of {name}",
             f"{text}: {error}",
-            f"values are TOML, so a text needs quotes: {example}",
+            f"values are TOML, so a text needs quotes: {_quoted(name, text, example)}",
         ) from error
     return found
+
+
+def _quoted(name: str, text: str, example: str) -> str:
+    """Writes what a user wrote with quotes around bare words; returns the example if that is no TOML either."""
+    import re
+    import tomllib
+
+    quoted = re.sub(r"=\s*([A-Za-z_][\w./-]*)\s*(?=,|$)", r"='\1'", text)
+    quoted = re.sub(r"='(true|false)'", r"=\1", quoted)
+    try:
+        tomllib.loads(f"options = {{{quoted}}}")
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return example
+    return f'{example.split()[0]} "{name}:{quoted}"'
 
 
 def _problem(place: tuple[int | str, ...], message: str) -> str:

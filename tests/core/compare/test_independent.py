@@ -10,8 +10,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from optim import Backend, Target
+from optim._engine.backends.held import needs_device_check
 from optim._engine.compare import independent
-from optim._engine.compare.independent import CheckedDevice, check_device, is_needed
+from optim._engine.compare.independent import CheckedDevice, check_device
 from optim._engine.compare.padding import measure_variations
 from optim._engine.compare.place import Reference
 from optim._engine.feeds.feedset import FeedWriter
@@ -154,7 +155,7 @@ class Holds(Backend):
 
 def test_only_a_session_that_core_opens_on_the_cpu_needs_no_check():
     cpu = Target("cpu", "ort", "CPUExecutionProvider")
-    assert not is_needed(Named, cpu)
-    assert is_needed(Named, Target("cuda", "ort", "CUDAExecutionProvider"))
-    assert all(is_needed(kind, cpu) for kind in (Opens, OpensReference, Says))
-    assert not is_needed(Holds, cpu)  # nothing runs there
+    assert not needs_device_check(Named, cpu)
+    assert needs_device_check(Named, Target("cuda", "ort", "CUDAExecutionProvider"))
+    assert all(needs_device_check(kind, cpu) for kind in (Opens, OpensReference, Says))
+    assert not needs_device_check(Holds, cpu)  # nothing runs there

@@ -98,3 +98,13 @@ def test_the_limit_is_held_and_names_what_moves() -> None:
     assert "moves by 0.02 in a batch" in budget.batch_objection(BatchDrift(0.02, 0.002, 4, 8))
     assert "moves by 0.03 with padding" in budget.batch_objection(BatchDrift(None, 0.03, 0, 8))
     assert not Budget(0.05, 1e-4).batch_objection(BatchDrift(0.5, 0.5, 4, 8))
+
+
+def test_a_chain_without_a_lossy_pass_moves_no_sample_that_the_original_does_not_move():
+    budget, original = Budget(0.05, 1e-4), BatchDrift(0.2, 0.0, 4, 8)
+    assert not budget.mixing_objection(BatchDrift(0.205, 0.009, 4, 8), original)
+    assert "moves by 0.3 in a batch" in budget.mixing_objection(BatchDrift(0.3, 0.0, 4, 8), original)
+    assert "by 0.05 with padding, and that of the original by 0" in budget.mixing_objection(
+        BatchDrift(0.2, 0.05, 4, 8), original
+    )
+    assert not budget.mixing_objection(BatchDrift(0.3, None, 4, 0), BatchDrift(None, None))

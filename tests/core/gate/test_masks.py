@@ -50,18 +50,15 @@ def test_masks_of_any_dtype_count(dtype):
     assert drift_with_noise_at(MASK == 0, feeds={"attention_mask": MASK.astype(dtype)}) == 0.0
 
 
-def test_nan_at_padding_is_no_drift():
-    reference = np.ones((BATCH, SEQUENCE, 8), np.float32)
-    other = np.where((MASK == 0)[..., None], np.nan, reference)
-    found = compare_sample(
-        {"y": reference},
-        {"y": other.astype(np.float32)},
-        {"attention_mask": MASK},
-        [mask_info()],
-        [TensorInfo("y", "float32", ("batch", "seq", 8))],
-    )
-    assert worst_drift(found).relative_error == 0.0
-    assert found[0].compared == int(MASK.sum()) * 8
+def test_nan_at_padding_is_wrong_if_the_reference_has_a_number_there():
+    """Mean pooling multiplies by the mask, and NaN times zero is NaN."""
+    numbers = np.ones((BATCH, SEQUENCE, 8), np.float32)
+    with_nan = np.where((MASK == 0)[..., None], np.nan, numbers).astype(np.float32)
+    info = TensorInfo("y", "float32", ("batch", "seq", 8))
+    for reference, other, problem in ((numbers, with_nan, "at padded positions"), (with_nan, numbers, "")):
+        (found,) = compare_sample({"y": reference}, {"y": other}, {"attention_mask": MASK}, [mask_info()], [info])
+        assert problem in found.problem
+        assert bool(problem) == bool(found.problem)
 
 
 def test_top1_agreement_counts_real_rows_only():

@@ -86,6 +86,14 @@ def test_a_worker_that_fails_on_a_sample_is_reported_with_its_name(how, says):
     assert failed.doing in failed.reason
 
 
+def test_a_process_that_is_no_fork_says_its_error():
+    request = {"action": "end_on_a_sample", "arguments": {"how": "raise"}}
+    with WorkerProcess("unruly_job", request, fresh=True) as worker:
+        with pytest.raises(WorkerFailed, match="ValueError: no") as caught:
+            worker.result(PATIENCE_S)
+        assert "unruly_job.py" in caught.value.details
+
+
 def test_a_sample_that_was_done_is_not_blamed():
     failed = failure("end_on_a_sample", how="later")
     assert failed.reason == "its process ended with exit status 1"

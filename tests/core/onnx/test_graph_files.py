@@ -123,6 +123,15 @@ def test_the_successor_keeps_session_settings(tmp_path, store, model):
     assert adopt_into_store(tmp_path / "library.onnx", store, like=tuned).session == tuned.session
 
 
+def test_the_successor_keeps_metadata_that_a_library_dropped(tmp_path, store):
+    proto = network()
+    onnx.save(proto, tmp_path / "library.onnx")
+    onnx.helper.set_model_props(proto, {"character": "abc"})
+    given = save_in_store(ir.serde.deserialize_model(proto), store)
+    adopted = adopt_into_store(tmp_path / "library.onnx", store, like=given)
+    assert adopted.ir_to_read().metadata_props["character"] == "abc"
+
+
 # Digests.
 
 

@@ -24,3 +24,10 @@ def test_a_node_is_named_where_it_has_a_name(name: str, end: str) -> None:
 def test_signatures_of_the_runtimes_functions_are_left_out() -> None:
     said = "Exception during initialization: index.Max() > -1 was false. They should have been populated."
     assert plain_message(" ".join(SIGNATURE.split())) == said
+
+
+def test_nodes_of_one_name_are_told_with_a_command_that_renames_them() -> None:
+    text = "This is an invalid model. Error: two nodes with same node name (n)."
+    error = session_failed(Path("model.onnx"), RuntimeError(f"[ONNXRuntimeError] : 1 : FAIL : {text}"))
+    assert error.cause == "two nodes have the name 'n'"
+    assert "python -c" in error.fix

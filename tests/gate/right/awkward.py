@@ -225,8 +225,8 @@ def padding_differs(s: Sketch, t: Trial, other: bool) -> None:
     s.give("hidden", s.op("Where", keep, y, 0.0 if other else y), shape=("batch", "length", t.width))
 
 
-@right("padded positions hold NaN in one model; the mask says that they do not count")
-def padding_is_nan(s: Sketch, t: Trial, other: bool) -> None:
+@right("padded positions hold NaN in the reference; the mask says that they do not count")
+def padding_was_nan(s: Sketch, t: Trial, other: bool) -> None:
     def mask_of(rng: np.random.Generator, _: int) -> np.ndarray:
         return np.arange(16) < rng.integers(8, 16, (3, 1))
 
@@ -234,7 +234,7 @@ def padding_is_nan(s: Sketch, t: Trial, other: bool) -> None:
     mask = s.feed("attention_mask", "batch", "length", dtype="int64", draw=mask_of)
     keep = s.op("Unsqueeze", s.cast(mask, "bool"), s.ints(2))
     y = s.linear(x, t.weights(t.width, t.width))
-    s.give("hidden", s.op("Where", keep, y, np.nan if other else 0.0), shape=("batch", "length", t.width))
+    s.give("hidden", s.op("Where", keep, y, 0.0 if other else np.nan), shape=("batch", "length", t.width))
 
 
 @right(

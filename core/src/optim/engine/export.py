@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from optim._engine.api.export import export_request as export_request
     from optim._engine.backends.held import held_backend as held_backend
     from optim._engine.cli.layouts import OLD_NAMES as OLD_NAMES
     from optim._engine.cli.request import parse_named as parse_named
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from optim._engine.gate.drift import OutputComparison as OutputComparison
     from optim._engine.gate.drift import merge_samples as merge_samples
     from optim._engine.gate.drift import worst_drift as worst_drift
+    from optim._engine.gate.max_loss import require_max_drift as require_max_drift
     from optim._engine.goals.generating import loading_script as loading_script
     from optim._engine.graphs.ingest import store_graph as store_graph
     from optim._engine.jobs.job import Job as Job
@@ -29,9 +29,12 @@ if TYPE_CHECKING:
     from optim._engine.plugins.offers import OfferedPass as OfferedPass
     from optim._engine.plugins.registry import Registry as Registry
     from optim._engine.plugins.registry import load_registry as load_registry
+    from optim._engine.plugins.registry import require_target as require_target
     from optim._engine.plugins.versions import core_digest as core_digest
     from optim._engine.plugins.versions import source_digest as source_digest
     from optim._engine.plugins.versions import version_keys as version_keys
+    from optim._engine.reports.answers import ExportedComponent as ExportedComponent
+    from optim._engine.reports.parts import ExportStepReport as ExportStepReport
     from optim._engine.reports.words import counts_text as counts_text
     from optim._engine.reports.words import figure_text as figure_text
     from optim._engine.reports.words import size_text as size_text
@@ -63,11 +66,13 @@ if TYPE_CHECKING:
     from optim._engine.sources.exported import SourceStep as SourceStep
     from optim._engine.sources.exported import Verified as Verified
     from optim._engine.sources.naming import fetched as fetched
+    from optim._engine.sources.naming import is_ours as is_ours
     from optim._engine.sources.naming import needs_export as needs_export
     from optim._engine.sources.structure import require_structure as require_structure
     from optim._engine.sources.structure import set_dimensions as set_dimensions
     from optim._engine.store import Store as Store
     from optim._engine.store import cache_key as cache_key
+    from optim.jobs.wire import to_wire as to_wire
     from optim.layout.placing import CARRIED as CARRIED
     from optim.onnx.files import EXTERNAL_FROM_BYTES as EXTERNAL_FROM_BYTES
     from optim.onnx.files import deliver_linked as deliver_linked

@@ -86,10 +86,6 @@ def _read_requests(talk: Talk, requests: queue.Queue[dict[str, Any]]) -> None:
     os._exit(130)
 
 
-if __name__ == "__main__":
-    main()
-
-
 _CARRIERS = ("click", "pluggy", "stevedore")
 """Libraries that call plugins for us: their frames say nothing."""
 
@@ -129,3 +125,7 @@ def _is_foreign(file: str) -> bool:
 
 _OPTIM = Path(optim.__file__).resolve().parent
 _PYTHON = Path(sysconfig.get_paths()["stdlib"]).resolve()
+
+
+if __name__ == "__main__":
+    main()

@@ -137,7 +137,9 @@ def invalid_graph(path: Path, message: str) -> OptimError:
         "ir-too-new" if too_new else "invalid-graph",
         f"{path} is not a valid ONNX model",
         cause or "it has no nodes",
-        "export the model again; onnx.checker.check_model(path) shows the same problem",
+        "save it with an older version (model.ir_version = 10), or install a newer onnx"
+        if too_new
+        else "export the model again; onnx.checker.check_model(path) shows the same problem",
     )
 
 

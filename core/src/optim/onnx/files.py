@@ -149,10 +149,13 @@ def adopt_into_store(
 def read_like(path: Path, like: Model, artefacts: Mapping[str, Path | str] | None = None) -> ir.Model:
     """A graph whose large tensors are those of ``like`` where the bytes are equal, with these artefacts and no others.
 
-    A library may have written on what the graph that it was given says of its own. Attachments, adapter inputs and
-    a past in one buffer are said anew: a library may have dropped what is said of them.
+    A library may have written on what the graph that it was given says of its own. Metadata, attachments, adapter
+    inputs and a past in one buffer are said anew: a library may have dropped what is said of them.
     """
     graph = read_ir(path)
+    for entry in onnx.load(like.path, load_external_data=False).metadata_props:
+        if not entry.key.startswith("optim."):  # such as the characters that a reader of texts knows
+            graph.metadata_props.setdefault(entry.key, entry.value)
     set_artefacts(graph, artefacts or {})
     keep_attachments(graph, like.path)
     keep_adapter_inputs(graph, like.adapters)

@@ -50,12 +50,19 @@ _KINDS = (
         "replace the operator by standard ones before export, or choose a target whose backend has it: optim targets",
     ),
     _Refusal(
-        re.compile(r"Could not find an implementation for ([\w.]+\(\d+\)) node with name '([^']*)'"),
+        re.compile(r"Could not find an implementation for ([\w.]+)\((\d+)\) node with name '([^']*)'"),
         lambda match: (
-            f"the provider has no kernel for {match[1]} with these types"
-            + (f" (node '{match[2]}')" if match[2] else "")
+            f"the provider has no kernel for {match[1]} of opset {match[2]} with these types"
+            + (f" (node '{match[3]}')" if match[3] else "")
         ),
-        "convert the node's inputs to float32 or int64, or choose another target: optim targets",
+        "export the model with opset 21, convert the node's inputs to float32 or int64, or choose another target: "
+        "optim targets",
+    ),
+    _kind(
+        r"two nodes with same node name \((.*?)\)",
+        r"two nodes have the name '\1'",
+        "name each node differently: python -c \"import onnx; m = onnx.load('model.onnx'); "
+        "[n.ClearField('name') for n in m.graph.node]; onnx.save(m, 'renamed.onnx')\"",
     ),
     _kind(
         r"Opset (\d+) is under development.*?for domain (\S+) is till opset (\d+)|Opset (\d+) is under development",

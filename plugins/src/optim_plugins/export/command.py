@@ -87,20 +87,25 @@ def export(
     hf://ORG/NAME. A factory is a function that returns a torch module, or a module and example inputs.
     """
     from optim.cli_kit import progress
-    from optim.engine.export import Choice, export_request, fetched, parse_named, source_request
+    from optim.engine.export import (
+        Choice,
+        ExportConditions,
+        Store,
+        fetched,
+        load_registry,
+        parse_named,
+        require_target,
+        source_request,
+    )
+    from optim_plugins.export.described import write_described
 
     passes = [parse_named(text) for text in named]
     choice = Choice({one.name: one.options for one in passes}, tuple(sorted(set(without))))
     with progress() as say:
-        made = export_request(
-            replace(source_request(str(fetched(source, say)), words, seed), max_drift=max_drift),
-            output,
-            say,
-            target=target,
-            choice=choice,
-            timeout_s=timeout,
-            fresh=fresh,
-        )
+        registry = load_registry()
+        request = replace(source_request(str(fetched(source, say)), words, seed), max_drift=max_drift)
+        conditions = ExportConditions(registry, Store(), say, require_target(registry, target), timeout, choice, fresh)
+        made = write_described(request, output, conditions)
     if as_json:
         print_json(made.model_dump(mode="json"))
     else:

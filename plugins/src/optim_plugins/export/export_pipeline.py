@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from optim import ExportedFolder
 from optim.engine.export import ExportConditions, ExportedSource
 from optim.source import SourceRequest
-from optim_plugins.export.folder import write_export
+from optim_plugins.export.described import write_described
 from optim_plugins.export.make import make_graphs
 
 
@@ -17,6 +18,6 @@ class VerifiedExport:
         """Into the store."""
         return make_graphs(request, conditions)
 
-    def write(self, request: SourceRequest, output: Path, conditions: ExportConditions) -> ExportedSource:
+    def write(self, request: SourceRequest, output: Path, conditions: ExportConditions) -> ExportedFolder:
         """Into a folder of the user."""
-        return write_export(request, output, conditions)
+        return write_described(request, output, conditions)

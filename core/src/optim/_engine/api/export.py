@@ -7,12 +7,10 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from optim.errors import OptimError
 from optim.source import SourceRequest, Weights
 
 if TYPE_CHECKING:
     from optim._engine.reports.answers import ExportedFolder
-    from optim._engine.sources.exported import Choice, ExportedSource
 
 
 def export(
@@ -69,8 +67,10 @@ def export(
         >>> made.components[0].drift
         2.4e-07
     """
-    from optim._engine.sources.exported import Choice
+    from optim._engine.plugins.registry import load_registry, require_target
+    from optim._engine.sources.exported import Choice, ExportConditions, find_pipeline
     from optim._engine.sources.naming import fetched, quiet
+    from optim._engine.store import Store
 
     said = say or quiet
     request = SourceRequest(
@@ -88,77 +88,7 @@ def export(
     )
     named = dict(passes.items() if isinstance(passes, Mapping) else ((name, None) for name in passes))
     choice = Choice(named, tuple(sorted(set(without))))
-    return export_request(request, Path(output), said, target=target, choice=choice, timeout_s=timeout, fresh=fresh)
-
-
-def export_request(
-    request: SourceRequest,
-    output: Path,
-    say: Callable[[str], None],
-    *,
-    target: str,
-    choice: Choice,
-    timeout_s: float,
-    fresh: bool,
-) -> ExportedFolder:
-    """The same for a request: ``optim export`` has its words as one.
-
-    Raises:
-        OptimError: source-is-model, source-missing, source-without-config: there is nothing to export.
-        OptimError[bad-budget]: the largest drift is no positive number.
-        OptimError: as ``export``.
-    """
-    from optim._engine.gate.max_loss import require_max_drift
-    from optim._engine.plugins.registry import load_registry, require_target
-    from optim._engine.sources.exported import ExportConditions, find_pipeline
-    from optim._engine.sources.naming import may_be_loaded, needs_export, nothing_to_export
-    from optim._engine.store import Store
-
-    require_max_drift(request.max_drift, "leave it out for what rounding explains")
-    known = needs_export(request.spec)
-    if not known and not may_be_loaded(request.spec):
-        raise nothing_to_export(request.spec, output)
     registry = load_registry()
     pipeline, device = find_pipeline(registry, request.spec), require_target(registry, target)
-    conditions = ExportConditions(registry, Store(), say, device, timeout_s, choice, fresh)
-    try:
-        made = pipeline.write(request, output, conditions)
-    except OptimError as error:
-        if known or error.reference != "source-not-loadable":
-            raise
-        raise nothing_to_export(request.spec, output) from error
-    return _described(made, output)
-
-
-def _described(made: ExportedSource, output: Path) -> ExportedFolder:
-    """What a caller is told of the folder."""
-    from optim._engine.reports.answers import ExportedComponent, ExportedFolder
-    from optim._engine.reports.parts import ExportStepReport
-    from optim._engine.sources.export_file import file_of
-    from optim.jobs.wire import to_wire
-
-    verified = {found.component: found for found in made.verified}
-    components = [
-        ExportedComponent(
-            name=graph.component,
-            file=str(output / file_of(graph.component)),
-            size_bytes=graph.size_bytes,
-            inputs=tuple(to_wire(graph.model.inputs)),
-            outputs=tuple(to_wire(graph.model.outputs)),
-            drift=verified[graph.component].drift.relative_error,
-            trials=tuple(verified[graph.component].trials),
-            skipped=tuple(verified[graph.component].skipped),
-            tokens=verified[graph.component].tokens,
-        )
-        for graph in made.graphs
-    ]
-    return ExportedFolder(
-        source=made.request.spec,
-        output=str(output),
-        facts=made.facts,
-        components=tuple(components),
-        steps=tuple(ExportStepReport.model_validate(step) for step in to_wire(made.steps)),
-        notes=(*made.notes, *(note for found in made.verified for note in found.notes)),
-        peak_memory_bytes=made.peak_memory_bytes,
-        seconds=made.seconds,
-    )
+    conditions = ExportConditions(registry, Store(), said, device, timeout, choice, fresh)
+    return pipeline.write(request, Path(output), conditions)

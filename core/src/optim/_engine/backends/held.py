@@ -11,7 +11,9 @@ from optim._engine.plugins.registry import Registry
 from optim.arrays import Feeds
 from optim.backend import Backend, BackendLimits, Check, Delivery, KernelProbe, KernelRatio, NodeProfile, Session
 from optim.model import PACKED_WEIGHTS, Model, SessionConfig
+from optim.onnx.backend import OnnxRuntimeBackend
 from optim.processor import Assumption, ExactSettings
+from optim.providers.names import CPU
 from optim.target import Target
 
 
@@ -25,6 +27,15 @@ def held_backend(registry: Registry, name: str, bounds: Bounds | None = None) ->
     kind = registry.backend(name)
     plugin = registry.offered("backend")[name].plugin
     return HeldBackend(kind, plugin.release, plugin.package, bounds)
+
+
+def needs_device_check(kind: type[Backend], target: Target) -> bool:
+    """Whether a plugin's code computes the outputs that count as right; else core's own session of onnxruntime does.
+
+    Only core's own ``open`` with the CPU provider needs no check. A backend cannot declare itself checked.
+    """
+    by_core = kind.open is OnnxRuntimeBackend.open and kind.open_reference is Backend.open_reference
+    return not kind.reference_only and not (by_core and target.provider == CPU)
 
 
 class HeldBackend(Backend):

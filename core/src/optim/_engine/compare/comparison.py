@@ -15,7 +15,6 @@ from pathlib import Path
 from optim._engine.compare.batching import batch_drift
 from optim._engine.compare.place import Place, Reference, compare_session, mapped_feeds
 from optim._engine.compare.recast import compare_raw, compare_variants, raw_samples, recast_place
-from optim._engine.compare.task import measure_task as measure_task_of
 from optim._engine.gate.drift import BatchDrift, OutputComparison, worst_drift
 from optim._engine.gate.max_loss import TaskFigure
 from optim.arrays import Feeds
@@ -77,7 +76,7 @@ class Comparison:
                 found += compare_raw(session, inner, self.interfaces[place:])
             if not measure_task or any(comparison.problem for comparison in found):
                 return Judged(tuple(found))
-            return Judged(tuple(found), measure_task_of(inner, self.reference, interfaces, everything=everything))
+            return Judged(tuple(found), self._task(inner, interfaces, everything=everything))
 
     def batch_drift(self, session: Session, model: Model) -> BatchDrift:
         """How far the model's answers move in a batch and with padding; raw samples are not looked at."""
@@ -115,10 +114,18 @@ class Comparison:
         """
         model = describe_model(path, session=session, digest=path.name)
         with self.place.backend().open(model, self.place.target) as opened:
-            task = measure_task_of(opened, self.reference, self.interfaces, everything=False)
+            task = self._task(opened, self.interfaces, everything=False)
             if task is not None and self.reference.task is not None:
                 return task.value if self.reference.task.higher_is_better else -task.value
             return 1 - worst_drift(compare_session(opened, self.reference, samples, self.interfaces)).relative_error
+
+    def _task(self, session: Session, interfaces: tuple[Interface, ...], *, everything: bool) -> TaskFigure | None:
+        """The task metric; a run without one does not import what measures it."""
+        if self.reference.task is None:
+            return None
+        from optim._engine.compare.task import measure_task
+
+        return measure_task(session, self.reference, interfaces, everything=everything)
 
     @contextmanager
     def _fed_as_original(self, session: Session, place: int | None) -> Iterator[tuple[Session, tuple[Interface, ...]]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import ValidationError
 
+from optim._engine.compare.declared import hidden_differences
 from optim.errors import OptimError
 from optim.jobs.wire import from_wire, to_wire
 from optim.model import Model
@@ -134,6 +135,18 @@ def checked_model(result: PassResult, parent: Model, store: Path, name: str) -> 
     if lost := lost_adapter_inputs(parent.adapters, found.adapters, (info.name for info in found.inputs)):
         raise OptimError("adapter-input-lost", f"{name} does not keep the inputs of adapters", lost, PLUGINS_ISSUE)
     return found
+
+
+def require_in_place(result: PassResult, parent: Model, found: Model, name: str) -> None:
+    """Refuse a model with right outputs that programs cannot use in the place of the one before.
+
+    Raises:
+        OptimError[interface-changed]: it has a difference that no output shows, and no interface.
+    """
+    if result.interface is None and (changes := hidden_differences(parent, found)):
+        what = f"{name} made a model that does not take the place of the one before"
+        fix = "a pass that changes inputs or outputs must return PassResult(interface=...)"
+        raise OptimError("interface-changed", what, "; ".join(changes), fix)
 
 
 def unchanged(result: PassResult, model: Model) -> PassResult:

@@ -18,9 +18,9 @@ from optim._engine.gate.drift import OutputComparison, is_rounding, merge_sample
 from optim._engine.gate.outputs import compare_sample, elements
 from optim._engine.gate.variation import Variation
 from optim.arrays import Feeds, Outputs
-from optim.backend import Backend, Session
+from optim.backend import Session
 from optim.errors import OptimError, describe_exception
-from optim.onnx.backend import OnnxRuntimeBackend, OnnxRuntimeSession
+from optim.onnx.backend import OnnxRuntimeSession
 from optim.passes import Interface
 from optim.providers.names import CPU
 from optim.target import Target
@@ -73,15 +73,6 @@ class CheckedDevice:
     target: Target
     backend: str
     release: str
-
-
-def is_needed(kind: type[Backend], target: Target) -> bool:
-    """Whether a plugin's code computes the outputs that count as right; else core's own session of onnxruntime does.
-
-    Only core's own ``open`` with the CPU provider needs no check. A backend cannot declare itself checked.
-    """
-    by_core = kind.open is OnnxRuntimeBackend.open and kind.open_reference is Backend.open_reference
-    return not kind.reference_only and not (by_core and target.provider == CPU)
 
 
 def check_device(

@@ -117,15 +117,14 @@ def _require_a_bound(metric: Metric, limit: MaxLoss, value: float) -> None:
 
 def measure_task(
     session: Session, reference: Reference, interfaces: Sequence[Interface], *, everything: bool
-) -> TaskFigure | None:
-    """The metric of a candidate beside the original's on the same samples; None where the run has no metric.
+) -> TaskFigure:
+    """The metric of a candidate beside the original's on the same samples, in a run that has a metric.
 
     Raises:
         OptimError: metric-failed, metric-nonsense.
     """
     use = reference.task
-    if use is None:
-        return None
+    assert use is not None
     metric, feeds = find_metric(use.metric), reference.feed_set()
     samples = use.samples if everything else use.explored
 

@@ -105,6 +105,24 @@ class Budget:
         how = "in a batch" if (batch.batched or 0.0) >= (batch.padded or 0.0) else "with padding"
         return f"a sample's answer moves by {batch.worst:.3g} {how}, beyond --max-batch-drift {self.batch_invariant:g}"
 
+    def mixing_objection(self, batch: BatchDrift | None, original: BatchDrift | None) -> str:
+        """Returns why a chain without a lossy pass mixes samples, or padding, that the original keeps apart; or empty.
+
+        A pass that drops a mask, or mixes the rows of a batch, shows in no other comparison if no sample is padded, or
+        if each has one row.
+        """
+        from optim._engine.gate.outputs import CAP
+
+        if batch is None or original is None:
+            return ""
+        for how, now, before in (
+            ("in a batch", batch.batched, original.batched),
+            ("with padding", batch.padded, original.padded),
+        ):
+            if now is not None and before is not None and now > before + CAP:
+                return f"a sample's answer moves by {now:.3g} {how}, and that of the original by {before:.3g}"
+        return ""
+
     def objection(
         self,
         comparisons: Iterable[OutputComparison],

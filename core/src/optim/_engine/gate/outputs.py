@@ -17,9 +17,10 @@
 *Equal up to rounding* means that rounding explains each answer: it is below 1e-4, or below ten times what settings of
 the original that should not matter change in the same slice, and never above 1e-2.
 
-A model may compute anything at a padded position, and different kernels do. Such positions are left out where an
+A model may compute any number at a padded position, and different kernels do. Such positions are left out where an
 output carries the sequence dimension of an attention mask among the feeds: by its symbolic name where the graph names
-it, else by its size where only one dimension of the output has that size.
+it, else by its size where only one dimension of the output has that size. NaN or infinity there is wrong if the
+original has a number: a program that multiplies by the mask and adds up gets NaN.
 """
 
 from __future__ import annotations
@@ -164,6 +165,9 @@ def _compare_floats(
 ) -> OutputComparison:
     a, b = reference.astype(np.float64), other.astype(np.float64)
     counted = np.ones(a.shape, bool) if valid is None else np.broadcast_to(valid, a.shape)
+    if lost := int((~counted & np.isfinite(a) & ~np.isfinite(b)).sum()):
+        problem = f"{lost} elements at padded positions became NaN or infinite, which stay so when multiplied by a mask"
+        return replace(_incomparable(found, problem), overflowed=True)
     if not counted.any():
         return replace(found, unjudged=variation.unjudged if variation else "")
     if nans := int((counted & np.isnan(b) & ~np.isnan(a)).sum()):

@@ -7,9 +7,10 @@ import sys
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
-from optim.errors import OptimError
+from optim.errors import OptimError, some_of
 
 _REMOTE = ("http:", "https:", "hf:", "s3:")
 """How addresses begin: read as paths they would be files that are not there."""
@@ -21,7 +22,7 @@ def check_file(path: Path) -> None:
         inside = sorted(found.name for found in path.glob("*.onnx"))
         other = "give an .onnx file, or a folder with config.json and weights"
         fix = f"name the file: {path / inside[0]}" if inside else other
-        cause = f"it holds {', '.join(inside)}" if inside else "it holds no .onnx file"
+        cause = f"it holds {some_of(inside, 8)}" if inside else "it holds no .onnx file"
         raise OptimError("model-is-a-folder", f"{path} is a folder, not a model", cause, fix)
     if not path.exists():
         if path.parts and path.parts[0] in _REMOTE:
@@ -30,7 +31,8 @@ def check_file(path: Path) -> None:
             raise OptimError("model-missing", what, cause, fix)
         near = sorted(found.name for found in path.parent.glob("*.onnx")) if path.parent.is_dir() else []
         here = path.absolute().parent
-        cause = f"{here} holds {', '.join(near[:8])}" if near else f"there is no .onnx file in {here}"
+        near = get_close_matches(path.name, near, len(near) or 1, 0.0)
+        cause = f"{here} holds {some_of(near, 8)}" if near else f"there is no .onnx file in {here}"
         folder = "" if path.suffix else "; for a model of the Hugging Face hub write hf://ORG/NAME"
         raise OptimError("model-missing", f"there is no file {path}", cause, f"check the path{folder}")
     if not path.is_file():

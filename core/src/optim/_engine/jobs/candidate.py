@@ -14,8 +14,8 @@ from typing import Any
 from optim._engine.backends.held import HeldBackend
 from optim._engine.backends.held_session import HeldSession
 from optim._engine.compare.comparison import Comparison
-from optim._engine.compare.distrust import Untouched, checked_model, require_fit, unchanged
-from optim._engine.gate.drift import OutputComparison
+from optim._engine.compare.distrust import Untouched, checked_model, require_fit, require_in_place, unchanged
+from optim._engine.gate.drift import OutputComparison, is_rounding
 from optim._engine.gate.max_loss import TaskFigure
 from optim._engine.graphs.limits import check_limits
 from optim._engine.jobs.job import Job
@@ -102,6 +102,8 @@ def run(request: Request, channel: Channel) -> Answer:
         channel.event("opened")
         comparison = request.comparison.after(result.interface, request.model)
         judged = comparison.judge(session, request.samples, measure_task=request.measure_task, everything=False)
+        if request.lossy or is_rounding(judged.comparisons):  # what is wrong is dropped for that
+            require_in_place(result, request.model, model, request.name)
         size_bytes, run_s = model_size_bytes(model), session.least_run_s
         return Answer(result, size_bytes, judged.comparisons, dict(session.executed_on), judged.task, run_s)
 

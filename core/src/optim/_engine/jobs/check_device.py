@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from optim._engine.compare.exactness import accepted_inexact
-from optim._engine.compare.independent import CheckedDevice, DeviceCheck, check_device, is_needed
+from optim._engine.compare.independent import CheckedDevice, DeviceCheck, check_device
 from optim._engine.compare.place import Place, Reference
 from optim._engine.jobs import prepare
 from optim._engine.jobs.job import Job
@@ -63,8 +63,6 @@ def with_device_checked(
         OptimError[target-differs]: the target is further off than rounding in its stated precision explains.
     """
     target = request.place.target
-    if not is_needed(registry.backend(target.backend), target):
-        return prepared
     device = CheckedDevice(target, target.backend, registry.offered("backend")[target.backend].plugin.release)
     reference = Reference(request.feeds, request.outputs, request.model, prepared.compared)
     within_s = None if request.within_s is None else _SHARE * request.within_s

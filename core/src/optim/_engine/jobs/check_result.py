@@ -11,11 +11,10 @@ from pathlib import Path
 
 from optim._engine.compare.comparison import Comparison
 from optim._engine.compare.exactness import accepted_inexact
-from optim._engine.compare.independent import CheckedDevice, CheckedResult, DeviceCheck, check_result, is_needed
+from optim._engine.compare.independent import CheckedDevice, CheckedResult, DeviceCheck, check_result
 from optim._engine.jobs.check_device import LEAST_S
 from optim._engine.jobs.job import Job
 from optim._engine.jobs.runner import Runner
-from optim._engine.plugins.registry import Registry
 from optim._engine.store import names_in_messages
 from optim.jobs.process import WorkerFailed
 from optim.jobs.talk import Channel
@@ -57,15 +56,13 @@ def run(request: Request, channel: Channel) -> Answer:
         return check_result(device, result, session, reference, reference.variations(), request.within_s)
 
 
-def unchecked_result(registry: Registry, runner: Runner, request: Request, most_s: float) -> str:
-    """Why no independent runtime computed a result, as a note; empty if one did, or if the target needs no check.
+def unchecked_result(runner: Runner, request: Request, most_s: float) -> str:
+    """Why no independent runtime computed a result, as a note; empty if one did.
 
     Raises:
         OptimError[target-differs]: the device computes another model.
     """
     target = request.comparison.place.target
-    if not is_needed(registry.backend(target.backend), target):
-        return ""
     runner.say("computing the result on an independent runtime")
     try:
         reason = runner.call(JOB, request, timeout_s=max(LEAST_S, most_s)).reason

@@ -25,13 +25,11 @@ Event = dict[str, Any]
 T = TypeVar("T")
 Item = TypeVar("Item")
 
-_WAY_OUT_OF_SAMPLE = "correct this sample or leave it out of --data; optim --debug shows the whole trace"
+_WAY_OUT_OF_SAMPLE = "give samples with --data that the model takes; optim --debug shows the whole trace"
 
 _WAY_OUT_OF_MEMORY = "end other programs, or give more memory (in a container: a higher limit)"
 
-_WAY_OUT_OF_CRASH = (
-    "correct this sample or leave it out of --data; if other samples fail too, report it to the makers of the runtime"
-)
+_WAY_OUT_OF_CRASH = "give other samples with --data; if these fail too, report it to the makers of the runtime"
 
 _WAY_OUT_OF_CALL = "report it to the package below; optim --debug shows the end of its output"
 

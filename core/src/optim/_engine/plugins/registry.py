@@ -397,7 +397,7 @@ _WHERE_LISTED = {
     "target": "optim targets",
     "backend": "optim plugins list",
     "metric": "optim metrics; or package.module:function",
-    "layout": "optim plugins list --verbose",
+    "layout": "optim layouts",
 }
 
 _KINDS: dict[str, tuple[Check, Callable[[Any], str]]] = {
@@ -410,6 +410,7 @@ _KINDS: dict[str, tuple[Check, Callable[[Any], str]]] = {
     "goal": (checks.goal_defect, _name),
     "origin": (checks.origin_defect, _name),
     "pipeline": (checks.function_defect, str),
+    "comparer": (checks.function_defect, str),
     "deliverer": (checks.function_defect, str),
     "generator": (checks.function_defect, str),
     "recorder": (checks.function_defect, str),

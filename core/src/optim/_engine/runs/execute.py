@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from optim._engine.backends.held import needs_device_check
 from optim._engine.compare.recast import variant_models
-from optim._engine.jobs import check_result, ingest
+from optim._engine.jobs import ingest
 from optim._engine.jobs.runner import thread_executor
 from optim._engine.plugins.chosen_targets import ChosenTargets, choose_targets
 from optim._engine.plugins.plugin import LoadedPlugin, State
@@ -277,12 +278,16 @@ def _about_device(won: Workbench, candidate: Candidate) -> str:
     """Why nobody else computed what is delivered; empty if it was computed, or is the original, which was before."""
     if candidate.is_original or candidate.recast is not None:  # a recast model is held to an implementation of its own
         return ""
+    if not needs_device_check(won.registry.backend(won.target.backend), won.target):
+        return ""
+    from optim._engine.jobs import check_result
+
     time = won.deadline
     within_s = min(time.for_original / 2, max(0.0, time.left))
     without, drift = tuple(won.settings.without), candidate.drift.relative_error
     request = check_result.Request(candidate.model, drift, won.comparison(candidate), without, within_s)
     most_s = min(won.settings.timeout_s, time.left)
-    return check_result.unchecked_result(won.registry, won.runner, request, most_s)
+    return check_result.unchecked_result(won.runner, request, most_s)
 
 
 def _contested(bench: Workbench, entrants: Sequence[Entrant]) -> tuple[Verdict, Workbench, list[TargetOutcome]]:

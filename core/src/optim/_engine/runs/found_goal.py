@@ -11,7 +11,6 @@ from google.protobuf.message import DecodeError
 
 from optim._engine.goals.generating import GENERATE, GENERATOR, Workload
 from optim._engine.goals.known import find_goal
-from optim._engine.jobs import reach
 from optim._engine.plugins.registry import Registry
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.workbench import Workbench
@@ -107,6 +106,8 @@ def _read(path: Path) -> Model | None:
 
 def _why_not_so_far(bench: Workbench, model: Model, asked: GoalRequest) -> str:
     """Why the last token of an answer cannot be computed; empty where it can."""
+    from optim._engine.jobs import reach
+
     path = next(iter(bench.registry.offered("generator")))
     request = reach.Request(model, bench.place, path, asked)
     key = cache_key("reach", model.digest, asked.prompt, asked.new, bench.machine, bench.keys.backend)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from optim._engine.compare.rounding import not_reproducible
 from optim._engine.reports.outcome import RunStatus, Verdict
@@ -19,12 +20,14 @@ from optim._engine.search.select.chains import repeat
 from optim._engine.search.select.selection import Selection
 from optim._engine.search.settings import AUTO, Named
 from optim._engine.search.state import LaneResult, Measured, StepStatus
-from optim._engine.search.targets.contest import Contest
 from optim._engine.search.targets.entrants import Entrant
 from optim._engine.search.workbench import Workbench
 from optim.cli_kit.output import size_text
 from optim.errors import ExitStatus, OptimError
 from optim.passes import Role
+
+if TYPE_CHECKING:
+    from optim._engine.search.targets.contest import Contest
 
 _UNTIMED = "there was no time to time the original; give more with --search-seconds"
 

@@ -17,7 +17,6 @@ from optim._engine.reports.outcome import Outcome
 from optim._engine.runs.execute import execute
 from optim._engine.runs.folder import RunFolder
 from optim._engine.runs.locking import require_source
-from optim._engine.runs.pick import Pick, picked
 from optim._engine.runs.publish import publish
 from optim._engine.search.deadline import start_of_command
 from optim._engine.search.settings import RunSettings
@@ -70,6 +69,8 @@ def run_settings(
     _require_data_for_a_metric(settings)
     deliver = deliver or ToDeliver()
     if deliver.pick:
+        from optim._engine.runs.pick import Pick, picked
+
         Pick.parse(deliver.pick)
     registry, store = load_registry(), Store()
     with RunFolder.claim(output, cache_key(to_wire(settings))) as folder:

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
+from optim._engine.backends.held import needs_device_check
 from optim._engine.backends.plugin_calls import of_original
 from optim._engine.compare.comparison import Comparison
 from optim._engine.compare.metric_spec import require_known
@@ -22,8 +23,7 @@ from optim._engine.compare.place import Place, Reference
 from optim._engine.feeds.feedset import is_intact
 from optim._engine.goals.known import find_goal
 from optim._engine.graphs.user_files import check_file, stamps_of
-from optim._engine.jobs import arrival, entry, ingest, prepare, refuse
-from optim._engine.jobs.check_device import with_device_checked
+from optim._engine.jobs import ingest, prepare, refuse
 from optim._engine.jobs.ingest import Answer as Ingested
 from optim._engine.jobs.job import Answer, Job, Request
 from optim._engine.jobs.prepare import Answer as Prepared
@@ -51,6 +51,9 @@ from optim.onnx.operators import work_shares
 from optim.passes import MODEL_STAGES
 from optim.target import Target
 from optim.workplace import Workplace
+
+if TYPE_CHECKING:
+    from optim._engine.jobs import arrival, entry
 
 _RUNS_TO_FIND_ANYTHING = 12
 """Runs of the original without which no search finds anything: a reference, a candidate, a race of three rounds."""
@@ -142,6 +145,8 @@ class Preparation:
         Raises:
             OptimError: why it does not run there.
         """
+        from optim._engine.jobs import arrival
+
         self.say(f"running the original on {target.name}")
         place = self.place_of(target)
         comparison = Comparison(place, self.reference, ())
@@ -245,6 +250,8 @@ class Preparation:
                 asked.append(refuse.NamedOptions(name, offered.plugin.name, options, name in written, name in required))
         if not asked:
             return model.inputs
+        from optim._engine.jobs import entry
+
         request = refuse.Request(model, self.target, tuple(asked), self.settings.data is not None)
         most_s = max(GRACE_S, self.deadline.for_original)
         answer = self.runner.ask_passes(refuse.JOB, request, most_s, self.settings.source.name)
@@ -285,6 +292,8 @@ class Preparation:
 
     def _entered(self, model: Model, inputs: tuple[TensorInfo, ...]) -> Model | None:
         """The original with the passes that fix sizes; None where none of them has anything to do."""
+        from optim._engine.jobs import entry
+
         with TemporaryDirectory(dir=self.store.root, prefix="entry-") as folder:
             request = entry.Request(
                 model,
@@ -361,6 +370,10 @@ class Preparation:
             most_s = min(most_s, self.deadline.most_for_original(bool(self.settings.named)))
         try:
             made = self.need(prepare.JOB, request, "prepare", most_s)
+            if not needs_device_check(self.registry.backend(self.target.backend), self.target):
+                return made
+            from optim._engine.jobs.check_device import with_device_checked
+
             return with_device_checked(made, request, self.registry, self.runner, self.settings.needed_timeout_s)
         except OptimError as error:
             if _ran_out(error) and most_s < self.settings.needed_timeout_s:

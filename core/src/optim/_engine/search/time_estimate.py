@@ -66,8 +66,9 @@ class Load:
     @property
     def text(self) -> str:
         """In a few words, e.g. ``90 MB, 357 nodes, 11 ms a run, 8 samples``."""
-        megabytes = max(1.0, self.size_bytes / 1e6)
-        size = f"{megabytes / 1e3:.1f} GB" if megabytes >= 1e3 else f"{megabytes:.0f} MB"
+        megabytes = self.size_bytes / 1e6
+        small = f"{megabytes:.0f} MB" if megabytes >= 1 else f"{megabytes * 1e3:.0f} kB"
+        size = f"{megabytes / 1e3:.1f} GB" if megabytes >= 1e3 else small
         run = f"{self.run_s:.1f} s" if self.run_s >= 1 else f"{self.run_s * 1e3:.2g} ms"
         samples = f"{self.samples} sample{'s' if self.samples > 1 else ''}"
         return f"{size}, {self.nodes} node{'s' if self.nodes > 1 else ''}, {run} a run, {samples}"

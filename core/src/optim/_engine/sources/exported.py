@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from optim._engine.gate.drift import Drift, OutputComparison
 from optim._engine.plugins.plugin import EnginePart
@@ -19,6 +19,9 @@ from optim.model import Model
 from optim.passes import Stage
 from optim.source import SourceRequest
 from optim.target import Target
+
+if TYPE_CHECKING:
+    from optim._engine.reports.answers import ExportedFolder
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +148,12 @@ class ExportPipeline(Protocol):
             OptimError: the source cannot be loaded or exported, or its graphs are not what it computes.
         """
 
-    def write(self, request: SourceRequest, output: Path, conditions: ExportConditions) -> ExportedSource:
+    def write(self, request: SourceRequest, output: Path, conditions: ExportConditions) -> ExportedFolder:
         """The same, and write graphs, ``export.json`` and the files of a tokenizer into a folder of the user.
 
         Raises:
+            OptimError: source-is-model, source-missing, source-without-config: there is nothing to export.
+            OptimError[bad-budget]: the largest drift is no positive number.
             OptimError: as :meth:`export`; or the folder cannot be used.
         """
 

@@ -54,12 +54,6 @@ def needs_export(spec: str) -> bool:
     return False
 
 
-def may_be_loaded(spec: str) -> bool:
-    """Returns whether ``spec`` is a folder of another kind, without graphs: a plugin may know how to load it."""
-    path = Path(spec)
-    return path.is_dir() and not _is_ours(path) and any(path.iterdir()) and not any(path.glob("*.onnx"))
-
-
 def graph_of(path: Path) -> Path:
     """The graph of a folder as optimum leaves it, here or in ``onnx/``; any other path as it is.
 
@@ -86,34 +80,8 @@ def is_genai_folder(path: Path) -> bool:
     return (path / "genai_config.json").is_file()
 
 
-def nothing_to_export(spec: str, output: Path) -> OptimError:
-    """Returns why a source for which :func:`needs_export` says no cannot be exported."""
-    path = Path(spec)
-    if path.is_dir():
-        held = ", ".join(sorted(entry.name for entry in path.iterdir())[:4])
-        return OptimError(
-            "source-without-config",
-            f"{path} is not a Hugging Face model folder",
-            f"it holds {held}, but no {CONFIG_FILE}" if held else "it is empty",
-            f"save the whole model: model.save_pretrained('{path}')",
-        )
-    if path.is_file():
-        return OptimError.usage(
-            "source-is-model",
-            f"{spec} is nothing to export",
-            "it is not a factory and no Hugging Face folder",
-            f"optim run {spec} -o {output}",
-        )
-    return OptimError.usage(
-        "source-missing",
-        f"there is no {spec}",
-        "it is not a folder here, and no package.module:factory",
-        "check the path; for a model of the Hugging Face hub write hf://ORG/NAME",
-    )
-
-
 def _folder_needs_export(path: Path) -> bool:
-    if _is_ours(path):
+    if is_ours(path):
         return False
     if any((path / name).is_file() for name in (CONFIG_FILE, ADAPTER_FILE, MODULES_FILE)):
         return True
@@ -128,7 +96,7 @@ def _folder_needs_export(path: Path) -> bool:
     return False
 
 
-def _is_ours(path: Path) -> bool:
+def is_ours(path: Path) -> bool:
     """Whether optim wrote the graphs of a folder, which keeps config and tokenizer of their source.
 
     Graphs that point into the weights beside them may be exported anew.

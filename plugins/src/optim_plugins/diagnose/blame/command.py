@@ -135,13 +135,15 @@ def _interface(reference: Model, other: Model, names: Mapping[str, str]) -> dict
         mapped = {names.get(name, name) for name in wanted}
         missing = sorted(have - mapped) if kind == "input" else sorted(mapped - have)
         if missing:
-            near = get_close_matches(missing[0], sorted(wanted if kind == "input" else have), 1, 0.0)
-            pair = (near or ["NAME"])[0], missing[0]
+            free = {name for name in wanted if names.get(name, name) not in have} if kind == "input" else have - mapped
+            near = get_close_matches(missing[0], sorted(free), 1, 0.0)
+            pair = (*near, missing[0])
+            fix = f"--map {'='.join(pair if kind == 'input' else pair[::-1])}"
             raise OptimError(
                 "interface-differs",
                 f"the models have different {kind}s",
                 f"the first has {', '.join(sorted(wanted))}; the second has {', '.join(sorted(have))}",
-                f"--map {'='.join(pair if kind == 'input' else pair[::-1])}",
+                fix if near else f"'{missing[0]}' is in one model only: give two models with the same {kind}s",
                 status=ExitStatus.BAD_INPUT,
             )
     return dict(names)

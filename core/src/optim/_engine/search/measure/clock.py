@@ -239,6 +239,9 @@ class Clock:
                 score.broken = candidate.compared(result.ready)
             else:
                 objection = Objection(self._bench.budget.batch_objection(result.ready.batch))
+            if not objection and not lossy and self.base is not None and self.base.ready is not None:
+                original = self.base.ready.batch
+                objection = Objection(self._bench.budget.mixing_objection(result.ready.batch, original))
         if not objection and result.throughput is not None:
             objection = Objection(result.throughput.objection)
         if objection:

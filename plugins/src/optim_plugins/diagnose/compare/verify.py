@@ -5,24 +5,34 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from optim._engine.feeds.unread_rows import unread_rows
-from optim._engine.gate.budget import Budget
-from optim._engine.gate.drift import is_rounding, not_judged, worst_drift, worst_question
-from optim._engine.jobs.start_up import Ready
-from optim._engine.plugins.registry import require_target
-from optim._engine.runs.compare.conditions import Conditions, about_made_up, other_model, workbench_for
-from optim._engine.search.measure.racing import check_candidate
-from optim._engine.search.settings import RunSettings
-from optim._engine.search.workbench import Workbench
-from optim._engine.store import names_in_messages
+from optim.engine.compare import (
+    Budget,
+    ComparedFeeds,
+    ComparedTask,
+    Conditions,
+    OutputReport,
+    Ready,
+    RunSettings,
+    Verification,
+    Workbench,
+    about_made_up,
+    check_candidate,
+    drift_report,
+    hidden_differences,
+    is_rounding,
+    names_in_messages,
+    not_judged,
+    other_model,
+    require_target,
+    to_wire,
+    unread_rows,
+    workbench_for,
+    worst_drift,
+    worst_question,
+)
 from optim.errors import OptimError
-from optim.jobs.wire import to_wire
 from optim.target import Target
-
-if TYPE_CHECKING:
-    from optim._engine.reports.answers import Verification
 
 Say = Callable[[str], None]
 
@@ -68,15 +78,13 @@ def verify_on(bench: Workbench, other: Path, asked: RunSettings, elsewhere: Targ
     samples = map(bench.reference.feed_set().sample, bench.prepared.compared)
     unread = unread_rows(bench.original.model.path, candidate.model.path, samples)
     notes = unread if bench.prepared.inexact is None else (bench.prepared.inexact.note, *unread)
+    notes = (*notes, *(f"{other}: {one}" for one in hidden_differences(bench.original.model, candidate.model)))
     return _verification(bench, result.ready, budget, is_the_same=is_the_same, notes=notes)
 
 
 def _verification(
     bench: Workbench, ready: Ready, budget: Budget, *, is_the_same: bool, notes: tuple[str, ...]
 ) -> Verification:
-    from optim._engine.reports.answers import ComparedFeeds, ComparedTask, Verification
-    from optim._engine.reports.parts import drift_report
-    from optim._engine.reports.schema import OutputReport
 
     comparisons, task = ready.comparisons, ready.task
     if is_the_same:  # one file: no samples are needed to tell

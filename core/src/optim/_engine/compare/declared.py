@@ -1,0 +1,61 @@
+"""The differences between two models that no comparison of outputs shows.
+
+optim compares outputs by name, on some samples. A program may also give inputs and read outputs by their place, send
+other sizes, or call a model a million times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import onnx
+
+from optim.errors import some_of
+from optim.model import Model
+from optim.onnx.skeleton import read_skeleton
+
+_RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomUniform")
+"""How the names of operators begin that give other numbers in each call."""
+_NAMED = 4
+"""Inputs or outputs that a sentence names."""
+
+
+def hidden_differences(before: Model, after: Model) -> tuple[str, ...]:
+    """Returns a sentence for each difference, with ``it`` for the model ``after``."""
+    return (*_interface_differences(before, after), *_new_randomness(before.path, after.path))
+
+
+def _interface_differences(before: Model, after: Model) -> Iterator[str]:
+    """Sizes of outputs may become known; those of inputs, which programs choose, may not."""
+    for kind, old, new in (("inputs", before.inputs, after.inputs), ("outputs", before.outputs, after.outputs)):
+        names, others = ([info.name for info in infos] for infos in (old, new))
+        if lost := [name for name in names if name not in others]:
+            yield f"it lacks {kind} {some_of(lost, _NAMED)}"
+        if added := [name for name in others if name not in names]:
+            yield f"it has more {kind}: {some_of(added, _NAMED)}"
+        if sorted(names) == sorted(others) and names != others:
+            place = next(place for place, name in enumerate(names) if name != others[place])
+            yield f"its {kind} are in another order: '{others[place]}' is in the place of '{names[place]}'"
+    known = {info.name: info for info in before.inputs}
+    for info in after.inputs:
+        old_shape = known[info.name].shape if info.name in known else None
+        for place, (was, size) in enumerate(zip(old_shape or (), info.shape or (), strict=False)):
+            if isinstance(size, int) and not isinstance(was, int):
+                yield f"it takes no other size than {size} in dimension {place} of input '{info.name}', which was open"
+
+
+def _new_randomness(before: Path, after: Path) -> Iterator[str]:
+    if (drawn := _random_operators(after)) and not _random_operators(before):
+        yield f"it draws random numbers ({', '.join(sorted(drawn))}), so another call may give another answer"
+
+
+def _random_operators(path: Path) -> set[str]:
+    model = read_skeleton(path)
+    found, lists = set[str](), [model.graph.node, *(function.node for function in model.functions)]
+    while lists:
+        for node in lists.pop():
+            if node.op_type.startswith(_RANDOM):
+                found.add(node.op_type)
+            lists += [one.g.node for one in node.attribute if one.type == onnx.AttributeProto.GRAPH]
+    return found

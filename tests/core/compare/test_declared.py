@@ -1,0 +1,62 @@
+"""Differences between two models that no output on any sample shows are named, and no pass may make them."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+import pytest
+from onnx import TensorProto, helper
+
+from optim._engine.compare.declared import hidden_differences
+from optim._engine.compare.distrust import require_in_place
+from optim.errors import OptimError
+from optim.onnx.files import save_in_store
+from optim.passes import Interface, PassResult
+
+
+def model(folder, name, *, inputs=("x", "z"), outputs=("p", "q"), batch="N", random=""):
+    """A model that gives its first input as each output."""
+    nodes = [helper.make_node("Identity", [inputs[0]], [one]) for one in outputs]
+    if random:
+        drawn = helper.make_node(random, [], ["noise"], shape=[1])
+        inner = helper.make_graph(
+            [drawn], "inner", [], [helper.make_tensor_value_info("noise", TensorProto.FLOAT, [1])]
+        )
+        always = helper.make_tensor("always", TensorProto.BOOL, [], [True])
+        nodes.append(helper.make_node("Constant", [], ["always"], value=always))
+        nodes.append(helper.make_node("If", ["always"], ["unused"], then_branch=inner, else_branch=inner))
+    graph = helper.make_graph(
+        nodes,
+        name,
+        [helper.make_tensor_value_info(one, TensorProto.FLOAT, [batch, 4]) for one in inputs],
+        [helper.make_tensor_value_info(one, TensorProto.FLOAT, None) for one in outputs],
+    )
+    proto = helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 18)])
+    return save_in_store(ir.serde.deserialize_model(proto), folder / "store")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({}, ()),
+        ({"outputs": ("q", "p")}, ("its outputs are in another order: 'q' is in the place of 'p'",)),
+        ({"inputs": ("x",)}, ("it lacks inputs z",)),
+        ({"inputs": ("x", "z", "t")}, ("it has more inputs: t",)),
+        (
+            {"batch": 2, "inputs": ("x",)},
+            ("it lacks inputs z", "it takes no other size than 2 in dimension 0 of input 'x', which was open"),
+        ),
+        (
+            {"random": "RandomUniform"},
+            ("it draws random numbers (RandomUniform), so another call may give another answer",),
+        ),
+    ],
+)
+def test_a_pass_may_not_make_a_difference_that_outputs_do_not_show(tmp_path, change, says):
+    before, after = model(tmp_path, "before"), model(tmp_path, "after", **change)
+    assert hidden_differences(before, after) == says
+    require_in_place(PassResult(after, True, interface=Interface()), before, after, "vendor.pass")
+    if says:
+        with pytest.raises(OptimError, match=r"vendor\.pass made a model that does not take the place") as caught:
+            require_in_place(PassResult(after, True), before, after, "vendor.pass")
+        assert caught.value.reference == "interface-changed"
+        assert caught.value.cause == "; ".join(says)
