@@ -29,7 +29,7 @@ from optim._engine.search.measure.racing import Wanted, lanes_at_once
 from optim._engine.search.plan import Planned, slots
 from optim._engine.search.rows import step_of
 from optim._engine.search.select.repair import Near
-from optim._engine.search.state import Attempt, Candidate, Measured, Step, StepKey, Trial
+from optim._engine.search.state import Application, Attempt, Candidate, Measured, Step, StepKey
 from optim._engine.search.taste import FEW, WORTH
 from optim.passes import Role, Stage
 
@@ -383,19 +383,20 @@ class AgendaBeam(Beam):
         if tries[0].option.is_free:
             self._set(rows)
             return
-        trials = [Trial(node.candidate, option.planned.offered, row.step.options) for node, option, row in rows]
+        trials = [Application(node.candidate, option.planned.offered, row.step.options) for node, option, row in rows]
         self._bench.teller.more(len(trials))
         found = self._bench.try_all(trials, lambda _: max(0.0, self.time.before_last_race) + self.time.grace_s)
         for (node, option, row), tried in zip(rows, found, strict=True):
             if tried is None:
                 continue
-            made, near = self._expander.judge(node.candidate, row, tried), None
+            done = Near(option.planned, node.candidate, row, (), tried)
+            made, near = self._expander.judge(done), None
             if row.drift is not None and option.step.lossy:
                 self._drifts.setdefault(option.step.key, row.drift.relative_error)
-            if made is None and self.repairs.is_near(row, tried) and tried.answer is not None:
+            if made is None and self.repairs.is_near(done) and tried.answer is not None:
                 result = tried.answer.result
                 made = node.candidate.after(row.step, result.model, tried.answer.size_bytes, result.interface)
-                near = Near(option.planned, node.candidate, row, tried)
+                near = done
             if made is not None:
                 self._add(node, option, made, near)
 

@@ -39,10 +39,11 @@ from optim._engine.search.board import Board
 from optim._engine.search.experience import Experience
 from optim._engine.search.explore import recall
 from optim._engine.search.explore.beam import Beam
+from optim._engine.search.lane_costs import LEAST_ROUNDS
 from optim._engine.search.measure import race_job
 from optim._engine.search.measure.efforts import Effort
 from optim._engine.search.measure.lane_figures import paired_ratio
-from optim._engine.search.measure.race_rounds import _ALONE, Leader, next_look_after
+from optim._engine.search.measure.race_rounds import Leader, next_look_after
 from optim._engine.search.settings import AUTO, RunSettings, SearchSeconds
 from optim._engine.search.state import LaneResult, Measured
 from optim._engine.search.taste import WORTH
@@ -438,7 +439,9 @@ def _rounds_of(lanes: Sequence[_Drawn], effort: Effort, usual_s: float, missing:
         for lane in racing:
             lane.rounds.append(lane.random.choice(lane.recorded["round_ratios"]))
         spent_s += usual_s * (1 + missing) + sum(lane.recorded["round_s"] or usual_s for lane in racing)
-        if (not racing and count >= _ALONE) or (spent_s >= most_s and count >= min(_ALONE, effort.least_rounds)):
+        if (not racing and count >= LEAST_ROUNDS) or (
+            spent_s >= most_s and count >= min(LEAST_ROUNDS, effort.least_rounds)
+        ):
             break
         if count < next_look or not racing:
             continue

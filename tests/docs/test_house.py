@@ -51,7 +51,7 @@ BUDGETS = {
     "optim._engine.repair": 1_900,
     "optim._engine.reports": 2_550,
     "optim._engine.runs": 3_900,
-    "optim._engine.search": 9_050,
+    "optim._engine.search": 8_850,
     "optim._engine.sources": 1_000,
     "optim._engine.timing": 600,
     "optim.adapters": 700,
@@ -71,8 +71,6 @@ NAMED_ALIKE = {
     "Request": "what a job is asked: each job's module has its own",
     "Answer": "what a job answers: each job's module has its own",
     "Assumption": "of a processor; and in report.json, whose schema tells readers the name",
-    "Trial": "of an exported component, a public name; and of a step in the search",
-    "Tried": "what a goal is told of a candidate, a public name; and what the search has of a step",
 }
 """Names of several classes in core, each with the reason."""
 _PASSES = "a pass is called by its plugin and its name, so that its class is as it is"

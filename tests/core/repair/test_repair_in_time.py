@@ -315,7 +315,7 @@ def test_a_failed_repair_is_told_from_one_that_found_nothing_in_time(kind, raise
     trial.offered.over_models = SimpleNamespace(kept="in float")
     repairs = Repairs(bench, None, time, None, None)
     repairs.aim = lambda tried: 0.05
-    assert repairs._repair(Near(SimpleNamespace(offered=trial.offered), None, attempt, tried)) is None
+    assert repairs._repair(Near(SimpleNamespace(offered=trial.offered), None, attempt, (), tried)) is None
     expected = {
         "raised": "not repaired: onnxruntime refuses the model: its weights are gone",
         "crashed": "not repaired: it failed",

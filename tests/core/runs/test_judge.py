@@ -16,9 +16,9 @@ from optim._engine.reports.outcome import EXIT_STATUS, RunStatus
 from optim._engine.runs import judge
 from optim._engine.search.board import Board
 from optim._engine.search.deadline import Deadline
-from optim._engine.search.explore.beam import NamedPassError
-from optim._engine.search.explore.rest import OUT_OF_TIME, untried
+from optim._engine.search.explore.beam import NamedPassError, untried
 from optim._engine.search.objective import Objective
+from optim._engine.search.rows import OUT_OF_TIME
 from optim._engine.search.select.selection import Selection
 from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.state import Candidate, Measured, Step, StepStatus
@@ -53,11 +53,14 @@ def verdict(monkeypatch):
             prepared=SimpleNamespace(open_s=0.0, run_s=0.0, timed=(0,), inexact=None),
             device_free_bytes=lambda: None,
             recast_originals={},
+            entry=None,
             deadline=SimpleNamespace(left=0.0, note=lambda text: None, try_s=80.0, announced_s=300.0),
             say=lambda text: None,
             budget=Budget(0.01, 1e-4),
         )
-        forced = [SimpleNamespace(ordered=SimpleNamespace(name=named.name)) for named in settings.named]
+        forced = [
+            SimpleNamespace(name=named.name, ordered=SimpleNamespace(name=named.name)) for named in settings.named
+        ]
 
         class Searched:
             def __init__(self, bench, plan):
@@ -210,6 +213,7 @@ def test_a_named_pass_that_is_no_faster_is_blamed_and_not_one_that_only_prepares
     names = [("fix", Role.REQUESTED), ("settings", Role.IMPROVE)]
     forced = [
         SimpleNamespace(
+            name=name,
             ordered=SimpleNamespace(name=name),
             is_named=True,
             why="was asked for",

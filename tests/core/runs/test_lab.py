@@ -10,7 +10,7 @@ import optim
 from optim._engine.plugins.offers import Offer
 from optim._engine.plugins.plugin import PluginInfo
 from optim._engine.runs.lab.after_run import _answer
-from optim._engine.search.workbench import Tried, Workbench
+from optim._engine.search.workbench import Applied, Workbench
 from optim.after_run import Findings
 from optim_testing import models
 
@@ -40,7 +40,7 @@ def test_passes_follow_one_another_and_the_drift_is_to_the_original(lab):
 
 
 def test_a_pass_that_fails_is_an_error_that_names_its_package(lab, monkeypatch):
-    monkeypatch.setattr(Workbench, "try_one", lambda *_: Tried(None, "it broke", 0.1))
+    monkeypatch.setattr(Workbench, "try_one", lambda *_: Applied(None, "it broke", 0.1))
     with pytest.raises(optim.OptimError, match="it broke") as caught:
         lab.try_pass("ort.clean")
     assert (caught.value.reference, caught.value.package.split()[0]) == ("pass-failed", "optim-plugins")

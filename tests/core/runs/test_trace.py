@@ -17,7 +17,7 @@ from timed_models import write_network
 from optim import OptimError
 from optim._engine.cli.main import main
 from optim._engine.plugins.registry import load_registry
-from optim._engine.search.explore.rest import OUT_OF_TIME
+from optim._engine.search.rows import OUT_OF_TIME
 from optim._engine.trace import Recorder, read_trace, trace_of
 
 pytestmark = pytest.mark.slow

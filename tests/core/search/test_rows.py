@@ -174,6 +174,8 @@ def test_a_pass_that_found_nothing_is_blamed_and_not_the_one_before_it_that_held
     journal, held, idle, later = Board(Budget(0.05, 1e-4)), step("held"), step("idle"), step("later")
     journal.open(held, ORIGINAL)
     journal.open(idle, after(ORIGINAL, held)).settle(StepStatus.NOT_APPLICABLE, "there is nothing to fuse")
-    forced = [SimpleNamespace(ordered=SimpleNamespace(name=one.pass_name)) for one in (held, idle, later)]
-    assert failing_of(forced, journal.attempts).ordered.name == "idle"
+    forced = [
+        SimpleNamespace(name=one.pass_name, ordered=SimpleNamespace(name=one.pass_name)) for one in (held, idle, later)
+    ]
+    assert failing_of(forced, journal.attempts).name == "idle"
     assert failures(journal.attempts, "idle") == "there is nothing to fuse"

@@ -12,8 +12,8 @@ import pytest
 from optim._engine.gate.budget import Budget
 from optim._engine.jobs.offer import Proposal
 from optim._engine.search.board import Board
-from optim._engine.search.explore import first_looks
 from optim._engine.search.explore.first_looks import FirstLooks, Look
+from optim._engine.search.select.repair import Guess
 from optim._engine.search.state import Candidate, Step
 from optim.model import Model
 from optim.passes import Role, Stage
@@ -34,6 +34,7 @@ class Expander:
     """Judges by the drift that a proposal's options name, and notes what it is asked to repair."""
 
     promises: Any
+    board: Board
     repaired: list[dict[str, Any]] = field(default_factory=list)
 
     @property
@@ -46,14 +47,14 @@ class Expander:
             aim=lambda _: _BUDGET,
         )
 
-    def judge(self, parent: Candidate, attempt: Any, tried: Any) -> Candidate | None:
-        options = attempt.step.options
+    def judge(self, one: Any) -> Candidate | None:
+        options = one.attempt.step.options
         if options["drift"] > _BUDGET:
             return None
-        return _candidate(f"at-{options['drift']}", (attempt.step,))
+        return _candidate(f"at-{options['drift']}", (one.attempt.step,))
 
-    def expect(self, step: Step, proposal: Proposal) -> None:
-        """Kernels say nothing here."""
+    def guess(self, planned: Any, parent: Candidate, proposals: Any) -> Guess:
+        return Guess(planned, parent, self.board.open(_step(proposals[0].options), parent), ())
 
     def closest(self, tried: Any) -> Any:
         return min(tried, key=lambda one: one.attempt.step.options["drift"])
@@ -64,16 +65,15 @@ class Expander:
 
 
 @pytest.fixture
-def found(monkeypatch):
+def found():
     """What holds in place of a guess at drift .1 and 0.4 of the latency, and the options that were repaired."""
-
-    monkeypatch.setattr(first_looks, "step_of", lambda offered, options: _step(options))
 
     def made(
         *others: dict[str, Any], gains: dict[float, float] | None = None, beside: float = 0.0, **known: Any
     ) -> tuple[FirstLooks, list[Look], Expander]:
         gain = (gains or {}).get
-        expander = Expander(SimpleNamespace(gain=lambda step: gain(step.options["drift"], 0.9)))
+        journal = Board(Budget(0.05, 1e-4))
+        expander = Expander(SimpleNamespace(gain=lambda step: gain(step.options["drift"], 0.9)), journal)
         answer = SimpleNamespace(
             result=SimpleNamespace(model=_candidate("made").model, interface=None), size_bytes=100, comparisons=()
         )
@@ -81,7 +81,6 @@ def found(monkeypatch):
             teller=SimpleNamespace(more=lambda _: None),
             try_all=lambda trials, seconds: [SimpleNamespace(answer=answer) for _ in trials],
         )
-        journal = Board(Budget(0.05, 1e-4))
         time = SimpleNamespace(for_candidate=lambda: 1.0)
         bench.objective = None
         repairs = FirstLooks(bench, expander, None, journal, time)
@@ -96,17 +95,17 @@ def found(monkeypatch):
             planned,
             original,
             attempt,
+            tuple(map(Proposal, others)),
             SimpleNamespace(answer=answer),
             _candidate("beyond"),
             False,
-            tuple(map(Proposal, others)),
         )
         looks = [guess]
         if beside:
             slow = journal.open(_step({"drift": beside}), original)
             slow.seconds, slow.drift = 50.0, SimpleNamespace(relative_error=beside)
             holds = beside <= _BUDGET
-            looks.append(Look(planned, original, slow, SimpleNamespace(answer=answer), _candidate("far"), holds))
+            looks.append(Look(planned, original, slow, (), SimpleNamespace(answer=answer), _candidate("far"), holds))
         return repairs, looks, expander
 
     def ratio(one: Look) -> float:

@@ -11,7 +11,7 @@ from optim.passes import Stage
 def named(name, stage, plugin):
     pass_class = SimpleNamespace(session_only=False, goals=(), lossy=stage is not Stage.FUSE)
     offered = SimpleNamespace(stage=stage, plugin=SimpleNamespace(name=plugin))
-    return SimpleNamespace(ordered=SimpleNamespace(name=name), offered=offered, pass_class=pass_class)
+    return SimpleNamespace(name=name, offered=offered, pass_class=pass_class)
 
 
 def test_settings_of_a_plugin_lead_nothing():

@@ -18,7 +18,7 @@ def step(name, stage=Stage.QUANTIZE, **options):
 
 
 def planned(name):
-    return SimpleNamespace(ordered=SimpleNamespace(name=name))
+    return SimpleNamespace(name=name)
 
 
 @pytest.fixture

@@ -9,14 +9,14 @@ from types import SimpleNamespace
 from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import Drift
 from optim._engine.goals.known import LATENCY
-from optim._engine.jobs.offer import Proposal
 from optim._engine.search.board import Board
 from optim._engine.search.explore.beam import Beam, Grown, in_turns
-from optim._engine.search.explore.expand import Expander, _Wanted
+from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.ranking import Ranking
-from optim._engine.search.explore.rest import NOT_TIMED, OUT_OF_TIME
 from optim._engine.search.objective import Objective
+from optim._engine.search.rows import NOT_TIMED, OUT_OF_TIME
+from optim._engine.search.select.repair import Guess
 from optim._engine.search.state import Attempt, Candidate, Measured, Step
 from optim.model import Model
 from optim.passes import Role, Stage
@@ -86,5 +86,5 @@ def test_what_had_its_first_look_is_not_said_to_be_untried() -> None:
     rows = [Attempt(NAMED, ()), Attempt(NAMED, (), drift=Drift(0.02, 0.1, 0.99)), Attempt(NAMED, (), reason="broke")]
     expander = object.__new__(Expander)
     expander._bench, expander.promises = bench, Promises(60.0)  # type: ignore[assignment]
-    expander._try_all(candidate(), [_Wanted(planned, Proposal({}), row) for row in rows])  # type: ignore[arg-type]
+    expander._try_all([Guess(planned, candidate(), row, ()) for row in rows])  # type: ignore[arg-type]
     assert [row.reason for row in rows] == [OUT_OF_TIME, NOT_TIMED, "broke"]

@@ -28,7 +28,7 @@ from optim._engine.runs.session_trust import read_session_file
 from optim._engine.search.deadline import Deadline
 from optim._engine.search.explore.beam import Beam
 from optim._engine.search.explore.first_looks import FirstLooks
-from optim._engine.search.explore.rest import OUT_OF_TIME
+from optim._engine.search.rows import OUT_OF_TIME
 from optim._engine.search.select.selection import Selection
 from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.targets.entrants import TargetOutcome, TargetStatus, with_absent

@@ -31,10 +31,19 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from optim._engine.repair.costs import Costs
-from optim._engine.repair.found import FINER_PRICE, MOST_WORK_KEPT, NodePrecisions, OutOfEvaluations, Prices, Repair
-from optim._engine.repair.units import Unit, find_units, stretches
+from optim._engine.repair.found import (
+    FINER_PRICE,
+    MOST_WORK_KEPT,
+    SHARE_TO_LEARN,
+    NodePrecisions,
+    OutOfEvaluations,
+    Prices,
+    Repair,
+)
+from optim._engine.repair.units import GROUPS, Unit, find_units, stretches
 
-_CORRECTIONS = 6
+BY_COSTS = 6
+"""Sets that are measured by what nodes cost, each corrected by the last: if none holds, costs say too little."""
 
 _CLOSE = 0.98
 """Of the goal: what holds and is as near ends the search, since a fiftieth of the drift is worth no evaluation."""
@@ -46,11 +55,6 @@ _LOWERED = 3
 """Sets one precision lower that are measured where costs chose: each applies the pass."""
 
 _NEAR = 1.05
-_GROUPS = 12
-"""To begin with; with more, fewer are left to halve the costliest."""
-
-_SHARE_TO_PROBE = 0.5
-"""The share of the evaluations that measures costs if nobody knows them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +170,7 @@ class _Search:
         if costs.ground > self._goal:
             return  # with nothing converted it is too far off
         drift, choice = start, NodePrecisions(self._must)
-        for _ in range(_CORRECTIONS):
+        for _ in range(BY_COSTS):
             expected = self._expected(choice)
             if not (math.isfinite(drift) and expected > 0) or self._is_close(drift):
                 return
@@ -187,8 +191,8 @@ class _Search:
             self._drift(self._proposed(known, self._goal))
         if self._best() is not None:
             return
-        probes = max(1, int(self._left * _SHARE_TO_PROBE))
-        units = find_units(nodes, lambda alone: self._drift(NodePrecisions(everything - alone)), _GROUPS, probes)
+        probes = max(1, int(self._left * SHARE_TO_LEARN))
+        units = find_units(nodes, lambda alone: self._drift(NodePrecisions(everything - alone)), GROUPS, probes)
         self._drift(self._proposed(units, self._goal))
 
     def _proposed(self, units: Sequence[Unit], goal: float) -> NodePrecisions:

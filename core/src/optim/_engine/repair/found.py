@@ -24,6 +24,9 @@ processor time of floats with 40 convolutions here and there in float, 0.73 with
 drift of 0.045 and less.
 """
 
+SHARE_TO_LEARN = 0.5
+"""Of the time, or of the evaluations, for what nodes cost; the rest measures what that proposes."""
+
 PART_FOR_THE_METRIC = 0.5
 """What a loss takes in drift is not known: half of the drift is tried."""
 

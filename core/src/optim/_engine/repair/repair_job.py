@@ -19,17 +19,14 @@ from dataclasses import dataclass, field, replace
 
 from optim._engine.jobs.candidate import Request as CandidateRequest
 from optim._engine.jobs.job import Job
-from optim._engine.repair.choose import Question, choose
+from optim._engine.repair.choose import BY_COSTS, Question, choose
 from optim._engine.repair.costs import Costs, NodeCost, OwnError, costs_of
-from optim._engine.repair.found import MOST_WORK_KEPT, NodePrecisions, OutOfEvaluations, Prices, Repair
+from optim._engine.repair.found import MOST_WORK_KEPT, SHARE_TO_LEARN, NodePrecisions, OutOfEvaluations, Prices, Repair
 from optim._engine.repair.pass_probe import PassProbe
 from optim._engine.repair.replay import NoReplay, Replay
 from optim.errors import OptimError
 from optim.jobs.talk import Channel
 from optim.jobs.wire import to_wire
-
-_SHARE_TO_ESTIMATE = 0.5
-"""Of the time, for estimates; the rest is for measuring what they propose."""
 
 _SHARE_TO_LOOK = 0.15
 """Of the time, for finding the worst samples."""
@@ -43,17 +40,12 @@ _MARGIN = 0.99
 _GUESSED_SHARE = 0.8
 """Of the goal, that a guess from errors of single nodes aims at: it does not know what each does to the outputs."""
 
-_ESTIMATES_FOR = 2.0
-"""Evaluations that take as long as all estimates of sets may: of a BERT-base they took 28 s, and an evaluation 6."""
-
-_EVALUATIONS_TO_LEAVE = 2
-"""To measure what nodes cost for: what nobody measured is no repair."""
+_EVALUATIONS_BESIDE = 2
+"""Estimates of sets may take as long as these, whatever the time: of a BERT-base they took 28 s, an evaluation 6 s. As
+many are left to measure what estimates propose: what nobody measured is no repair."""
 
 _REPLAY_EVALUATIONS = 3
 """Evaluations in whose time nodes are replayed: with less, what holds already is the answer."""
-
-_EVALUATIONS_BY_COSTS = 6
-"""Sets that are measured by what nodes cost on another chain: where none of them holds, it says too little here."""
 
 _EVALUATIONS_AT_ONCE = 160
 """Evaluations of a repair that only time bounds. If they find nothing, twice as many follow."""
@@ -137,7 +129,7 @@ def _repaired(request: Request, measured: _Measured, stack: ExitStack) -> Answer
 def _by_costs(request: Request, measured: _Measured, known: Costs, whole: float) -> Repair | None:
     """What holds of the sets that costs of another chain propose, without any estimate here; None where none does."""
     measured.work = {name: cost.work for name, cost in request.costs.items() if cost.work > 0}
-    few = _EVALUATIONS_AT_ONCE if request.evaluations is None else _EVALUATIONS_BY_COSTS
+    few = _EVALUATIONS_AT_ONCE if request.evaluations is None else BY_COSTS
     return _search(request, measured, known, whole, few)
 
 
@@ -332,9 +324,9 @@ def _costs(replay: Replay, request: Request, measured: _Measured, stack: ExitSta
     """
     each = _seconds_of_a_run(replay)
     needed_s = each * (1 + len(replay.errors))
-    most_s = _ESTIMATES_FOR * measured.evaluation_s
+    most_s = _EVALUATIONS_BESIDE * measured.evaluation_s
     if needed_s > most_s:
-        most_s = _SHARE_TO_ESTIMATE * min(request.seconds, measured.left_s)
+        most_s = SHARE_TO_LEARN * min(request.seconds, measured.left_s)
     count = min(len(measured.samples), int(most_s / needed_s))
     while count > 1:
         more, _ = _replay(measured.probe, measured.samples[:count], stack)
@@ -342,8 +334,8 @@ def _costs(replay: Replay, request: Request, measured: _Measured, stack: ExitSta
             replay, each = more, _seconds_of_a_run(more)
             break
         count //= 2  # they take too much memory
-    looks_s = measured.left_s - _EVALUATIONS_TO_LEAVE * max(each, measured.evaluation_s)
-    until = time.monotonic() + min(looks_s, _SHARE_TO_ESTIMATE * request.seconds)
+    looks_s = measured.left_s - _EVALUATIONS_BESIDE * max(each, measured.evaluation_s)
+    until = time.monotonic() + min(looks_s, SHARE_TO_LEARN * request.seconds)
     errors = {
         name: OwnError(one.relative_l2, one.place.kind, one.finer, one.work) for name, one in replay.errors.items()
     }

@@ -14,12 +14,11 @@ from optim._engine.jobs.job import Job
 from optim._engine.repair.isolate import find_places
 from optim._engine.repair.pass_probe import PassProbe, does_nothing
 from optim._engine.repair.replay import NoReplay, Replay
-from optim._engine.repair.units import Unit, find_units
+from optim._engine.repair.units import GROUPS, Unit, find_units
 from optim.errors import ExitStatus, OptimError
 from optim.jobs.talk import Channel
 from optim.laboratory import NodeSensitivity, Sensitivity
 
-_GROUPS = 12
 _CURVE_POINTS = 24
 _SHARE_TO_COSTS = 0.8
 
@@ -94,8 +93,8 @@ def _measured(probe: PassProbe, replay: Replay | None, whole: float, note: str, 
     started = time.monotonic()
     ground = drift_of(frozenset())
     each = max(1e-4, time.monotonic() - started)
-    probes = max(_GROUPS + 1, int(_SHARE_TO_COSTS * seconds / each))
-    units = find_units(known, drift_of, len(known) if probes > len(known) else _GROUPS, probes)
+    probes = max(GROUPS + 1, int(_SHARE_TO_COSTS * seconds / each))
+    units = find_units(known, drift_of, len(known) if probes > len(known) else GROUPS, probes)
     units = [*(Unit((name,), math.inf) for name in overflowing), *units]
     units.sort(key=lambda unit: -unit.cost)
     points = _points(len(units), max(2, int((1 - _SHARE_TO_COSTS) * seconds / each)))

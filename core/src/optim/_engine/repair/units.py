@@ -15,6 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, pairwise
 
+GROUPS = 12
+"""To begin with; with more, fewer are left to halve the costliest."""
+
 _LEAST_SHARE = 0.02
 """A group that costs less than this share of all is not worth halving."""
 

@@ -10,8 +10,7 @@ from optim._engine.compare.rounding import not_reproducible
 from optim._engine.reports.outcome import RunStatus, Verdict
 from optim._engine.search.board import Board
 from optim._engine.search.deadline import Deadline
-from optim._engine.search.explore.beam import Beam, NamedPassError
-from optim._engine.search.explore.rest import untried, why_no_more
+from optim._engine.search.explore.beam import Beam, NamedPassError, untried, why_no_more
 from optim._engine.search.front import points_of
 from optim._engine.search.measure.racing import TimingFailed, original_failed
 from optim._engine.search.plan import Plan

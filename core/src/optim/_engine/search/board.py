@@ -20,7 +20,7 @@ from optim.model import Model
 from optim.passes import Stage
 
 if TYPE_CHECKING:
-    from optim._engine.search.workbench import Tried
+    from optim._engine.search.workbench import Applied
 
 
 @dataclass
@@ -198,7 +198,7 @@ class Board:
 
     # rows
 
-    def applied(self, attempt: Attempt, on: Candidate, tried: Tried) -> Candidate | None:
+    def applied(self, attempt: Attempt, on: Candidate, tried: Applied) -> Candidate | None:
         """Notes what came of a step; returns the chain with it, or None where it failed or changed nothing."""
         attempt.printed, attempt.trace, attempt.broke = tried.said, tried.trace, tried.broke
         attempt.seconds += tried.seconds

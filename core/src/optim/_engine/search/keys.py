@@ -15,7 +15,7 @@ from optim._engine.plugins.offers import OfferedPass
 from optim._engine.plugins.registry import Registry
 from optim._engine.plugins.versions import core_digest, plugin_version_key, version_keys, version_of
 from optim._engine.search.settings import RunSettings
-from optim._engine.search.state import Candidate, Trial
+from optim._engine.search.state import Application, Candidate
 from optim._engine.store import cache_key
 from optim.jobs.resources import ControlGroups, usable_cores
 from optim.jobs.wire import to_wire
@@ -113,7 +113,7 @@ class Keys:
             for offered, options, forced in asked
         }
 
-    def candidate(self, trial: Trial) -> str:
+    def candidate(self, trial: Application) -> str:
         """Returns the key of a candidate."""
         depends_on = {
             "on": [trial.candidate.digest, to_wire(trial.candidate.interfaces)],
@@ -124,7 +124,7 @@ class Keys:
         }
         return cache_key("candidate", depends_on)
 
-    def repair(self, trial: Trial, limit: float, samples: Sequence[int]) -> str:
+    def repair(self, trial: Application, limit: float, samples: Sequence[int]) -> str:
         """Returns the key of a repair."""
         return cache_key("repair", self.candidate(trial), limit, samples)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from optim._engine.search.taste import PAIR
+
 _START_S = 0.2
 """What a process with a runtime takes to start: a first guess, corrected by every race; 0.05 s as a fork, 0.4 s of
 processor time for the program that forks the lanes of what may be delivered."""
@@ -14,9 +16,8 @@ _STARTING_SHARE = 0.6
 _RUNS_A_LANE = 30
 """Runs of a model for its warm-up and for the rounds without which nothing can be said."""
 
-_LEAST_RUNS = 8
 _LANE_RUN_S = 0.6
-"""A model whose runs take longer than this together gets fewer of them, :data:`_LEAST_RUNS` at least."""
+"""A model whose runs take longer than this together gets fewer of them."""
 
 _RUNS_A_ROUND = 2
 """Of a slow model, by sample: one that is not timed, and one that is."""
@@ -27,9 +28,6 @@ _SLOW_S = 0.05
 LONG_S = 0.5
 """A model whose run takes longer is timed on one sample: on three, a round of three models takes ten seconds."""
 
-_LONG_RUNS = 4
-"""Of such a model, in a lane: one before the race, and three rounds."""
-
 RACE_S = 7.0
 """For a race of what may be delivered: it ends before that where the interval is narrow."""
 
@@ -38,9 +36,6 @@ LEAST_ROUNDS = 3
 
 _PROGRAM_S = 0.7
 """What a program of its own takes to start beyond a fork: its imports."""
-
-AGAIN_LANES = 2
-"""Models that are timed a second time: what contends is seldom more."""
 
 
 class LaneCosts:
@@ -83,10 +78,11 @@ class LaneCosts:
 
     @property
     def _runs_s(self) -> float:
-        """Seconds that a lane takes to run its model: slow models run less often."""
+        """Seconds that a lane takes to run its model: slow models run less often, once before the least rounds."""
+        least_s = (1 + LEAST_ROUNDS) * self._run_s
         if self.is_long:
-            return _LONG_RUNS * self._run_s
-        return min(_RUNS_A_LANE * self._run_s, max(_LANE_RUN_S, _LEAST_RUNS * self._run_s))
+            return least_s
+        return min(_RUNS_A_LANE * self._run_s, max(_LANE_RUN_S, _RUNS_A_ROUND * least_s))
 
     @property
     def is_long(self) -> bool:
@@ -115,7 +111,7 @@ class LaneCosts:
         """Seconds that proving so many models takes: opened, compared on all samples, timed, some of them again."""
         if self.is_long:
             return self.opened_s(lanes)
-        again_s = (AGAIN_LANES + 1) * self._program_s + self.race_s if self._races else 0.0
+        again_s = (PAIR + 1) * self._program_s + self.race_s if self._races else 0.0
         return self.opened_s(lanes) + self.race_s + again_s
 
     @property

@@ -31,6 +31,11 @@ class Planned:
     is_named: bool
 
     @property
+    def name(self) -> str:
+        """The name of the pass."""
+        return self.ordered.name
+
+    @property
     def offered(self) -> OfferedPass:
         """The pass with its plugin."""
         return self.ordered.offered
@@ -72,13 +77,18 @@ class Plan:
     left_out: tuple[LeftOut, ...]
 
     @property
+    def passes(self) -> list[Planned]:
+        """All of them, in order."""
+        return [planned for passes in self.stages.values() for planned in passes]
+
+    @property
     def names(self) -> list[str]:
         """Of all passes that are considered."""
-        return [planned.ordered.name for passes in self.stages.values() for planned in passes]
+        return [planned.name for planned in self.passes]
 
     def forced(self) -> list[Planned]:
         """Passes that must hold, in order."""
-        return [planned for passes in self.stages.values() for planned in passes if planned.forced]
+        return [planned for planned in self.passes if planned.forced]
 
 
 def make_plan(settings: RunSettings, registry: Registry, target: Target) -> Plan:
@@ -215,12 +225,10 @@ def _without_rivals_of_forced(planned: list[Planned], left_out: list[LeftOut]) -
         elif candidate.forced:
             raise OptimError.usage(
                 "conflicting-request",
-                f"{rival.ordered.name} and {candidate.ordered.name} exclude each other",
+                f"{rival.name} and {candidate.name} exclude each other",
                 f"both are of the group '{candidate.pass_class.alternatives}'",
                 "keep one of them",
             )
         else:
-            left_out.append(
-                LeftOut(candidate.offered, f"{rival.ordered.name} {rival.why}, and they exclude each other")
-            )
+            left_out.append(LeftOut(candidate.offered, f"{rival.name} {rival.why}, and they exclude each other"))
     return kept

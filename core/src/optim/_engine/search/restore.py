@@ -18,9 +18,6 @@ from optim.onnx.data_files import file_digest
 from optim.onnx.external_data import external_files
 from optim.onnx.files import is_whole
 
-_ROUNDS = 3
-"""A graph must be whole before it is known which data files it has."""
-
 
 def restore(path: Path, make: Callable[[], Path], store: Store) -> bool:
     """See to it that a graph of the store and its weights are what their names say.
@@ -36,7 +33,7 @@ def restore(path: Path, make: Callable[[], Path], store: Store) -> bool:
     Raises:
         OptimError[store-damaged]: it does not come out the same.
     """
-    for found_before in range(_ROUNDS):
+    for found_before in range(3):  # the graph, then the data files that a whole one names, then a last look
         damaged = damaged_files(path, store)
         if not damaged:
             return found_before > 0

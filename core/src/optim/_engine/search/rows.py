@@ -13,6 +13,10 @@ from optim._engine.search.state import Attempt, Candidate, ChainKey, Measured, S
 from optim.cli_kit.output import options_text, size_text
 from optim.goal import Basis, Goal, ModelFigures
 
+OUT_OF_TIME = "search time ran out before it was tried; give more with --search-seconds"
+
+NOT_TIMED = "correct, but search time ran out before it was timed; give more with --search-seconds"
+
 _NO_LESS_MEMORY = "not clearly less than the original, or no time to measure it again"
 
 
@@ -69,7 +73,7 @@ def failing_of(forced: Sequence[Planned], attempts: Iterable[Attempt]) -> Planne
     rows = list(attempts)
 
     def did_not_hold(planned: Planned) -> bool:
-        own = [attempt for attempt in rows if attempt.step.pass_name == planned.ordered.name]
+        own = [attempt for attempt in rows if attempt.step.pass_name == planned.name]
         return bool(own) and all(attempt.reason for attempt in own)
 
     return next(filter(did_not_hold, reversed(forced)), forced[0])

@@ -12,6 +12,7 @@ from optim._engine.compare.metric_spec import MetricSpec
 from optim._engine.gate.max_loss import MaxLoss, require_max_drift, require_mismatch
 from optim._engine.goals.bounds import Bound
 from optim._engine.goals.generating import Workload
+from optim._engine.search.taste import HANGS_S
 from optim.errors import OptimError, unknown_name
 from optim.goal import GoalRequest
 from optim.passes import Stage
@@ -27,7 +28,7 @@ PRESETS: Mapping[str, SearchSeconds] = {"quick": 30.0, "default": AUTO, "best": 
 """Seconds by ``--preset``. A search ends before that if nothing is left that promises a gain."""
 
 DEFAULT_MAX_DRIFT = 0.1
-DEFAULT_TIMEOUT_S = 900.0
+DEFAULT_TIMEOUT_S = HANGS_S
 
 _HERE = ("", "local")
 """What stands before the colon of a cluster whose workers are on this machine."""

@@ -111,7 +111,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class Application:
     """What is tried: one pass, with its options, on one candidate."""
 
     candidate: Candidate

@@ -21,7 +21,7 @@ from optim._engine.search.deadline import GRACE_S, LEAST_REPAIR_S
 from optim._engine.search.preparation import Preparation
 from optim._engine.search.restore import restore
 from optim._engine.search.settings import RunSettings
-from optim._engine.search.state import Candidate, StepKey, Trial
+from optim._engine.search.state import Application, Candidate, StepKey
 from optim.goal import Basis, ModelFigures
 from optim.jobs.process import WorkerFailed
 from optim.jobs.wire import from_wire
@@ -41,12 +41,9 @@ race waits for that time, and each node less in the set is a smaller model: time
 _REPAIR_SAMPLES = 8
 """Samples that a repair measures on: with more, its set holds on all of them more often, and it takes longer."""
 
-_REPLAYED_SAMPLES = 1
-"""Samples that are replayed: outputs of every node are kept, so twice as many take twice the memory."""
-
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class Applied:
     """A candidate job's answer, or why there is none.
 
     Attributes:
@@ -85,8 +82,8 @@ class Workbench(Preparation):
     made: set[Path] = field(default_factory=set, init=False)
     recast_originals: dict[StepKey, Candidate] = field(default_factory=dict, init=False)
     doubt: tuple[float, float] | None = field(default=None, init=False)
-    _tried: dict[str, Tried] = field(default_factory=dict, init=False)
-    _stopped: dict[str, tuple[float, Tried]] = field(default_factory=dict, init=False)
+    _tried: dict[str, Applied] = field(default_factory=dict, init=False)
+    _stopped: dict[str, tuple[float, Applied]] = field(default_factory=dict, init=False)
     _node_costs: dict[str, dict[str, NodeCost]] = field(default_factory=dict, init=False)
 
     def on(self, target: Target, versions: Mapping[str, str], requirements: Sequence[str] = ()) -> Self:
@@ -118,7 +115,7 @@ class Workbench(Preparation):
         own = self.prepared.origin != SYNTHESIZED
         return self.settings.budget(self.prepared.tolerance, foresees=own)
 
-    def try_all(self, wanted: Sequence[Trial], seconds: Callable[[int], float]) -> list[Tried | None]:
+    def try_all(self, wanted: Sequence[Application], seconds: Callable[[int], float]) -> list[Applied | None]:
         """Applies passes and judges what they made, so many at the same time as there is room for, the first first.
 
         Where one of them damaged a model of the store, all are tried again one by one: it may have been any of them.
@@ -132,7 +129,7 @@ class Workbench(Preparation):
         """
         some_at_once = BoundedSemaphore(self.elsewhere.at_once if self.elsewhere else _AT_ONCE)
 
-        def one(place: int) -> Tried | None:
+        def one(place: int) -> Applied | None:
             with some_at_once:
                 left = seconds(place)
                 return self._try(wanted[place], left) if left > 0 else None
@@ -147,18 +144,18 @@ class Workbench(Preparation):
             ]
         return found
 
-    def has_tried(self, trial: Trial) -> bool:
+    def has_tried(self, trial: Application) -> bool:
         """Whether this run has applied a pass to a candidate already: trying it again takes no time."""
         return self.keys.candidate(trial) in self._tried
 
-    def try_one(self, trial: Trial, timeout_s: float, *, anew: bool = False) -> Tried:
+    def try_one(self, trial: Application, timeout_s: float, *, anew: bool = False) -> Applied:
         """Applies one pass and judges the result on the explored samples; a pass that broke may have broken more."""
         tried = self._try(trial, timeout_s, anew=anew)
         if tried.answer is None:
             self.restore(trial.candidate)
         return tried
 
-    def _try(self, trial: Trial, timeout_s: float, *, anew: bool = False) -> Tried:
+    def _try(self, trial: Application, timeout_s: float, *, anew: bool = False) -> Applied:
         key = self.keys.candidate(trial)
         self.teller.trying()
         if not anew and key in self._tried and _is_there(self._tried[key]):
@@ -166,7 +163,7 @@ class Workbench(Preparation):
         not_enough_s, stopped = self._stopped.get(key, (0.0, None))
         if not anew and stopped is not None and timeout_s <= not_enough_s:  # it would be stopped again
             return replace(stopped, seconds=0.0)
-        tried = None if anew else self.runner.known(key, Tried, holds=_is_there)
+        tried = None if anew else self.runner.known(key, Applied, holds=_is_there)
         if tried is not None:
             self._note_made(tried)
             return tried
@@ -185,21 +182,21 @@ class Workbench(Preparation):
             trace = failed.details if failed.kind == "raised" else ""
             broke = failed.is_defect and phases[-1] == "applying"
             said = tuple(last_lines(failed.printed))
-            tried = Tried(None, why, took, ran_out=failed.kind == "timeout", printed=said, trace=trace, broke=broke)
+            tried = Applied(None, why, took, ran_out=failed.kind == "timeout", printed=said, trace=trace, broke=broke)
             if failed.kind in ("limit", "timeout"):
                 self._stopped[key] = (math.inf if failed.kind == "limit" else timeout_s), tried
             return tried
-        tried = self._tried[key] = Tried(answer, "", self.turns.now() - started)
+        tried = self._tried[key] = Applied(answer, "", self.turns.now() - started)
         self._note_made(tried)
         self.runner.keep(key, tried)
         return tried
 
-    def _note_made(self, tried: Tried) -> None:
+    def _note_made(self, tried: Applied) -> None:
         if tried.answer is not None and tried.answer.result.changed:
             self.made.add(tried.answer.result.model.path)
 
     def repair(
-        self, trial: Trial, tried: Tried, limit: float, seconds: float, most_s: float = math.inf
+        self, trial: Application, tried: Applied, limit: float, seconds: float, most_s: float = math.inf
     ) -> tuple[Repair | None, list[MeasuredSet]]:
         """Returns which nodes a candidate that broke the budget must leave alone, and the sets that were measured.
 
@@ -256,7 +253,7 @@ class Workbench(Preparation):
             self.runner.keep(key, answer)
         return answer.repair, measured
 
-    def sensitivity(self, trial: Trial, *, seconds: float, exact: bool) -> Sensitivity:
+    def sensitivity(self, trial: Application, *, seconds: float, exact: bool) -> Sensitivity:
         """What a lossy pass costs at each node of a model; see :mod:`optim._engine.repair.sensitivity_job`.
 
         Raises:
@@ -266,10 +263,11 @@ class Workbench(Preparation):
 
         self.say(f"trying {trial.offered.name}{_short(trial.options)}")
         asked = self._candidate_request(trial, self.prepared.compared[:_REPAIR_SAMPLES])
-        request = sensitivity_job.Request(asked, self.prepared.explored[:_REPLAYED_SAMPLES], exact, seconds)
+        replayed = self.prepared.explored[:1]  # outputs of every node are kept
+        request = sensitivity_job.Request(asked, replayed, exact, seconds)
         return self.need(sensitivity_job.JOB, request, "measure")
 
-    def _candidate_request(self, trial: Trial, samples: tuple[int, ...]) -> candidate_job.Request:
+    def _candidate_request(self, trial: Application, samples: tuple[int, ...]) -> candidate_job.Request:
         lossy = trial.candidate.is_lossy or trial.offered.over_models.lossy
         return candidate_job.Request(
             model=trial.candidate.model,
@@ -291,7 +289,7 @@ class Workbench(Preparation):
             chain = self.original
             for step in candidate.steps:
                 offered = self.registry.find_pass(step.pass_name, self.target)
-                tried = self._try(Trial(chain, offered, step.options), self.settings.timeout_s, anew=True)
+                tried = self._try(Application(chain, offered, step.options), self.settings.timeout_s, anew=True)
                 if tried.answer is None:
                     break
                 result = tried.answer.result
@@ -302,7 +300,7 @@ class Workbench(Preparation):
         return restore(candidate.model.path, apply_again, self.store) or original
 
 
-def _is_there(tried: Tried) -> bool:
+def _is_there(tried: Applied) -> bool:
     """Whether the files of what an earlier run tried are still in the store."""
     if tried.answer is None:
         return False
@@ -311,7 +309,7 @@ def _is_there(tried: Tried) -> bool:
     return all(is_whole(model.path) for model in (result.model, *variants))
 
 
-def _kind_of(trial: Trial) -> str:
+def _kind_of(trial: Application) -> str:
     """What trials have in common whose nodes cost about the same: the pass and its options, but for single nodes."""
     options = {name: value for name, value in trial.options.items() if name not in ("keep", "finer")}
     return f"{trial.offered.name} {sorted(options.items())!r}"

@@ -23,7 +23,7 @@ from optim._engine.search.lane_costs import LaneCosts
 from optim._engine.search.measure.efforts import Effort
 from optim._engine.search.measure.racing import Wanted, check_candidate, race_candidates, where_timed
 from optim._engine.search.rows import step_of
-from optim._engine.search.state import Candidate, LaneResult, Trial
+from optim._engine.search.state import Application, Candidate, LaneResult
 from optim._engine.search.workbench import Workbench
 from optim._engine.store import names_in_messages
 from optim._engine.timing import nodes_job
@@ -353,10 +353,10 @@ class Lab:
             return self.original
         return model if isinstance(model, LabModel) else self.model(model)
 
-    def _trial(self, name: str, options: dict[str, Any], on: LabModel | None) -> Trial:
+    def _trial(self, name: str, options: dict[str, Any], on: LabModel | None) -> Application:
         offered = self._bench.registry.find_pass(name, self._bench.target)
         chosen = to_wire(parse_options(offered.over_models, options))
-        return Trial((on or self.original)._candidate, offered, chosen)
+        return Application((on or self.original)._candidate, offered, chosen)
 
     def _ready(self, one: LabModel, found: LaneResult) -> Sequence[OutputComparison]:
         if found.ready is None or found.failure:

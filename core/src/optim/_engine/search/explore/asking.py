@@ -12,6 +12,7 @@ from optim._engine.plugins.offers import OfferedPass
 from optim._engine.search.deadline import LATER, STARTING_S, Deadline
 from optim._engine.search.plan import Planned
 from optim._engine.search.state import Candidate, StepStatus
+from optim._engine.search.taste import DEAR, FEW
 from optim._engine.search.workbench import Workbench
 from optim.jobs.process import WorkerFailed
 from optim.jobs.wire import from_wire
@@ -21,9 +22,6 @@ _TOO_LATE = "search time ran out before all passes proposed candidates"
 _MORE = "give more with --search-seconds"
 
 _TOOK_ALL = f"{{who}} proposed no candidate within {{seconds:.3g}} s; {_MORE}"
-
-_NEAR = 3
-"""Names that an error proposes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +45,11 @@ class Proposals:
     ran_out: bool = False
 
     @property
+    def changing(self) -> tuple[offer.Proposal, ...]:
+        """The proposals that may change the model."""
+        return tuple(one for one in self.proposals if one.changes)
+
+    @property
     def status(self) -> StepStatus:
         """What became of a pass that proposes nothing."""
         if self.ran_out:
@@ -54,8 +57,8 @@ class Proposals:
         return StepStatus.FAILED if self.failure else StepStatus.NOT_APPLICABLE
 
 
-_ASKING_S, _ASKING_SHARE = 120.0, 0.1
-"""For one pass to say what it offers, and the share of the search: one that sleeps costs the others no more."""
+_ASKING_S = 120.0
+"""For one pass that was named to say what it offers."""
 
 
 class Asker:
@@ -121,15 +124,15 @@ class Asker:
         """
         settings = self._bench.settings
         for planned in passes:
-            named = settings.named_options(planned.ordered.name)
+            named = settings.named_options(planned.name)
             if named is None or not (named.options or {}).get("keep") or named.carried or settings.component:
                 continue
-            asked = [self.ask(candidate, [planned.offered])[planned.ordered.name] for candidate in candidates]
+            asked = [self.ask(candidate, [planned.offered])[planned.name] for candidate in candidates]
             unknown = [answer.unknown for answer in asked if answer.proposals]
             for name in unknown[0] if unknown else ():
                 if all(name in others for others in unknown):
-                    near = list(dict.fromkeys(word for others in unknown for word in others[name]))[:_NEAR]
-                    raise no_such_node(name, near, planned.ordered.name, "the model and in what this run made of it")
+                    near = list(dict.fromkeys(word for others in unknown for word in others[name]))[:FEW]
+                    raise no_such_node(name, near, planned.name, "the model and in what this run made of it")
 
     def _ask_once(
         self, candidate: Candidate, passes: Sequence[OfferedPass]
@@ -169,7 +172,7 @@ class Asker:
     def _seconds(self, *, named: bool) -> float:
         """Seconds in which a pass must say what it offers."""
         most = min(self._time.for_candidate(named=True), _ASKING_S)
-        own = max(STARTING_S, _ASKING_SHARE * self._time.search_s)
+        own = max(STARTING_S, DEAR * self._time.search_s)
         return most if named else min(most, own, max(0.0, self._time.before(LATER)) + self._time.grace_s)
 
     def _too_late(self, offered: OfferedPass) -> str:

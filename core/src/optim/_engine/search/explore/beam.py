@@ -8,36 +8,38 @@ session settings that the tune stage proposes, and the clock decides at the end.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from optim._engine.search.board import Board
-from optim._engine.search.deadline import LATER
+from optim._engine.search.deadline import LATER, Deadline
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.first_looks import FirstLooks
-from optim._engine.search.explore.promise import Promises
+from optim._engine.search.explore.promise import BENEATH, GUESSES, Promises
 from optim._engine.search.explore.ranking import Ranking
 from optim._engine.search.explore.recall import Recall
-from optim._engine.search.explore.rest import NOT_TIMED, run_out, share_of_later
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.plan import Plan, Planned, legs, slots
-from optim._engine.search.rows import chain_key, failing_of, failures, step_of
+from optim._engine.search.rows import NOT_TIMED, OUT_OF_TIME, chain_key, failing_of, failures, step_of
 from optim._engine.search.select.repair import Near
-from optim._engine.search.state import Candidate, Measured, StepStatus, unique
+from optim._engine.search.state import Attempt, Candidate, Measured, StepStatus, unique
+from optim._engine.search.taste import FEW
 from optim._engine.search.time_estimate import PassCosts
 from optim._engine.search.workbench import Workbench
 from optim.errors import ExitStatus, OptimError
 from optim.goal import Basis
 from optim.passes import Role, Stage
 
-LOOK_AHEAD = 3
-"""Session settings that each new graph is looked at through: more leave each of them less of the race."""
-
 _SHARE_OF_A_STAGE = 0.85
 """Part of an equal share of the time that is left: the races of later stages have more candidates."""
 
 _LEAST_LANES = 8
 """Lanes in a stage with enough new graphs, as far as time allows: more leave each of them less of the race."""
+
+
+LEFT_FOR_LATER = 0.75
+"""Share of the time for candidates that a stage leaves where a later one promises more: with less, half a minute
+quantizes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ def in_turns(
         first, *others = variants[candidate.digest] or [candidate]
         with_first = [first, candidate] if promises.gain(first.steps[-1]) >= 0 else [candidate, first]
         rows.append(list(unique([*with_first, *others])))
-    return [row[i] for i in range(LOOK_AHEAD + 1) for row in rows if i < len(row)]
+    return [row[i] for i in range(FEW + 1) for row in rows if i < len(row)]
 
 
 class NamedPassError(OptimError):
@@ -102,14 +104,14 @@ class Beam:
         self._bench = bench
         self._plan = plan
         self._objective = bench.objective
-        required = [planned.ordered.name for planned in plan.forced()]
+        required = [planned.name for planned in plan.forced()]
         goal, target = self._objective.goal, bench.original.target
         self.board = Board(bench.budget, goal, target, required, self._objective.bounds)
         settings = bench.settings
         races = not self._objective.is_size
         self.time = bench.deadline.of_search(bench.prepared, settings.timeout_s, races=races, must=bool(plan.forced()))
         by_speed = self._objective.is_latency
-        calibrating = [one.ordered.name for those in plan.stages.values() for one in those if one.pass_class.calibrates]
+        calibrating = [one.name for one in plan.passes if one.pass_class.calibrates]
         costs = PassCosts.known(bench.store)
         self._promises = Promises(self.time.search_s if by_speed else math.inf, costs, calibrating)
         self._expander = Expander(bench, self.board, self.time, self._promises)
@@ -186,10 +188,10 @@ class Beam:
 
     def _repaired_on(self, ranking: list[Measured]) -> list[Measured]:
         """Models found for size, and a smaller one that a repair makes in the time left: no race waits for it."""
-        best, required = ranking[0], {planned.ordered.name for planned in self._plan.forced()}
+        best, required = ranking[0], {planned.name for planned in self._plan.forced()}
 
         def is_wanted(one: Near) -> bool:
-            there = {one.planned.ordered.name, *(step.pass_name for step in one.parent.steps)}
+            there = {one.planned.name, *(step.pass_name for step in one.parent.steps)}
             return one.made_bytes < best.candidate.size_bytes and there >= required
 
         found = self.repairs.repair_on(is_wanted)
@@ -240,8 +242,8 @@ class Beam:
         with self.time.leaving(share):
             grown = self._grow(passes, beam)
         if not grown.candidates:  # what was named did not hold in its share of the time
-            forced = [planned.ordered.name for planned in passes if planned.forced]
-            found = self.repairs.repair_on(lambda one: one.planned.ordered.name in forced)
+            forced = [planned.name for planned in passes if planned.forced]
+            found = self.repairs.repair_on(lambda one: one.planned.name in forced)
             if found is None:
                 return []
             grown = Grown([found], {found.digest: self.start})
@@ -319,7 +321,7 @@ class Beam:
             self._asker.ask_side_by_side(candidates, looking)
 
         def variants(one: Candidate) -> list[Candidate]:
-            return self._expander.session_variants(one, tune, LOOK_AHEAD)
+            return self._expander.session_variants(one, tune, FEW)
 
         found = self._bench.runner.side_by_side(variants, candidates)
         return {one.digest: of_one for one, of_one in zip(candidates, found, strict=True)}
@@ -382,7 +384,7 @@ class Beam:
 
     def _fail(self, passes: Sequence[Planned]) -> None:
         first = failing_of([planned for planned in passes if planned.forced] or passes, self.board.attempts)
-        name = first.ordered.name
+        name = first.name
         raise NamedPassError(
             "pass-did-not-hold",
             f"{name} {first.why}, but it failed",
@@ -396,3 +398,54 @@ class Beam:
             attempt = self.board.open(step_of(left_out.offered), self._bench.original)
             attempt.settle(StepStatus.SKIPPED, left_out.reason)
             attempt.not_here = left_out.not_here
+
+
+def share_of_later(own: Sequence[Planned], later: Sequence[Planned], promises: Promises, *, for_size: bool) -> float:
+    """The share of the time for candidates that a stage leaves to those after it, 0..1.
+
+    Where size is the goal what makes a model small is lossy; else it is left to what gains more and is made anew of
+    each fusion.
+    """
+    if for_size:
+        lossy_later = any(planned.pass_class.lossy for planned in later)
+        return LEFT_FOR_LATER if lossy_later and not any(planned.pass_class.lossy for planned in own) else 0.0
+    if any(planned.forced for planned in own):
+        return 0.0
+    anew = [one for one in later if one.offered.stage in BENEATH and promises.holds(one.name)]
+    best = max(map(promises.of_pass, own), default=0.0)
+    return LEFT_FOR_LATER if max(map(promises.of_pass, anew), default=0.0) > best else 0.0
+
+
+def untried(attempts: Iterable[Attempt]) -> list[str]:
+    """Names of passes that may make a model better, and that no candidate was made by for want of time.
+
+    Those of the stage that promises most come first; settings are left out, since they promise least.
+    """
+    rows = [one for one in attempts if one.step.role is Role.IMPROVE and one.step.stage is not Stage.TUNE]
+    made = {
+        one.step.pass_name
+        for one in rows
+        if one.drift is not None or one.status in (StepStatus.NOT_APPLICABLE, StepStatus.FAILED)
+    }
+    late = {one.step.pass_name: one.step.stage for one in rows if one.out_of_time and one.step.pass_name not in made}
+    return sorted(late, key=lambda name: (-GUESSES.get(late[name], 0.0), name))
+
+
+def why_no_more(names: Sequence[str], time: Deadline) -> str:
+    """How a verdict goes on where passes were not tried once; empty where all were."""
+    if not names:
+        return ""
+    some = ", ".join(names[:FEW]) + (f" and {len(names) - FEW} more" if len(names) > FEW else "")
+    enough_s = 60 * math.ceil((time.announced_s + len(names) * time.try_s) / 60)
+    return f"; no time for a candidate of {some} (about --search-seconds {enough_s} would do)"
+
+
+def run_out(legs: Sequence[tuple[Stage, Sequence[Planned]]], board: Board, candidate: Candidate) -> None:
+    """Have what was not tried say that time ran out, and passes of which nothing was."""
+    for attempt in board.attempts:
+        if attempt.status is StepStatus.SKIPPED and not attempt.reason and attempt.drift is None:
+            attempt.run_out(OUT_OF_TIME)
+    tried = {attempt.step.pass_name for attempt in board.attempts}
+    for planned in (planned for _, those in legs for planned in those):
+        if planned.name not in tried:
+            board.open(step_of(planned.offered), candidate).run_out(OUT_OF_TIME)

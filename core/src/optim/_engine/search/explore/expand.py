@@ -9,8 +9,6 @@ the target requires those on which it has nothing left to do. What was tried is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from optim._engine.jobs.offer import Proposal
 from optim._engine.jobs.recorded import last_lines
@@ -19,28 +17,17 @@ from optim._engine.search.deadline import LATER, Deadline
 from optim._engine.search.explore.asking import Asker, Proposals
 from optim._engine.search.explore.kernel_gains import KernelGains
 from optim._engine.search.explore.promise import Promises
-from optim._engine.search.explore.rest import NOT_TIMED, OUT_OF_TIME
 from optim._engine.search.measure.idle_settings import IdleSettings
 from optim._engine.search.measure.source_gate import SourceGate
 from optim._engine.search.plan import Planned, slots
-from optim._engine.search.rows import step_of
-from optim._engine.search.select.repair import Near, Repairs, as_elsewhere
-from optim._engine.search.state import Attempt, Candidate, Step, StepKey, StepStatus, Trial
-from optim._engine.search.workbench import Tried, Workbench
-from optim.goal import FASTER, Basis
-from optim.passes import PassResult, Role, Stage
+from optim._engine.search.rows import NOT_TIMED, OUT_OF_TIME, step_of
+from optim._engine.search.select.repair import Guess, Near, Repairs
+from optim._engine.search.state import Attempt, Candidate, Step, StepKey, StepStatus
+from optim._engine.search.workbench import Workbench
+from optim.goal import Basis
+from optim.passes import PassResult, Role
 
 _STOPPED = "search time ran out during this candidate: it {failure}; give more with --search-seconds"
-
-
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """A proposal, the pass that made it, its row, and whether it comes first of its pass."""
-
-    planned: Planned
-    proposal: Proposal
-    attempt: Attempt
-    best_guess: bool = False
 
 
 class Expander:
@@ -87,20 +74,16 @@ class Expander:
 
         Settings that change nothing for it are left out.
         """
-        found: list[Candidate] = []
         chosen = [planned for planned in passes if planned.pass_class.session_only]
-        if not chosen:
-            return found
-        asked = self.asker.ask(candidate, [planned.offered for planned in chosen])
-        for planned in chosen:
-            answer = asked[planned.ordered.name]
-            for proposal in answer.proposals:
-                if proposal.result is not None and proposal.result.changed:
-                    step = step_of(planned.offered, proposal.options)
-                    found.append(
-                        candidate.after(step, proposal.result.model, candidate.size_bytes, proposal.result.interface)
-                    )
-        found = found[:most]
+        asked = self.asker.ask(candidate, [planned.offered for planned in chosen]) if chosen else {}
+        found = [
+            candidate.after(
+                step_of(planned.offered, one.options), one.result.model, candidate.size_bytes, one.result.interface
+            )
+            for planned in chosen
+            for one in asked[planned.name].changing
+            if one.result is not None
+        ][:most]
         idle = self._idle.reasons(candidate, found)
         return [one for one in found if one.digest not in idle]
 
@@ -120,37 +103,37 @@ class Expander:
         asked = self.asker.ask(candidate, [planned.offered for planned in slot])
         asked_for: list[Candidate] = []
         tuned: list[tuple[Candidate, Attempt]] = []
-        wanted: list[_Wanted] = []
-        rows: list[tuple[Planned, Attempt]] = []
+        wanted: list[Guess] = []
+        rows: list[Guess] = []
         for planned in slot:
-            answer = asked[planned.ordered.name]
+            answer = asked[planned.name]
             if not answer.proposals:
-                rows.append((planned, self.note_no_proposal(candidate, planned, answer)))
+                rows.append(self.note_no_proposal(candidate, planned, answer))
             against = "" if planned.forced else self.promises.reason_against(planned)
             for proposal in answer.proposals:
-                attempt = self._board.open(step_of(planned.offered, proposal.options), candidate)
-                rows.append((planned, attempt))
-                one = _Wanted(planned, proposal, attempt, proposal is answer.proposals[0])
-                reason = ("" if self._is_open(one, candidate) else against) or self._promises_too_little(candidate, one)
+                one, result = self.guess(planned, candidate, [proposal]), proposal.result
+                rows.append(one)
+                attempt, reason = one.attempt, against
+                if not reason and result is None and attempt.ratio is None and not planned.forced:
+                    reason = self.promises.adds_too_little(candidate, attempt.step)
                 broke = "" if planned.forced else self._broke_elsewhere(attempt.step, candidate)
                 if (reason or broke) and not attempt.reason:
                     attempt.settle(StepStatus.SKIPPED, reason or broke)
                 if reason:
                     continue
                 if broke:
-                    wanted += self._as_repaired_elsewhere(candidate, one)
-                elif proposal.result is None or (planned.pass_class.lossy and proposal.result.changed):
+                    wanted += self._as_repaired_elsewhere(one)
+                elif result is None or (planned.pass_class.lossy and result.changed):
                     wanted.append(one)  # lossy settings are compared as graphs are
-                elif not proposal.result.changed:
+                elif not result.changed:
                     attempt.unchanged = True
-                    attempt.settle(StepStatus.DROPPED, "; ".join(proposal.result.notes))
+                    attempt.settle(StepStatus.DROPPED, "; ".join(result.notes))
                 elif planned.forced:
-                    asked_for.append(_with_settings(candidate, attempt, proposal.result))
+                    asked_for.append(_with_settings(candidate, attempt, result))
                 else:
-                    tuned.append((_with_settings(candidate, attempt, proposal.result), attempt))
-        held = asked_for + self.without_idle(candidate, tuned) + self._apply(candidate, wanted)
-        is_needless = not held and any(self.needs_nothing(*row) for row in rows)
-        return [candidate] if is_needless else held
+                    tuned.append((_with_settings(candidate, attempt, result), attempt))
+        held = asked_for + self.without_idle(candidate, tuned) + self._apply(wanted)
+        return [candidate] if not held and any(map(self.needs_nothing, rows)) else held
 
     def _broke_elsewhere(self, step: Step, candidate: Candidate) -> str:
         """Why a step that broke the budget on another chain is not tried on this one; else nothing.
@@ -160,20 +143,24 @@ class Expander:
         chain, reason = self._broken.get(step.key, ("", ""))
         return "" if self._bench.goal.basis is Basis.SIZE and chain == candidate.digest else reason
 
-    def step(self, parent: Candidate, planned: Planned, options: dict[str, Any], seconds: float) -> Candidate | None:
+    def guess(self, planned: Planned, parent: Candidate, proposals: Sequence[Proposal]) -> Guess:
+        """Opens a row for the first of some proposals, and notes what its kernels promise; what must hold is tried."""
+        attempt = self._board.open(step_of(planned.offered, proposals[0].options), parent)
+        if not planned.forced:
+            self.expect(attempt.step, proposals[0])
+        return Guess(planned, parent, attempt, tuple(proposals[1:]))
+
+    def step(self, one: Guess, seconds: float) -> Candidate | None:
         """Tries one step on a candidate; returns the chain, repaired if need be, or None if it does not hold."""
-        attempt = self._board.open(step_of(planned.offered, options), parent)
-        tried = self._bench.try_one(Trial(parent, planned.offered, attempt.step.options), seconds)
-        made = self.judge(parent, attempt, tried)
-        if made is None and self.repairs.is_near(attempt, tried):
-            made = self.repairs.repair(Near(planned, parent, attempt, tried))
-        return made
+        tried = one.after(self._bench.try_one(one.application, seconds))
+        made = self.judge(tried)
+        return self.repairs.repair(tried) if made is None and self.repairs.is_near(tried) else made
 
-    def needs_nothing(self, planned: Planned, attempt: Attempt) -> bool:
+    def needs_nothing(self, one: Guess) -> bool:
         """Whether a pass that the target requires, and nobody named, has found nothing left to do."""
-        return planned.forced and not planned.is_named and attempt.unchanged
+        return one.planned.forced and not one.planned.is_named and one.attempt.unchanged
 
-    def note_no_proposal(self, candidate: Candidate, planned: Planned, answer: Proposals) -> Attempt:
+    def note_no_proposal(self, candidate: Candidate, planned: Planned, answer: Proposals) -> Guess:
         """Has a pass's row say why it offers nothing for a chain; what the target requires may decline so."""
         attempt = self._board.open(step_of(planned.offered), candidate)
         attempt.settle(answer.status, answer.reason)
@@ -183,30 +170,17 @@ class Expander:
             attempt.broke = answer.failure.is_defect
         attempt.not_here = answer.not_here
         attempt.unchanged = attempt.unchanged or answer.status is StepStatus.NOT_APPLICABLE
-        return attempt
+        return Guess(planned, candidate, attempt, ())
 
-    def _as_repaired_elsewhere(self, candidate: Candidate, one: _Wanted) -> list[_Wanted]:
+    def _as_repaired_elsewhere(self, one: Guess) -> list[Guess]:
         """The step with the options that it held with on another chain; nothing where nobody knows any."""
         options = self.repairs.known_for(one.attempt.step)
         if options is None:
             return []
-        again = self._board.open(step_of(one.planned.offered, options), candidate)
-        again.notes = again.notes or (as_elsewhere(one.planned),)
-        return [_Wanted(one.planned, Proposal(options), again)]
-
-    def _is_open(self, one: _Wanted, candidate: Candidate) -> bool:
-        """Whether a proposal was made already, which takes no more time, and may be faster for all that is known."""
-        trial = Trial(candidate, one.planned.offered, one.proposal.options)
-        return (one.attempt.low is None or one.attempt.low < FASTER) and self._bench.has_tried(trial)
-
-    def _promises_too_little(self, candidate: Candidate, one: _Wanted) -> str:
-        """Why a proposal is not tried on a chain; empty where nothing speaks against it, or the user named its pass."""
-        if one.planned.forced:
-            return ""
-        self.expect(one.attempt.step, one.proposal)
-        if one.proposal.result is not None or one.attempt.ratio is not None:
-            return ""
-        return self.promises.adds_too_little(candidate, one.attempt.step, best_guess=one.best_guess)
+        again = self.guess(one.planned, one.parent, [Proposal(options)])
+        left = f"what a repair on another chain leaves {one.planned.pass_class.kept}"
+        again.attempt.notes = again.attempt.notes or (left,)
+        return [again]
 
     def expect(self, step: Step, proposal: Proposal) -> None:
         """Note what the kernels of a proposal promise at best."""
@@ -214,44 +188,39 @@ class Expander:
         if gain is not None:
             self.promises.expect(step, gain)
 
-    def _apply(self, candidate: Candidate, wanted: Sequence[_Wanted]) -> list[Candidate]:
+    def _apply(self, wanted: Sequence[Guess]) -> list[Candidate]:
         """Returns the candidates that hold; for a pass without one, its closest, repaired."""
-        planned = {one.planned.ordered.name: one.planned for one in wanted}
         if not self._bench.target.timed:
-            return self._first_that_holds(candidate, wanted, planned)
-        tried = self._try_all(candidate, wanted)
-        judged = [(attempt.step.pass_name, self.judge(candidate, attempt, outcome)) for attempt, outcome in tried]
+            return self._first_that_holds(wanted)
+        judged = [(one, self.judge(one)) for one in self._try_all(wanted)]
         # A slow rival that holds is no reason not to repair a fast pass of which nothing does.
-        held = {name for name, new in judged if new is not None}
-        broken = [(attempt, outcome) for attempt, outcome in tried if attempt.step.pass_name not in held]
-        return [new for _, new in judged if new is not None] + self._repaired(candidate, planned, broken)
+        held = {one.attempt.step.pass_name for one, new in judged if new is not None}
+        broken = [one for one, _ in judged if one.attempt.step.pass_name not in held]
+        repaired = self._repaired(broken)
+        return [new for _, new in judged if new is not None] + ([repaired] if repaired is not None else [])
 
-    def _first_that_holds(
-        self, candidate: Candidate, wanted: Sequence[_Wanted], planned: dict[str, Planned]
-    ) -> list[Candidate]:
+    def _first_that_holds(self, wanted: Sequence[Guess]) -> list[Candidate]:
         """Returns the first guess of each pass that holds, repaired if need be: no clock tells which is better."""
         found: dict[str, Candidate] = {}
         for one in wanted:
-            name = one.planned.ordered.name
+            name = one.attempt.step.pass_name
             if name in found:
                 one.attempt.settle(
                     StepStatus.SKIPPED, "an earlier candidate meets the budget; without timing that is enough"
                 )
                 continue
-            for attempt, outcome in self._try_all(candidate, [one]):
-                new = self.judge(candidate, attempt, outcome)
-                held = [new] if new is not None else self._repaired(candidate, planned, [(attempt, outcome)])
-                if held:
-                    found[name] = held[0]
+            for tried in self._try_all([one]):
+                if (new := self.judge(tried) or self._repaired([tried])) is not None:
+                    found[name] = new
         return list(found.values())
 
-    def _try_all(self, candidate: Candidate, wanted: Sequence[_Wanted]) -> list[tuple[Attempt, Tried]]:
+    def _try_all(self, wanted: Sequence[Guess]) -> list[Near]:
         """Runs the candidate jobs, those that promise most per second first.
 
         What the user named gets what the run has left, the rest what the search has.
         """
         order = sorted(wanted, key=lambda one: (not one.planned.forced, -self.promises.per_second(one.attempt.step)))
-        trials = [Trial(candidate, one.planned.offered, one.proposal.options) for one in order]
+        trials = [one.application for one in order]
 
         def seconds(place: int) -> float:
             forced = order[place].planned.forced
@@ -259,27 +228,24 @@ class Expander:
                 return self._time.grace_s
             return self._time.for_candidate(named=forced) if forced or self._time.before(LATER) > 0 else 0.0
 
-        tried: list[tuple[Attempt, Tried]] = []
+        tried: list[Near] = []
         self._bench.teller.more(len(wanted))
         for one, outcome in zip(order, self._bench.try_all(trials, seconds), strict=True):
             if outcome is None:
                 if one.attempt.ratio is None and not one.attempt.reason:  # else its first look has said it
                     one.attempt.run_out(OUT_OF_TIME if one.attempt.drift is None else NOT_TIMED)
             else:
-                tried.append((one.attempt, outcome))
+                tried.append(one.after(outcome))
         return tried
 
-    def _repaired(
-        self, parent: Candidate, planned: dict[str, Planned], tried: Sequence[tuple[Attempt, Tried]]
-    ) -> list[Candidate]:
+    def _repaired(self, tried: Sequence[Near]) -> Candidate | None:
         """Returns the closest of the candidates that broke the budget, repaired, if it holds then."""
-        near = [Near(planned[attempt.step.pass_name], parent, attempt, outcome) for attempt, outcome in tried]
-        closest = self.repairs.closest(near)
-        new = self.repairs.repair(closest) if closest is not None else None
-        return [new] if new is not None else []
+        closest = self.repairs.closest(tried)
+        return self.repairs.repair(closest) if closest is not None else None
 
-    def judge(self, candidate: Candidate, attempt: Attempt, tried: Tried) -> Candidate | None:
+    def judge(self, one: Near) -> Candidate | None:
         """Returns the chain with this step if it holds; its row says why not."""
+        candidate, attempt, tried = one.parent, one.attempt, one.tried
         self.promises.note_seconds(attempt.step.pass_name, tried.seconds)
         if tried.ran_out and tried.seconds < self._bench.settings.timeout_s:
             attempt.seconds += tried.seconds
@@ -299,8 +265,6 @@ class Expander:
             return None
         self.promises.note_held(attempt.step)
         self.promises.note_run(candidate, attempt.step, tried.answer.run_s, self._bench.prepared.least_run_s)
-        if attempt.step.stage is Stage.FUSE:
-            self.promises.note_fused(new.digest)
         return new
 
 

@@ -28,40 +28,32 @@ from optim._engine.search.board import Board
 from optim._engine.search.deadline import Deadline
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.promise import BENEATH, Promises, fair_order, for_goal, leading_of
-from optim._engine.search.explore.rest import OUT_OF_TIME
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.efforts import LOOK_S
 from optim._engine.search.plan import Plan, Planned
-from optim._engine.search.rows import step_of
-from optim._engine.search.select.repair import Near
-from optim._engine.search.state import Attempt, Candidate, Measured, Step, StepStatus, Trial, unique
-from optim._engine.search.taste import CLEARLY_FASTER, TOO_LITTLE
-from optim._engine.search.workbench import Tried, Workbench
+from optim._engine.search.select.repair import Guess, Near
+from optim._engine.search.state import Candidate, Measured, Step, StepStatus, unique
+from optim._engine.search.taste import DIFFER, FEW, LOOKS, PAIR, TOO_LITTLE
+from optim._engine.search.workbench import Workbench
 from optim.passes import Role, Stage
 
 _FIRST_SHARE = 0.6
 """Of the time for candidates, for the best guess of each plugin and stage, however slow the machine: what is tried in
 its place promises less, and with more nothing is left to go on with."""
 
-_REPAIRED, _OTHERS = 2, 3
-"""Passes that are repaired, and other proposals of each that are tried before: more cost what a repair costs. Stages
-repair what else is near."""
-
 _UNEVEN = 0.8
 """Of the ratio that a repair is expected to leave: a few nodes may err most."""
 
-_SHARE, _TRIES = 1 / 3, 0.7
-"""Share of the search in which the best guess of every pass is tried: with less, slow machines try some only; and the
-part of it in which candidates may begin: the rest is for timing them."""
+_TRIES = 0.7
+"""Part of the time for first looks in which candidates may begin: the rest is for timing them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look(Near):
-    """A guess that ran, with the chain that it made, whether that holds, and what else its pass proposes."""
+    """A guess that ran, with the chain that it made, and whether that holds."""
 
     candidate: Candidate
     holds: bool
-    others: tuple[Proposal, ...] = ()
 
 
 class FirstLooks:
@@ -141,7 +133,7 @@ class FirstLooks:
         Nothing is tried where one of the two is expected to add little to the other.
         """
         gain = self._promises.gain
-        planned = {one.ordered.name: one for those in plan.stages.values() for one in those}
+        planned = {one.name: one for one in plan.passes}
         alone: dict[str, Step] = {}
         for step in sorted((item.candidate.steps[0] for item in held if len(item.candidate.steps) == 1), key=gain):
             alone[step.pass_name] = step
@@ -154,7 +146,8 @@ class FirstLooks:
         for step in (*fusions, best):
             if candidate is None or (seconds := self._time.for_candidate()) <= 0:
                 return []
-            candidate = self._expander.step(candidate, planned[step.pass_name], step.options, seconds)
+            guess = self._expander.guess(planned[step.pass_name], candidate, [Proposal(step.options)])
+            candidate = self._expander.step(guess, seconds)
         items = self._clock.first_look([candidate], LOOK_S) if candidate is not None else []
         for item in items:
             self._board.timed(item, None)
@@ -209,7 +202,7 @@ class FirstLooks:
         if made is None:
             return []
         before, whole = made
-        gains = {one.ordered.name: float(one.ordered.offered.stage is Stage.CONVERT_PRECISION) for one in passes}
+        gains = {one.name: float(one.offered.stage is Stage.CONVERT_PRECISION) for one in passes}
         looks = self._try(passes, before, gains)
         for one in looks:
             if not one.holds:
@@ -218,18 +211,24 @@ class FirstLooks:
         held += [whole] if whole.steps else []
         return sorted((Measured(one, None) for one in held), key=lambda item: item.candidate.size_bytes)
 
-    def _look(
-        self, planned: Planned, parent: Candidate, attempt: Attempt, tried: Tried, others: Sequence[Proposal] = ()
-    ) -> Look | None:
-        """Returns what came of a guess; None where it is wrong, or too far from the budget to be repaired."""
-        candidate = self._expander.judge(parent, attempt, tried)
-        if candidate is not None:
-            return Look(planned, parent, attempt, tried, candidate, holds=True)
-        if not self._repairs.is_near(attempt, tried) or tried.answer is None:
-            return None
-        made = tried.answer.result
-        beyond = parent.after(attempt.step, made.model, tried.answer.size_bytes, made.interface)
-        return Look(planned, parent, attempt, tried, beyond, holds=False, others=tuple(others[:_OTHERS]))
+    def _looks(self, guesses: Sequence[Guess], seconds: Callable[[int], float]) -> list[Look]:
+        """Tries guesses; returns what came of those that hold, or are near enough to the budget to be repaired."""
+        self._bench.teller.more(len(guesses))
+        outcomes = self._bench.try_all([one.application for one in guesses], seconds)
+        looks = [
+            self._look(one.after(tried)) for one, tried in zip(guesses, outcomes, strict=True) if tried is not None
+        ]
+        return [look for look in looks if look is not None]
+
+    def _look(self, one: Near) -> Look | None:
+        candidate = self._expander.judge(one)
+        holds = candidate is not None
+        if candidate is None:
+            if not self._repairs.is_near(one) or one.tried.answer is None:
+                return None
+            made = one.tried.answer.result
+            candidate = one.parent.after(one.attempt.step, made.model, one.tried.answer.size_bytes, made.interface)
+        return Look(one.planned, one.parent, one.attempt, one.others, one.tried, candidate, holds)
 
     def repaired(self, found: Sequence[Look], ratio: Callable[[Look], float], start: float) -> list[Candidate]:
         """Returns what holds in place of guesses that are faster than anything that holds, the best per second first.
@@ -247,9 +246,9 @@ class FirstLooks:
         results: list[Candidate] = []
         broken = [one for one in found if not one.holds]
         for place, one in enumerate(sorted(broken, key=lambda one: self._for_each_second(one, ratio(one)))):
-            if ratio(one) >= min(held, CLEARLY_FASTER * start):
+            if ratio(one) >= min(held, start / DIFFER):
                 continue
-            if place >= _REPAIRED:
+            if place >= PAIR:
                 self._repairs.leave(one)
                 continue
             others = self._otherwise(one)
@@ -282,21 +281,8 @@ class FirstLooks:
 
     def _otherwise(self, one: Look) -> list[Look]:
         """Tries what a pass proposes beside its first guess, on the same chain."""
-        wanted = []
-        for proposal in one.others:
-            attempt = self._board.open(step_of(one.planned.offered, proposal.options), one.parent)
-            self._expander.expect(attempt.step, proposal)
-            wanted.append(attempt)
-        trials = [Trial(one.parent, one.planned.offered, attempt.step.options) for attempt in wanted]
-        self._bench.teller.more(len(trials))
-        outcomes = self._bench.try_all(trials, lambda _: self._time.for_candidate())
-        looks = []
-        for attempt, tried in zip(wanted, outcomes, strict=True):
-            if tried is not None:
-                looks.append(self._look(one.planned, one.parent, attempt, tried))
-            elif attempt.ratio is None:
-                attempt.run_out(OUT_OF_TIME)
-        return [look for look in looks if look is not None]
+        others = [self._expander.guess(one.planned, one.parent, [proposal]) for proposal in one.others[:FEW]]
+        return self._looks(others, lambda _: self._time.for_candidate())
 
     def _expected(self, one: Look, made: Candidate, ratio: Callable[[Look], float]) -> float:
         """Notes and returns the ratio to expect of what is there in place of a look, by that of the look."""
@@ -307,7 +293,7 @@ class FirstLooks:
 
     def _left(self, share: float) -> float:
         """Seconds of a share of the time for first looks that are left; below zero when they are over."""
-        return self._time.explores_since + _SHARE * share * self._time.search_s - self._time.now()
+        return self._time.explores_since + LOOKS * share * self._time.search_s - self._time.now()
 
     @property
     def _for_looks(self) -> float:
@@ -333,37 +319,22 @@ class FirstLooks:
             before: the chain that each is tried on, by name: passes that were named, else the original.
             sizes: where size is the goal and nothing is timed, what passes promise, by name.
         """
-        wanted: list[tuple[Planned, Candidate, Attempt]] = []
-        others: dict[str, list[Proposal]] = {}
-        for parent in unique(before[planned.ordered.name] for planned in passes):
-            behind = [planned for planned in passes if before[planned.ordered.name].digest == parent.digest]
+        guesses: list[Guess] = []
+        for parent in unique(before[planned.name] for planned in passes):
+            behind = [planned for planned in passes if before[planned.name].digest == parent.digest]
             asked = self._expander.asker.ask(parent, [planned.offered for planned in behind])
             for planned in behind:
-                answer = asked[planned.ordered.name]
-                proposals = [one for one in answer.proposals if one.changes]
-                if not proposals:
-                    if not answer.proposals and not answer.ran_out:  # there may be no time to ask it again
-                        self._expander.note_no_proposal(parent, planned, answer)
-                    continue
-                attempt = self._board.open(step_of(planned.offered, proposals[0].options), parent)
-                self._expander.expect(attempt.step, proposals[0])
-                wanted.append((planned, parent, attempt))
-                others[planned.ordered.name] = proposals[1:]
-        values = sizes or {planned.ordered.name: self._per_second(planned, attempt) for planned, _, attempt in wanted}
-        order = sorted((planned for planned, _, _ in wanted), key=lambda one: -values[one.ordered.name])
-        promised = sizes or {planned.ordered.name: self._gain(planned, attempt) for planned, _, attempt in wanted}
-        leading = leading_of(order, [planned for planned, _, _ in wanted], promised)
-        names = [planned.ordered.name for planned in (*leading, *(one for one in order if one not in leading))]
-        wanted.sort(key=lambda one: names.index(one[0].ordered.name))
-        trials = [Trial(parent, planned.offered, attempt.step.options) for planned, parent, attempt in wanted]
-
-        self._bench.teller.more(len(trials))
-        outcomes = self._bench.try_all(trials, lambda place: self._seconds(place, len(leading), whole=bool(sizes)))
-        looks = []
-        for (planned, parent, attempt), tried in zip(wanted, outcomes, strict=True):
-            if tried is not None:
-                looks.append(self._look(planned, parent, attempt, tried, others[planned.ordered.name]))
-        return [look for look in looks if look is not None and not self._is_idle(look)]
+                answer = asked[planned.name]
+                if answer.changing:
+                    guesses.append(self._expander.guess(planned, parent, answer.changing))
+                elif not answer.proposals and not answer.ran_out:  # there may be no time to ask it again
+                    self._expander.note_no_proposal(parent, planned, answer)
+        gains = sizes or {one.planned.name: self._gain(one) for one in guesses}
+        order = sorted(guesses, key=lambda one: -(sizes[one.planned.name] if sizes else self._per_second(one)))
+        leading = leading_of([one.planned for one in order], [one.planned for one in guesses], gains)
+        order.sort(key=lambda one: leading.index(one.planned) if one.planned in leading else len(leading))
+        looks = self._looks(order, lambda place: self._seconds(place, len(leading), whole=bool(sizes)))
+        return [look for look in looks if not self._is_idle(look)]
 
     def _named_chain(self, plan: Plan, named: Sequence[Planned]) -> tuple[dict[str, Candidate], Candidate] | None:
         """Makes the chain of passes that were named; the original alone where none was, None where one does not hold.
@@ -375,8 +346,8 @@ class FirstLooks:
         self._bench.teller.stage("first looks", lambda: self._bench.deadline.left)
         chain = self._bench.original
         before: dict[str, Candidate] = {}
-        for planned in (planned for those in plan.stages.values() for planned in those):
-            before[planned.ordered.name] = chain
+        for planned in plan.passes:
+            before[planned.name] = chain
             if planned in named:
                 longer = self._after(chain, planned)
                 if longer is None:
@@ -386,64 +357,52 @@ class FirstLooks:
 
     def _after(self, parent: Candidate, planned: Planned) -> Candidate | None:
         """A chain with the first guess of one more pass, repaired if need be."""
-        answer = self._expander.asker.ask(parent, [planned.offered])[planned.ordered.name]
-        proposals = [one for one in answer.proposals if one.changes]
-        if not proposals:
+        answer = self._expander.asker.ask(parent, [planned.offered])[planned.name]
+        if not answer.changing:
             declines = answer.status is StepStatus.NOT_APPLICABLE and not answer.proposals
             return parent if declines and not planned.is_named else None
-        options = proposals[0].options
-        made = self._expander.step(parent, planned, options, self._time.for_candidate(named=True))
-        attempt = self._board.open(step_of(planned.offered, options), parent)
-        return parent if self._expander.needs_nothing(planned, attempt) else made
+        guess = self._expander.guess(planned, parent, answer.changing)
+        made = self._expander.step(guess, self._time.for_candidate(named=True))
+        return parent if self._expander.needs_nothing(guess) else made
 
     def _is_idle(self, look: Look) -> bool:
         """Whether it is of settings that change nothing; its row says so."""
         settings = look.planned.pass_class.session_only
         return settings and not self._expander.without_idle(look.parent, [(look.candidate, look.attempt)])
 
-    def _gain(self, planned: Planned, attempt: Attempt) -> float:
-        """What a look promises."""
-        return self._promises.gain(attempt.step) + for_goal(planned, self._objective.goal.name)
+    def _gain(self, one: Guess) -> float:
+        """What a guess promises."""
+        return self._promises.gain(one.attempt.step) + for_goal(one.planned, self._objective.goal.name)
 
-    def _per_second(self, planned: Planned, attempt: Attempt) -> float:
-        """What a look promises for each of its seconds, those of its lane in the race among them."""
-        return self._gain(planned, attempt) / (
-            self._promises.expected_s(attempt.step.pass_name) + self._time.lanes.lane_s
-        )
+    def _per_second(self, one: Guess) -> float:
+        """What a guess promises for each of its seconds, those of its lane in the race among them."""
+        seconds = self._promises.expected_s(one.attempt.step.pass_name) + self._time.lanes.lane_s
+        return self._gain(one) / seconds
 
     def _behind_what_makes_way(self, plan: Plan, passes: Sequence[Planned]) -> list[Look]:
         """Each pass that only makes way, and behind it the best guess of what promises most then.
 
         What changes nothing makes way for nothing. Its rows serve its stage too.
         """
-        order = [planned for those in plan.stages.values() for planned in those]
-        found = []
+        order = plan.passes
+        found: list[Look] = []
         for place, enabling in enumerate(order):
             behind = [planned for planned in order[place + 1 :] if planned in passes]
             if enabling.pass_class.role is not Role.ENABLE or not behind or not self._for_looks:
                 continue
             made = [one for one in self._expander.expand(self._bench.original, [enabling]) if one.steps]
-            found += [self._best_guess(made[0], behind)] if made else []
-        return [look for look in found if look is not None]
+            found += self._best_guess(made[0], behind) if made else []
+        return found
 
-    def _best_guess(self, parent: Candidate, passes: Sequence[Planned]) -> Look | None:
-        """The first guess of the pass that promises most on a chain; None where none promises enough."""
+    def _best_guess(self, parent: Candidate, passes: Sequence[Planned]) -> list[Look]:
+        """The first guess of the pass that promises most on a chain; nothing where none promises enough."""
         asked = self._expander.asker.ask(parent, [planned.offered for planned in passes])
-        guesses = []
-        for planned in passes:
-            proposals = [one for one in asked[planned.ordered.name].proposals if one.changes]
-            if proposals:
-                guesses.append((self._promises.of_pass(planned), planned, proposals))
-        if not guesses:
-            return None
-        gain, planned, (best, *others) = max(guesses, key=lambda guess: guess[0])
-        if gain < TOO_LITTLE:
-            return None
-        chosen = best.options
-        attempt = self._board.open(step_of(planned.offered, chosen), parent)
-        seconds = max(self._for_looks, self._time.grace_s)
-        (tried,) = self._bench.try_all([Trial(parent, planned.offered, chosen)], lambda _: seconds)
-        return None if tried is None else self._look(planned, parent, attempt, tried, others)
+        some = [planned for planned in passes if asked[planned.name].changing]
+        best = max(some, key=self._promises.of_pass, default=None)
+        if best is None or self._promises.of_pass(best) < TOO_LITTLE:
+            return []
+        guess = self._expander.guess(best, parent, asked[best.name].changing)
+        return self._looks([guess], lambda _: max(self._for_looks, self._time.grace_s))
 
 
 def _is_chain(named: Sequence[Planned]) -> bool:

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import ClassVar
 
 from optim._engine.jobs import kernels
-from optim._engine.search.deadline import LEAST_S
+from optim._engine.search.deadline import GRACE_S, LEAST_S
 from optim._engine.search.workbench import Workbench
 from optim._engine.store import cache_key
 from optim._engine.timing import work_job
@@ -22,9 +23,6 @@ from optim.backend import KernelRatio
 from optim.jobs.process import WorkerFailed
 from optim.jobs.wire import to_wire
 from optim.passes import KernelUse
-
-MEASURING_S = 20.0
-"""For all of it, which takes two seconds: it only ends a backend that hangs."""
 
 _DISTURBED = 0.25
 """Half of all kernels may be spread by more: else other programs made the figures."""
@@ -66,7 +64,7 @@ class KernelGains:
             with bench.runner.noted(kernels.JOB.module, kernels.Request(bench.place, bench.store.models)) as action:
                 action.answer = known
         elif self.measures and bench.target.timed:
-            known = self._measure(key) if bench.deadline.left >= LEAST_S else self._tables()
+            known = self._asked(key, timed=bench.deadline.left >= LEAST_S)
         if known is None:
             return
         self._work = self._counted() or self._work
@@ -104,34 +102,27 @@ class KernelGains:
         if answer is None:
             request = work_job.Request(bench.original.model, bench.place, bench.reference.feeds, sample)
             try:
-                answer = bench.runner.call(work_job.JOB, request, timeout_s=MEASURING_S)
+                answer = bench.runner.call(work_job.JOB, request, timeout_s=GRACE_S)
             except WorkerFailed:  # they are guessed then
                 return {}
             bench.runner.keep(key, answer)
         return answer.shares
 
-    def _tables(self) -> kernels.Answer | None:
-        """What the backend knows of machines like this one."""
-        request = kernels.Request(self._bench.place, self._bench.store.models, timed=False)
-        try:
-            return self._bench.runner.call(kernels.JOB, request, timeout_s=MEASURING_S)
-        except WorkerFailed:  # passes are guessed by their stage then
-            return None
+    def _asked(self, key: str, *, timed: bool) -> kernels.Answer | None:
+        """What the backend knows of machines like this one, and what it times here.
 
-    def _measure(self, key: str) -> kernels.Answer | None:
-        """Time the kernels, unless another run has done so while this one waited for its turn.
-
-        They are kept before the turn ends: whoever waits for it finds them.
+        Another run may have timed kernels while this one waited for its turn. They are kept before the turn ends:
+        whoever waits for it finds them.
         """
         bench = self._bench
         try:
-            with bench.turns.turn():
-                known = bench.store.read("steps", key, kernels.Answer)
-                if known is not None:
+            with bench.turns.turn() if timed else nullcontext():
+                if timed and (known := bench.store.read("steps", key, kernels.Answer)) is not None:
                     return known
-                bench.say("timing this machine's kernels, once")
-                request = kernels.Request(bench.place, bench.store.models)
-                answer = bench.runner.call(kernels.JOB, request, timeout_s=MEASURING_S)
+                if timed:
+                    bench.say("timing this machine's kernels, once")
+                request = kernels.Request(bench.place, bench.store.models, timed=timed)
+                answer = bench.runner.call(kernels.JOB, request, timeout_s=GRACE_S)
                 if answer.measured and not _is_disturbed(answer.measured):
                     bench.store.write("steps", key, to_wire(answer))
                 return answer

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from optim._engine.search.plan import Plan, Planned
 from optim._engine.search.state import Candidate, Measured, Step, StepKey
-from optim._engine.search.taste import CLEARLY_FASTER, TOO_LITTLE
+from optim._engine.search.taste import DEAR, DIFFER, TOO_LITTLE
 from optim._engine.search.time_estimate import PassCosts
 from optim.passes import Role, Stage
 
@@ -34,12 +34,6 @@ runs on this machine found of it."""
 _CALIBRATION = 4.0
 """Times as long, where it runs the model on samples: MiniLM took 2.3 s in 8 bits without, and 11.7 with them."""
 
-_DEAR = 0.1
-"""Share of the search: a pass that takes longer for a candidate must have shown a gain."""
-
-_FOR_THE_GOAL = 1.0
-"""What a pass promises that is there for the goal of the run alone: it comes before all that is tried for any goal."""
-
 
 class Promises:
     """What is known of the passes of one search.
@@ -60,7 +54,6 @@ class Promises:
         self._held: dict[StepKey, Step] = {}
         self._expected: dict[StepKey, float] = {}
         self._repaired: dict[StepKey, tuple[Step, float]] = {}
-        self._fused: set[str] = set()
         self._latency: dict[str, float] = {}
 
     def expect(self, step: Step, gain: float) -> None:
@@ -88,10 +81,6 @@ class Promises:
     def note_held(self, step: Step) -> None:
         """Notes that a candidate with a step is right."""
         self._held[step.key] = step
-
-    def note_fused(self, digest: str) -> None:
-        """Notes that a model is fused and right: later stages may make theirs of it."""
-        self._fused.add(digest)
 
     def note_seconds(self, name: str, seconds: float) -> None:
         """Notes what a candidate of a pass took, where it was not known already."""
@@ -134,16 +123,15 @@ class Promises:
 
     def of_pass(self, planned: Planned) -> float:
         """The gain to expect of a pass with the options that suit the model best."""
-        name = planned.ordered.name
+        name = planned.name
         by_kernels = [gain for key, gain in self._expected.items() if key[0] == name]
-        guess = max(by_kernels, default=GUESSES.get(planned.ordered.offered.stage, 0.0))
+        guess = max(by_kernels, default=GUESSES.get(planned.offered.stage, 0.0))
         return max(0.0, self._gain_of_pass.get(name, guess))
 
-    def adds_too_little(self, parent: Candidate, step: Step, *, best_guess: bool = True) -> str:
+    def adds_too_little(self, parent: Candidate, step: Step) -> str:
         """Why a step on a chain is not worth the time, given what was found; empty where it may be.
 
-        Only what was timed on another chain is judged, and it may surprise. A fusion may also be worth it for what it
-        takes off the model that a later stage makes; the best guess of its pass stands for all of them then.
+        Only what was timed on another chain is judged, and it may surprise.
         """
         is_known = step.key in self._gain_of_step or step.pass_name in self._gain_of_pass
         if not is_known or parent.digest not in self._latency:
@@ -151,20 +139,7 @@ class Promises:
         best, expected = min(self._latency.values()), self.latency(parent, step)
         if math.log(best / expected) + _SURPRISE >= TOO_LITTLE:
             return ""
-        if best_guess and self._adds_beneath(parent, step, best):
-            return ""
         return f"expected latency ratio about {expected:.2f}, and the best so far has {best:.2f}"
-
-    def _adds_beneath(self, parent: Candidate, step: Step, best: float) -> bool:
-        """Whether a fusion makes what a later stage makes of a chain clearly faster than what is found, or can be made.
-
-        Attentions of a ViT, fused to 0.97, take a tenth off its 8 bits at 0.38.
-        """
-        if step.stage is not Stage.FUSE:
-            return False
-        there = min([best, *(self.beneath(self._latency[digest]) for digest in self._fused & self._latency.keys())])
-        expected = self.beneath(self._latency[parent.digest]) * math.exp(-self.gain(step))
-        return math.log(there / expected) >= TOO_LITTLE
 
     def beneath(self, ratio: float) -> float:
         """The latency to expect of such a model beneath the later step that gains most of those that hold."""
@@ -200,10 +175,10 @@ class Promises:
 
     def reason_against(self, planned: Planned) -> str:
         """Returns why a pass is tried on no further chain, in one sentence; empty where nothing speaks against it."""
-        name = planned.ordered.name
+        name = planned.name
         gain, seconds = self._gain_of_pass.get(name), self._seconds.get(name, 0.0)
-        useless = gain <= -math.log(CLEARLY_FASTER) if gain is not None else not self.holds(name)
-        if seconds > _DEAR * self._search_s and useless:
+        useless = gain <= math.log(DIFFER) if gain is not None else not self.holds(name)
+        if seconds > DEAR * self._search_s and useless:
             found = "led to no valid model" if gain is None else f"latency ratio {math.exp(-gain):.2f}"
             return (
                 f"its first candidate took {seconds:.0f} s and {found}: other passes promise more in that time; "
@@ -237,7 +212,7 @@ def leading_of(passes: Sequence[Planned], plan: Sequence[Planned], gains: Mappin
         plan: the same in the order of the plan.
         gains: what they promise, by name.
     """
-    useful = [one for one in passes if gains[one.ordered.name] >= 0 and one.offered.stage is not Stage.TUNE]
+    useful = [one for one in passes if gains[one.name] >= 0 and one.offered.stage is not Stage.TUNE]
     found: list[Planned] = []
     for one in useful:
         if _plugin_of(one) not in map(_plugin_of, found):
@@ -245,8 +220,8 @@ def leading_of(passes: Sequence[Planned], plan: Sequence[Planned], gains: Mappin
     for stage in dict.fromkeys(one.offered.stage for one in useful):
         if stage not in [other.offered.stage for other in found]:
             of_stage = [one for one in reversed(plan) if one in useful and one.offered.stage is stage]
-            best = max(of_stage, key=lambda one: gains[one.ordered.name])
-            alike = [one for one in of_stage if gains[one.ordered.name] == gains[best.ordered.name]]
+            best = max(of_stage, key=lambda one: gains[one.name])
+            alike = [one for one in of_stage if gains[one.name] == gains[best.name]]
             found += [
                 one
                 for one in alike
@@ -260,5 +235,5 @@ def _plugin_of(one: Planned) -> str:
 
 
 def for_goal(planned: Planned, goal: str) -> float:
-    """What a pass promises for being there for the goal of the run."""
-    return _FOR_THE_GOAL if goal in planned.pass_class.goals else 0.0
+    """What a pass promises for being there for the goal of the run: such passes come before all others."""
+    return float(goal in planned.pass_class.goals)

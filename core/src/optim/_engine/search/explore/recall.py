@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
+from optim._engine.jobs.offer import Proposal
 from optim._engine.search.board import Board
 from optim._engine.search.deadline import LATER, Deadline
 from optim._engine.search.experience import Experience, WonStep, keep, nearest, of_run, read, with_names, with_places
@@ -29,18 +30,12 @@ from optim._engine.search.plan import Plan
 from optim._engine.search.rows import step_of
 from optim._engine.search.select.all_samples import note_objections
 from optim._engine.search.state import Candidate, Measured, StepStatus
-from optim._engine.search.taste import CLEARLY_FASTER
+from optim._engine.search.taste import DIFFER, PAIR, PART
 from optim._engine.search.workbench import Workbench
 from optim.errors import OptimError
 from optim.jobs.wire import to_wire
 from optim.options import parse_options
-from optim.passes import Role, Stage
-
-_MOST = 2
-"""Chains that are tried: a third one won on the nearest models seldomer than what the search looks at first."""
-
-_SHARE = 0.2
-"""Of the seconds of the run, for chains of records: all that records that lie can cost."""
+from optim.passes import Role
 
 
 class Recall:
@@ -98,7 +93,7 @@ class Recall:
         self._bench.deadline.note(damaged)
         required = {planned.ordered.name for planned in self._plan.forced()}
         near = nearest(self._known, self._run)
-        chosen = [one for one in near if required <= {step.name for step in one.chain}][:_MOST]
+        chosen = [one for one in near if required <= {step.name for step in one.chain}][:PAIR]
         if not chosen:
             return []
         self._bench.say(f"trying what won on {chosen[0].model}")
@@ -138,7 +133,7 @@ class Recall:
 
     def _share(self, targets: int) -> float:
         """The share of the seconds for candidates that chains of records may take, 0..1."""
-        seconds = _SHARE * self._time.announced_s / targets
+        seconds = PART * self._time.announced_s / targets
         return min(1.0, seconds / self._time.before(LATER)) if self._time.before(LATER) > 0 else 0.0
 
     def _go_on(self) -> None:
@@ -163,12 +158,12 @@ class Recall:
         if self._run is None or winner is None:
             return
         ratio = self._to_original(winner)
-        if ratio is None or ratio > CLEARLY_FASTER:
+        if ratio is None or DIFFER * ratio > 1:
             return
         if all(step.role is not Role.IMPROVE for step in winner.candidate.steps):
             return
         new = self._run.with_result(winner, self._chain(winner.candidate), ratio)
-        new = replace(new, is_whole=not (winner.is_disturbed or self._was_cut_short(winner)))
+        new = replace(new, is_quiet=not winner.is_disturbed)
         same = [one for one in self._known if (one.key, one.made_with) == (new.key, new.made_with)]
         new = new.after_search_of([self.won or new, *same])
         self._bench.deadline.note(keep(self._bench.store, new))
@@ -181,15 +176,6 @@ class Recall:
             models = self._board.pair(row) if row is not None else None
             chain.append(WonStep(step.pass_name, with_places(step.options, models[0].path if models else None)))
         return tuple(chain)
-
-    def _was_cut_short(self, winner: Measured) -> bool:
-        """Whether time ran out, and another lossy pass was clearly faster and beyond the budget: its repair may win."""
-        rows, own = self._board.attempts, {step.pass_name for step in winner.candidate.steps}
-        untried = any(row.out_of_time and row.drift is None and row.step.stage is not Stage.TUNE for row in rows)
-        beyond = self._board.beyond() if untried and self._bench.objective.is_latency else []
-        others = [one for one in beyond if {step.pass_name for step in one.steps if step.lossy} - own]
-        ratios = [row.ratio for one in others if (row := self._board.find(one)) is not None and row.ratio]
-        return min(ratios, default=math.inf) < CLEARLY_FASTER * (winner.ratio or 1.0)
 
     def _looked_at(self, one: Experience) -> Measured | None:
         """The chain of a record here, after a first look at it on all samples; None if it does not hold.
@@ -245,18 +231,18 @@ class Recall:
                 options = to_wire(parse_options(planned.pass_class, named))
             except OptimError:  # another version of the pass had it
                 return None
-            wanted = step_of(planned.offered, options)
             tuned: Candidate | None = None
             if planned.pass_class.session_only:
-                # what the pass offers here and changes something: no job makes a model of it
+                # the pass offers the settings that change something here, and no job makes a model of them
+                wanted = step_of(planned.offered, options)
                 offered = self._expander.session_variants(candidate, [planned], sys.maxsize)
                 tuned = next((found for found in offered if found.steps[-1].key == wanted.key), None)
                 if tuned is None:
                     continue
-            attempt = self._board.open(wanted, candidate)
-            attempt.notes = attempt.notes or (f"tried first, because it won on {one.origin}",)
-            longer = tuned or self._expander.step(candidate, planned, options, seconds)
-            if longer is None and not attempt.unchanged:
+            guess = self._expander.guess(planned, candidate, [Proposal(options)])
+            guess.attempt.notes = guess.attempt.notes or (f"tried first, because it won on {one.origin}",)
+            longer = tuned or self._expander.step(guess, seconds)
+            if longer is None and not guess.attempt.unchanged:
                 return None
             candidate = longer or candidate
         return candidate

@@ -8,22 +8,17 @@ from dataclasses import replace
 from optim._engine.gate.budget import Objection
 from optim._engine.search.board import Board
 from optim._engine.search.deadline import Deadline
-from optim._engine.search.lane_costs import AGAIN_LANES
 from optim._engine.search.measure import efforts
 from optim._engine.search.measure.efforts import Effort
 from optim._engine.search.measure.lane_figures import expected_of, joined
 from optim._engine.search.measure.racing import Wanted, check_candidate, lanes_at_once, late_text, race_candidates
 from optim._engine.search.state import Candidate, LaneResult, Measured
-from optim._engine.search.taste import DIFFER
+from optim._engine.search.taste import DIFFER, PAIR, SEVERAL
 from optim._engine.search.workbench import Workbench
 from optim.goal import Basis
 
 _FEWEST_ROUNDS = 2
 """Without which there is no figure: of one round nobody knows how far it is off."""
-
-LEAST_LANES, _LEAST_SLOW_LANES = 5, 2
-"""Looked at whatever the time: the best of fewer says little about a stage. Of slow models five took 79 s of 300 beside
-sixteen other programs."""
 
 _ONCE = (
     "no time left to time the result again in fresh processes; "
@@ -56,14 +51,15 @@ class Clock:
         own = self.board[candidate].ratios
         return bool(own) and own[-1] > DIFFER * self.board.best_of_graph(candidate)
 
-    def explore(self, candidates: Sequence[Candidate], share: float, least: int = LEAST_LANES) -> list[Measured]:
+    def explore(self, candidates: Sequence[Candidate], share: float, least: int) -> list[Measured]:
         """A quick look at many candidates, best guess first.
 
         Args:
             candidates: the most promising first; those for which there is no time are left out of the answer.
             share: of the search time that is left, 0..1.
             least: so many are looked at whatever the share, as far as half of all the time that is left is enough for
-                them; :data:`LEAST_LANES` whatever the time, and fewer of slow models.
+                them; :data:`SEVERAL` whatever the time, and a :data:`PAIR` of slow models: five took 79 s of 300
+                beside sixteen other programs.
 
         Returns:
             Those that hold, in the order of ``candidates``; :attr:`board` says why others do not.
@@ -89,7 +85,7 @@ class Clock:
     def _lanes(self, share: float, least: int) -> int:
         """How many lanes there is time for; for its arguments see :meth:`explore`."""
         costs, left_s = self._time.lanes, self._time.to_explore
-        fewest = _LEAST_SLOW_LANES if costs.is_slow else LEAST_LANES
+        fewest = PAIR if costs.is_slow else SEVERAL
         least = min(least, max(fewest, int(left_s / 2 / costs.lane_s)))
         return max(least, int(left_s * share / costs.lane_s))
 
@@ -97,7 +93,7 @@ class Clock:
     def _may_time_again(self) -> bool:
         """Whether there is time for a second race of what contends."""
         costs = self._time.lanes
-        lanes = 2 if costs.is_long else AGAIN_LANES + 1
+        lanes = 2 if costs.is_long else PAIR + 1
         return self._time.spare_s > lanes * costs.lane_s + 0.5 * costs.race_s
 
     def first_look(
@@ -123,17 +119,13 @@ class Clock:
         for heat in self._heats(candidates):
             effort = efforts.first_look(self._time, seconds * len(heat) / len(candidates))
             wanted = Wanted("first look", samples, gated=bool(samples), plain=True)
-            base, results = race_candidates(self._bench, heat, effort, wanted)
-            self._note_base(base)
+            base, results = self._race(heat, effort, wanted)
             self._time.lanes.note_lanes(base.open_s)
-            self._expect(heat, results, base)
             for one, result in zip(heat, results, strict=True):
-                self._note_unanswered(one, result)
-            found += [
-                Measured.of(one, result) if samples else Measured(one, None).timed(result)
-                for one, result in zip(heat, results, strict=True)
-                if not (samples and self._objects(one, result)) and result.ratio is not None
-            ]
+                if (expected := expected_of(self._bench.goal, result, base)) is not None:
+                    self.board[one].hoped = expected
+                if not (samples and self._objects(one, result)) and result.ratio is not None:
+                    found.append(Measured.of(one, result) if samples else Measured(one, None).timed(result))
         return found
 
     def prove(self, candidates: Sequence[Candidate]) -> list[Measured]:
@@ -145,14 +137,14 @@ class Clock:
     def measure(self, candidates: Sequence[Candidate], effort: Effort, wanted: Wanted) -> list[Measured]:
         """One race; a candidate that does not run, or is not right with its session settings, has an objection."""
         self._bench.say(f"timing {_models(candidates)} against the original")
-        base, results = race_candidates(self._bench, candidates, effort, wanted)
-        self._note_base(base)
+        base, results = self._race(candidates, effort, wanted)
         found = []
         for candidate, result in zip(candidates, results, strict=True):
             score = self.board[candidate]
             score.result, score.base, score.out_of_time = result, base, result.out_of_time
-            score.objection, score.broken = Objection(), None
-            self._note_unanswered(candidate, result)
+            if not result.late:
+                score.objection = Objection()
+            score.broken = None
             if self._objects(candidate, result):
                 continue
             if result.ratio is None or result.ratio.rounds < _FEWEST_ROUNDS:
@@ -197,9 +189,7 @@ class Clock:
             return [check_candidate(self._bench, candidate) for candidate in candidates]
         candidates = candidates[: self._time.lanes_at_the_end(len(candidates))]
         wanted = Wanted("aside", self._bench.prepared.compared, measure_task=True)
-        base, results = race_candidates(self._bench, candidates, efforts.aside(self._time, len(candidates)), wanted)
-        self._note_base(base)
-        return results
+        return self._race(candidates, efforts.aside(self._time, len(candidates)), wanted)[1]
 
     def check(self, candidate: Candidate) -> Measured | None:
         """Whether a candidate is right on a target that cannot be timed; :attr:`board` says why not."""
@@ -207,23 +197,21 @@ class Clock:
         result = self.board[candidate].result = check_candidate(self._bench, candidate)
         return None if self._objects(candidate, result) else Measured.of(candidate, result)
 
-    def _expect(self, candidates: Sequence[Candidate], results: Sequence[LaneResult], base: LaneResult) -> None:
-        """Note what calls, or starts, let expect of the goal's own clock."""
-        for candidate, result in zip(candidates, results, strict=True):
-            expected = expected_of(self._bench.goal, result, base)
-            if expected is not None:
-                self.board[candidate].hoped = expected
+    def _race(
+        self, candidates: Sequence[Candidate], effort: Effort, wanted: Wanted
+    ) -> tuple[LaneResult, list[LaneResult]]:
+        """A race; keeps the original's figures, which a race has none of that was over before that was open.
 
-    def _note_unanswered(self, candidate: Candidate, result: LaneResult) -> None:
-        """Note that a model had not come back once when a race was over: another race of it would end so too."""
-        if result.late:
-            self.board[candidate].is_late = True
-            self.board[candidate].objection = Objection(late_text(result.late))
-
-    def _note_base(self, base: LaneResult) -> None:
-        """Keep the original's figures; a race that was over before it was open has none."""
+        What had not come back once when the race was over is noted: another race of it would end so too.
+        """
+        base, results = race_candidates(self._bench, candidates, effort, wanted)
         if self.base is None or not base.out_of_time:
             self.base = base
+        for candidate, result in zip(candidates, results, strict=True):
+            if result.late:
+                self.board[candidate].is_late = True
+                self.board[candidate].objection = Objection(late_text(result.late))
+        return base, results
 
     def _decided(self, effort: Effort) -> Effort:
         """The effort, or more of it as long as the noise leaves open whether the best is faster than the original."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from optim._engine.jobs import session_digests
 from optim._engine.search.deadline import GRACE_S, LEAST_REPAIR_S, Deadline
@@ -59,27 +59,23 @@ class IdleSettings:
 
     def same_graph(self, one: Candidate, other: Candidate) -> bool:
         """Whether the runtime makes the same graph of both, whatever else their settings change; False if unknown."""
-        models = (one.model, other.model)
-        unknown = [model for model in models if model.digest not in self._digests and not self._known(model)]
-        self._ask(unknown)
-        first, second = (self._digests.get(model.digest, "").partition(":")[0] for model in models)
+        self._ask((one.model, other.model))
+        first, second = (self._digests.get(model.digest, "").partition(":")[0] for model in (one.model, other.model))
         return bool(first) and first == second
-
-    def _known(self, model: Model) -> bool:
-        """Whether an earlier run or look said it."""
-        known = self._bench.runner.known(self._bench.keys.session_digest(model), str)
-        if known is not None:
-            self._digests[model.digest] = known
-        return known is not None
 
     def _digests_of(self, models: Sequence[Model]) -> dict[str, str]:
         """What the runtime makes of each, by the model's own digest; empty where nobody knows."""
         entries = Counter(map(_entries, models))
-        wanted = [model for model in models if entries[_entries(model)] > 1 and model.digest not in self._digests]
-        self._ask([model for model in wanted if not self._known(model)])
+        self._ask([model for model in models if entries[_entries(model)] > 1])
         return {model.digest: self._digests.get(model.digest, "") for model in models}
 
-    def _ask(self, models: Sequence[Model]) -> None:
+    def _ask(self, models: Iterable[Model]) -> None:
+        """Finds what the runtime makes of models of which neither an earlier run nor an earlier look said it."""
+        models = [model for model in models if model.digest not in self._digests]
+        for model in models:
+            if (known := self._bench.runner.known(self._bench.keys.session_digest(model), str)) is not None:
+                self._digests[model.digest] = known
+        models = [model for model in models if model.digest not in self._digests]
         bench, time = self._bench, self._time
         seconds, began = max(LEAST_REPAIR_S, time.end_s) if self._of_winner else time.sameness_s, time.now()
         if not models or seconds <= 0:

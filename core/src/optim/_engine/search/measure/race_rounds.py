@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from optim._engine.search.lane_costs import LEAST_ROUNDS
 from optim._engine.search.measure.efforts import Effort
 from optim._engine.search.measure.lane_figures import goal_ratio, paired_ratio
 from optim._engine.search.measure.race_lanes import Lane, run_lane
@@ -20,10 +21,6 @@ from optim.jobs.process import WorkerFailed
 
 _FOREIGN_SHARE = 0.03
 """Share of the machine that others may use in a round that counts: less drops rounds, more widens intervals."""
-
-_ALONE = 3
-"""Rounds of a base beside which nothing races: they say what the original takes, and decide nothing. Ten of a GPT2's
-answers took the time in which what came next was to be proven."""
 
 _NEXT_LOOK = 1.25
 """Times as many rounds as at a look at the intervals, when the next one is due. A race that ends at the first of many
@@ -184,7 +181,7 @@ class _Running:
         """
         effort, enough = self.effort, count >= self.effort.least_rounds
         alone = len(self.lanes) > 1 and not any(self.lanes[i].racing for i in self.lanes if i)
-        if alone and count >= min(_ALONE, effort.least_rounds):  # nothing was admitted, or all died
+        if alone and count >= min(LEAST_ROUNDS, effort.least_rounds):  # nothing was admitted, or all died
             return True
         if enough and count >= self.next_look:
             self.standing = _judge(self.lanes, self.failures, self._kept(count), effort.drop)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar, cast
 
 from optim._engine.compare.place import Place
-from optim._engine.gate.budget import Budget
 from optim._engine.goals.known import release_of
 from optim._engine.jobs import lane
 from optim._engine.jobs.lane import LaneClock
@@ -17,7 +16,7 @@ from optim._engine.search.measure import race_job
 from optim._engine.search.measure.efforts import Effort
 from optim._engine.search.measure.lane_figures import as_base
 from optim._engine.search.measure.race_job import Admission
-from optim._engine.search.state import Candidate, LaneResult, Trial
+from optim._engine.search.state import Application, Candidate, LaneResult
 from optim._engine.search.turns import Turns
 from optim._engine.search.workbench import Workbench
 from optim.errors import OptimError
@@ -87,10 +86,10 @@ def race_candidates(
     Returns:
         What became of the original, and of every candidate and place, in order.
     """
-    clock = None if wanted.plain else _clock_of(bench)
+    of_goal = None if wanted.plain else bench.goal.clock(bench.settings.goal_request)
+    clock = LaneClock.of(bench.goal.name, of_goal, release_of(bench.registry, bench.goal)) if of_goal else None
     if clock is not None:
         effort = replace(effort, drop=False, gain_width=0.0)  # what is slow to run may be better by the goal
-    budget = bench.budget if wanted.gated else None
     original = comparable_original(bench, candidates[0]) if candidates else bench.original
     timed = bench.prepared.timed[: effort.most_samples]
     lanes = [replace(_lane(bench, one, wanted), timed=timed) for one in candidates]
@@ -101,29 +100,21 @@ def race_candidates(
     lanes = [replace(one, clock=clock) for one in lanes]
     lanes += [replace(base, comparison=replace(base.comparison, place=place)) for place in wanted.places]
     lanes += [replace(base, clock=program) for program in wanted.programs]
-    admit = _admission(bench, candidates, budget) if budget is not None else None
+    lossy = tuple(one.is_lossy or not bench.target.exact for one in candidates)
+    admit = Admission(bench.budget, lossy) if wanted.gated else None
     first, others = _race(bench, base, lanes, effort, admit)
     for found in (first, *others):
         if found.late:
             bench.deadline.note(late_text(found.late))
-    for found in (first, *others):
         if found.doubt:
             bench.doubt = bench.doubt or found.doubt  # said once, with the figures of the first race
             bench.deadline.note(_clock_doubt(bench, *bench.doubt))
-            break
     if original.digest != bench.original.digest:  # the very model that it is timed against: apart by noise only
         for place, candidate in enumerate(candidates):
             if candidate.digest == original.digest:
                 others[place] = as_base(others[place])
     bench.runner.count += 1
     return first, others
-
-
-def _clock_of(bench: Workbench) -> LaneClock | None:
-    """The goal's own clock; None where its figure is what every race finds out."""
-    goal = bench.goal
-    clock = goal.clock(bench.settings.goal_request)
-    return LaneClock.of(goal.name, clock, release_of(bench.registry, goal)) if clock is not None else None
 
 
 def late_text(reason: str) -> str:
@@ -211,7 +202,7 @@ def comparable_original(bench: Workbench, candidate: Candidate) -> Candidate:
     if recast.key in bench.recast_originals:
         return bench.recast_originals[recast.key]
     offered = bench.registry.find_pass(recast.pass_name, bench.target)
-    tried = bench.try_one(Trial(bench.original, offered, recast.options), bench.settings.needed_timeout_s)
+    tried = bench.try_one(Application(bench.original, offered, recast.options), bench.settings.needed_timeout_s)
     if tried.answer is None or not tried.answer.result.changed:
         raise OptimError(
             "recast-failed",
@@ -258,10 +249,6 @@ def _lane(bench: Workbench, candidate: Candidate, wanted: Wanted) -> lane.Reques
         measure_task=wanted.measure_task,
         batched=held or (wanted.purpose == "final" and quick),
     )
-
-
-def _admission(bench: Workbench, candidates: Sequence[Candidate], budget: Budget) -> Admission:
-    return Admission(budget, tuple(one.is_lossy or not bench.target.exact for one in candidates))
 
 
 class AtTheClock(Protocol):

@@ -13,7 +13,7 @@ from optim._engine.search.deadline import Deadline
 from optim._engine.search.measure.idle_settings import IdleSettings
 from optim._engine.search.rows import step_of
 from optim._engine.search.settings import Named
-from optim._engine.search.state import Candidate, Measured, Step, StepStatus, Trial
+from optim._engine.search.state import Application, Candidate, Measured, Step, StepStatus
 from optim._engine.search.workbench import Workbench
 from optim.errors import ExitStatus, OptimError
 from optim.goal import FASTER
@@ -39,17 +39,14 @@ class Chains:
         """Applies steps to ``on``, or to the original; None where one changes nothing or fails there."""
         candidate = on or self._bench.original
         for step in steps:
-            longer = self._longer(candidate, step)
+            offered = self._bench.registry.find_pass(step.pass_name, self._bench.target)
+            attempt = self._board.open(step, candidate)
+            tried = self._bench.try_one(Application(candidate, offered, step.options), self._time.for_reapplying)
+            longer = self._board.applied(attempt, candidate, tried)
             if longer is None:
                 return None
             candidate = longer
         return candidate
-
-    def _longer(self, candidate: Candidate, step: Step) -> Candidate | None:
-        offered = self._bench.registry.find_pass(step.pass_name, self._bench.target)
-        attempt = self._board.open(step, candidate)
-        tried = self._bench.try_one(Trial(candidate, offered, step.options), self._time.for_reapplying)
-        return self._board.applied(attempt, candidate, tried)
 
     def was_asked_for(self, step: Step) -> bool:
         """Whether the user named this pass, or the target requires it."""
@@ -161,7 +158,7 @@ def repeat(bench: Workbench, board: Board, chain: Sequence[Named]) -> Candidate:
         offered = bench.registry.find_pass(named.name, bench.target)
         options = to_wire(parse_options(offered.over_models, named.options or {}))
         attempt = board.open(step_of(offered, options), candidate)
-        tried = bench.try_one(Trial(candidate, offered, options), bench.settings.timeout_s)
+        tried = bench.try_one(Application(candidate, offered, options), bench.settings.timeout_s)
         longer, reason = board.applied(attempt, candidate, tried), Objection(attempt.reason)
         if longer is not None and tried.answer is not None:
             candidate = longer

@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from optim._engine.gate.drift import worst_drift
+from optim._engine.jobs.offer import Proposal
 from optim._engine.repair.found import FINER_PRICE, MOST_WORK_KEPT, PART_FOR_THE_METRIC, REPAIRABLE, Repair, why_none
 from optim._engine.search.board import Board
 from optim._engine.search.deadline import LATER, LEAST_REPAIR_S, Deadline
 from optim._engine.search.plan import Planned
 from optim._engine.search.rows import step_of
 from optim._engine.search.select.chains import Chains
-from optim._engine.search.state import Attempt, Candidate, Step, StepKey, Trial
-from optim._engine.search.workbench import Tried, Workbench
+from optim._engine.search.state import Application, Attempt, Candidate, Step, StepKey
+from optim._engine.search.workbench import Applied, Workbench
 from optim.jobs.process import WorkerFailed
 
 MARGIN = 0.97
@@ -36,13 +37,29 @@ _SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Near:
-    """A candidate that was tried and may be repaired: the pass, the chain before it, its row, and what the job said."""
+class Guess:
+    """A proposal of a pass for a chain: the pass, the chain, the row, and what else the pass proposes there."""
 
     planned: Planned
     parent: Candidate
     attempt: Attempt
-    tried: Tried
+    others: tuple[Proposal, ...]
+
+    @property
+    def application(self) -> Application:
+        """What a job is to try."""
+        return Application(self.parent, self.planned.offered, self.attempt.step.options)
+
+    def after(self, tried: Applied) -> Near:
+        """The guess with what came of it."""
+        return Near(self.planned, self.parent, self.attempt, self.others, tried)
+
+
+@dataclass(frozen=True, slots=True)
+class Near(Guess):
+    """A guess that was tried, with what the job said; it may be repaired."""
+
+    tried: Applied
 
     @property
     def key(self) -> tuple[str, StepKey]:
@@ -67,7 +84,7 @@ class Repairs:
         bench: of the run.
         board: gets a row for each that is tried.
         time: for repairs.
-        judge: returns the chain with a step if it holds, as :meth:`Expander.judge` does.
+        judge: returns the chain with a step if it holds: :meth:`Expander.judge`.
         note_repaired: told which step a repair began with, which it found, and the share of the gain that is lost.
 
     Attributes:
@@ -79,7 +96,7 @@ class Repairs:
         bench: Workbench,
         board: Board,
         time: Deadline,
-        judge: Callable[[Candidate, Attempt, Tried], Candidate | None],
+        judge: Callable[[Near], Candidate | None],
         note_repaired: Callable[[Step, Step, float], None],
     ) -> None:
         self._bench = bench
@@ -93,7 +110,7 @@ class Repairs:
         self._found: dict[tuple[str, StepKey], Candidate | None] = {}
         self.near: dict[tuple[str, StepKey], Near] = {}
 
-    def aim(self, tried: Tried) -> float:
+    def aim(self, tried: Applied) -> float:
         """Returns the drift that a repair aims at while exploring.
 
         Where only the drift from the source is beyond the budget, it is brought down by as much; where the task metric
@@ -107,20 +124,20 @@ class Repairs:
         times = self._board.of_model(tried.answer.result.model).times_too_far
         return drift / times * MARGIN if times > 1 else drift * PART_FOR_THE_METRIC
 
-    def is_near(self, attempt: Attempt, tried: Tried) -> bool:
+    def is_near(self, one: Near) -> bool:
         """Whether it is beyond the budget by so little that it may be repaired, or some nodes overflow."""
-        if "keep" not in attempt.step.options or tried.answer is None or not tried.answer.comparisons:
+        answer = one.tried.answer
+        if "keep" not in one.attempt.step.options or answer is None or not answer.comparisons:
             return False
-        wrong = [comparison for comparison in tried.answer.comparisons if comparison.problem]
+        wrong = [comparison for comparison in answer.comparisons if comparison.problem]
         if wrong:
             return all(comparison.overflowed for comparison in wrong)
-        limit = self.aim(tried)
-        return limit < worst_drift(tried.answer.comparisons).relative_error < REPAIRABLE * limit
+        limit = self.aim(one.tried)
+        return limit < worst_drift(answer.comparisons).relative_error < REPAIRABLE * limit
 
     def closest(self, tried: Sequence[Near]) -> Near | None:
         """Returns the closest of the candidates that broke the budget and can be repaired."""
-        near = [one for one in tried if self.is_near(one.attempt, one.tried)]
-        return min(near, key=lambda one: one.drift, default=None)
+        return min(filter(self.is_near, tried), key=lambda one: one.drift, default=None)
 
     def known_for(self, step: Step) -> dict[str, Any] | None:
         """Returns the options that a repair of a step found on another chain; None where nobody knows."""
@@ -162,20 +179,25 @@ class Repairs:
         if seconds <= 0 or most_s <= 0:
             broken.unrepaired = "not repaired: no search time left"
             return None
-        trial, within_s = Trial(one.parent, offered, broken.step.options), (seconds * _SHARE, most_s)
-        repair = self._find(trial, one.tried, broken, self.aim(one.tried), within_s)
+        repair = self._find(one.application, one.tried, broken, self.aim(one.tried), (seconds * _SHARE, most_s))
         if repair is None:
             return None
         options = self._repaired_as[broken.step.key] = _keeping(broken.step, repair)
-        again = self._board.open(step_of(offered, options), one.parent)
-        again.notes = (repair.text(offered.over_models.kept),)
-        self._note_repaired(broken.step, again.step, repair.work + FINER_PRICE * repair.between)
+        again = Guess(one.planned, one.parent, self._board.open(step_of(offered, options), one.parent), ())
+        again.attempt.notes = (repair.text(offered.over_models.kept),)
+        self._note_repaired(broken.step, again.attempt.step, repair.work + FINER_PRICE * repair.between)
         named_s = self._time.for_candidate(named=True) if one.planned.forced else 0.0
         seconds = max(named_s, self._time.for_repaired)
-        return self._judge(one.parent, again, self._bench.try_one(replace(trial, options=options), seconds))
+        return self._judge(again.after(self._bench.try_one(again.application, seconds)))
 
     def _find(
-        self, trial: Trial, tried: Tried, row: Attempt, limit: float, within_s: tuple[float, float], seen: str = ""
+        self,
+        trial: Application,
+        tried: Applied,
+        row: Attempt,
+        limit: float,
+        within_s: tuple[float, float],
+        seen: str = "",
     ) -> Repair | None:
         """Returns what a repair finds for a candidate; its row says why that is nothing, or not worth it.
 
@@ -191,12 +213,14 @@ class Repairs:
         try:
             repair, measured = self._bench.repair(trial, tried, limit, *within_s)
         except WorkerFailed as failed:
-            row.unrepaired = f"not repaired{seen}: {_in_words(failed)}"
-            return None
-        if repair is not None and repair.work <= MOST_WORK_KEPT:
-            return repair
-        why = f"{repair.work:.0%} of the work would stay {kept}" if repair is not None else ""
-        row.unrepaired = f"not repaired{seen}: {why or why_none(measured, limit, kept, self._time.now() - began)}"
+            error = failed.error
+            why = f"{error.what}: {error.cause}" if error else failed.reason
+        else:
+            if repair is not None and repair.work <= MOST_WORK_KEPT:
+                return repair
+            why = f"{repair.work:.0%} of the work would stay {kept}" if repair is not None else ""
+            why = why or why_none(measured, limit, kept, self._time.now() - began)
+        row.unrepaired = f"not repaired{seen}: {why}"
         return None
 
     def on_all_samples(self, candidate: Candidate, most_s: float = math.inf) -> Candidate | None:
@@ -251,7 +275,7 @@ class Repairs:
             return None
         step = candidate.steps[place]
         offered = self._bench.registry.find_pass(step.pass_name, self._bench.target)
-        trial = Trial(before, offered, step.options)
+        trial = Application(before, offered, step.options)
         tried = self._bench.try_one(trial, self._time.for_reapplying)
         if tried.answer is None:
             return None
@@ -266,17 +290,6 @@ class Repairs:
         self._board.open(repaired, before).notes = (f"{why} {repair.text(kept)}",)
         row.notes = (*row.notes, f"repaired {why}, with {nodes} left {kept}")
         return self._chains.apply([repaired, *candidate.steps[place + 1 :]], before)
-
-
-def as_elsewhere(planned: Planned) -> str:
-    """The note of a row whose options were found on another chain."""
-    return f"what a repair on another chain leaves {planned.pass_class.kept}"
-
-
-def _in_words(failed: WorkerFailed) -> str:
-    """Why a repair ended."""
-    error = failed.error
-    return f"{error.what}: {error.cause}" if error else failed.reason
 
 
 def _keeping(step: Step, repair: Repair) -> dict[str, Any]:

@@ -93,11 +93,8 @@ class Selection:
     @property
     def _is_for_speed(self) -> bool:
         """Whether a result must be faster than the original; not where the original breaks a bound."""
-        return self.objective.basis is Basis.CALLS and not self._original_objection
-
-    @property
-    def _original_objection(self) -> str:
-        return self.objective.original_objection(self._bench.original, self.clock.base)
+        broken = self.objective.original_objection(self._bench.original, self.clock.base)
+        return self.objective.basis is Basis.CALLS and not broken
 
     def _beside(self, finalists: Sequence[Candidate], ranking: Sequence[Measured]) -> list[Candidate]:
         """Returns what is proven beside the finalists, since all samples may not allow what few did."""
@@ -159,7 +156,6 @@ class Selection:
 
         What contends is timed twice, in processes of its own each time.
         """
-        self._make_originals(candidates)
         found = self._held_against_source(self._timed_again(self.clock.prove(candidates)))
         for item in found:
             self._board.proven(item)
@@ -183,7 +179,6 @@ class Selection:
 
     def check(self, candidate: Candidate) -> Measured | None:
         """Whether a candidate is right on a target that cannot be timed; the board says why not."""
-        self._make_originals([candidate])
         found = self.clock.check(candidate)
         held = self._held_against_source([found]) if found is not None else []
         return held[0] if held else None
@@ -199,7 +194,6 @@ class Selection:
         Returns:
             The first that would be delivered with a larger budget, else the first; None where none of them runs.
         """
-        self._make_originals(candidates)
         timed, found = self._bench.target.timed, []
         for candidate, result in zip(candidates, self.clock.beyond(candidates), strict=False):  # the nearest at least
             if result.ready is not None and (result.ratio is not None or not timed):
@@ -273,14 +267,8 @@ class Selection:
 
     def would_help(self, item: Measured) -> bool:
         """Whether its figures say that it is better than the original, whatever it drifts."""
-        recast = item.candidate.recast
-        original = self._bench.original if recast is None else self._bench.recast_originals[recast.key]
+        original = comparable_original(self._bench, item.candidate)  # figures are held against that
         return self.objective.is_reached(item, self.clock.base, original)
-
-    def _make_originals(self, candidates: Sequence[Candidate]) -> None:
-        """Apply the step that changed what goes in and comes out to the original: figures are held against that."""
-        for candidate in candidates:
-            comparable_original(self._bench, candidate)
 
     def _timed(self, ranking: Sequence[Measured], finalists: Sequence[Candidate]) -> list[Measured]:
         """Proves the finalists with other points of the front, and what came next where they did not hold."""
@@ -307,7 +295,8 @@ class Selection:
     def _prove(self, candidates: Sequence[Candidate]) -> list[Measured]:
         """Measures candidates, and tells the board what does not hold on all samples."""
         measured = self.measure(candidates)
-        self._note_objections(candidates)
+        self._judged += candidates
+        note_objections(self._board, candidates)
         self._proven |= {item.digest: item for item in measured}
         for item in measured:
             attempt = self._board.find(item.candidate)
@@ -343,10 +332,6 @@ class Selection:
         if self._repairs is None or record.broken is None or record.source_objection:
             return None
         return self._repairs.on_all_samples(record.broken)
-
-    def _note_objections(self, candidates: Sequence[Candidate]) -> None:
-        self._judged += candidates
-        note_objections(self._board, candidates)
 
     @property
     def objections(self) -> list[Objection]:
@@ -403,7 +388,8 @@ class Selection:
 
     def _checked(self, candidate: Candidate) -> Measured | None:
         found = self.check(candidate)
-        self._note_objections([candidate])
+        self._judged.append(candidate)
+        note_objections(self._board, [candidate])
         return found
 
     def _rank(self, item: Measured) -> float:

@@ -8,7 +8,8 @@ of its own: what makes one runtime fast says nothing of another.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from optim._engine.search.explore.beam import Beam, NamedPassError
@@ -70,7 +71,8 @@ class Contest:
                 one.leave()
                 continue
             one.beam.time.explore(share_s)
-            self._look(one)
+            with self._on(one):
+                one.promise = one.beam.look()
             best = min(best, one.promise)
         going = sorted((one for one in looking if not one.failed and not one.reason), key=lambda one: one.promise)
         leader: Entrant | None = None
@@ -82,7 +84,8 @@ class Contest:
                 one.ranking = self._held(one, one.beam.board.held())
                 continue
             one.beam.time.explore(self._time.to_explore)
-            self._search(one)
+            with self._on(one):
+                one.ranking = self._held(one, one.beam.search())
             leader = one if one.ranking else None  # where nothing held, the next one goes on
 
     def rows(self, delivered: Candidate | None, base: Workbench) -> list[TargetOutcome]:
@@ -145,17 +148,12 @@ class Contest:
         if not one.objection:
             one.beam.board.explored([one.beam.start])
 
-    def _look(self, one: Entrant) -> None:
+    @contextmanager
+    def _on(self, one: Entrant) -> Iterator[None]:
+        """Has a target of which a named pass does not hold fail alone."""
         one.bench.teller.on_target(one.name)
         try:
-            one.promise = one.beam.look()
-        except NamedPassError as failed:
-            one.fail(f"{failed.what}: {failed.cause}")
-
-    def _search(self, one: Entrant) -> None:
-        one.bench.teller.on_target(one.name)
-        try:
-            one.ranking = self._held(one, one.beam.search())
+            yield
         except NamedPassError as failed:
             one.fail(f"{failed.what}: {failed.cause}")
 
